@@ -1,0 +1,15 @@
+"""Headgate keeps tables in step: change events from Kafka go to tables, exactly once, from one writer each.
+
+Every service rebuilds its state by replaying compacted Kafka topics, and every write into a sink is fenced by
+the epoch of the assignment it was made under. Start reading at ``records`` (the words and the facts),
+``eventlog`` (the role loop), then ``coordinator`` and ``agent`` (the two machines) and ``sinks`` (the fence).
+"""
+
+from typing import Final
+
+__all__ = ["SCHEMA_VERSION", "__version__"]
+
+__version__: Final = "0.1.0"
+
+SCHEMA_VERSION: Final = 1
+"""Version of the record schemas this build writes. A role that meets a newer one ends (design §2)."""

@@ -1,0 +1,94 @@
+"""TableExecutor: the agent's contract with its data plane (seed 001), whatever moves the rows.
+
+The agent's service asks, the data plane answers at once and works in the background. The rule of the seed: two calls in a row
+of the reading methods agree unless an add, a remove or an ``is_…_finished`` lies between. No call blocks on Kafka, Spark or the sink.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
+
+__all__ = ["SpanId", "SpanTask", "TableExecutor", "TaskStatus"]
+
+
+class SpanId(msgspec.Struct, frozen=True, order=True):
+    """A span of a feed."""
+
+    feed: str
+    span: str
+
+
+class SpanTask(msgspec.Struct, frozen=True):
+    """All a data plane needs to run a span under one role. ``spec`` is the feed's JSON as accepted."""
+
+    id: SpanId
+    feed_id: str
+    incarnation: int
+    epoch: Epoch
+    plan: SpanPlan
+    spec: str
+
+
+class TaskStatus(msgspec.Struct, frozen=True):
+    """How a task stands: state, epoch, what is applied and, when failed, why.
+
+    ``positions`` are the sink's (next offsets); ``rows``/``bytes`` count since the claim; ``lag_ms`` as in SpanProgressed.
+    """
+
+    id: SpanId
+    feed_id: str
+    epoch: Epoch
+    state: TaskState
+    positions: Positions
+    seen_ts: int | None
+    rows: int
+    bytes: int
+    lag_ms: int
+    error_code: str | None
+    error: str | None
+    retryable: bool
+
+
+class TableExecutor(Protocol):
+    """Runs spans. A span has at most one task; states go preparing → prepared → replicating → stopping → stopped."""
+
+    def add_table(self, task: SpanTask, *, prepare: bool) -> bool:
+        """Prepare the span, or replicate it (claim first). Idempotent per (epoch, prepare); True if already done.
+
+        A task of a higher epoch takes over the warm parts of the present one; a lower epoch is refused (ValueError).
+        """
+        ...
+
+    def is_add_table_finished(self, span: SpanId, *, prepare: bool) -> bool:
+        """Whether the span is prepared (or further), respectively replicating."""
+        ...
+
+    def remove_table(self, span: SpanId, *, seal: bool) -> bool:
+        """Stop at a batch border; with ``seal`` close the epoch at the sink. True if there is nothing left to stop."""
+        ...
+
+    def close_table(self, task: SpanTask) -> bool:
+        """Claim a span whose writer is lost and seal it at once, without running it. True if already done."""
+        ...
+
+    def is_remove_table_finished(self, span: SpanId) -> Positions | None:
+        """Final positions once the span is fully stopped, else None."""
+        ...
+
+    def forget_table(self, span: SpanId) -> None:
+        """Release a stopped or failed task's last traces, after its last status was acknowledged by the log."""
+        ...
+
+    def all_spans(self) -> tuple[SpanId, ...]:
+        """Every span being run, added or removed, sorted."""
+        ...
+
+    def status(self, span: SpanId) -> TaskStatus | None:
+        """How the span's task stands; None if there is none."""
+        ...
+
+    def kill(self) -> None:
+        """Suicide: stop every writer now, without sealing or waiting (the session is lost)."""
+        ...

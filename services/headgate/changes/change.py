@@ -1,0 +1,51 @@
+"""One change of one row, whatever format it came in.
+
+Every decoder gives ``Change``; everything behind it (reducing, sinks) knows only this file. Values are plain Python as
+JSON gives them (str, int, float, bool, None, list, dict) or Decimal/bytes where a format has types of its own; what a value means is said
+by ``semantics`` (Debezium's schema names), or, where the event has no schema, by the sink's column type.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+__all__ = ["ABSENT", "Absent", "Change", "ChangeError", "Operation", "Row"]
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """A column the source did not send because it has not changed (a large value left alone)."""
+
+
+ABSENT: Final = Absent()
+
+Row = dict[str, object]
+
+
+class Operation(StrEnum):
+    """``upsert`` covers create, update and snapshot read; the sink must end with this row."""
+
+    UPSERT = "upsert"
+    DELETE = "delete"
+    TRUNCATE = "truncate"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One change: its place in the log, its key and, for an upsert, its row (values or ABSENT).
+
+    ``source_ms`` is the source's commit time, ``append_ms`` the broker's append time, both in ms since 1970.
+    ``semantics`` maps columns to Debezium schema names where the event had a schema; None where it had none.
+    """
+
+    partition: int
+    offset: int
+    operation: Operation
+    key: Row
+    row: Row | None
+    source_ms: int | None
+    append_ms: int
+    semantics: dict[str, str] | None = None
+
+
+class ChangeError(ValueError):
+    """An event that cannot be decoded: names what is wrong; the caller adds topic, partition and offset."""

@@ -1,0 +1,163 @@
+"""The port between a role and its log: what Kafka offers, cut down to what we rely on.
+
+Two implementations exist: ``kafka.py`` (confluent-kafka) and ``memory.py`` (the same semantics, for tests and
+simulation). The role loop, and everything else that reads or writes control topics, knows only this file.
+
+What an implementation promises (measured: anchors/kafka-facts.md):
+- readers are read_committed: records of open and aborted transactions are never delivered;
+- offsets have gaps (transaction markers, compaction, aborted records), so positions are never computed from counts;
+- ``end_offsets`` is the read_uncommitted end, so "caught up" cannot miss committed records behind an open transaction;
+- a commit that returned is durable; one that raised CommitUncertainError may or may not be.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from headgate.records.control import Record
+from headgate.records.keys import Fact, Key
+
+__all__ = [
+    "CommitRefusedError",
+    "CommitUncertainError",
+    "Delivery",
+    "FencedError",
+    "Garbage",
+    "Log",
+    "LogError",
+    "LogReader",
+    "NewerSchemaError",
+    "Partition",
+    "Placed",
+    "TransactionalWriter",
+    "Writer",
+]
+
+
+class Partition(msgspec.Struct, frozen=True, order=True):
+    """A partition of a control topic; ``topic`` without the cluster's prefix ("dispatch")."""
+
+    topic: str
+    number: int
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """A fact and the partition it goes to: the writer always says which (partition = shard)."""
+
+    partition: Partition
+    fact: Fact
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """One good record as read: where it stood and what it says. ``value`` None is a tombstone."""
+
+    partition: Partition
+    offset: int
+    key: Key
+    value: Record | None
+
+
+class Garbage(msgspec.Struct, frozen=True):
+    """A record that cannot be understood: skipped and counted, the same live and in replay, never a crash."""
+
+    partition: Partition
+    offset: int
+    reason: str
+
+
+class LogError(Exception):
+    """The log cannot do what was asked now; the message says what, where and what to do."""
+
+
+class FencedError(LogError):
+    """Another producer has taken this transactional.id (or the broker timed us out): this writer is over."""
+
+
+class CommitUncertainError(LogError):
+    """The commit may or may not have happened: use a new producer, replay, look (no KIP-890 in librdkafka)."""
+
+
+class CommitRefusedError(LogError):
+    """The transaction was aborted: nothing of it is, or will be, visible."""
+
+
+class NewerSchemaError(LogError):
+    """A record written by a newer Headgate: this role must end rather than misread it."""
+
+
+class LogReader(Protocol):
+    """Reads assigned partitions from given offsets on."""
+
+    def poll(self, records_max: int, timeout_seconds: float) -> list[Delivery | Garbage]:
+        """Up to ``records_max`` records, waiting at most ``timeout_seconds`` for the first. Raises LogError."""
+        ...
+
+    def positions(self) -> Mapping[Partition, int]:
+        """Per partition the offset up to which everything visible has been delivered (markers included)."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection. Idempotent."""
+        ...
+
+
+class TransactionalWriter(Protocol):
+    """One owner's pen: at most one transaction in flight, and a later ``init`` elsewhere ends it."""
+
+    def init(self) -> None:
+        """Fence whoever wrote under this transactional.id before, and end its dangling transaction."""
+        ...
+
+    def commit(self, placed: Sequence[Placed]) -> list[int]:
+        """Write all of ``placed`` (≥ 1) in one transaction; the offsets, in the same order.
+
+        Raises FencedError, CommitRefusedError or CommitUncertainError; after any of them close this writer.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go without committing anything. Idempotent."""
+        ...
+
+
+class Writer(Protocol):
+    """An agent's pen: idempotent, acks=all, no transactions (a killed one must not pin readers)."""
+
+    def write(self, placed: Sequence[Placed], timeout_seconds: float) -> None:
+        """Write and wait for all acknowledgements, in order per partition. Raises LogError when not all came in time."""
+        ...
+
+    def close(self) -> None:
+        """Let go. Idempotent."""
+        ...
+
+
+class Log(Protocol):
+    """A cluster's control topics."""
+
+    @property
+    def cluster_id(self) -> str:
+        """Identity of the log: the broker cluster's id and the prefix of our topics."""
+        ...
+
+    @property
+    def shards(self) -> int:
+        """Number of partitions of sync, dispatch, checkpoint and changefeed."""
+        ...
+
+    def end_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """The read_uncommitted ends, now. Raises LogError."""
+        ...
+
+    def reader(self, start: Mapping[Partition, int]) -> LogReader:
+        """A reader of these partitions; offset 0 means from the beginning."""
+        ...
+
+    def transactional_writer(self, transactional_id: str) -> TransactionalWriter:
+        """A writer under that id; call ``init`` before anything else."""
+        ...
+
+    def writer(self, name: str) -> Writer:
+        """An idempotent writer; ``name`` is its client.id and its ``writer`` header."""
+        ...

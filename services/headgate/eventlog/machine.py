@@ -1,0 +1,120 @@
+"""What a pure machine is, and the vocabulary it shares with the loop that drives it.
+
+A machine is three functions over a state that only it understands::
+
+    new_state(shard) -> state
+    evolve(state, key, value, offset)   # the only thing that changes state; live and in replay
+    decide(state, input, now) -> Decision(facts, effects)
+
+``decide`` may read the state but never changes it: what it wants to be true it says as facts, which the loop commits
+in one transaction and then gives to ``evolve``. Effects are run after the commit; their results come back as inputs.
+Nothing here knows Kafka, Spark, a clock, randomness, the environment or logging. ``now`` is monotonic seconds,
+``now_ms`` the wall clock for the time fields of records only.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from headgate.eventlog.log import Delivery
+from headgate.records.keys import Fact, Key
+from headgate.records.control import Record
+
+__all__ = [
+    "Arrived",
+    "CancelTimer",
+    "Decision",
+    "Effect",
+    "EffectFinished",
+    "Enthroned",
+    "HolderSilent",
+    "Input",
+    "Machine",
+    "Now",
+    "SetTimer",
+    "TimerFired",
+]
+
+StateT = TypeVar("StateT")
+
+
+class Now(msgspec.Struct, frozen=True):
+    """The time as the loop saw it: ``monotonic`` seconds for durations, ``wall_ms`` for people."""
+
+    monotonic: float
+    wall_ms: int
+
+
+# --- inputs ---------------------------------------------------------------------------------------------------
+
+
+class Enthroned(msgspec.Struct, frozen=True):
+    """This role is the owner now: replayed to the end, announced, and ``owner_rev`` is its term."""
+
+    owner_rev: int
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """A record by somebody else has been read and evolved."""
+
+    delivery: Delivery
+
+
+class TimerFired(msgspec.Struct, frozen=True):
+    """A timer set by SetTimer has run out (late is possible, early is not)."""
+
+    name: str
+
+
+class HolderSilent(msgspec.Struct, frozen=True):
+    """No heartbeat of this session was read for a lease, with the log read to an end captured after that."""
+
+    agent: str
+    session: str
+
+
+class EffectFinished(msgspec.Struct, frozen=True):
+    """An effect has been run; ``result`` is of the type that effect names."""
+
+    effect: Any
+    result: Any
+
+
+Input = Enthroned | Arrived | TimerFired | HolderSilent | EffectFinished
+
+
+# --- effects --------------------------------------------------------------------------------------------------
+
+
+class SetTimer(msgspec.Struct, frozen=True):
+    """Give TimerFired(name) after ``delay_seconds``; a timer of the same name is replaced."""
+
+    name: str
+    delay_seconds: float
+
+
+class CancelTimer(msgspec.Struct, frozen=True):
+    """Forget a timer; not an error if it is not set."""
+
+    name: str
+
+
+class Effect(Protocol):
+    """Anything else a machine wants done outside: a frozen struct that the service knows how to run."""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What a machine answers to one input: facts for one transaction, effects for after it."""
+
+    facts: tuple[Fact, ...] = ()
+    effects: tuple[Any, ...] = ()
+
+
+class Machine(msgspec.Struct, Generic[StateT], frozen=True):
+    """A machine as values, so that the loop, the tests and the simulator drive the very same functions."""
+
+    new_state: Callable[[int], StateT]
+    evolve: Callable[[StateT, Key, Record | None, int], None]
+    decide: Callable[[StateT, Any, Now], Decision]
+    digest: Callable[[StateT], str]

@@ -1,0 +1,334 @@
+"""Every record on the control topics, as a frozen struct: past-tense facts, each a whole state, never a delta.
+
+The truth about what is on the wire are the ``schemas/*.avsc`` files; these structs mirror them field by field
+(a test compares the two). Positions are ``{source partition: next offset}``: the first offset *not* yet applied.
+Times on the wire are milliseconds since 1970 by the writer's clock and are for people only: no decision uses them.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+__all__ = [
+    "AgentAnnounced",
+    "Epoch",
+    "FeedProgressed",
+    "FeedRecorded",
+    "FeedState",
+    "HeldBy",
+    "Liveness",
+    "OperationKind",
+    "OperationRequested",
+    "OutcomeStatus",
+    "OwnerAnnounced",
+    "Positions",
+    "Record",
+    "RequestSettled",
+    "Role",
+    "SessionEnded",
+    "SetState",
+    "SpanDispatched",
+    "SpanPlan",
+    "SpanProgressed",
+    "SyncAnswered",
+    "TaskReported",
+    "TaskState",
+    "WantedState",
+]
+
+Positions = dict[int, int]
+"""Source partition → next offset to apply."""
+
+
+class Epoch(msgspec.Struct, frozen=True, order=True):
+    """Number of one assignment of one span, the fencing token at the sink (design §1).
+
+    ``owner_rev`` is the offset of the first announce record of the owner's term, ``n`` counts assignments within
+    the term. Compared as a pair, so it grows for ever.
+    """
+
+    owner_rev: int
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.owner_rev}.{self.n}"
+
+
+class Liveness(StrEnum):
+    """An agent is alive or on its way out; it never comes back within a session."""
+
+    ALIVE = "alive"
+    STOPPING = "stopping"
+
+
+class TaskState(StrEnum):
+    """What a session says about its run of a span (agent-side machine, anchors/ticdc.md §2)."""
+
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    REPLICATING = "replicating"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class SetState(StrEnum):
+    """State of a ReplicationSet, the owner's view of one span (seed 001)."""
+
+    ABSENT = "absent"
+    PREPARE = "prepare"
+    COMMIT = "commit"
+    REPLICATING = "replicating"
+    REMOVING = "removing"
+
+
+class WantedState(StrEnum):
+    """What the operator wants of a feed."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    REMOVED = "removed"
+
+
+class FeedState(StrEnum):
+    """What the feed is: ``normal`` runs, ``warning`` retries, ``failed`` gave up, ``stopped`` holds still."""
+
+    NORMAL = "normal"
+    WARNING = "warning"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    REMOVED = "removed"
+
+
+class OperationKind(StrEnum):
+    """What an operator can ask for."""
+
+    CREATE_FEED = "create_feed"
+    PAUSE_FEED = "pause_feed"
+    RESUME_FEED = "resume_feed"
+    REMOVE_FEED = "remove_feed"
+    MOVE_TABLE = "move_table"
+
+
+class OutcomeStatus(StrEnum):
+    """``accepted`` is under way and will be replaced by ``done`` or ``failed``; ``refused`` changed nothing."""
+
+    ACCEPTED = "accepted"
+    DONE = "done"
+    FAILED = "failed"
+    REFUSED = "refused"
+
+
+# --- announce -------------------------------------------------------------------------------------------------
+
+
+class OwnerAnnounced(msgspec.Struct, frozen=True):
+    """``coordinator/<shard>``: an owner has taken a shard, and still has it (repeated as its heartbeat).
+
+    ``owner_rev`` is null in the first record of a term, because it *is* that record's offset.
+    """
+
+    owner_id: str
+    owner_rev: int | None
+    version: str
+    schema_version: int
+    lease_seconds: float
+    announced_ms: int
+
+
+class AgentAnnounced(msgspec.Struct, frozen=True):
+    """``agent/<agent>/<session>``: a session lives. ``load_bytes_per_s`` is what it moves now."""
+
+    version: str
+    schema_version: int
+    capacity_spans: int
+    load_bytes_per_s: float
+    liveness: Liveness
+    address: str
+    heartbeat: int
+    announced_ms: int
+
+
+# --- sync -----------------------------------------------------------------------------------------------------
+
+
+class SyncAnswered(msgspec.Struct, frozen=True):
+    """``agent/<agent>/<session>/<shard>``: answer to an announce (or, ``owner_rev`` null, a new session's own word)."""
+
+    owner_rev: int | None
+    schema_version: int
+    task_count: int
+    answered_ms: int
+
+
+class TaskReported(msgspec.Struct, frozen=True):
+    """``<feed>/<span>/<agent>/<session>`` on sync: how that session's task of the span stands.
+
+    It counts only where session *and* epoch are those of the role given. ``positions`` are final in ``stopped``
+    (the seal), those of the claim in ``replicating``. ``error`` and ``retryable`` belong to ``failed``.
+    """
+
+    feed_id: str
+    epoch: Epoch
+    state: TaskState
+    positions: Positions
+    error_code: str | None
+    error: str | None
+    retryable: bool
+    reported_ms: int
+
+
+# --- dispatch -------------------------------------------------------------------------------------------------
+
+
+class Role(msgspec.Struct, frozen=True):
+    """A role given to a session: the epoch it was given with is the only one its statuses count under."""
+
+    agent: str
+    session: str
+    epoch: Epoch
+
+
+class SpanPlan(msgspec.Struct, frozen=True):
+    """One span of a feed, resolved once at acceptance: which source partitions go to which sink table.
+
+    ``start`` are the offsets a sink row is created with if there is none yet; never used again afterwards.
+    """
+
+    span: str
+    topic: str
+    table: str
+    start: Positions
+
+
+class SpanDispatched(msgspec.Struct, frozen=True):
+    """``<feed>/<span>`` on dispatch: the ReplicationSet. The whole truth about who may write the span.
+
+    An agent claims only under a record in which it is ``primary``. ``commit`` with a secondary tells the primary
+    to drain, seal and report; ``removing`` tells it the same, with nobody to follow.
+    ``moving_request`` is the operator's request this move answers to, if any. ``failures`` counts failures in a
+    row and is reset by progress.
+    """
+
+    feed_id: str
+    incarnation: int
+    owner_rev: int
+    state: SetState
+    primary: Role | None
+    secondary: Role | None
+    sealed: bool
+    moving_request: str | None
+    failures: int
+    last_error: str | None
+
+
+class SessionEnded(msgspec.Struct, frozen=True):
+    """``session/<agent>/<session>`` on dispatch: dead, final. What it writes afterwards is ignored."""
+
+    owner_rev: int
+    reason: str
+    ended_ms: int
+
+
+# --- checkpoint -----------------------------------------------------------------------------------------------
+
+
+class SpanProgressed(msgspec.Struct, frozen=True):
+    """``<feed>/<span>/<agent>/<session>`` on checkpoint: what that session has applied under ``epoch``.
+
+    ``seen_ts`` is the newest source time applied, for people; ``resolved_ts`` is claimed only from evidence in
+    the log (design §4, Time). ``rows`` and ``bytes`` count since the claim. ``lag_ms`` is now minus the append time of
+    the oldest change of the last batch, at the moment it became visible.
+    """
+
+    feed_id: str
+    epoch: Epoch
+    positions: Positions
+    seen_ts: int | None
+    resolved_ts: int | None
+    rows: int
+    bytes: int
+    lag_ms: int
+    progressed_ms: int
+
+
+class HeldBy(msgspec.Struct, frozen=True):
+    """What holds a feed's checkpoint: which span, in which stage, on which agent, since when."""
+
+    span: str
+    stage: str
+    agent: str | None
+    since_ms: int
+    detail: str
+
+
+class FeedProgressed(msgspec.Struct, frozen=True):
+    """``<feed>`` on checkpoint: the global checkpoint, least over all wanted spans, never backwards."""
+
+    feed_id: str
+    incarnation: int
+    owner_rev: int
+    positions: dict[str, Positions]
+    checkpoint_ts: int | None
+    held_by: HeldBy | None
+    progressed_ms: int
+
+
+# --- changefeed -----------------------------------------------------------------------------------------------
+
+
+class OperationRequested(msgspec.Struct, frozen=True):
+    """``request/<id>``: what an operator wants. ``spec`` is the feed's JSON, for create_feed."""
+
+    kind: OperationKind
+    feed: str
+    spec: str | None
+    table: str | None
+    agent: str | None
+    requested_by: str
+    requested_ms: int
+
+
+class RequestSettled(msgspec.Struct, frozen=True):
+    """``outcome/<id>``: what became of a request."""
+
+    owner_rev: int
+    status: OutcomeStatus
+    reason: str
+    settled_ms: int
+
+
+class FeedRecorded(msgspec.Struct, frozen=True):
+    """``<feed>`` on changefeed: the feed as accepted, what is wanted of it and what it is.
+
+    ``feed_id`` is ``<shard>-<offset of its create request>``: a feed made again under an old name is another one.
+    ``request`` is the operator's request that the last change of ``wanted`` answers to.
+    """
+
+    feed_id: str
+    owner_rev: int
+    incarnation: int
+    spec: str
+    spans: tuple[SpanPlan, ...]
+    wanted: WantedState
+    state: FeedState
+    error_code: str | None
+    error: str | None
+    request: str | None
+    changed_ms: int
+
+
+Record = (
+    OwnerAnnounced
+    | AgentAnnounced
+    | SyncAnswered
+    | TaskReported
+    | SpanDispatched
+    | SessionEnded
+    | SpanProgressed
+    | FeedProgressed
+    | OperationRequested
+    | RequestSettled
+    | FeedRecorded
+)

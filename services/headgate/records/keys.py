@@ -1,0 +1,220 @@
+"""Keys of the control topics: who a fact is about, on which topic it stands, and who may write it.
+
+One table (``KEY_FORMS``) gives for each key its topic, its text form and the one record type its value has. A key is
+a frozen struct inside the services and UTF-8 text with ``/`` between percent-encoded parts on the wire.
+"""
+
+from typing import ClassVar, Final
+
+import msgspec
+
+from headgate.records.control import (
+    AgentAnnounced,
+    FeedProgressed,
+    FeedRecorded,
+    OperationRequested,
+    OwnerAnnounced,
+    Record,
+    RequestSettled,
+    SessionEnded,
+    SpanDispatched,
+    SpanProgressed,
+    SyncAnswered,
+    TaskReported,
+)
+from headgate.records.names import decode_part, encode_part
+
+__all__ = [
+    "KEY_FORMS",
+    "AgentKey",
+    "AnswerKey",
+    "Fact",
+    "FeedKey",
+    "FeedProgressKey",
+    "Key",
+    "MalformedKeyError",
+    "OutcomeKey",
+    "OwnerKey",
+    "ProgressKey",
+    "RequestKey",
+    "SessionKey",
+    "SpanKey",
+    "TaskKey",
+    "parse_key",
+]
+
+
+class MalformedKeyError(ValueError):
+    """A key that has none of the forms its topic knows."""
+
+
+class _KeyBase(msgspec.Struct, frozen=True, order=True):
+    topic: ClassVar[str]
+    prefix: ClassVar[tuple[str, ...]] = ()
+    record: ClassVar[type]
+    by_owner: ClassVar[bool] = False
+
+    def text(self) -> str:
+        """The key as it stands on the topic."""
+        parts = (*self.prefix, *(encode_part(str(getattr(self, field))) for field in self.__struct_fields__))
+        return "/".join(parts)
+
+
+class OwnerKey(_KeyBase, frozen=True, order=True):
+    """``coordinator/<shard>`` on announce."""
+
+    topic: ClassVar[str] = "announce"
+    prefix: ClassVar[tuple[str, ...]] = ("coordinator",)
+    record: ClassVar[type] = OwnerAnnounced
+    by_owner: ClassVar[bool] = True
+    shard: int
+
+
+class AgentKey(_KeyBase, frozen=True, order=True):
+    """``agent/<agent>/<session>`` on announce."""
+
+    topic: ClassVar[str] = "announce"
+    prefix: ClassVar[tuple[str, ...]] = ("agent",)
+    record: ClassVar[type] = AgentAnnounced
+    agent: str
+    session: str
+
+
+class AnswerKey(_KeyBase, frozen=True, order=True):
+    """``agent/<agent>/<session>/<shard>`` on sync."""
+
+    topic: ClassVar[str] = "sync"
+    prefix: ClassVar[tuple[str, ...]] = ("agent",)
+    record: ClassVar[type] = SyncAnswered
+    agent: str
+    session: str
+    shard: int
+
+
+class TaskKey(_KeyBase, frozen=True, order=True):
+    """``<feed>/<span>/<agent>/<session>`` on sync."""
+
+    topic: ClassVar[str] = "sync"
+    record: ClassVar[type] = TaskReported
+    feed: str
+    span: str
+    agent: str
+    session: str
+
+
+class SpanKey(_KeyBase, frozen=True, order=True):
+    """``<feed>/<span>`` on dispatch."""
+
+    topic: ClassVar[str] = "dispatch"
+    record: ClassVar[type] = SpanDispatched
+    by_owner: ClassVar[bool] = True
+    feed: str
+    span: str
+
+
+class SessionKey(_KeyBase, frozen=True, order=True):
+    """``session/<agent>/<session>`` on dispatch."""
+
+    topic: ClassVar[str] = "dispatch"
+    prefix: ClassVar[tuple[str, ...]] = ("session",)
+    record: ClassVar[type] = SessionEnded
+    by_owner: ClassVar[bool] = True
+    agent: str
+    session: str
+
+
+class ProgressKey(_KeyBase, frozen=True, order=True):
+    """``<feed>/<span>/<agent>/<session>`` on checkpoint."""
+
+    topic: ClassVar[str] = "checkpoint"
+    record: ClassVar[type] = SpanProgressed
+    feed: str
+    span: str
+    agent: str
+    session: str
+
+
+class FeedProgressKey(_KeyBase, frozen=True, order=True):
+    """``<feed>`` on checkpoint."""
+
+    topic: ClassVar[str] = "checkpoint"
+    record: ClassVar[type] = FeedProgressed
+    by_owner: ClassVar[bool] = True
+    feed: str
+
+
+class RequestKey(_KeyBase, frozen=True, order=True):
+    """``request/<id>`` on changefeed, written by whoever asks."""
+
+    topic: ClassVar[str] = "changefeed"
+    prefix: ClassVar[tuple[str, ...]] = ("request",)
+    record: ClassVar[type] = OperationRequested
+    request: str
+
+
+class OutcomeKey(_KeyBase, frozen=True, order=True):
+    """``outcome/<id>`` on changefeed."""
+
+    topic: ClassVar[str] = "changefeed"
+    prefix: ClassVar[tuple[str, ...]] = ("outcome",)
+    record: ClassVar[type] = RequestSettled
+    by_owner: ClassVar[bool] = True
+    request: str
+
+
+class FeedKey(_KeyBase, frozen=True, order=True):
+    """``<feed>`` on changefeed."""
+
+    topic: ClassVar[str] = "changefeed"
+    record: ClassVar[type] = FeedRecorded
+    by_owner: ClassVar[bool] = True
+    feed: str
+
+
+Key = (
+    OwnerKey
+    | AgentKey
+    | AnswerKey
+    | TaskKey
+    | SpanKey
+    | SessionKey
+    | ProgressKey
+    | FeedProgressKey
+    | RequestKey
+    | OutcomeKey
+    | FeedKey
+)
+
+# Forms with a fixed first word come first within a topic: the word is reserved, so no feed can have it.
+KEY_FORMS: Final[dict[str, tuple[type[Key], ...]]] = {
+    "announce": (OwnerKey, AgentKey),
+    "sync": (AnswerKey, TaskKey),
+    "dispatch": (SessionKey, SpanKey),
+    "checkpoint": (ProgressKey, FeedProgressKey),
+    "changefeed": (RequestKey, OutcomeKey, FeedKey),
+}
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """A key with its new value; ``None`` deletes the key (a tombstone)."""
+
+    key: Key
+    value: Record | None
+
+
+def parse_key(topic: str, text: str) -> Key:
+    """The typed key of ``text`` on control topic ``topic`` (name without prefix), or MalformedKeyError."""
+    parts = text.split("/")
+    for form in KEY_FORMS[topic]:
+        names = form.__struct_fields__
+        fixed = len(form.prefix)
+        if len(parts) != fixed + len(names) or tuple(parts[:fixed]) != form.prefix:
+            continue
+        try:
+            values = {name: decode_part(part) for name, part in zip(names, parts[fixed:], strict=True)}
+            key: Key = msgspec.convert(values, form, strict=False)
+        except (UnicodeDecodeError, msgspec.ValidationError) as error:
+            raise MalformedKeyError(f"key {text!r} on {topic}: {error}") from error
+        if key.text() == text:
+            return key
+    raise MalformedKeyError(f"key {text!r} has no form known on topic {topic}")

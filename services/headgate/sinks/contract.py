@@ -1,0 +1,180 @@
+"""The fence: what every sink must do, so that no table ever has two writers (design §4, Fencing at the sink).
+
+A sink holds, per (cluster_id, feed_id, table, topic, partition), the epoch of the last claim, the next offset to apply, and
+whether that epoch is closed. The rules, each one a contract test that every sink passes:
+
+- ``claim`` raises the epoch and returns the sink's positions; it alone creates the rows, from ``start``. A claim of an
+  epoch not above the sink's is refused (unless it is the very same open claim, repeated). A claimer ends sessions of lower epochs that block it.
+- ``apply`` is one atomic step: rows below the position are dropped by the caller, the rows become visible and the
+  positions move from exactly ``expected`` to ``next``, only if epoch is the sink's and it is open; else nothing happens.
+- ``seal`` closes an epoch: nothing is applied under it any more, whatever process wakes up later. A later claim reopens.
+- the sink is right and the log may be behind; a sink that is *ahead* of every epoch the log knows, another cluster's
+  row, or a second feed on an open table is a hard error with its reason, never a guess.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from headgate.changes.change import Change
+from headgate.records.control import Epoch, Positions
+
+__all__ = [
+    "Applied",
+    "ChangeBatch",
+    "Claim",
+    "FeedIdentity",
+    "OffsetRange",
+    "Sink",
+    "SinkError",
+    "SinkConflictError",
+    "SinkFencedError",
+    "SinkMovedError",
+    "SinkRefusedError",
+    "SinkUnavailableError",
+    "SinkWriter",
+    "TableShape",
+    "ValueRefusedError",
+]
+
+
+class FeedIdentity(msgspec.Struct, frozen=True):
+    """Who writes: the log's identity, the feed's id and, for labels and messages, its name."""
+
+    cluster_id: str
+    feed_id: str
+    feed: str
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """One assignment of one span, as the sink sees it. ``start`` creates missing rows only."""
+
+    identity: FeedIdentity
+    table: str
+    topic: str
+    epoch: Epoch
+    incarnation: int
+    start: Positions
+
+
+class OffsetRange(msgspec.Struct, frozen=True):
+    """Offsets of one partition in one batch: ``expected`` is the sink's position before, ``next`` after."""
+
+    expected: int
+    next: int
+
+
+class ChangeBatch(msgspec.Struct, frozen=True):
+    """Changes of one table in log order per partition, with the offset ranges they cover (empty ranges count)."""
+
+    claim: Claim
+    ranges: Mapping[int, OffsetRange]
+    changes: Sequence[Change]
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What became visible: positions now at the sink and rows written after reducing."""
+
+    positions: Positions
+    upserts: int
+    updates: int
+    deletes: int
+
+
+class TableShape(msgspec.Struct, frozen=True):
+    """A sink table: column → type as the sink names it, key columns, whether other unique keys exist."""
+
+    table: str
+    columns: dict[str, str]
+    key: tuple[str, ...]
+    secondary_unique: bool
+
+
+class SinkError(Exception):
+    """Base: ``code`` is stable and documented, ``retryable`` says whether trying again can help."""
+
+    code = "sink"
+    retryable = False
+
+
+class SinkFencedError(SinkError):
+    """A higher epoch has claimed or this one is sealed: this assignment is over. Nothing was written."""
+
+    code = "sink_fenced"
+
+
+class SinkMovedError(SinkError):
+    """The sink's position is not the expected one (late attempt, restored sink): start again from the sink's."""
+
+    code = "sink_moved"
+    retryable = True
+
+
+class SinkConflictError(SinkError):
+    """Another cluster, a second feed, or an epoch the log does not know holds the table: an operator must look."""
+
+    code = "sink_conflict"
+
+
+class SinkRefusedError(SinkError):
+    """The sink cannot take this table: missing, without key, without rights. Says what to do."""
+
+    code = "sink_refused"
+
+
+class SinkUnavailableError(SinkError):
+    """The sink does not answer, or ended the session: try again later."""
+
+    code = "sink_unavailable"
+    retryable = True
+
+
+class ValueRefusedError(SinkError):
+    """A value the sink cannot hold: names table, column, topic, partition and offset."""
+
+    code = "value_refused"
+
+
+class SinkWriter(Protocol):
+    """Applies batches; lives inside a Spark task, or wherever the batch is."""
+
+    def apply(self, batch: ChangeBatch) -> Applied:
+        """Make the batch visible, all or nothing, under its claim. Raises SinkError."""
+        ...
+
+    def close(self) -> None:
+        """Let go. Idempotent."""
+        ...
+
+
+class Sink(Protocol):
+    """A sink as coordinator and agent see it."""
+
+    def check(self, tables: Sequence[str]) -> dict[str, TableShape]:
+        """Shapes of the tables, after proving that each exists, has a key and may be written. Raises SinkError."""
+        ...
+
+    def claim(self, claim: Claim) -> Positions:
+        """Take the span under ``claim.epoch``; the positions to go on from. Raises SinkError."""
+        ...
+
+    def seal(self, claim: Claim) -> Positions:
+        """Close ``claim.epoch``; the final positions. Sealing what is sealed under it is the same answer."""
+        ...
+
+    def positions(self, claim: Claim) -> Positions:
+        """The positions now (``start`` where no row is yet); changes nothing."""
+        ...
+
+    def forget(self, identity: FeedIdentity) -> None:
+        """Remove what Headgate keeps in the sink for this feed, whose spans are all sealed."""
+        ...
+
+    def writer(self) -> SinkWriter:
+        """A new writer with a connection of its own."""
+        ...
+
+    def close(self) -> None:
+        """Let go of every connection. Idempotent."""
+        ...
