@@ -1,7 +1,8 @@
 """TableExecutor: the agent's contract with its data plane (seed 001), whatever moves the rows.
 
-The agent's service asks, the data plane answers at once and works in the background. The rule of the seed: two calls in a row
-of the reading methods agree unless an add, a remove or an ``is_…_finished`` lies between. No call blocks on Kafka, Spark or the sink.
+The agent's service asks, the data plane answers at once and works in the background. The rule of the seed: two
+calls in a row of the reading methods agree unless an add, a remove or an ``is_…_finished`` lies between. No call
+blocks on Kafka, Spark or the sink.
 """
 
 from typing import Protocol
@@ -34,7 +35,8 @@ class SpanTask(msgspec.Struct, frozen=True):
 class TaskStatus(msgspec.Struct, frozen=True):
     """How a task stands: state, epoch, what is applied and, when failed, why.
 
-    ``positions`` are the sink's (next offsets); ``rows``/``bytes`` count since the claim; ``lag_ms`` as in SpanProgressed.
+    ``positions`` are the sink's (next offsets); ``rows`` and ``bytes`` count since the claim; ``lag_ms`` is as in
+    SpanProgressed.
     """
 
     id: SpanId

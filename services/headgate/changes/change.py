@@ -1,8 +1,9 @@
 """One change of one row, whatever format it came in.
 
 Every decoder gives ``Change``; everything behind it (reducing, sinks) knows only this file. Values are plain Python as
-JSON gives them (str, int, float, bool, None, list, dict) or Decimal/bytes where a format has types of its own; what a value means is said
-by ``semantics`` (Debezium's schema names), or, where the event has no schema, by the sink's column type.
+JSON gives them (str, int, float, bool, None, list, dict) or Decimal/bytes where a format has types of its own; what a
+value means is said by ``semantics`` (Debezium's schema names), or, where the event has no schema, by the sink's
+column type.
 """
 
 from enum import StrEnum

@@ -1,1 +1,1 @@
-
+"""The headgate command: what people type, and nothing that decides."""

@@ -23,7 +23,7 @@ class _Strict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _nearest_name(cls, data: Any) -> Any:  # noqa: ANN401 - whatever the YAML held
+    def _nearest_name(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
         for name in sorted(set(data) - set(cls.model_fields)):

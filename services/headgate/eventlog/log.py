@@ -125,7 +125,7 @@ class Writer(Protocol):
     """An agent's pen: idempotent, acks=all, no transactions (a killed one must not pin readers)."""
 
     def write(self, placed: Sequence[Placed], timeout_seconds: float) -> None:
-        """Write and wait for all acknowledgements, in order per partition. Raises LogError when not all came in time."""
+        """Write and wait for every acknowledgement, in order per partition. Raises LogError when one is late."""
         ...
 
     def close(self) -> None:

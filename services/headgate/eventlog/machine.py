@@ -18,8 +18,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from headgate.eventlog.log import Delivery
-from headgate.records.keys import Fact, Key
 from headgate.records.control import Record
+from headgate.records.keys import Fact, Key
 
 __all__ = [
     "Arrived",

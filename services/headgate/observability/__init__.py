@@ -1,1 +1,1 @@
-
+"""How a service shows itself: structured logs, /livez, /readyz, /metrics."""

@@ -1,15 +1,15 @@
 """The fence: what every sink must do, so that no table ever has two writers (design §4, Fencing at the sink).
 
-A sink holds, per (cluster_id, feed_id, table, topic, partition), the epoch of the last claim, the next offset to apply, and
-whether that epoch is closed. The rules, each one a contract test that every sink passes:
+A sink holds, per (cluster_id, feed_id, table, topic, partition), the epoch of the last claim, the next offset to
+apply, and whether that epoch is closed. The rules, each one a contract test that every sink passes:
 
 - ``claim`` raises the epoch and returns the sink's positions; it alone creates the rows, from ``start``. A claim of an
-  epoch not above the sink's is refused (unless it is the very same open claim, repeated). A claimer ends sessions of lower epochs that block it.
+  epoch not above the sink's is refused (unless it is the very same open claim, repeated). A claimer ends sessions
+  of lower epochs that block it.
 - ``apply`` is one atomic step: rows below the position are dropped by the caller, the rows become visible and the
-  positions move from exactly ``expected`` to ``next``, only if epoch is the sink's and it is open; else nothing happens.
-- ``seal`` closes an epoch: nothing is applied under it any more, whatever process wakes up later. A later claim reopens.
-- the sink is right and the log may be behind; a sink that is *ahead* of every epoch the log knows, another cluster's
-  row, or a second feed on an open table is a hard error with its reason, never a guess.
+  positions move from exactly ``expected`` to ``next``, only if the epoch is the sink's and open; else nothing happens.
+- ``seal`` closes an epoch: nothing is applied under it any more, whatever process wakes up later. A claim reopens.
+- the sink is right and the log may be behind; a sink *ahead* of every epoch the log knows, another cluster's row, or a second feed on an open table is a hard error with its reason, never a guess.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ __all__ = [
     "FeedIdentity",
     "OffsetRange",
     "Sink",
-    "SinkError",
     "SinkConflictError",
+    "SinkError",
     "SinkFencedError",
     "SinkMovedError",
     "SinkRefusedError",
@@ -105,14 +105,14 @@ class SinkFencedError(SinkError):
 
 
 class SinkMovedError(SinkError):
-    """The sink's position is not the expected one (late attempt, restored sink): start again from the sink's."""
+    """The sink's position is not the expected one (late attempt, restored sink): go on from the sink's."""
 
     code = "sink_moved"
     retryable = True
 
 
 class SinkConflictError(SinkError):
-    """Another cluster, a second feed, or an epoch the log does not know holds the table: an operator must look."""
+    """Another cluster, a second feed or an epoch unknown to the log holds the table: an operator must look."""
 
     code = "sink_conflict"
 
@@ -152,7 +152,7 @@ class Sink(Protocol):
     """A sink as coordinator and agent see it."""
 
     def check(self, tables: Sequence[str]) -> dict[str, TableShape]:
-        """Shapes of the tables, after proving that each exists, has a key and may be written. Raises SinkError."""
+        """Shapes of the tables, once each is proven to exist, have a key and be writable. Raises SinkError."""
         ...
 
     def claim(self, claim: Claim) -> Positions:

@@ -1,1 +1,1 @@
-
+"""What a feed reads: topics, partitions, offsets and what retention has left of them."""

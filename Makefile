@@ -1,0 +1,53 @@
+# One verb each; `make help` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3.11
+VENV := .venv
+RUN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint fmt types bench lock up clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements.lock requirements.bootstrap.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "headgate needs Python 3.11: install it, or say where it is: make PYTHON=/path/to/python3.11"; exit 3; }
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.bootstrap.lock
+	$(RUN)/uv pip sync --quiet --require-hashes requirements.lock requirements.bootstrap.lock
+	$(RUN)/uv pip install --quiet --no-deps --editable .
+	@touch $@
+
+demo: $(READY) ## the main job on real parts, with kills, checked row by row
+	$(RUN)/headgate demo
+
+up: $(READY) ## the same parts, left running for you to play with
+	$(RUN)/headgate up
+
+test: $(READY) ## unit, scenarios, integration on a real broker and PostgreSQL, one end-to-end run
+	$(RUN)/pytest
+
+lint: $(READY) types ## ruff, formatter, import contracts, mypy
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/lint-imports
+
+types: $(READY) ## mypy, strict
+	$(RUN)/mypy
+
+fmt: $(READY) ## format, and fix what can be fixed
+	$(RUN)/ruff check --fix .
+	$(RUN)/ruff format .
+
+bench: $(READY) ## figures, not tests: pipeline and latency
+	$(RUN)/headgate bench pipeline
+	$(RUN)/headgate bench latency
+
+lock: ## resolve anew and write requirements.lock (hashes, no registry's host)
+	$(RUN)/uv lock --quiet
+	$(RUN)/uv export --quiet --frozen --all-extras --all-groups --no-emit-project --no-annotate --no-header \
+		--format requirements-txt --output-file requirements.lock
+
+clean: ## remove the virtual environment and caches of this checkout
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
