@@ -1,0 +1,109 @@
+"""Settings: where a value comes from, and what is refused."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headgate.config.settings import SettingsError, known_variables, load_settings, redacted
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("HEADGATE_")]:
+        monkeypatch.delenv(name)
+
+
+def test_defaults_keep_to_loopback_and_to_three_copies() -> None:
+    settings = load_settings()
+    assert settings.http.bind == "127.0.0.1"
+    assert settings.replication_factor == 3
+    assert settings.prefix == "headgate."
+
+
+def test_environment_is_nested_and_flags_override_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_HTTP__PORT", "9001")
+    monkeypatch.setenv("HEADGATE_HTTP__BIND", "192.0.2.1")
+    monkeypatch.setenv("HEADGATE_SHARDS", "4")
+    settings = load_settings({"http": {"port": 9002, "bind": None}, "shards": None})
+    assert (settings.http.port, settings.http.bind, settings.shards) == (9002, "192.0.2.1", 4)
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("HEADGATE_BOOTSTRAPS", "HEADGATE_BOOTSTRAP"),
+        ("HEADGATE_HTTP__PRT", "HEADGATE_HTTP__PORT"),
+        ("HEADGATE_HTTP_PORT", "HEADGATE_HTTP__PORT"),
+        ("HEADGATE_LEASE", "HEADGATE_LEASE_SECONDS"),
+    ],
+)
+def test_unknown_variable_is_refused_with_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, variable: str, nearest: str
+) -> None:
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(SettingsError, match=f"{variable}: no such setting; did you mean {nearest}"):
+        load_settings()
+
+
+def test_unknown_variable_far_from_all_lists_the_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_XYZZY", "1")
+    with pytest.raises(SettingsError, match="known are HEADGATE_BOOTSTRAP"):
+        load_settings()
+
+
+def test_variables_of_tests_and_cache_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_TEST_BOOTSTRAP", "x:1")
+    monkeypatch.setenv("HEADGATE_CACHE", "/nowhere")
+    assert load_settings().bootstrap == "localhost:9092"
+
+
+def test_librdkafka_properties_by_their_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_KAFKA__SECURITY_PROTOCOL", "SASL_SSL")
+    monkeypatch.setenv("HEADGATE_KAFKA__SSL_CA_LOCATION", "/ca.pem")
+    settings = load_settings({"kafka": {"security.protocol": "SSL"}})
+    assert settings.kafka == {"security.protocol": "SSL", "ssl.ca.location": "/ca.pem"}
+
+
+@pytest.mark.parametrize("name", ["isolation.level", "transactional.id", "acks", "enable.idempotence"])
+def test_properties_that_a_guarantee_rests_on_are_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name} cannot be chosen"):
+        load_settings({"kafka": {name: "1"}})
+
+
+def test_secret_comes_from_a_file_and_is_not_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("s3cret\n", encoding="utf-8")
+    monkeypatch.setenv("HEADGATE_KAFKA__SASL_PASSWORD_FILE", str(secret))
+    monkeypatch.setenv("HEADGATE_KAFKA__SASL_USERNAME", "ann")
+    settings = load_settings()
+    assert settings.kafka["sasl.password"] == "s3cret"
+    assert redacted(settings)["kafka"] == {"sasl.password": "(hidden)", "sasl.username": "ann"}
+
+
+def test_value_and_file_together_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("h:1", encoding="utf-8")
+    monkeypatch.setenv("HEADGATE_BOOTSTRAP", "h:2")
+    monkeypatch.setenv("HEADGATE_BOOTSTRAP_FILE", str(tmp_path / "b"))
+    with pytest.raises(SettingsError, match="HEADGATE_BOOTSTRAP_FILE: given twice"):
+        load_settings()
+
+
+def test_missing_secret_file_says_which(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HEADGATE_KAFKA__SASL_PASSWORD_FILE", str(tmp_path / "gone"))
+    with pytest.raises(SettingsError, match=r"SASL_PASSWORD_FILE: cannot read .*gone: No such file"):
+        load_settings()
+
+
+def test_bad_value_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_HTTP__PORT", "eighty")
+    with pytest.raises(SettingsError, match="HEADGATE_HTTP__PORT: Input should be a valid integer"):
+        load_settings()
+
+
+def test_configuration_page_names_every_variable() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    for variable, field in known_variables().items():
+        assert variable in page, f"docs/configuration.md lacks {variable}"
+        assert field.description, f"{variable} has no description"
+        assert field.description in page, f"docs/configuration.md has another description of {variable}"
