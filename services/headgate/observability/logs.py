@@ -1,0 +1,62 @@
+"""Structured logs: one event name and its facts per line, on standard error.
+
+On a terminal the lines are for people, elsewhere each is one JSON object. Standard output is left to what a command
+was asked for. Libraries that log through ``logging`` come out the same way.
+"""
+
+import logging
+import sys
+from typing import Final, Literal, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+__all__ = ["configure_logs", "logger"]
+
+_LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+_NOISY: Final = ("py4j", "urllib3", "kafka")
+"""Libraries whose info lines are one per call: only their warnings are of use."""
+
+
+def configure_logs(
+    log_format: Literal["auto", "console", "json"] = "auto", level: str = "info", stream: TextIO | None = None
+) -> None:
+    """Set up logging for this process; calling it again replaces what was set up."""
+    out = stream or sys.stderr
+    as_json = log_format == "json" or (log_format == "auto" and not out.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    renderers: list[Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(sort_keys=True, default=str)]
+        if as_json
+        else [structlog.dev.ConsoleRenderer(colors=out.isatty())]
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(_LEVELS[level])
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def logger(**facts: object) -> structlog.stdlib.BoundLogger:
+    """A logger whose every line carries ``facts`` (service, shard, agent …)."""
+    bound: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger("headgate").bind(**facts)
+    return bound

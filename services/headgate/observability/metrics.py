@@ -1,0 +1,82 @@
+"""What a service counts, under the names that dashboards use: ``headgate_…``, base units, few label values.
+
+Each process has a registry of its own that is handed to whoever counts, so that two services in one process (``serve
+node``, a test) never meet in a global. Labels are shards, roles and feeds; never spans, sessions or offsets, of which
+there are too many.
+"""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from headgate import SCHEMA_VERSION, __version__
+
+__all__ = ["AgentMetrics", "RoleMetrics", "new_registry"]
+
+_TURN_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""Seconds; an idle turn is under a millisecond, a transaction 3 to 30 (anchors/kafka-facts.md §2)."""
+
+
+def new_registry() -> CollectorRegistry:
+    """A registry with the facts every process has: version, CPU, memory, open files."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    build = Info("headgate_build", "version of this process", registry=registry)
+    build.info({"version": __version__, "schema_version": str(SCHEMA_VERSION)})
+    return registry
+
+
+class RoleMetrics:
+    """What an owner role counts; one instance for all shards of a process, label ``shard``."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("shard",)
+        self.owner = Gauge("headgate_role_owner", "1 while this process owns the shard", labels, registry=registry)
+        self.epoch = Gauge("headgate_role_owner_rev", "owner_rev of the term served here", labels, registry=registry)
+        self.terms = Counter("headgate_role_terms_total", "terms begun by this process", labels, registry=registry)
+        self.restarts = Counter(
+            "headgate_role_restarts_total", "times a role threw its state away", (*labels, "cause"), registry=registry
+        )
+        self.turn_seconds = Histogram(
+            "headgate_role_turn_seconds", "time of one turn", labels, buckets=_TURN_BUCKETS, registry=registry
+        )
+        self.garbage = Gauge(
+            "headgate_garbage_records",
+            "records skipped because they could not be understood",
+            labels,
+            registry=registry,
+        )
+        self.effects = Counter(
+            "headgate_effects_total", "effects run, by kind and result", ("kind", "result"), registry=registry
+        )
+        self.effects_waiting = Gauge("headgate_effects_waiting", "effects not finished yet", registry=registry)
+
+
+class AgentMetrics:
+    """What an agent counts; label ``feed``."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("feed",)
+        self.spans = Gauge("headgate_agent_spans", "spans run here, by state", ("state",), registry=registry)
+        self.rows = Counter("headgate_applied_rows_total", "changes applied to sinks", labels, registry=registry)
+        self.bytes = Counter("headgate_applied_bytes_total", "bytes of changes applied", labels, registry=registry)
+        self.lag_seconds = Gauge(
+            "headgate_lag_seconds_max", "greatest lag of the feed's spans here", labels, registry=registry
+        )
+        self.sessions = Counter("headgate_agent_sessions_total", "sessions begun by this process", registry=registry)
+        self.sessions_lost = Counter(
+            "headgate_agent_sessions_lost_total", "sessions ended for want of a heartbeat", registry=registry
+        )
+        self.lane_restarts = Counter(
+            "headgate_lane_restarts_total", "lanes started again within a session", labels, registry=registry
+        )
+        self._registry = registry
+
+    def watch(self, name: str, meaning: str, value: Callable[[], float]) -> None:
+        """Expose a value that somebody else keeps, read when scraped."""
+        Gauge(name, meaning, registry=self._registry).set_function(value)
