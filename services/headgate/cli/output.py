@@ -1,0 +1,85 @@
+"""What commands print: a table for people or JSON for programs on standard output, the rest on standard error."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Output", "age", "complain", "note", "show_json", "show_object", "show_rows"]
+
+
+class Output(StrEnum):
+    """``-o``: how a command prints what it found."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def show_json(value: Any) -> None:
+    """One JSON document; bytes are not possible here, times are milliseconds."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.flush()
+
+
+def show_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output: Output) -> None:
+    """Rows under ``columns``; JSON has every field of each row, the table only the columns."""
+    if output is Output.JSON:
+        show_json(list(rows))
+        return
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
+    Console(width=_width()).print(table)
+
+
+def show_object(facts: Mapping[str, Any], output: Output) -> None:
+    """One thing's facts, a line each."""
+    if output is Output.JSON:
+        show_json(dict(facts))
+        return
+    table = Table("", "", box=None, pad_edge=False, show_header=False)
+    for name, value in facts.items():
+        table.add_row(Text(name, style="bold"), Text(_cell(value)))
+    Console(width=_width()).print(table)
+
+
+_PIPE_WIDTH = 1000
+"""Into a pipe nothing is cut: the reader is a program or a pager."""
+
+
+def _width() -> int | None:
+    return None if sys.stdout.isatty() else _PIPE_WIDTH
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else str(value)
+
+
+def note(message: str) -> None:
+    """A line for people beside the result."""
+    Console(stderr=True, highlight=False).print(Text(message))
+
+
+def complain(message: str) -> None:
+    """An error, for people."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text("error: ", style="bold red") + Text(message))
+
+
+def age(now_ms: int, then_ms: int) -> str:
+    """How long ago, for people: clocks of different machines are compared, so never for a decision."""
+    seconds = max(0, now_ms - then_ms) / 1000
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"

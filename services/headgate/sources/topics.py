@@ -1,0 +1,166 @@
+"""Which topics a feed reads, and which sink table each of them goes to.
+
+One source topic holds one table's changes; the table's name comes from the topic's by the template in the feed's
+spec. Resolved once, when a feed is accepted: what is found is written down with the feed.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from string import Formatter
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from headgate.config.feed import FeedSpec, SourceSpec
+from headgate.records.control import SpanPlan
+from headgate.sources.offsets import REQUEST_SECONDS_MAX, SourceError, SourceUnreachableError, start_offsets
+
+__all__ = [
+    "NoTopicError",
+    "TableClashError",
+    "TableNameError",
+    "TopicMissingError",
+    "find_topics",
+    "plan_spans",
+    "source_admin",
+    "table_name",
+]
+
+_BROKERS_OWN: Final = "__"
+"""Kafka's own topics (``__consumer_offsets``) hold no tables; a wide pattern must not catch them."""
+
+
+class NoTopicError(SourceError):
+    """No topic matches the feed's pattern."""
+
+    code = "source_no_topic"
+    retryable = True
+
+
+class TopicMissingError(SourceError):
+    """A topic the feed names does not exist."""
+
+    code = "source_topic_missing"
+    retryable = True
+
+
+class TableClashError(SourceError):
+    """Two topics would write one table, which then had two orders of changes."""
+
+    code = "source_table_clash"
+
+
+class TableNameError(SourceError):
+    """The template makes no table name of a topic's name."""
+
+    code = "source_table_name"
+
+
+def source_admin(bootstrap: str, properties: Mapping[str, str]) -> AdminClient:
+    """A client for looking at source topics; raises SourceError when librdkafka refuses a property."""
+    try:
+        return AdminClient(
+            {**properties, "bootstrap.servers": bootstrap, "client.id": "headgate-sources"},
+            logger=logging.getLogger("librdkafka"),
+        )
+    except KafkaException as error:
+        raise SourceError(f"librdkafka refuses its settings: {error.args[0].str()}; see HEADGATE_KAFKA__…") from error
+
+
+def find_topics(admin: AdminClient, source: SourceSpec, own_prefix: str) -> dict[str, int]:
+    """Topic → number of partitions, sorted. ``own_prefix`` are the control topics, which are no source.
+
+    Raises NoTopicError, TopicMissingError, SourceUnreachableError.
+    """
+    try:
+        topics = admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
+    except KafkaException as error:
+        raise SourceUnreachableError(
+            f"the source broker does not list its topics: {error.args[0].str()}; is it up, and reachable from here?"
+        ) from error
+    present = {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+    if source.topic_pattern is not None:
+        return _matching(present, source.topic_pattern, own_prefix)
+    missing = sorted(set(source.topics) - set(present))
+    if missing:
+        raise TopicMissingError(
+            f"source topic {', '.join(missing)} does not exist: create it, let its connector create it, or correct "
+            "source.topics"
+        )
+    return {name: present[name] for name in sorted(set(source.topics))}
+
+
+def _matching(present: Mapping[str, int], pattern: str, own_prefix: str) -> dict[str, int]:
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise NoTopicError(f"source.topic_pattern {pattern!r} is no regular expression: {error}") from error
+    found = {
+        name: partitions
+        for name, partitions in sorted(present.items())
+        if wanted.fullmatch(name) and not name.startswith((_BROKERS_OWN, own_prefix))
+    }
+    if not found:
+        raise NoTopicError(
+            f"no topic matches source.topic_pattern {pattern!r} (the whole name must match): has the connector "
+            f"created its topics? There are {_some(present)}"
+        )
+    return found
+
+
+_NAMES_SHOWN_MAX: Final = 8
+"""Enough to see a wrong prefix; a cluster can have thousands of topics."""
+
+
+def _some(names: Iterable[str]) -> str:
+    ours = sorted(name for name in names if not name.startswith(_BROKERS_OWN))
+    more = len(ours) - _NAMES_SHOWN_MAX
+    return ", ".join(ours[:_NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "") if ours else "no topics"
+
+
+def table_name(template: str, topic: str) -> str:
+    """The sink table of ``topic``; raises TableNameError.
+
+    ``{schema}`` and ``{table}`` are the last two parts of the topic's name, ``{topic}`` all of it.
+    """
+    values = {"topic": topic}
+    parts = topic.split(".")
+    if len(parts) > 1:
+        values |= {"schema": parts[-2], "table": parts[-1]}
+    else:
+        values |= {"table": topic}
+    try:
+        fields = [parsed for parsed in Formatter().parse(template) if parsed[1] is not None]
+    except ValueError as error:
+        raise TableNameError(f"sink.table {template!r} is no template: {error}") from error
+    for _literal, field, spec, conversion in fields:
+        if field not in ("schema", "table", "topic") or spec or conversion:
+            raise TableNameError(
+                f"sink.table {template!r}: {{{field}}} is unknown; known are {{schema}}, {{table}}, {{topic}}"
+            )
+        if field not in values:
+            raise TableNameError(
+                f"sink.table {template!r} needs a {{{field}}}, but the topic's name {topic!r} has one part only: "
+                "write the schema into sink.table"
+            )
+    return template.format_map(values)
+
+
+def plan_spans(admin: AdminClient, spec: FeedSpec, own_prefix: str) -> tuple[SpanPlan, ...]:
+    """One span per source topic, with its table and its start offsets, sorted by table. Raises SourceError."""
+    topics = find_topics(admin, spec.source, own_prefix)
+    tables: dict[str, str] = {}
+    for topic in topics:
+        table = table_name(spec.sink.table, topic)
+        if table in tables:
+            raise TableClashError(
+                f"topics {tables[table]} and {topic} both go to table {table}: put {{schema}} or {{topic}} into "
+                "sink.table, or split them into two feeds"
+            )
+        tables[table] = topic
+    starts = start_offsets(admin, topics, spec.source.start)
+    return tuple(
+        SpanPlan(span=table, topic=topic, table=table, start=starts[topic]) for table, topic in sorted(tables.items())
+    )
