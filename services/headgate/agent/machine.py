@@ -1,0 +1,462 @@
+"""What a session of an agent must do, as a pure machine: dispatch records in, task actions and reports out.
+
+The owner never calls an agent. It writes who may do what with a span (SpanDispatched), and the agent reads there what
+is meant for its session. From the newest record of a span follows a **directive**, from the task's state and the
+directive follows an **action** (``TRANSITIONS``, a table that holds every pair that can occur). What the executor then
+says about its tasks comes in as TaskObserved and leaves as facts under keys that only this session writes.
+
+The state holds records only, the session's own facts among them, and only ``evolve`` changes it. Actions are thus
+asked for again whenever a record is read again: the executor's calls are idempotent per (epoch, call); a lost effect
+heals by itself. Times on records are for people; the pace of progress is set by a timer of the loop.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from headgate.agent.executor import SpanId, SpanTask, TaskStatus
+from headgate.eventlog.machine import Arrived, Decision, Now, SetTimer, TimerFired
+from headgate.records.control import (
+    FeedRecorded,
+    OwnerAnnounced,
+    Record,
+    Role,
+    SessionEnded,
+    SetState,
+    SpanDispatched,
+    SpanProgressed,
+    SyncAnswered,
+    TaskReported,
+    TaskState,
+)
+from headgate.records.keys import AnswerKey, Fact, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+
+__all__ = [
+    "PROGRESS_SECONDS",
+    "PROGRESS_TIMER",
+    "TRANSITIONS",
+    "Action",
+    "AddTable",
+    "AgentInput",
+    "AgentState",
+    "CloseTable",
+    "Directive",
+    "EpochWentBackError",
+    "ForgetTable",
+    "ProgressDue",
+    "ReadProgress",
+    "RemoveTable",
+    "SessionStarted",
+    "Suicide",
+    "TaskObserved",
+    "UnknownTransitionError",
+    "decide",
+    "directive_of",
+    "evolve",
+    "new_state",
+    "task_count",
+]
+
+SCHEMA_VERSION: Final = 1
+"""Newest generation of the record schemas this code writes (schemas/ids.json)."""
+
+PROGRESS_TIMER: Final = "progress"
+
+PROGRESS_SECONDS: Final = 1.0
+"""Pace of checkpoint records of a span: a person sees it move, and 200 spans stay 200 small records a second."""
+
+
+class UnknownTransitionError(Exception):
+    """A pair of task state and directive that no history can lead to: the session ends rather than guess."""
+
+
+class EpochWentBackError(Exception):
+    """A role under a lower epoch than a task already had: the log contradicts itself, the session ends."""
+
+
+# --- the table ------------------------------------------------------------------------------------------------
+
+
+class Directive(StrEnum):
+    """What the newest dispatch record of a span asks of this session.
+
+    The plain ones continue the epoch the task already has; ``…_anew`` and ``close`` come with an epoch this session
+    has never run.
+    """
+
+    NONE = "none"
+    PREPARE = "prepare"
+    PREPARE_ANEW = "prepare_anew"
+    REPLICATE = "replicate"
+    REPLICATE_ANEW = "replicate_anew"
+    DRAIN = "drain"
+    CLOSE = "close"
+
+
+class Action(StrEnum):
+    """What to ask of the executor; ``keep`` and ``wait`` ask nothing, ``wait`` because a stop is still under way."""
+
+    KEEP = "keep"
+    WAIT = "wait"
+    PREPARE = "prepare"
+    REPLICATE = "replicate"
+    SEAL = "seal"
+    STOP = "stop"
+    CLOSE = "close"
+    FORGET = "forget"
+
+
+_T = TaskState
+_D = Directive
+_A = Action
+
+TRANSITIONS: Final[dict[tuple[TaskState | None, Directive], Action]] = {
+    # Nothing is run here (None): only an epoch never run can name this session.
+    (None, _D.NONE): _A.KEEP,
+    (None, _D.PREPARE_ANEW): _A.PREPARE,
+    (None, _D.REPLICATE_ANEW): _A.REPLICATE,
+    (None, _D.CLOSE): _A.CLOSE,
+    # Opening. A drain reaches it as primary: its claim may be under way, so it is sealed, not just dropped.
+    (_T.PREPARING, _D.NONE): _A.STOP,
+    (_T.PREPARING, _D.PREPARE): _A.KEEP,
+    (_T.PREPARING, _D.PREPARE_ANEW): _A.PREPARE,
+    (_T.PREPARING, _D.REPLICATE): _A.REPLICATE,
+    (_T.PREPARING, _D.REPLICATE_ANEW): _A.REPLICATE,
+    (_T.PREPARING, _D.DRAIN): _A.SEAL,
+    (_T.PREPARING, _D.CLOSE): _A.CLOSE,
+    # Warm, writing nothing.
+    (_T.PREPARED, _D.NONE): _A.STOP,
+    (_T.PREPARED, _D.PREPARE): _A.KEEP,
+    (_T.PREPARED, _D.PREPARE_ANEW): _A.PREPARE,
+    (_T.PREPARED, _D.REPLICATE): _A.REPLICATE,
+    (_T.PREPARED, _D.REPLICATE_ANEW): _A.REPLICATE,
+    (_T.PREPARED, _D.DRAIN): _A.SEAL,
+    (_T.PREPARED, _D.CLOSE): _A.CLOSE,
+    # Writing. Not named any more: somebody else claims, the sink fences, so it stops without a seal.
+    (_T.REPLICATING, _D.NONE): _A.STOP,
+    (_T.REPLICATING, _D.PREPARE_ANEW): _A.PREPARE,
+    (_T.REPLICATING, _D.REPLICATE): _A.KEEP,
+    (_T.REPLICATING, _D.REPLICATE_ANEW): _A.REPLICATE,
+    (_T.REPLICATING, _D.DRAIN): _A.SEAL,
+    (_T.REPLICATING, _D.CLOSE): _A.CLOSE,
+    # A stop cannot be taken back; what comes under a new epoch starts when it is over.
+    (_T.STOPPING, _D.NONE): _A.KEEP,
+    (_T.STOPPING, _D.PREPARE): _A.KEEP,
+    (_T.STOPPING, _D.PREPARE_ANEW): _A.WAIT,
+    (_T.STOPPING, _D.REPLICATE): _A.KEEP,
+    (_T.STOPPING, _D.REPLICATE_ANEW): _A.WAIT,
+    (_T.STOPPING, _D.DRAIN): _A.KEEP,
+    (_T.STOPPING, _D.CLOSE): _A.WAIT,
+    # Over under this epoch: the report stands until the owner answers with a new epoch or without this session.
+    (_T.STOPPED, _D.NONE): _A.FORGET,
+    (_T.STOPPED, _D.PREPARE): _A.KEEP,
+    (_T.STOPPED, _D.PREPARE_ANEW): _A.PREPARE,
+    (_T.STOPPED, _D.REPLICATE): _A.KEEP,
+    (_T.STOPPED, _D.REPLICATE_ANEW): _A.REPLICATE,
+    (_T.STOPPED, _D.DRAIN): _A.KEEP,
+    (_T.STOPPED, _D.CLOSE): _A.CLOSE,
+    # Failed under this epoch: only an epoch of its own tries again. To end it means to seal it all the same.
+    (_T.FAILED, _D.NONE): _A.FORGET,
+    (_T.FAILED, _D.PREPARE): _A.KEEP,
+    (_T.FAILED, _D.PREPARE_ANEW): _A.PREPARE,
+    (_T.FAILED, _D.REPLICATE): _A.KEEP,
+    (_T.FAILED, _D.REPLICATE_ANEW): _A.REPLICATE,
+    (_T.FAILED, _D.DRAIN): _A.CLOSE,
+    (_T.FAILED, _D.CLOSE): _A.CLOSE,
+}
+"""(task state, directive) → action. Missing, because impossible: a plain directive without a task (it continues an
+epoch the session has run), and a primary made secondary under the same epoch."""
+
+
+# --- inputs and effects ---------------------------------------------------------------------------------------
+
+
+class SessionStarted(msgspec.Struct, frozen=True):
+    """The log has been read to an end captured after this session's first heartbeat."""
+
+
+class TaskObserved(msgspec.Struct, frozen=True):
+    """A task's state, epoch or error is no longer what it was."""
+
+    status: TaskStatus
+
+
+class ProgressDue(msgspec.Struct, frozen=True):
+    """The answer to ReadProgress: every task as it stands."""
+
+    statuses: tuple[TaskStatus, ...]
+
+
+AgentInput = SessionStarted | Arrived | TaskObserved | ProgressDue | TimerFired
+
+
+class AddTable(msgspec.Struct, frozen=True):
+    """Executor.add_table."""
+
+    task: SpanTask
+    prepare: bool
+
+
+class RemoveTable(msgspec.Struct, frozen=True):
+    """Executor.remove_table."""
+
+    span: SpanId
+    seal: bool
+
+
+class CloseTable(msgspec.Struct, frozen=True):
+    """Executor.close_table."""
+
+    task: SpanTask
+
+
+class ForgetTable(msgspec.Struct, frozen=True):
+    """Executor.forget_table."""
+
+    span: SpanId
+
+
+class ReadProgress(msgspec.Struct, frozen=True):
+    """Read every task's status and give it back as ProgressDue."""
+
+
+class Suicide(msgspec.Struct, frozen=True):
+    """The log says this session is dead: stop every writer at once and end."""
+
+    reason: str
+
+
+# --- state ----------------------------------------------------------------------------------------------------
+
+
+class AgentState(msgspec.Struct):
+    """What one session knows: the newest record per key, of the keys that concern it.
+
+    ``dispatched`` holds the records that name this session or a span it has run, ``revs`` the owner_rev of every
+    span's newest record, so that a stale owner's cannot come in behind it.
+    """
+
+    agent: str
+    session: str
+    shards: int
+    owners: dict[int, int]
+    answers: dict[int, int | None]
+    feeds: dict[str, FeedRecorded]
+    revs: dict[SpanId, int]
+    dispatched: dict[SpanId, SpanDispatched]
+    reports: dict[SpanId, TaskReported]
+    progress: dict[SpanId, SpanProgressed]
+    ended: str | None
+
+
+def new_state(agent: str, session: str, shards: int) -> AgentState:
+    """A session that has read nothing."""
+    return AgentState(agent, session, shards, {}, {}, {}, {}, {}, {}, {}, None)
+
+
+def task_count(state: AgentState) -> int:
+    """Tasks that still run something, by the session's own reports."""
+    return sum(report.state not in {TaskState.STOPPED, TaskState.FAILED} for report in state.reports.values())
+
+
+def evolve(state: AgentState, key: Key, value: Record | None, offset: int) -> None:
+    """Adopt one record; keys that do not concern a session are passed over."""
+    match key:
+        case OwnerKey(shard=shard) if isinstance(value, OwnerAnnounced):
+            rev = offset if value.owner_rev is None else value.owner_rev
+            state.owners[shard] = max(rev, state.owners.get(shard, -1))
+        case SpanKey(feed=feed, span=span):
+            _evolve_dispatch(state, SpanId(feed, span), value)
+        case FeedKey(feed=feed):
+            if isinstance(value, FeedRecorded):
+                present = state.feeds.get(feed)
+                if present is None or value.owner_rev >= present.owner_rev:
+                    state.feeds[feed] = value
+            else:
+                state.feeds.pop(feed, None)
+        case SessionKey(agent=state.agent, session=state.session) if isinstance(value, SessionEnded):
+            state.ended = value.reason
+        case AnswerKey(agent=state.agent, session=state.session, shard=shard) if isinstance(value, SyncAnswered):
+            state.answers[shard] = value.owner_rev
+        case TaskKey(agent=state.agent, session=state.session) if isinstance(value, TaskReported):
+            state.reports[SpanId(key.feed, key.span)] = value
+        case ProgressKey(agent=state.agent, session=state.session) if isinstance(value, SpanProgressed):
+            state.progress[SpanId(key.feed, key.span)] = value
+        case _:
+            pass
+
+
+def _evolve_dispatch(state: AgentState, span: SpanId, value: Record | None) -> None:
+    if not isinstance(value, SpanDispatched):
+        state.dispatched.pop(span, None)
+        return
+    if value.owner_rev < state.revs.get(span, -1):
+        return
+    state.revs[span] = value.owner_rev
+    if span in state.reports or span in state.dispatched or _role_of(state, value) is not None:
+        state.dispatched[span] = value
+
+
+# --- decisions ------------------------------------------------------------------------------------------------
+
+
+def decide(state: AgentState, event: AgentInput, now: Now) -> Decision:
+    """What follows from ``event``. Raises UnknownTransitionError or EpochWentBackError on a log that cannot be."""
+    match event:
+        case SessionStarted():
+            return _join(
+                _answers(state, now, started=True),
+                *(_act(state, span, state.reports.get(span)) for span in sorted(state.dispatched)),
+                Decision(effects=(SetTimer(PROGRESS_TIMER, PROGRESS_SECONDS),)),
+            )
+        case Arrived(delivery=delivery):
+            return _on_record(state, delivery.key, now)
+        case TaskObserved(status=status):
+            return _on_status(state, status, now)
+        case TimerFired(name=name) if name == PROGRESS_TIMER:
+            return Decision(effects=(ReadProgress(), SetTimer(PROGRESS_TIMER, PROGRESS_SECONDS)))
+        case ProgressDue(statuses=statuses):
+            return _join(*(_progress(state, status, now) for status in statuses))
+        case _:
+            return Decision()
+
+
+def _on_record(state: AgentState, key: Key, now: Now) -> Decision:
+    match key:
+        case OwnerKey():
+            return _answers(state, now, started=False)
+        case SessionKey(agent=state.agent, session=state.session) if state.ended is not None:
+            return Decision(effects=(Suicide(state.ended),))
+        case SpanKey(feed=feed, span=span):
+            return _act(state, SpanId(feed, span), state.reports.get(SpanId(feed, span)))
+        case FeedKey(feed=feed):
+            spans = [span for span in sorted(state.dispatched) if span.feed == feed]
+            return _join(*(_act(state, span, state.reports.get(span)) for span in spans))
+        case _:
+            return Decision()
+
+
+def _answers(state: AgentState, now: Now, *, started: bool) -> Decision:
+    """Unasked to every shard at the start, then to every owner_rev not yet answered."""
+    facts = []
+    for shard in range(state.shards):
+        rev = state.owners.get(shard)
+        if started:
+            facts.append(_answer(state, shard, None, now))
+        if rev is not None and state.answers.get(shard) != rev:
+            facts.append(_answer(state, shard, rev, now))
+    return Decision(facts=tuple(facts))
+
+
+def _answer(state: AgentState, shard: int, rev: int | None, now: Now) -> Fact:
+    value = SyncAnswered(
+        owner_rev=rev, schema_version=SCHEMA_VERSION, task_count=task_count(state), answered_ms=now.wall_ms
+    )
+    return Fact(AnswerKey(state.agent, state.session, shard), value)
+
+
+def _on_status(state: AgentState, status: TaskStatus, now: Now) -> Decision:
+    report = TaskReported(
+        feed_id=status.feed_id,
+        epoch=status.epoch,
+        state=status.state,
+        positions=status.positions,
+        error_code=status.error_code,
+        error=status.error,
+        retryable=status.retryable,
+        reported_ms=now.wall_ms,
+    )
+    last = state.reports.get(status.id)
+    if last is not None and (last.epoch, last.state, last.error) == (status.epoch, status.state, status.error):
+        return Decision()
+    key = TaskKey(status.id.feed, status.id.span, state.agent, state.session)
+    final = _progress(state, status, now) if status.state in {TaskState.STOPPED, TaskState.FAILED} else Decision()
+    return _join(Decision(facts=(Fact(key, report),)), final, _act(state, status.id, report))
+
+
+def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
+    """A checkpoint record if there is something new to say; a task that has not claimed has nothing to say."""
+    last = state.progress.get(status.id)
+    if status.state in {TaskState.PREPARING, TaskState.PREPARED} or not status.positions:
+        return Decision()
+    if last is not None and (last.epoch, last.positions, last.rows) == (status.epoch, status.positions, status.rows):
+        return Decision()
+    value = SpanProgressed(
+        feed_id=status.feed_id,
+        epoch=status.epoch,
+        positions=status.positions,
+        seen_ts=status.seen_ts,
+        resolved_ts=None,
+        rows=status.rows,
+        bytes=status.bytes,
+        lag_ms=status.lag_ms,
+        progressed_ms=now.wall_ms,
+    )
+    return Decision(facts=(Fact(ProgressKey(status.id.feed, status.id.span, state.agent, state.session), value),))
+
+
+def _act(state: AgentState, span: SpanId, report: TaskReported | None) -> Decision:
+    """The action that the span's newest record and the task's state ask for."""
+    record = state.dispatched.get(span)
+    directive = directive_of(state, record, report)
+    task_state = None if report is None else report.state
+    action = TRANSITIONS.get((task_state, directive))
+    if action is None:
+        raise UnknownTransitionError(f"{span.feed}/{span.span}: task is {task_state}, dispatched is {directive}")
+    match action:
+        case Action.KEEP | Action.WAIT:
+            return Decision()
+        case Action.SEAL | Action.STOP:
+            return Decision(effects=(RemoveTable(span, seal=action is Action.SEAL),))
+        case Action.FORGET:
+            return Decision(effects=(ForgetTable(span),))
+        case Action.PREPARE | Action.REPLICATE | Action.CLOSE:
+            return _start(state, span, action)
+
+
+def _start(state: AgentState, span: SpanId, action: Action) -> Decision:
+    """Starting needs the feed as accepted; it may arrive after the dispatch, which is then looked at again."""
+    record = state.dispatched[span]
+    role = _role_of(state, record)
+    feed = state.feeds.get(span.feed)
+    if role is None or feed is None or (feed.feed_id, feed.incarnation) != (record.feed_id, record.incarnation):
+        return Decision()
+    plan = next((plan for plan in feed.spans if plan.span == span.span), None)
+    if plan is None:
+        return Decision()
+    task = SpanTask(span, record.feed_id, record.incarnation, role.epoch, plan, feed.spec)
+    if action is Action.CLOSE:
+        return Decision(effects=(CloseTable(task),))
+    return Decision(effects=(AddTable(task, prepare=action is Action.PREPARE),))
+
+
+def directive_of(state: AgentState, record: SpanDispatched | None, report: TaskReported | None) -> Directive:
+    """What ``record`` asks of this session, whose task last reported ``report``."""
+    role = None if record is None else _role_of(state, record)
+    if record is None or role is None:
+        return Directive.NONE
+    if report is not None and role.epoch < report.epoch:
+        raise EpochWentBackError(f"role under epoch {role.epoch}, but a task has run under {report.epoch}")
+    known = report is not None and role.epoch == report.epoch
+    if role is not record.primary:
+        return Directive.PREPARE if known else Directive.PREPARE_ANEW
+    ending = record.state is SetState.REMOVING or (record.state is SetState.COMMIT and record.secondary is not None)
+    if ending:
+        return Directive.DRAIN if known else Directive.CLOSE
+    return Directive.REPLICATE if known else Directive.REPLICATE_ANEW
+
+
+def _role_of(state: AgentState, record: SpanDispatched) -> Role | None:
+    """This session's role in a record; the primary's comes first."""
+    for role in (record.primary, record.secondary):
+        if role is not None and (role.agent, role.session) == (state.agent, state.session):
+            return role
+    return None
+
+
+def _join(*decisions: Decision) -> Decision:
+    return Decision(
+        facts=tuple(fact for decision in decisions for fact in decision.facts),
+        effects=tuple(effect for decision in decisions for effect in decision.effects),
+    )
