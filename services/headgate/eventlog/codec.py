@@ -1,0 +1,143 @@
+"""Facts as bytes and back: UTF-8 keys, Avro values in Confluent framing, nothing on null (a tombstone).
+
+A value is ``0x00``, four bytes of schema id (big-endian), then the Avro body. The ids are fixed in
+``schemas/ids.json``, so no registry is needed, and every topic tool that knows the framing can show which schema wrote
+a value. Anyone can write anything to a topic: whatever bytes come in, ``decode`` gives a typed record, CodecGarbage
+(skipped and counted by the reader) or NewerSchemaError (the role ends rather than misread it), and nothing else.
+"""
+
+import struct
+from io import BytesIO
+from typing import Final
+
+import fastavro
+import msgspec
+
+from headgate.eventlog.log import NewerSchemaError
+from headgate.eventlog.schema_files import ID_FIRST, ID_LAST, SchemaSet, SchemaVersion, schemas
+from headgate.records.control import Record
+from headgate.records.keys import Fact, Key, MalformedKeyError, parse_key
+
+__all__ = ["CONTENT_TYPE", "Codec", "CodecGarbage", "decode", "encode"]
+
+CONTENT_TYPE: Final = "application/avro"
+"""Value of the content-type header of every record we write."""
+
+MAGIC: Final = 0
+"""First byte of Confluent framing, version 0: the one that topic tools decode (anchors/style-ecosystem.md §2.1)."""
+
+_FRAME: Final = struct.Struct(">bI")
+
+REASON_BYTES_MAX: Final = 80
+"""How much of a bad key is quoted: enough to find it, too little to flood a log."""
+
+# What fastavro and the conversion raise on bytes that are no such record (found by fuzzing, tests/unit/eventlog).
+_UNREADABLE: Final = (
+    EOFError,
+    IndexError,
+    OverflowError,
+    ValueError,
+    fastavro.schema.SchemaParseException,
+    msgspec.ValidationError,
+)
+
+
+class CodecGarbage(Exception):  # noqa: N818 - a verdict on somebody's bytes, not an error of ours
+    """Bytes that are no fact of ours; ``reason`` says why, in words for an operator."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Codec:
+    """Encodes with the newest schema of each record, decodes with whichever wrote the value."""
+
+    def __init__(self, known: SchemaSet) -> None:
+        self._by_id = known.by_id
+        self._newest = known.newest
+
+    def encode(self, fact: Fact) -> tuple[bytes, bytes | None]:
+        """Key and value of ``fact`` as they go to the topic; the value is None for a tombstone.
+
+        Raises ValueError if the record is not of the type that its key has.
+        """
+        key = fact.key.text().encode()
+        if fact.value is None:
+            return key, None
+        if type(fact.value) is not fact.key.record:
+            raise ValueError(f"key {fact.key.text()} takes {fact.key.record.__name__}, not {type(fact.value).__name__}")
+        schema = self._newest[type(fact.value)]
+        out = BytesIO()
+        out.write(_FRAME.pack(MAGIC, schema.id))
+        fastavro.schemaless_writer(out, schema.parsed, msgspec.to_builtins(fact.value, str_keys=True))
+        return key, out.getvalue()
+
+    def decode(self, topic: str, key: bytes | None, value: bytes | None) -> tuple[Key, Record | None]:
+        """The fact in ``key`` and ``value``, read from control topic ``topic`` (name without prefix).
+
+        Raises CodecGarbage or NewerSchemaError. The schema id is looked at first: a newer Headgate may have new
+        forms of keys too, and those must not be taken for garbage.
+        """
+        schema = None if value is None else self._schema_of(value)
+        parsed = _decode_key(topic, key)
+        if schema is None or value is None:
+            return parsed, None
+        if schema.record is not parsed.record:
+            raise CodecGarbage(
+                f"key {parsed.text()!r} takes {parsed.record.__name__}, its value is a {schema.record.__name__}"
+            )
+        return parsed, self._decode_body(schema, value)
+
+    def _schema_of(self, value: bytes) -> SchemaVersion:
+        if len(value) < _FRAME.size:
+            raise CodecGarbage(f"value of {len(value)} bytes is too short for a schema id")
+        magic, schema_id = _FRAME.unpack_from(value)
+        if magic != MAGIC:
+            raise CodecGarbage(f"value starts with byte {value[0]:#04x} instead of 0x00: not in Confluent framing")
+        schema = self._by_id.get(schema_id)
+        if schema is not None:
+            return schema
+        if ID_FIRST <= schema_id <= ID_LAST:
+            raise NewerSchemaError(
+                f"schema id {schema_id} was written by a newer Headgate than this one: upgrade this process"
+            )
+        raise CodecGarbage(f"schema id {schema_id} is not one of Headgate's ({ID_FIRST} to {ID_LAST})")
+
+    def _decode_body(self, schema: SchemaVersion, value: bytes) -> Record:
+        body = BytesIO(value)
+        body.seek(_FRAME.size)
+        newest = self._newest[schema.record].parsed
+        try:
+            builtins = fastavro.schemaless_reader(body, schema.parsed, newest if newest is not schema.parsed else None)
+            record: Record = msgspec.convert(builtins, schema.record, str_keys=True)
+        except _UNREADABLE as error:
+            raise CodecGarbage(
+                f"value is not a {schema.record.__name__} v{schema.version}: {type(error).__name__}: {error}"
+            ) from error
+        if body.tell() != len(value):
+            raise CodecGarbage(
+                f"{len(value) - body.tell()} bytes too many behind a {schema.record.__name__} v{schema.version}"
+            )
+        return record
+
+
+def _decode_key(topic: str, key: bytes | None) -> Key:
+    if key is None:
+        raise CodecGarbage("no key")
+    try:
+        return parse_key(topic, key.decode())
+    except UnicodeDecodeError as error:
+        raise CodecGarbage(f"key {key[:REASON_BYTES_MAX]!r} is not UTF-8") from error
+    except MalformedKeyError as error:
+        raise CodecGarbage(str(error)[: 2 * REASON_BYTES_MAX]) from error
+
+
+def encode(fact: Fact) -> tuple[bytes, bytes | None]:
+    """Codec.encode with this installation's schemas."""
+    return Codec(schemas()).encode(fact)
+
+
+def decode(topic: str, key: bytes | None, value: bytes | None) -> tuple[Key, Record | None]:
+    """Codec.decode with this installation's schemas."""
+    return Codec(schemas()).decode(topic, key, value)

@@ -1,0 +1,38 @@
+"""Which partition a fact goes to: partition = shard, and the writer always says it.
+
+A shard is one owner's share of the feeds. All that concerns a feed stands in the same partition number of sync,
+dispatch, checkpoint and changefeed, so an owner reads exactly its own partitions; announce is for all and has one.
+Kafka's own partitioners hash whole keys and would scatter a feed, so they are never used.
+"""
+
+from typing import Final
+from zlib import crc32
+
+from headgate.eventlog.log import Partition, Placed
+from headgate.records.keys import Fact
+
+__all__ = ["ANNOUNCE", "SHARDED_TOPICS", "partitions_of_shard", "place", "shard_of"]
+
+ANNOUNCE: Final = Partition("announce", 0)
+"""The one partition of the topic that everybody reads."""
+
+SHARDED_TOPICS: Final = ("changefeed", "checkpoint", "dispatch", "sync")
+"""Topics with one partition per shard, in sorted order."""
+
+
+def shard_of(feed: str, shards: int) -> int:
+    """The shard of a feed, by its name: the same in every version and language (CRC-32 of its UTF-8 bytes)."""
+    if shards < 1:
+        raise ValueError(f"a cluster has at least one shard, not {shards}")
+    return crc32(feed.encode()) % shards
+
+
+def partitions_of_shard(shard: int) -> tuple[Partition, ...]:
+    """All that an owner of ``shard`` reads: announce, and its partition of every sharded topic."""
+    return (ANNOUNCE, *(Partition(topic, shard) for topic in SHARDED_TOPICS))
+
+
+def place(fact: Fact, shard: int) -> Placed:
+    """``fact`` on its key's topic, in ``shard``'s partition."""
+    topic = fact.key.topic
+    return Placed(ANNOUNCE if topic == ANNOUNCE.topic else Partition(topic, shard), fact)
