@@ -1,0 +1,1 @@
+"""Figures, never tests: each bench compares its sides interleaved in one run and prints what it measured."""

@@ -1,0 +1,174 @@
+"""The changes a bench replays: Debezium JSON as the PostgreSQL connector writes it, with and without schema.
+
+The same seed gives the same bytes, so every side reads the same topic, and what the target must hold afterwards is
+known without asking the system under test: the generator keeps the last row per key.
+"""
+
+import random
+import time
+from typing import Final
+
+import confluent_kafka
+import msgspec
+import orjson
+from confluent_kafka.admin import AdminClient, NewTopic
+
+__all__ = ["DDL", "Expected", "Workload", "create_topic", "fill_topic"]
+
+DDL: Final = """
+CREATE TABLE {table} (
+    id bigint PRIMARY KEY,
+    name text NOT NULL,
+    qty integer,
+    ver integer NOT NULL,
+    price numeric(12, 2),
+    at timestamptz NOT NULL
+)"""
+
+INSERT_SHARE: Final = 2 / 3
+"""The insert-heavy mix of anchors/peers-performance.md §3.4 ("ups"): two inserts to one update of a random key."""
+
+POLL_EVERY: Final = 2_000
+"""Delivery reports are served this often, so that the producer's queue never fills up."""
+
+TOPIC_TIMEOUT_SECONDS: Final = 30
+
+_FIELDS: Final = [
+    {"type": "int64", "optional": False, "field": "id"},
+    {"type": "string", "optional": False, "field": "name"},
+    {"type": "int32", "optional": True, "field": "qty"},
+    {"type": "int32", "optional": False, "field": "ver"},
+    {"type": "string", "optional": True, "field": "price"},
+    {"type": "string", "optional": False, "name": "io.debezium.time.ZonedTimestamp", "version": 1, "field": "at"},
+]
+
+
+class Expected(msgspec.Struct):
+    """What the target must hold: row count and two sums over the last version of every row."""
+
+    rows: int
+    sum_ver: int
+    sum_qty: int
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """A topic's worth of changes. ``with_schema`` puts the Connect schema beside every payload."""
+
+    topic: str
+    changes: int
+    partitions: int
+    with_schema: bool
+    seed: int
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int, settings: dict[str, str] | None = None) -> None:
+    """A fresh topic; raises KafkaException where it exists."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=settings or {})
+    for future in admin.create_topics([new]).values():
+        future.result(TOPIC_TIMEOUT_SECONDS)
+
+
+def fill_topic(bootstrap: str, workload: Workload) -> Expected:
+    """Write the workload (keys spread over partitions by id) and say what a target must hold afterwards."""
+    chooser = random.Random(workload.seed)  # noqa: S311 (a workload, not a secret)
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "batch.size": 1 << 20,
+        }
+    )
+    versions: list[int] = []
+    quantities: list[int] = []
+    envelope = _Envelope(workload)
+    for number in range(workload.changes):
+        if not versions or chooser.random() < INSERT_SHARE:
+            row_id, operation = len(versions), b"c"
+            versions.append(0)
+            quantities.append(0)
+        else:
+            row_id, operation = chooser.randrange(len(versions)), b"u"
+        versions[row_id] += 1
+        quantities[row_id] = chooser.randrange(1_000)
+        key, value = envelope.event(row_id, versions[row_id], quantities[row_id], operation, number)
+        producer.produce(workload.topic, value, key, partition=row_id % workload.partitions)
+        if number % POLL_EVERY == 0:
+            producer.poll(0)
+            while len(producer) > 50 * POLL_EVERY:
+                producer.poll(0.1)
+    if producer.flush(120):
+        raise RuntimeError(f"{workload.topic}: the broker did not take the whole workload within two minutes")
+    return Expected(len(versions), sum(versions), sum(quantities))
+
+
+class _Envelope:
+    """Bytes of one event; what is the same in every event is encoded once."""
+
+    def __init__(self, workload: Workload) -> None:
+        _, self.schema, self.table = workload.topic.rsplit(".", 2)
+        self.with_schema = workload.with_schema
+        row = {"type": "struct", "fields": _FIELDS, "optional": True, "name": f"{workload.topic}.Value"}
+        source = {
+            "type": "struct",
+            "optional": False,
+            "name": "io.debezium.connector.postgresql.Source",
+            "field": "source",
+        }
+        source_fields = [
+            {"type": "string", "optional": True, "field": name}
+            for name in ("version", "connector", "name", "db", "sequence")
+        ]
+        source_fields += [
+            {"type": "int64", "optional": True, "field": name} for name in ("ts_ms", "txId", "lsn", "xmin")
+        ]
+        value_schema = {
+            "type": "struct",
+            "fields": [
+                {**row, "field": "before"},
+                {**row, "field": "after"},
+                {**source, "fields": source_fields},
+                {"type": "string", "optional": False, "field": "op"},
+                {"type": "int64", "optional": True, "field": "ts_ms"},
+            ],
+            "optional": False,
+            "name": f"{workload.topic}.Envelope",
+            "version": 2,
+        }
+        key_schema = {"type": "struct", "fields": _FIELDS[:1], "optional": False, "name": f"{workload.topic}.Key"}
+        self.value_head = b'{"schema":' + orjson.dumps(value_schema) + b',"payload":'
+        self.key_head = b'{"schema":' + orjson.dumps(key_schema) + b',"payload":'
+        self.started_ms = time.time_ns() // 1_000_000
+
+    def event(self, row_id: int, version: int, quantity: int, operation: bytes, number: int) -> tuple[bytes, bytes]:
+        row = b'{"id":%d,"name":"customer %d of the northern depot","qty":%d,"ver":%d,"price":"%d.%02d","at":"%s"}' % (
+            row_id,
+            row_id,
+            quantity,
+            version,
+            row_id % 10_000,
+            version % 100,
+            b"2026-01-02T03:%02d:%02d.%06dZ" % (row_id % 60, version % 60, number % 1_000_000),
+        )
+        payload = (
+            b'{"before":null,"after":%s,"source":{"version":"3.6.0.Final","connector":"postgresql","name":"bench",'
+            b'"ts_ms":%d,"snapshot":"false","db":"bench","sequence":"[\\"%d\\",\\"%d\\"]","schema":"%s","table":"%s",'
+            b'"txId":%d,"lsn":%d,"xmin":null},"transaction":null,"op":"%s","ts_ms":%d}'
+        ) % (
+            row,
+            self.started_ms + number // 1_000,
+            number,
+            number,
+            self.schema.encode(),
+            self.table.encode(),
+            number // 10,
+            number,
+            operation,
+            self.started_ms + number // 1_000,
+        )
+        key = b'{"id":%d}' % row_id
+        if self.with_schema:
+            return self.key_head + key + b"}", self.value_head + payload + b"}"
+        return key, payload
