@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from headgate.eventlog.connection import FIXED_PROPERTIES
 from headgate.records.names import check_name
 
 __all__ = [
-    "REFUSED_PROPERTIES",
     "AgentSettings",
     "HttpSettings",
     "LogSettings",
@@ -42,22 +42,6 @@ OTHERS_VARIABLES: Final = ("HEADGATE_CACHE",)
 
 OTHERS_PREFIXES: Final = ("HEADGATE_TEST_",)
 """Read by the tests only."""
-
-REFUSED_PROPERTIES: Final[dict[str, str]] = {
-    "bootstrap.servers": "it is HEADGATE_BOOTSTRAP or --bootstrap",
-    "acks": "what is written must survive a broker: always all",
-    "request.required.acks": "what is written must survive a broker: always all",
-    "enable.idempotence": "records must not be doubled or reordered: always on",
-    "transactional.id": "it is what fences an old owner: one fixed id per role",
-    "isolation.level": "records of aborted transactions must not be read: always read_committed",
-    "group.id": "Headgate assigns partitions itself and joins no consumer group",
-    "enable.auto.commit": "positions are kept in records, not in a consumer group",
-    "enable.auto.offset.store": "positions are kept in records, not in a consumer group",
-    "auto.offset.reset": "an offset that is gone is an error, never a skip",
-    "enable.partition.eof": "the end of replay is found by it: always on",
-    "plugin.library.paths": "it would load foreign code into every service",
-}
-"""librdkafka properties that a guarantee rests on, with the reason why they cannot be chosen."""
 
 _SECRET_WORDS: Final = ("password", "secret", "key.pem", "token", "sasl.oauthbearer.config")
 
@@ -152,8 +136,8 @@ class Settings(BaseSettings):
             return properties
         named = {_property_name(str(name)): value for name, value in properties.items()}
         for name in sorted(named):
-            if name in REFUSED_PROPERTIES:
-                raise ValueError(f"{name} cannot be chosen: {REFUSED_PROPERTIES[name]}")
+            if name in FIXED_PROPERTIES:
+                raise ValueError(f"{name} cannot be chosen: {FIXED_PROPERTIES[name]}")
         return named
 
     @property

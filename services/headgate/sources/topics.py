@@ -4,7 +4,6 @@ One source topic holds one table's changes; the table's name comes from the topi
 spec. Resolved once, when a feed is accepted: what is found is written down with the feed.
 """
 
-import logging
 import re
 from collections.abc import Iterable, Mapping
 from string import Formatter
@@ -24,7 +23,6 @@ __all__ = [
     "TopicMissingError",
     "find_topics",
     "plan_spans",
-    "source_admin",
     "table_name",
 ]
 
@@ -56,17 +54,6 @@ class TableNameError(SourceError):
     """The template makes no table name of a topic's name."""
 
     code = "source_table_name"
-
-
-def source_admin(bootstrap: str, properties: Mapping[str, str]) -> AdminClient:
-    """A client for looking at source topics; raises SourceError when librdkafka refuses a property."""
-    try:
-        return AdminClient(
-            {**properties, "bootstrap.servers": bootstrap, "client.id": "headgate-sources"},
-            logger=logging.getLogger("librdkafka"),
-        )
-    except KafkaException as error:
-        raise SourceError(f"librdkafka refuses its settings: {error.args[0].str()}; see HEADGATE_KAFKA__…") from error
 
 
 def find_topics(admin: AdminClient, source: SourceSpec, own_prefix: str) -> dict[str, int]:
