@@ -7,13 +7,16 @@ A machine is three functions over a state that only it understands::
     decide(state, input, now) -> Decision(facts, effects)
 
 ``decide`` may read the state but never changes it: what it wants to be true it says as facts, which the loop commits
-in one transaction and then gives to ``evolve``. Effects are run after the commit; their results come back as inputs.
+in one transaction and gives to ``evolve`` (at once, so that the next decision of the turn sees them; if the commit does
+not return, the whole state is thrown away). Such a fact has no offset yet and is given OFFSET_UNKNOWN; every record
+that is read, and the first OwnerAnnounced of a term, has its own: a state may keep the offset of nothing else, or
+replay would not give the same state. Effects are run after the commit; their results come back as inputs.
 Nothing here knows Kafka, Spark, a clock, randomness, the environment or logging. ``now`` is monotonic seconds,
 ``now_ms`` the wall clock for the time fields of records only.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -22,6 +25,7 @@ from headgate.records.control import Record
 from headgate.records.keys import Fact, Key
 
 __all__ = [
+    "OFFSET_UNKNOWN",
     "Arrived",
     "CancelTimer",
     "Decision",
@@ -37,6 +41,9 @@ __all__ = [
 ]
 
 StateT = TypeVar("StateT")
+
+OFFSET_UNKNOWN: Final = -1
+"""The offset given to ``evolve`` with a fact that is being committed."""
 
 
 class Now(msgspec.Struct, frozen=True):

@@ -1,0 +1,138 @@
+"""A role before it serves: it tails its topics, decides when to campaign, and replays to the end once it has won.
+
+One Candidate is one life of a role, from an empty state on; whatever goes wrong, the role drops it and makes another.
+All it reads goes through ``evolve``, whoever wrote it, so a standby's state is always the log's and a take-over only
+has to read the last few records.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final, Generic, TypeVar
+
+from headgate.eventlog.leases import OwnerWatch, SessionLeases
+from headgate.eventlog.log import Delivery, FencedError, Garbage, Log, Partition, TransactionalWriter
+from headgate.eventlog.machine import Machine, Now
+from headgate.eventlog.settings import ANNOUNCE, HEARTBEATS_PER_LEASE, RoleCounters, RoleSettings
+from headgate.records.control import OwnerAnnounced
+from headgate.records.keys import OwnerKey
+
+__all__ = ["STALL_SECONDS_MAX", "Candidate"]
+
+StateT = TypeVar("StateT")
+
+TURN_RECORDS_MAX: Final = 1_000
+"""Records per turn: at 100 µs each a turn stays a tenth of a second, far below any lease."""
+
+STALL_SECONDS_MAX: Final = 90.0
+"""How long a replay may stand still before its end: beyond every transaction time-out (Kafka's default is 60 s), after
+which no open transaction of anybody can hide records any more."""
+
+
+class Candidate(Generic[StateT]):
+    """State, reader and what is known of others. ``writer`` is there from the campaign on."""
+
+    def __init__(
+        self, settings: RoleSettings, machine: Machine[StateT], log: Log, counters: RoleCounters, now: float
+    ) -> None:
+        """Start from the beginning of the log, towards its present end. Raises LogError."""
+        self._settings = settings
+        self._machine = machine
+        self._log = log
+        self._counters = counters
+        self.state = machine.new_state(settings.shard)
+        self.leases = SessionLeases(settings.agent_lease_seconds)
+        self.watch = OwnerWatch(settings.lease_seconds, now)
+        self.inbox: deque[Delivery] = deque()
+        self.replayed = False
+        self.writer: TransactionalWriter | None = None
+        self._moved_at = now
+        self._suspected_at: float | None = None
+        self._ends: Mapping[Partition, int] = log.end_offsets(settings.partitions())
+        self._reader = log.reader(dict.fromkeys(settings.partitions(), 0))
+
+    def fetch(self, timeout_seconds: float) -> None:
+        """Fill the empty inbox with what the log has, waiting for the first record. Raises LogError."""
+        if self.inbox:
+            return
+        for item in self._reader.poll(TURN_RECORDS_MAX, timeout_seconds):
+            self._counters.records += 1
+            if isinstance(item, Garbage):
+                topic = item.partition.topic
+                self._counters.garbage[topic] = self._counters.garbage.get(topic, 0) + 1
+            else:
+                self.inbox.append(item)
+
+    def follow(self, now: Now) -> bool:
+        """Evolve all of the inbox; whether there was anything."""
+        moved = bool(self.inbox)
+        while self.inbox:
+            self._learn(self.inbox.popleft(), now)
+        if moved:
+            self._moved_at = now.monotonic
+        self.replayed = self.replayed or (self.writer is None and self.is_at_end())
+        return moved
+
+    def is_time_to_campaign(self, now: float) -> bool:
+        """The throne is empty, or its owner silent for its lease by all that was on the log when the doubt began.
+
+        The end may be hidden by a transaction that a killed owner left open, which only ``init`` ends. So a doubt that
+        stands still for a heartbeat's time is enough; campaigning in vain costs a term, never safety.
+        """
+        if self.replayed and self.watch.is_vacant():
+            return True
+        if now < self.watch.runs_out_at():
+            self._suspected_at = None
+            return False
+        if self._suspected_at is None:
+            self._suspected_at = now
+            self._ends = self._log.end_offsets(self._settings.partitions())
+        grace = self._settings.lease_seconds / HEARTBEATS_PER_LEASE
+        return self.is_at_end() or now - max(self._suspected_at, self._moved_at) >= grace
+
+    def is_waiting_for_end(self) -> bool:
+        """Whether an end of the log is being read towards."""
+        return not self.replayed or self._suspected_at is not None
+
+    def campaign(self, now: float) -> None:
+        """Fence the last owner, end its dangling transaction, and set out for the end captured after that."""
+        self.writer = self._log.transactional_writer(self._settings.transactional_id)
+        self.writer.init()
+        self._ends = self._log.end_offsets(self._settings.partitions())
+        self._moved_at = now
+        self.replayed = False
+
+    def positions(self) -> Mapping[Partition, int]:
+        """How far the log was read, the inbox included."""
+        return self._reader.positions()
+
+    def is_at_end(self) -> bool:
+        """Whether all was read up to the end captured last."""
+        positions = self._reader.positions()
+        return all(positions[partition] >= end for partition, end in self._ends.items())
+
+    def stalled(self, now: float) -> str | None:
+        """Why the replay cannot reach its end, once it has stood still for too long."""
+        if now - self._moved_at <= STALL_SECONDS_MAX:
+            return None
+        positions = self._reader.positions()
+        short = [f"{p.topic}/{p.number} at {positions[p]} of {e}" for p, e in self._ends.items() if positions[p] < e]
+        return (
+            f"replay has stood still for {STALL_SECONDS_MAX:.0f} s ({', '.join(short)}): another producer's "
+            "transaction stays open; find it with kafka-transactions.sh and end it"
+        )
+
+    def close(self) -> None:
+        """Let go of reader and writer. Idempotent."""
+        if self.writer is not None:
+            self.writer.close()
+        self._reader.close()
+
+    def _learn(self, delivery: Delivery, now: Now) -> None:
+        key, value = delivery.key, delivery.value
+        if isinstance(key, OwnerKey) and key.shard == self._settings.shard:
+            if self.writer is not None and delivery.offset >= self._ends[ANNOUNCE]:
+                # Written after my init returned, so its writer's init came after mine, and the last one wins.
+                raise FencedError(f"shard {key.shard}: another owner announced itself while I was replaying")
+            self.watch.heard(value if isinstance(value, OwnerAnnounced) else None, now.monotonic)
+        self._machine.evolve(self.state, key, value, delivery.offset)
+        self.leases.learn(key, value, now.monotonic)
