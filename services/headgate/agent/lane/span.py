@@ -1,0 +1,104 @@
+"""One run of one span under one role, as the executor keeps it: a value with a state, changed under its lock only."""
+
+from typing import Final
+
+from headgate.agent.executor import SpanTask, TaskStatus
+from headgate.agent.lane.lane import Lane
+from headgate.agent.lane.plan import SpanResult, SpanWork
+from headgate.config.feed import FeedSpec, parse_feed
+from headgate.records.control import Positions, TaskState
+from headgate.sinks.contract import Claim, FeedIdentity
+
+__all__ = ["SpanRun"]
+
+MS_BITS: Final = 18
+"""A ts is physical milliseconds << 18 | logical (design §1)."""
+
+
+class SpanRun:
+    """A span that is opening, warm, written, stopping or over.
+
+    ``primary``: writing is wanted (a claim is allowed). ``claimed``: the sink holds our epoch; only then is it planned.
+    ``busy``: a sink or source call is under way in the pool. ``in_batch``: a lane's tasks may be writing it.
+    ``stop`` is "" or how it is to end, "plain" or "seal".
+    """
+
+    def __init__(self, task: SpanTask, cluster_id: str, *, primary: bool) -> None:
+        self.task = task
+        self.spec: FeedSpec = parse_feed(task.spec)
+        self.primary = primary
+        self.claimed = False
+        self.busy = False
+        self.in_batch = False
+        self.stop = ""
+        self.state = TaskState.PREPARING
+        self.lane: Lane | None = None
+        self.ready_at: float | None = None
+        self.retry_at: float | None = None
+        self.failures = 0
+        self.positions: Positions = {}
+        self.rows = 0
+        self.bytes = 0
+        self.lag_ms = 0
+        self.seen_ms: int | None = None
+        self.error: tuple[str, str, bool] | None = None
+        self._cluster_id = cluster_id
+
+    @property
+    def claim(self) -> Claim:
+        """The assignment as the sink sees it."""
+        task = self.task
+        return Claim(
+            identity=FeedIdentity(cluster_id=self._cluster_id, feed_id=task.feed_id, feed=task.id.feed),
+            table=task.plan.table,
+            topic=task.plan.topic,
+            epoch=task.epoch,
+            incarnation=task.incarnation,
+            start=task.plan.start,
+        )
+
+    @property
+    def over(self) -> bool:
+        """Nothing is running and nothing will be, under this epoch."""
+        return self.state in {TaskState.STOPPED, TaskState.FAILED}
+
+    @property
+    def writable(self) -> bool:
+        """May be part of a batch."""
+        return self.claimed and not self.stop and not self.over and not self.busy and self.retry_at is None
+
+    def work(self) -> SpanWork:
+        """What a batch is to do with it."""
+        return SpanWork(id=self.task.id, topic=self.task.plan.topic, claim=self.claim, expected=dict(self.positions))
+
+    def adopt(self, result: SpanResult) -> None:
+        """Take over what a task has made visible."""
+        self.positions = {**self.positions, **result.positions}
+        if not result.positions:
+            return
+        self.failures = 0
+        self.error = None
+        self.rows += result.rows
+        self.bytes += result.bytes
+        if result.oldest_append_ms is not None:
+            self.lag_ms = max(0, result.visible_ms - result.oldest_append_ms)
+        if result.newest_source_ms is not None:
+            self.seen_ms = max(result.newest_source_ms, self.seen_ms or 0)
+
+    def status(self) -> TaskStatus:
+        """How it stands."""
+        code, text, retryable = self.error or (None, None, False)
+        return TaskStatus(
+            id=self.task.id,
+            feed_id=self.task.feed_id,
+            epoch=self.task.epoch,
+            state=self.state,
+            positions=dict(self.positions),
+            seen_ts=None if self.seen_ms is None else self.seen_ms << MS_BITS,
+            rows=self.rows,
+            bytes=self.bytes,
+            lag_ms=self.lag_ms,
+            error_code=code,
+            error=text,
+            retryable=retryable,
+        )

@@ -1,0 +1,215 @@
+"""The agent's one Spark session: settings that keep order, a warm start, and a death that stops every writer.
+
+Spark is a JVM that this process starts and talks to; its Python workers are children of that JVM. To kill the tree is
+the one way to be sure that no task writes any more, so that is what ``kill`` does; the next ``start`` makes a new one.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import psutil
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from headgate.agent.lane.task import RESULT_SCHEMA, warm
+
+__all__ = ["REFUSED_OPTIONS", "RefusedOptionError", "SparkOptions", "SparkRuntime", "SparkStartError", "check_options"]
+
+_log = logging.getLogger(__name__)
+
+REFUSED_OPTIONS: Final[dict[str, str]] = {
+    "minpartitions": "it splits a Kafka partition over tasks, changes of one key would overtake each other",
+    "maxrecordsperpartition": "it splits a Kafka partition over tasks, changes of one key would overtake each other",
+    "subscribe": "Headgate says which partitions are read, from which offsets",
+    "subscribepattern": "Headgate says which partitions are read, from which offsets",
+    "assign": "Headgate says which partitions are read, from which offsets",
+    "startingoffsets": "the sink's positions say where reading starts",
+    "startingtimestamp": "the sink's positions say where reading starts",
+    "startingoffsetsbytimestamp": "the sink's positions say where reading starts",
+    "failondataloss": "a skipped offset is a lost change",
+    "kafka.isolation.level": "changes of aborted transactions never happened",
+    "maxoffsetspertrigger": "it is the feed's batch_rows_max",
+    "minoffsetspertrigger": "it would hold changes back",
+    "spark.speculation": "two attempts of one task would race; the sink would refuse one and stop the span",
+    "spark.task.maxfailures": "a second attempt of a task finds the sink moved; the agent restarts the lane instead",
+    "spark.python.worker.reuse": "a sink connection would be made for every batch",
+    "spark.sql.shuffle.partitions": "there is no shuffle, a key never leaves its source partition",
+    "spark.jars.packages": "jars are given by path, each checked against a pinned hash",
+}
+"""Options by lower-case name that would break order or exactness, and why."""
+
+CONSUMER_CACHE_CAPACITY: Final = 16_384
+"""Above any number of partitions of one agent: an evicted consumer costs a reconnect in every batch."""
+
+_FIXED: Final[dict[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.adaptive.enabled": "false",  # no shuffle to adapt, 10 ms of planning less
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
+    "spark.kafka.consumer.cache.capacity": str(CONSUMER_CACHE_CAPACITY),
+    "spark.speculation": "false",
+    "spark.task.maxFailures": "1",
+    "spark.scheduler.mode": "FAIR",  # a big lane must not make a small one wait for all its tasks
+    "spark.python.worker.reuse": "true",
+    "spark.log.level": "ERROR",
+}
+
+_JVM_EXIT_SECONDS: Final = 10.0
+"""A killed process is gone at once; this is for a machine on its knees."""
+
+
+class RefusedOptionError(ValueError):
+    """An option that would break a guarantee: names it and says why."""
+
+
+class SparkStartError(Exception):
+    """Spark does not come up: says what it said, and what to look at."""
+
+
+class SparkOptions(msgspec.Struct, frozen=True):
+    """How to run Spark. ``jars`` are the Kafka connector's four; ``java_home`` None means whatever Spark finds.
+
+    ``cores`` is how many tasks a batch is coalesced to: that of ``master``, when it is ``local[n]``.
+    ``options`` are further Spark properties, refused by name when they would break order.
+    """
+
+    jars: Sequence[Path]
+    scratch: Path
+    master: str = "local[2]"
+    cores: int = 2
+    driver_memory: str = "1g"
+    arrow_rows_max: int = 20_000
+    java_home: Path | None = None
+    options: Mapping[str, str] = {}
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Raise RefusedOptionError for the first option that would break order, or that is fixed to another value."""
+    for name, value in sorted(options.items()):
+        reason = REFUSED_OPTIONS.get(name.lower())
+        if reason is not None:
+            raise RefusedOptionError(f"option {name}={value} is refused: {reason}")
+        if _FIXED.get(name, value) != value:
+            raise RefusedOptionError(f"option {name}={value} is refused: Headgate needs {_FIXED[name]}")
+
+
+class SparkRuntime:
+    """At most one Spark JVM at a time; made again after its death."""
+
+    def __init__(self, settings: SparkOptions) -> None:
+        check_options(settings.options)
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+        self._process: Any = None
+        self._killed = False
+
+    def start(self) -> SparkSession:
+        """The session, started and warmed if there is none (about 8 s). Raises SparkStartError."""
+        with self._lock:
+            if self._session is not None and self._alive():
+                return self._session
+            self._killed = False
+            self._discard()
+            self._session = self._launch()
+            if self._killed:
+                self._kill_tree()
+                raise SparkStartError("Spark was killed while it started")
+            return self._session
+
+    def alive(self) -> bool:
+        """Whether a started JVM still runs."""
+        return self._session is not None and self._alive()
+
+    def stop(self) -> None:
+        """End Spark in order."""
+        with self._lock:
+            if self._session is not None and self._alive():
+                self._session.stop()
+            self._kill_tree()
+            self._discard()
+
+    def kill(self) -> None:
+        """End the JVM and its Python workers at once. Needs no lock: a start under way must not delay it."""
+        self._killed = True
+        self._kill_tree()
+
+    def _alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _launch(self) -> SparkSession:
+        settings = self.settings
+        if settings.java_home is not None:
+            os.environ["JAVA_HOME"] = str(settings.java_home)
+        missing = [str(jar) for jar in settings.jars if not Path(jar).is_file()]
+        if missing:
+            raise SparkStartError(f"Spark's Kafka connector is not there: {', '.join(missing)}")
+        settings.scratch.mkdir(parents=True, exist_ok=True)
+        builder = SparkSession.builder.master(settings.master).appName("headgate-agent")
+        properties = {
+            **_FIXED,
+            **settings.options,
+            "spark.driver.memory": settings.driver_memory,
+            "spark.jars": ",".join(str(jar) for jar in settings.jars),
+            "spark.local.dir": str(settings.scratch),
+            "spark.sql.warehouse.dir": str(settings.scratch / "warehouse"),
+            "spark.sql.execution.arrow.maxRecordsPerBatch": str(settings.arrow_rows_max),
+        }
+        if settings.master.startswith("local"):
+            properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        for name, value in sorted(properties.items()):
+            builder = builder.config(name, value)
+        try:
+            session = builder.getOrCreate()
+            self._process = SparkContext._gateway.proc
+            frame = session.range(settings.cores, numPartitions=settings.cores)
+            frame.selectExpr("CAST(CAST(id AS STRING) AS BINARY) AS result").mapInArrow(warm, RESULT_SCHEMA).collect()
+        except Exception as error:
+            raise SparkStartError(
+                f"Spark did not start with master {settings.master}: {error}; look at its output above, at JAVA_HOME "
+                f"({os.environ.get('JAVA_HOME', 'not set')}) and at the free space of {settings.scratch}"
+            ) from error
+        return session
+
+    def _kill_tree(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        try:
+            root = psutil.Process(process.pid)
+            family = [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return
+        for member in family:
+            try:
+                member.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(family[1:], timeout=_JVM_EXIT_SECONDS)
+        process.wait(timeout=_JVM_EXIT_SECONDS)
+
+    def _discard(self) -> None:
+        """Make pyspark forget a dead JVM: it keeps its gateway in class attributes, for ever."""
+        self._session = None
+        if self._process is None:
+            return
+        gateway = SparkContext._gateway
+        if gateway is not None:
+            with contextlib.suppress(Py4JError, OSError):  # it is dead: there may be nobody to say goodbye to
+                gateway.shutdown()
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+        self._process = None
