@@ -11,7 +11,7 @@ What an implementation promises (measured: anchors/kafka-facts.md):
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -67,23 +67,36 @@ class Garbage(msgspec.Struct, frozen=True):
 
 
 class LogError(Exception):
-    """The log cannot do what was asked now; the message says what, where and what to do."""
+    """The log cannot do what was asked now; the message says what, where and what to do.
+
+    ``code`` is the error's stable name, for operators and for whoever maps errors to exit codes.
+    """
+
+    code: ClassVar[str] = "log-error"
 
 
 class FencedError(LogError):
     """Another producer has taken this transactional.id (or the broker timed us out): this writer is over."""
 
+    code: ClassVar[str] = "fenced"
+
 
 class CommitUncertainError(LogError):
     """The commit may or may not have happened: use a new producer, replay, look (no KIP-890 in librdkafka)."""
+
+    code: ClassVar[str] = "commit-uncertain"
 
 
 class CommitRefusedError(LogError):
     """The transaction was aborted: nothing of it is, or will be, visible."""
 
+    code: ClassVar[str] = "commit-refused"
+
 
 class NewerSchemaError(LogError):
     """A record written by a newer Headgate: this role must end rather than misread it."""
+
+    code: ClassVar[str] = "newer-schema"
 
 
 class LogReader(Protocol):

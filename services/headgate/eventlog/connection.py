@@ -1,0 +1,196 @@
+"""How we reach a Kafka cluster: its address, an operator's librdkafka properties, and the ones that are ours alone.
+
+Any librdkafka property can be given by its own dotted name (security, timeouts, buffers). Refused by name are those
+that a guarantee stands on: with another isolation level or acknowledgement mode everything would still seem to work.
+Errors name the address, never the properties: they hold secrets.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import ClassVar, Final, Protocol, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from headgate.eventlog.log import LogError
+
+__all__ = [
+    "ADMIN_SECONDS_MAX",
+    "BrokerUnreachableError",
+    "ClusterSettings",
+    "KafkaConnection",
+    "KafkaProperty",
+    "PropertyRefusedError",
+]
+
+T = TypeVar("T")
+
+KafkaProperty = str | int | float | bool
+"""A librdkafka property's value."""
+
+ADMIN_SECONDS_MAX: Final = 10.0
+"""One administrative request. A broker that restarts after a crash needs 4 to 12 s (anchors/kafka-facts.md §1)."""
+
+FUTURE_GRACE_SECONDS: Final = 2.0
+"""librdkafka ends every request by itself; only a bug would make us wait longer than its own limit plus this."""
+
+FIXED_PROPERTIES: Final[dict[str, str]] = {
+    "bootstrap.servers": "it is the address, given on its own",
+    "metadata.broker.list": "it is the address, given on its own as bootstrap.servers",
+    "isolation.level": "records of open and aborted transactions must never be read",
+    "enable.partition.eof": "the end of a replay is found by it",
+    "enable.auto.commit": "positions are in our own records",
+    "enable.auto.offset.store": "positions are in our own records",
+    "auto.offset.reset": "a lost position must be an error, never a jump",
+    "group.id": "readers are assigned their partitions and belong to no group",
+    "acks": "only a write that every in-sync replica has is a write",
+    "request.required.acks": "only a write that every in-sync replica has is a write",
+    "enable.idempotence": "retries must neither repeat nor reorder records",
+    "transactional.id": "the role's name is the fence",
+    "transaction.timeout.ms": "replays wait for as long as a dangling transaction can last",
+    "message.timeout.ms": "a record that was given up must not appear later",
+    "delivery.timeout.ms": "a record that was given up must not appear later",
+    "delivery.report.only.error": "an owner's term is the offset of its record, told by the delivery report",
+    "plugin.library.paths": "it would load foreign code into every process",
+    "client.id": "it says which of our processes it is",
+}
+"""Refused properties, and why they are ours."""
+
+PYTHON_ONLY: Final = ("_cb", "on_delivery", "on_commit", "default.topic.config")
+"""Keys that confluent-kafka takes beside librdkafka's: they need functions or whole mappings."""
+
+logger = logging.getLogger("headgate.kafka")
+
+
+class ClusterSettings(Protocol):
+    """What a process is told about its Kafka cluster; headgate.config's settings have this shape."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Brokers, "host:port,…"."""
+        ...
+
+    @property
+    def cluster(self) -> str:
+        """Name of the Headgate cluster: what stands before the dot in the names of its control topics."""
+        ...
+
+    @property
+    def shards(self) -> int:
+        """Number of shards that the cluster was, or will be, created with."""
+        ...
+
+    @property
+    def replication_factor(self) -> int:
+        """Copies of each control topic; used at creation only."""
+        ...
+
+    @property
+    def kafka(self) -> Mapping[str, KafkaProperty]:
+        """Properties of librdkafka by their own names; none of FIXED_PROPERTIES."""
+        ...
+
+
+class BrokerUnreachableError(LogError):
+    """No broker answers at the address."""
+
+    code: ClassVar[str] = "broker-unreachable"
+
+
+class PropertyRefusedError(LogError):
+    """A Kafka property that we fix, or that librdkafka does not know."""
+
+    code: ClassVar[str] = "kafka-property-refused"
+
+
+class KafkaConnection:
+    """The address and properties of one Kafka cluster, and its administrative requests."""
+
+    def __init__(self, bootstrap_servers: str, properties: Mapping[str, KafkaProperty] | None = None) -> None:
+        """``bootstrap_servers`` is "host:port,…". Raises PropertyRefusedError. Connects to nothing yet."""
+        for name in sorted(properties or {}):
+            if name in FIXED_PROPERTIES:
+                raise PropertyRefusedError(
+                    f"Kafka property {name} cannot be set: {FIXED_PROPERTIES[name]}. Remove it from the properties"
+                )
+            if name.endswith(PYTHON_ONLY) or name == "logger":
+                raise PropertyRefusedError(f"{name} is no property of librdkafka: remove it from the properties")
+        self.bootstrap_servers = bootstrap_servers
+        self._properties = dict(properties or {})
+        self._admin: AdminClient | None = None
+
+    def client(self, make: Callable[..., T], **ours: KafkaProperty | Callable[..., None]) -> T:
+        """A confluent-kafka client with our properties (dots written as underscores) and the operator's.
+
+        The operator's win: those that must not be theirs were refused. Raises PropertyRefusedError.
+        """
+        named = {name if name.endswith("_cb") else name.replace("_", "."): value for name, value in ours.items()}
+        config = {
+            "log.connection.close": False,  # brokers close idle connections all the time
+            **named,
+            **self._properties,
+            "bootstrap.servers": self.bootstrap_servers,
+        }
+        try:
+            return make(config, logger=logger)
+        except KafkaException as error:
+            raise PropertyRefusedError(
+                f"Kafka property refused: {reason_of(error)}. Check its name and value"
+            ) from error
+
+    @property
+    def admin(self) -> AdminClient:
+        """The administrative client, made on first use."""
+        if self._admin is None:
+            self._admin = self.client(AdminClient, client_id="headgate-admin")
+        return self._admin
+
+    def close(self) -> None:
+        """Let go of the administrative client; a later request makes another. Idempotent."""
+        self._admin = None
+
+    def wait(self, what: str, future: "Future[T]", timeout_seconds: float = ADMIN_SECONDS_MAX) -> T:
+        """The result of an administrative request. Raises LogError (BrokerUnreachableError if nobody answered)."""
+        try:
+            return future.result(timeout_seconds + FUTURE_GRACE_SECONDS)
+        except TimeoutError as error:
+            raise self.unreachable(what) from error
+        except KafkaException as error:
+            raise self.failed(what, error) from error
+
+    def failed(self, what: str, error: KafkaException) -> LogError:
+        """The LogError that says what ``error`` means."""
+        if error.args[0].code() in UNREACHABLE_CODES:
+            return self.unreachable(f"{what} ({reason_of(error)})")
+        return LogError(f"{what} on Kafka at {self.bootstrap_servers}: {reason_of(error)}")
+
+    def unreachable(self, what: str) -> BrokerUnreachableError:
+        """The error that names the address."""
+        return BrokerUnreachableError(
+            f"no answer from Kafka at {self.bootstrap_servers}: {what}. Check that the broker runs, that the address "
+            "is right and reachable from here, and the security properties"
+        )
+
+    def broker_cluster_id(self, timeout_seconds: float = ADMIN_SECONDS_MAX) -> str:
+        """The id that the brokers gave themselves. Raises BrokerUnreachableError."""
+        future = self.admin.describe_cluster(request_timeout=timeout_seconds)
+        return str(self.wait("asking for its cluster id", future, timeout_seconds).cluster_id)
+
+
+UNREACHABLE_CODES: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._MSG_TIMED_OUT,
+    }
+)
+"""librdkafka's own errors for a broker that it cannot talk to."""
+
+
+def reason_of(error: KafkaException) -> str:
+    """Code and text of ``error``, as one phrase."""
+    kafka_error = error.args[0]
+    return f"{kafka_error.name()}: {kafka_error.str()}"

@@ -1,0 +1,235 @@
+"""The log on Kafka: what eventlog.log promises, kept with confluent-kafka.
+
+Readers are assigned their partitions, read committed records only and commit nothing to any group. Where a reader
+stands is not the last record's offset plus one: transaction markers, aborted records and compaction leave holes, and
+an empty topic has no record at all. So a position is the end of what was delivered, or the offset of librdkafka's
+end-of-partition event, whichever is further (measured for every case: anchors/kafka-facts.md §5).
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import OffsetSpec
+
+from headgate.eventlog.codec import Codec, CodecGarbage
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, ClusterSettings, KafkaConnection
+from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition
+from headgate.eventlog.schema_files import schemas
+from headgate.eventlog.topics import CONTROL_TOPICS, check_topics, topic_name
+from headgate.eventlog.writers import KafkaTransactionalWriter, KafkaWriter
+
+__all__ = ["KafkaLog", "KafkaReader", "open_log"]
+
+BROKER_SILENT_SECONDS_MAX: Final = 20.0
+"""How long a reader bears that all brokers are gone before it asks once more and then fails: a broker that restarts
+after a crash answers within 12 s (kafka-facts §1)."""
+
+FETCH_WAIT_MS: Final = 100
+"""How long the broker may hold a fetch back: decides how soon a standby sees a record (kafka-facts §6)."""
+
+QUEUED_KBYTES_MAX: Final = 32 * 1024
+"""Records fetched ahead of the role loop, per reader: twice the largest record."""
+
+
+def open_log(settings: ClusterSettings) -> "KafkaLog":
+    """The log of a cluster, after a check that the broker answers and its control topics can hold our state.
+
+    Raises BrokerUnreachableError, PropertyRefusedError, or what check_topics raises.
+    """
+    connection = KafkaConnection(settings.bootstrap, settings.kafka)
+    broker = connection.broker_cluster_id()
+    check_topics(settings)
+    return KafkaLog(connection, settings.cluster, shards=settings.shards, broker_cluster_id=broker)
+
+
+class KafkaLog:
+    """A cluster's control topics on Kafka. Made by open_log."""
+
+    def __init__(self, connection: KafkaConnection, cluster: str, *, shards: int, broker_cluster_id: str) -> None:
+        self.connection = connection
+        self.cluster = cluster
+        self._shards = shards
+        self._cluster_id = f"{broker_cluster_id}/{cluster}."
+        self._codec = Codec(schemas())
+        self._partitions = {topic.name: topic.partitions(shards) for topic in CONTROL_TOPICS}
+
+    @property
+    def cluster_id(self) -> str:
+        """The brokers' cluster id and our topics' prefix: "4L6g3nShT-eMCtK--X86sw/headgate."."""
+        return self._cluster_id
+
+    @property
+    def shards(self) -> int:
+        """Number of partitions of every topic but announce."""
+        return self._shards
+
+    def end_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """The read_uncommitted ends, asked of the brokers now. Raises LogError."""
+        self._check(partitions)
+        if not partitions:
+            return {}
+        wanted = {KafkaPartition(topic_name(self.cluster, p.topic), p.number): p for p in partitions}
+        futures = self.connection.admin.list_offsets(
+            {partition: OffsetSpec.latest() for partition in wanted},
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=ADMIN_SECONDS_MAX,
+        )
+        return {
+            wanted[partition]: self.connection.wait(f"asking for the end of {partition.topic}", future).offset
+            for partition, future in futures.items()
+        }
+
+    def reader(self, start: Mapping[Partition, int]) -> "KafkaReader":
+        """A reader of these partitions. Raises LogError for a partition that the log does not have."""
+        self._check(list(start))
+        return KafkaReader(self.connection, self.cluster, self._codec, start)
+
+    def transactional_writer(self, transactional_id: str) -> KafkaTransactionalWriter:
+        """An owner's pen."""
+        return KafkaTransactionalWriter(self.connection, self.cluster, self._codec, self._check, transactional_id)
+
+    def writer(self, name: str) -> KafkaWriter:
+        """An agent's pen."""
+        return KafkaWriter(self.connection, self.cluster, self._codec, self._check, name)
+
+    def close(self) -> None:
+        """Let go of the administrative connection; readers and writers are closed by who made them. Idempotent."""
+        self.connection.close()
+
+    def _check(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
+            count = self._partitions.get(partition.topic, 0)
+            if not 0 <= partition.number < count:
+                raise LogError(
+                    f"{partition.topic}/{partition.number} is no partition of cluster {self.cluster}: "
+                    f"{partition.topic} has {count}"
+                )
+
+
+class KafkaReader:
+    """Reads assigned partitions (see the port)."""
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        cluster: str,
+        codec: Codec,
+        start: Mapping[Partition, int],
+        *,
+        silent_seconds_max: float = BROKER_SILENT_SECONDS_MAX,
+    ) -> None:
+        self._connection = connection
+        self._codec = codec
+        self._silent_seconds_max = silent_seconds_max
+        self._silent_since: float | None = None
+        self._newer: NewerSchemaError | None = None
+        self._positions = dict(sorted(start.items()))
+        self._partitions = {(topic_name(cluster, p.topic), p.number): p for p in self._positions}
+        self._consumer: Consumer | None = connection.client(
+            Consumer,
+            client_id="headgate-reader",
+            error_cb=self._note_error,
+            **_READER_PROPERTIES,
+        )
+        # "From the beginning" is asked of the broker: offset 0 itself may be gone, any other that is gone is an error.
+        self._consumer.assign(
+            [
+                KafkaPartition(topic_name(cluster, p.topic), p.number, offset or OFFSET_BEGINNING)
+                for p, offset in self._positions.items()
+            ]
+        )
+
+    def poll(self, records_max: int, timeout_seconds: float) -> list[Delivery | Garbage]:
+        """See the port. May return nothing before the timeout, when an end was reached."""
+        if self._newer is not None:
+            raise self._newer
+        consumer = self._open()
+        first = consumer.poll(timeout_seconds)
+        if first is None:
+            self._check_silence()
+            return []
+        messages = [first]
+        if records_max > 1:
+            messages += consumer.consume(records_max - 1, 0)
+        self._silent_since = None
+        read: list[Delivery | Garbage] = []
+        try:
+            for message in messages:
+                read.extend(self._receive(message))
+        except NewerSchemaError as error:
+            self._newer = error
+            if not read:
+                raise
+        return read
+
+    def positions(self) -> Mapping[Partition, int]:
+        """See the port."""
+        return dict(self._positions)
+
+    def close(self) -> None:
+        """Let go."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _open(self) -> Consumer:
+        if self._consumer is None:
+            raise LogError("this reader is closed; make a new one")
+        return self._consumer
+
+    def _receive(self, message: Message) -> list[Delivery | Garbage]:
+        """What one message says: one record, or only that the end was reached."""
+        partition = self._partitions[message.topic(), message.partition()]
+        error = message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise self._failed(partition, error)
+        offset = message.offset()
+        if error is not None:
+            self._positions[partition] = max(self._positions[partition], offset)
+            return []
+        try:
+            key, value = self._codec.decode(partition.topic, message.key(), message.value())
+        except CodecGarbage as garbage:
+            read: Delivery | Garbage = Garbage(partition, offset, garbage.reason)
+        except NewerSchemaError as newer:
+            raise NewerSchemaError(f"{message.topic()}/{partition.number} offset {offset}: {newer}") from newer
+        else:
+            read = Delivery(partition, offset, key, value)
+        self._positions[partition] = offset + 1
+        return [read]
+
+    def _failed(self, partition: Partition, error: KafkaError) -> LogError:
+        where = f"{partition.topic}/{partition.number} at offset {self._positions[partition]}"
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            return LogError(
+                f"{where}: that offset is not in the log of Kafka at {self._connection.bootstrap_servers} any more; "
+                "read from the beginning"
+            )
+        return self._connection.failed(f"reading {where}", KafkaException(error))
+
+    def _note_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._silent_since is None:
+            self._silent_since = time.monotonic()
+
+    def _check_silence(self) -> None:
+        """Left alone, librdkafka goes on trying for ever without a word; a role must know that it is blind."""
+        since = self._silent_since
+        if since is None or time.monotonic() - since < self._silent_seconds_max:
+            return
+        self._connection.broker_cluster_id()
+        self._silent_since = None
+
+
+_READER_PROPERTIES: Final[dict[str, Any]] = {
+    "group_id": "headgate-reader",  # librdkafka wants one; nothing is ever committed to it
+    "isolation_level": "read_committed",
+    "enable_partition_eof": True,
+    "enable_auto_commit": False,
+    "enable_auto_offset_store": False,
+    "auto_offset_reset": "error",
+    "fetch_wait_max_ms": FETCH_WAIT_MS,
+    "queued_max_messages_kbytes": QUEUED_KBYTES_MAX,
+}

@@ -1,0 +1,81 @@
+"""Reading a log to an end that was captured before: the one loop that decides what "caught up" means.
+
+The end is the read_uncommitted one, so nothing committed can lie beyond it unseen. A reader that stops short of it is
+held up by an open transaction of another producer: after a role's own ``init`` that proves a second transactional
+writer on the topic. It may end by itself, within its timeout; after that something is wrong and waiting would be for
+ever, so the loop fails loudly (anchors/kafka-facts.md §5).
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar, Final
+
+from headgate.eventlog.log import Delivery, Garbage, Log, LogError, LogReader, Partition
+
+__all__ = ["STALL_SECONDS_MAX", "ReplayStalledError", "read_on_to", "read_to_end"]
+
+STALL_SECONDS_MAX: Final = 30.0
+"""Without any progress: a transaction's timeout (10 s), the broker's round that ends it (10 s), and a restart's margin.
+"""
+
+POLL_RECORDS_MAX: Final = 1000
+"""Records held at a time; decoding, not the client, is what limits (kafka-facts §5)."""
+
+POLL_SECONDS: Final = 0.2
+"""How often the limit is looked at while nothing comes."""
+
+
+class ReplayStalledError(LogError):
+    """The end cannot be reached: a transaction that nobody ends stands before it, or the broker is silent."""
+
+    code: ClassVar[str] = "replay-stalled"
+
+
+def read_to_end(
+    log: Log,
+    partitions: Sequence[Partition],
+    start: Mapping[Partition, int] | None = None,
+    *,
+    stall_seconds_max: float = STALL_SECONDS_MAX,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Iterator[Delivery | Garbage]:
+    """Everything visible in ``partitions`` from ``start`` (default: the beginning) to the end as it is now.
+
+    An owner calls its writer's ``init`` before this, so that its predecessor can add nothing behind the end.
+    Raises LogError, ReplayStalledError, NewerSchemaError.
+    """
+    begin = {partition: (start or {}).get(partition, 0) for partition in partitions}
+    ends = log.end_offsets(partitions)
+    reader = log.reader(begin)
+    try:
+        yield from read_on_to(reader, ends, stall_seconds_max=stall_seconds_max, monotonic=monotonic)
+    finally:
+        reader.close()
+
+
+def read_on_to(
+    reader: LogReader,
+    ends: Mapping[Partition, int],
+    *,
+    stall_seconds_max: float = STALL_SECONDS_MAX,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Iterator[Delivery | Garbage]:
+    """The same with a reader that goes on living: until its positions have reached ``ends``, which may be passed."""
+    before = dict(reader.positions())
+    moved_at = monotonic()
+    while behind := {p: end for p, end in sorted(ends.items()) if before[p] < end}:
+        yield from reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
+        positions = dict(reader.positions())
+        if positions != before:
+            before, moved_at = positions, monotonic()
+        elif monotonic() - moved_at > stall_seconds_max:
+            raise ReplayStalledError(_stalled(behind, positions, stall_seconds_max))
+
+
+def _stalled(behind: Mapping[Partition, int], positions: Mapping[Partition, int], seconds: float) -> str:
+    places = ", ".join(f"{p.topic}/{p.number} at {positions[p]} of {end}" for p, end in behind.items())
+    return (
+        f"replay has stood still for {seconds:g} s: {places}. An open transaction of another producer holds it up, "
+        "which no process of Headgate leaves open for so long: find who writes to these topics "
+        "(kafka-transactions.sh list), and end it"
+    )
