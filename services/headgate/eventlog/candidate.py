@@ -45,6 +45,7 @@ class Candidate(Generic[StateT]):
         self.inbox: deque[Delivery] = deque()
         self.replayed = False
         self.writer: TransactionalWriter | None = None
+        self._seen: dict[Partition, int] = {}
         self._moved_at = now
         self._suspected_at: float | None = None
         self._ends: Mapping[Partition, int] = log.end_offsets(settings.partitions())
@@ -67,8 +68,10 @@ class Candidate(Generic[StateT]):
         moved = bool(self.inbox)
         while self.inbox:
             self._learn(self.inbox.popleft(), now)
-        if moved:
-            self._moved_at = now.monotonic
+        # Only what is short of the end counts: heartbeats keep one partition moving while another is pinned for good.
+        behind = self._behind()
+        if behind != self._seen:
+            self._seen, self._moved_at = behind, now.monotonic
         self.replayed = self.replayed or (self.writer is None and self.is_at_end())
         return moved
 
@@ -107,15 +110,13 @@ class Candidate(Generic[StateT]):
 
     def is_at_end(self) -> bool:
         """Whether all was read up to the end captured last."""
-        positions = self._reader.positions()
-        return all(positions[partition] >= end for partition, end in self._ends.items())
+        return not self._behind()
 
     def stalled(self, now: float) -> str | None:
         """Why the replay cannot reach its end, once it has stood still for too long."""
         if now - self._moved_at <= STALL_SECONDS_MAX:
             return None
-        positions = self._reader.positions()
-        short = [f"{p.topic}/{p.number} at {positions[p]} of {e}" for p, e in self._ends.items() if positions[p] < e]
+        short = [f"{p.topic}/{p.number} at {at} of {self._ends[p]}" for p, at in sorted(self._behind().items())]
         return (
             f"replay has stood still for {STALL_SECONDS_MAX:.0f} s ({', '.join(short)}): another producer's "
             "transaction stays open; find it with kafka-transactions.sh and end it"
@@ -126,6 +127,11 @@ class Candidate(Generic[StateT]):
         if self.writer is not None:
             self.writer.close()
         self._reader.close()
+
+    def _behind(self) -> dict[Partition, int]:
+        """Position of each partition that is short of the end captured last."""
+        positions = self._reader.positions()
+        return {partition: positions[partition] for partition, end in self._ends.items() if positions[partition] < end}
 
     def _learn(self, delivery: Delivery, now: Now) -> None:
         key, value = delivery.key, delivery.value

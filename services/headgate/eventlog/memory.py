@@ -128,6 +128,10 @@ class MemoryBroker:
         """Let the next commit under this id end so; several calls queue up. A fenced commit does not use one up."""
         self._commit_faults.setdefault(transactional_id, deque()).append(fault)
 
+    def cancel_faults(self) -> None:
+        """Forget every fault asked for by ``fail_commit`` that has not happened yet."""
+        self._commit_faults.clear()
+
     def fence(self, transactional_id: str) -> None:
         """End the present producer of this id: what another's ``init``, or the broker's own time-out, does."""
         self.initialise(transactional_id)

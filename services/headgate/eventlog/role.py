@@ -34,7 +34,7 @@ TURN_SECONDS_MAX: Final = 0.25
 """Longest pause between turns: /livez and the gap rule need turns far more often than a lease."""
 
 CATCHING_UP_SECONDS: Final = 0.02
-"""Pause when an end of the log is being read towards and the last turn brought nothing."""
+"""Pause when an end of the log, or an effect's result, is awaited and the last turn brought nothing."""
 
 BACKOFF_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Pauses after 1, 2, … falls in a row, the last for all further ones: a broken broker is not hammered."""
@@ -246,15 +246,18 @@ class Role(Generic[StateT]):
         term.turn(now, candidate.inbox, self._log, candidate.positions())
         if moved:
             return 0.0
-        longest = CATCHING_UP_SECONDS if term.is_judging() else TURN_SECONDS_MAX
+        awaiting = term.is_judging() or term.awaits_results()
+        longest = CATCHING_UP_SECONDS if awaiting else TURN_SECONDS_MAX
         return min(max(term.next_due() - now.monotonic, 0.0), longest)
 
     def _step_down(self, now: Now) -> None:
+        reason = "resigned"
         try:
             if self._term is not None:
                 self._term.step_down(now)
-        finally:
-            self._end("resigned")
+        except LogError as error:
+            reason = f"resigned, but could not say so on the log, so a standby waits for the lease: {error}"
+        self._end(reason)
 
     def _fall(self, reason: str, resume_at: float) -> None:
         """Throw the state away; start as new at ``resume_at``."""

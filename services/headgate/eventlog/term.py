@@ -85,6 +85,7 @@ class Term(Generic[StateT]):
         self._effects: list[Any] = []
         self._results: deque[EffectFinished] = deque()
         self._results_lock = threading.Lock()
+        self._unfinished = 0
         self._judgement_ends: Mapping[Partition, int] | None = None
         self._heartbeat_at = 0.0
         self.owner_rev = OFFSET_UNKNOWN
@@ -129,15 +130,22 @@ class Term(Generic[StateT]):
         self._write((self._settings.announcement(self.owner_rev, now, resigned=True),))
 
     def next_due(self) -> float:
-        """Monotonic time at which a turn has something to do even if nothing arrives; the past if it has by now."""
-        if self._results:
-            return float("-inf")
-        deadlines = (self._heartbeat_at, self._timers.next_deadline(), self._leases.next_deadline())
+        """Monotonic time at which a turn has something to do even if nothing is read; the past if it has by now."""
+        with self._results_lock:
+            if self._results:
+                return float("-inf")
+        # While suspects are being judged no further lease is looked at, so none can be due.
+        lease = None if self.is_judging() else self._leases.next_deadline()
+        deadlines = (self._heartbeat_at, self._timers.next_deadline(), lease)
         return min(deadline for deadline in deadlines if deadline is not None)
 
     def is_judging(self) -> bool:
         """Whether the log is being read to an end, to judge silent sessions."""
         return self._judgement_ends is not None
+
+    def awaits_results(self) -> bool:
+        """Whether effects are out whose results have not been decided on yet."""
+        return self._unfinished > 0
 
     def _receive(self, delivery: Delivery, now: Now) -> None:
         key, value = delivery.key, delivery.value
@@ -163,6 +171,7 @@ class Term(Generic[StateT]):
                 return
             with self._results_lock:
                 finished = self._results.popleft()
+            self._unfinished -= 1
             self._decide(finished, now)
 
     def _fire_timers(self, now: Now) -> None:
@@ -212,6 +221,7 @@ class Term(Generic[StateT]):
         if facts:
             self._write(facts)
         for effect in effects:
+            self._unfinished += 1
             self._run_effect(TermEffect(self.owner_rev, effect))
 
     def _write(self, facts: Sequence[Fact]) -> list[int]:

@@ -1,0 +1,107 @@
+"""Who is suspected, who is silent, and who is no longer watched."""
+
+import pytest
+
+from headgate.eventlog.leases import OwnerWatch, SessionLeases
+from headgate.records.control import OwnerAnnounced, SessionEnded
+from headgate.records.keys import AgentKey, SessionKey
+
+ONE, TWO = ("a1", "s1"), ("a2", "s1")
+ENDED = SessionEnded(owner_rev=1, reason="silent", ended_ms=0)
+
+
+def test_a_session_is_suspected_when_its_lease_has_run_out_since_it_was_last_heard() -> None:
+    leases = SessionLeases(10.0)
+    leases.heard(ONE, 0.0)
+    leases.heard(TWO, 0.0)
+    leases.heard(ONE, 6.0)
+    assert not leases.suspect(9.9)
+    assert leases.suspect(10.0)
+    assert leases.take_silent() == [TWO]
+    assert not leases.suspect(15.9)
+    assert leases.suspect(16.0)
+    assert leases.take_silent() == [ONE]
+    assert leases.next_deadline() is None
+
+
+def test_a_suspect_that_is_heard_is_cleared_and_watched_again() -> None:
+    leases = SessionLeases(10.0)
+    leases.heard(ONE, 0.0)
+    assert leases.suspect(10.0)
+    leases.heard(ONE, 10.5)
+    assert leases.take_silent() == []
+    assert not leases.suspect(20.4)
+    assert leases.suspect(20.5)
+
+
+def test_a_silent_session_is_told_once_and_watched_again_only_when_heard() -> None:
+    leases = SessionLeases(10.0)
+    leases.heard(ONE, 0.0)
+    leases.suspect(10.0)
+    assert leases.take_silent() == [ONE]
+    assert not leases.suspect(100.0)
+    leases.heard(ONE, 100.0)
+    assert leases.suspect(110.0)
+
+
+@pytest.mark.parametrize("ended_first", [True, False])
+def test_a_session_that_was_ended_is_not_watched_whatever_is_read_first(ended_first: bool) -> None:
+    leases = SessionLeases(10.0)
+    if ended_first:
+        leases.learn(SessionKey(*ONE), ENDED, 0.0)
+        leases.heard(ONE, 0.0)
+    else:
+        leases.heard(ONE, 0.0)
+        leases.learn(SessionKey(*ONE), ENDED, 0.0)
+    assert list(leases.watched()) == []
+    assert not leases.suspect(100.0)
+
+
+def test_a_deleted_announcement_and_a_suspect_that_ends_are_not_judged() -> None:
+    leases = SessionLeases(10.0)
+    leases.heard(ONE, 0.0)
+    leases.heard(TWO, 0.0)
+    leases.suspect(10.0)
+    leases.learn(AgentKey(*ONE), None, 10.0)
+    leases.learn(SessionKey(*TWO), ENDED, 10.0)
+    assert leases.take_silent() == []
+
+
+def test_a_session_is_forgotten_with_the_record_of_its_death() -> None:
+    leases = SessionLeases(10.0)
+    leases.learn(SessionKey(*ONE), ENDED, 0.0)
+    leases.learn(SessionKey(*ONE), None, 0.0)
+    leases.heard(ONE, 0.0)
+    assert list(leases.watched()) == [ONE]
+
+
+def test_renewing_gives_everybody_known_a_full_lease() -> None:
+    leases = SessionLeases(10.0)
+    leases.heard(ONE, 0.0)
+    leases.heard(TWO, 5.0)
+    leases.suspect(12.0)
+    leases.renew_all(12.0)
+    assert leases.take_silent() == []
+    assert not leases.suspect(21.9)
+    assert leases.suspect(22.0)
+    assert leases.take_silent() == [ONE, TWO]
+
+
+def test_heartbeats_do_not_grow_the_heap() -> None:
+    leases = SessionLeases(10.0)
+    for beat in range(1000):
+        leases.heard(ONE, beat / 100)
+        leases.heard(TWO, beat / 100)
+    assert len(leases._heap) == 2
+
+
+def test_the_owner_lease_is_the_one_it_announced() -> None:
+    watch = OwnerWatch(5.0, now=100.0)
+    assert watch.is_vacant()
+    assert watch.runs_out_at() == 105.0
+    announced = OwnerAnnounced(
+        owner_id="o", owner_rev=None, version="1", schema_version=1, lease_seconds=8.0, announced_ms=0
+    )
+    watch.heard(announced, 102.0)
+    assert not watch.is_vacant()
+    assert watch.runs_out_at() == 110.0
