@@ -5,14 +5,18 @@ node``, a test) never meet in a global. Labels are shards, roles and feeds; neve
 there are too many.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from headgate import SCHEMA_VERSION, __version__
+from headgate.eventlog.role import RoleStatus
+from headgate.eventlog.settings import RoleCounters
 
 __all__ = ["AgentMetrics", "RoleMetrics", "new_registry"]
 
@@ -31,30 +35,59 @@ def new_registry() -> CollectorRegistry:
     return registry
 
 
-class RoleMetrics:
-    """What an owner role counts; one instance for all shards of a process, label ``shard``."""
+class RoleMetrics(Collector):
+    """What owner roles are and have counted, read from them at each scrape; label ``shard``.
+
+    Role and counters are kept by the loop itself (``eventlog.role``): counting twice would let the two differ.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        labels = ("shard",)
-        self.owner = Gauge("headgate_role_owner", "1 while this process owns the shard", labels, registry=registry)
-        self.epoch = Gauge("headgate_role_owner_rev", "owner_rev of the term served here", labels, registry=registry)
-        self.terms = Counter("headgate_role_terms_total", "terms begun by this process", labels, registry=registry)
-        self.restarts = Counter(
-            "headgate_role_restarts_total", "times a role threw its state away", (*labels, "cause"), registry=registry
-        )
+        self._watched: dict[int, tuple[Callable[[], RoleStatus], RoleCounters]] = {}
         self.turn_seconds = Histogram(
-            "headgate_role_turn_seconds", "time of one turn", labels, buckets=_TURN_BUCKETS, registry=registry
-        )
-        self.garbage = Gauge(
-            "headgate_garbage_records",
-            "records skipped because they could not be understood",
-            labels,
-            registry=registry,
+            "headgate_role_turn_seconds", "time of one turn", ("shard",), buckets=_TURN_BUCKETS, registry=registry
         )
         self.effects = Counter(
             "headgate_effects_total", "effects run, by kind and result", ("kind", "result"), registry=registry
         )
         self.effects_waiting = Gauge("headgate_effects_waiting", "effects not finished yet", registry=registry)
+        registry.register(self)
+
+    def watch(self, shard: int, status: Callable[[], RoleStatus], counters: RoleCounters) -> None:
+        """Show this role from now on; ``status`` may be called from any thread."""
+        self._watched[shard] = (status, counters)
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics of all roles watched, as prometheus-client wants them."""
+        owner = GaugeMetricFamily("headgate_role_owner", "1 while this process owns the shard", labels=["shard"])
+        term = GaugeMetricFamily("headgate_role_owner_rev", "owner_rev of the term served here", labels=["shard"])
+        replayed = GaugeMetricFamily("headgate_role_replayed", "1 once read to the captured end", labels=["shard"])
+        counted = {
+            name: CounterMetricFamily(f"headgate_role_{name}", meaning, labels=["shard"])
+            for name, meaning in _ROLE_COUNTERS.items()
+        }
+        garbage = CounterMetricFamily(
+            "headgate_role_garbage", "records skipped, not understood", labels=["shard", "topic"]
+        )
+        for shard, (status, counters) in sorted(self._watched.items()):
+            now, labels = status(), [str(shard)]
+            owner.add_metric(labels, float(now.owner_rev is not None))
+            term.add_metric(labels, float(now.owner_rev if now.owner_rev is not None else -1))
+            replayed.add_metric(labels, float(now.replayed))
+            for name, family in counted.items():
+                family.add_metric(labels, getattr(counters, name))
+            for topic, count in sorted(counters.garbage.copy().items()):
+                garbage.add_metric([*labels, topic], count)
+        return [owner, term, replayed, *counted.values(), garbage]
+
+
+_ROLE_COUNTERS = {
+    "records": "records read",
+    "commits": "transactions committed",
+    "facts": "records written",
+    "campaigns": "times this process campaigned",
+    "terms": "terms begun by this process",
+    "falls": "times the state was thrown away and replayed",
+}
 
 
 class AgentMetrics:

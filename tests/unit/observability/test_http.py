@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from headgate.eventlog.role import RoleState, RoleStatus
+from headgate.eventlog.settings import RoleCounters
 from headgate.observability.http import OpsServer, PortTakenError, Probes
 from headgate.observability.metrics import RoleMetrics, new_registry
 
@@ -31,7 +33,10 @@ def probes(clock: _Clock) -> Probes:
 @pytest.fixture
 def server(probes: Probes) -> Iterator[OpsServer]:
     registry = new_registry()
-    RoleMetrics(registry).owner.labels(shard="3").set(1)
+    status = RoleStatus(
+        state=RoleState.SERVING, owner_rev=7, replayed=True, owner_id="me", turned_at=1.0, last_error=None
+    )
+    RoleMetrics(registry).watch(3, lambda: status, RoleCounters(commits=12, garbage={"sync": 2}))
     server = OpsServer("127.0.0.1", 0, probes, registry)
     server.start()
     yield server
@@ -73,6 +78,9 @@ def test_metrics_and_version(server: OpsServer) -> None:
     status, text = _get(server, "/metrics")
     assert status == 200
     assert 'headgate_role_owner{shard="3"} 1.0' in text
+    assert 'headgate_role_owner_rev{shard="3"} 7.0' in text
+    assert 'headgate_role_commits_total{shard="3"} 12.0' in text
+    assert 'headgate_role_garbage_total{shard="3",topic="sync"} 2.0' in text
     assert "process_resident_memory_bytes" in text
     assert json.loads(_get(server, "/version")[1]) == {"version": "0.1.0", "schema_version": 1}
     assert _get(server, "/nowhere")[0] == 404

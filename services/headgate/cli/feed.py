@@ -1,0 +1,167 @@
+"""``headgate feed``: create, look at, hold and remove changefeeds."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
+from headgate.cli.output import Output, note, show_json, show_object, show_rows
+from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation
+from headgate.cli.snapshot import Snapshot, read_snapshot
+from headgate.cli.tables import table_rows
+from headgate.config.feed import load_feed
+from headgate.eventlog.log import Log
+from headgate.records.control import FeedProgressed, FeedRecorded, OperationKind, SetState
+from headgate.records.keys import FeedKey, FeedProgressKey
+from headgate.records.names import check_name
+
+__all__ = ["app", "find_feed"]
+
+app = typer.Typer(help="Changefeeds: source topics → sink tables.", no_args_is_help=True)
+
+FeedName = Annotated[str, typer.Argument(metavar="FEED", help="name of the feed")]
+
+
+@app.command()
+def create(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's YAML, see docs/configuration.md")],
+    *,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Create a feed from FILE; its owner checks sources and sink, and says what is missing."""
+    spec = load_feed(file)
+    name = check_name("feed", spec.feed)
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        _settle(log, OperationKind.CREATE_FEED, name, timeout, output, spec=spec.to_json())
+
+
+@app.command("list")
+def list_feeds(
+    *,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """List feeds with their states, tables and lag."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        snapshot = read_snapshot(log)
+    rows = [_feed_row(snapshot, key.feed, record) for key, record in snapshot.each(FeedKey, FeedRecorded)]
+    show_rows(("feed", "wanted", "state", "tables", "replicating", "rows", "lag_ms", "held_by", "error"), rows, output)
+
+
+@app.command()
+def show(
+    feed: FeedName,
+    *,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Show one feed: what was asked, what it is, and each of its tables."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        snapshot = read_snapshot(log)
+    record = find_feed(snapshot, feed)
+    facts = _feed_row(snapshot, feed, record) | {
+        "feed_id": record.feed_id,
+        "incarnation": record.incarnation,
+        "error_code": record.error_code,
+        "spec": msgspec.json.decode(record.spec),
+    }
+    tables = table_rows(snapshot, feed)
+    if output is Output.JSON:
+        show_json(facts | {"spans": tables})
+        return
+    show_object(facts, output)
+    show_rows(("table", "state", "agent", "epoch", "rows", "lag_ms", "error"), tables, output)
+
+
+@app.command()
+def pause(
+    feed: FeedName,
+    *,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Stop a feed where it stands; done when every table is sealed."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        _settle(log, OperationKind.PAUSE_FEED, feed, timeout, output)
+
+
+@app.command()
+def resume(
+    feed: FeedName,
+    *,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Let a paused or failed feed go on from where it stood."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        _settle(log, OperationKind.RESUME_FEED, feed, timeout, output)
+
+
+@app.command()
+def remove(
+    feed: FeedName,
+    *,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Remove a feed; its tables stay as they are, what Headgate kept in the sink goes."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        _settle(log, OperationKind.REMOVE_FEED, feed, timeout, output)
+
+
+def _settle(
+    log: Log, kind: OperationKind, feed: str, timeout: float, output: Output, *, spec: str | None = None
+) -> None:
+    outcome = ask(log, operation(kind, feed, spec=spec), timeout)
+    if output is Output.JSON:
+        show_json({"feed": feed, "operation": kind.value, "status": outcome.status.value, "reason": outcome.reason})
+    else:
+        note(f"{feed}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else ""))
+
+
+def find_feed(snapshot: Snapshot, feed: str) -> FeedRecorded:
+    """The feed's record; raises CommandError with the names there are."""
+    record = snapshot.get(FeedKey(feed), FeedRecorded)
+    if record is None:
+        names = [key.feed for key, _ in snapshot.each(FeedKey, FeedRecorded)]
+        there = f"there are {', '.join(names)}" if names else "there are none yet: `headgate feed create FILE`"
+        raise CommandError(ExitCode.NOT_FOUND, f"no feed is called {feed!r}; {there}")
+    return record
+
+
+def _feed_row(snapshot: Snapshot, feed: str, record: FeedRecorded) -> dict[str, Any]:
+    progress = snapshot.get(FeedProgressKey(feed), FeedProgressed)
+    held = progress.held_by if progress is not None and progress.feed_id == record.feed_id else None
+    tables = table_rows(snapshot, feed)
+    lags = [row["lag_ms"] for row in tables if row["lag_ms"] is not None]
+    return {
+        "feed": feed,
+        "wanted": record.wanted.value,
+        "state": record.state.value,
+        "tables": len(record.spans),
+        "replicating": sum(row["state"] == SetState.REPLICATING.value for row in tables),
+        "rows": sum(row["rows"] or 0 for row in tables),
+        "lag_ms": max(lags, default=None),
+        "held_by": f"{held.span} ({held.stage})" if held else None,
+        "error": record.error,
+    }

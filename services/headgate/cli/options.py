@@ -1,0 +1,82 @@
+"""Options that many commands share, and what they lead to: settings, and a connection to the cluster's log."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka import KafkaException
+
+from headgate.cli.output import Output
+from headgate.config.settings import Settings, SettingsError, load_settings
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.sharding import SHARDED_TOPICS
+from headgate.eventlog.topics import topic_name
+
+__all__ = [
+    "Bootstrap",
+    "Cluster",
+    "Format",
+    "KafkaProperty",
+    "Timeout",
+    "cluster_flags",
+    "cluster_settings",
+    "connected",
+]
+
+Bootstrap = Annotated[
+    str | None, typer.Option("--bootstrap", help="Kafka brokers, host:port with commas [HEADGATE_BOOTSTRAP]")
+]
+Cluster = Annotated[str | None, typer.Option("--cluster", help="prefix of the control topics [HEADGATE_CLUSTER]")]
+KafkaProperty = Annotated[
+    list[str] | None,
+    typer.Option("--kafka-property", "-X", metavar="NAME=VALUE", help="a librdkafka property [HEADGATE_KAFKA__…]"),
+]
+Format = Annotated[Output, typer.Option("--output", "-o", help="table for people, json for programs")]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="seconds to wait for the outcome")]
+
+
+def cluster_flags(bootstrap: str | None, cluster: str | None, properties: Sequence[str] | None) -> dict[str, Any]:
+    """The shared options as nested settings. Raises SettingsError."""
+    kafka: dict[str, str] = {}
+    for given in properties or ():
+        name, equals, value = given.partition("=")
+        if not equals or not name:
+            raise SettingsError(f"--kafka-property {given!r}: write NAME=VALUE, as in security.protocol=SASL_SSL")
+        kafka[name] = value
+    return {"bootstrap": bootstrap, "cluster": cluster, "kafka": kafka}
+
+
+def cluster_settings(flags: Mapping[str, Any]) -> Settings:
+    """Settings whose number of shards, unless somebody chose one, is that of the cluster if it exists already.
+
+    Raises SettingsError, LogError.
+    """
+    settings = load_settings(flags)
+    if "shards" in settings.model_fields_set:
+        return settings
+    connection = KafkaConnection(settings.bootstrap, settings.kafka)
+    try:
+        topics = connection.admin.list_topics(timeout=ADMIN_SECONDS_MAX).topics
+    except KafkaException as error:
+        raise connection.failed("listing topics", error) from error
+    finally:
+        connection.close()
+    present = topics.get(topic_name(settings.cluster, SHARDED_TOPICS[0]))
+    if present is None or not present.partitions:
+        return settings
+    return load_settings({**flags, "shards": len(present.partitions)})
+
+
+@contextmanager
+def connected(
+    bootstrap: str | None, cluster: str | None, properties: Sequence[str] | None
+) -> Iterator[tuple[Settings, KafkaLog]]:
+    """The settings and the cluster's log, checked, for one command. Raises SettingsError, LogError."""
+    settings = cluster_settings(cluster_flags(bootstrap, cluster, properties))
+    log = open_log(settings)
+    try:
+        yield settings, log
+    finally:
+        log.close()

@@ -1,0 +1,104 @@
+"""The control topics as they are now, for commands that only look: the current record of every key.
+
+A command joins nothing and owns nothing: it reads each partition to the end captured at its start, and shows what it
+found. What several keys say together (who is primary, what is alive) is derived here the way the machines do.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from headgate.eventlog.log import Delivery, Garbage, Log, Partition
+from headgate.eventlog.replay import read_to_end
+from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS
+from headgate.records.control import (
+    OwnerAnnounced,
+    Role,
+    SessionEnded,
+    SpanDispatched,
+    SpanProgressed,
+    TaskReported,
+)
+from headgate.records.keys import AgentKey, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+
+__all__ = ["Snapshot", "all_partitions", "read_snapshot"]
+
+RecordT = TypeVar("RecordT")
+KeyT = TypeVar("KeyT", OwnerKey, AgentKey, SpanKey, FeedKey)
+
+
+def all_partitions(log: Log, topics: Iterable[str] = (ANNOUNCE.topic, *SHARDED_TOPICS)) -> list[Partition]:
+    """Every partition of these control topics, sorted."""
+    return sorted(
+        Partition(topic, number) for topic in topics for number in range(1 if topic == ANNOUNCE.topic else log.shards)
+    )
+
+
+class Snapshot:
+    """Current records by partition and key, and what could not be understood.
+
+    The owner of each shard writes a session dead for itself, so one key can stand in several partitions.
+    """
+
+    def __init__(self) -> None:
+        self.current: dict[Key, dict[Partition, Delivery]] = {}
+        self.garbage: list[Garbage] = []
+
+    def take(self, read: Delivery | Garbage) -> None:
+        """One record more, in the order of its partition."""
+        if isinstance(read, Garbage):
+            self.garbage.append(read)
+        elif read.value is None:
+            self.current.get(read.key, {}).pop(read.partition, None)
+        else:
+            self.current.setdefault(read.key, {})[read.partition] = read
+
+    def get(self, key: Key, kind: type[RecordT]) -> RecordT | None:
+        """The record under ``key``, if there is one (in the lowest partition that has it)."""
+        for _, read in sorted(self.current.get(key, {}).items()):
+            if isinstance(read.value, kind):
+                return read.value
+        return None
+
+    def each(self, key_kind: type[KeyT], kind: type[RecordT]) -> Iterator[tuple[KeyT, RecordT]]:
+        """All keys of one kind with their records, sorted by key."""
+        keys = sorted((key for key in self.current if isinstance(key, key_kind)), key=lambda key: key.text())
+        for key in keys:
+            record = self.get(key, kind)
+            if record is not None:
+                yield key, record
+
+    def owner(self, shard: int) -> OwnerAnnounced | None:
+        """The owner of a shard as last announced; None if there is none or it has resigned."""
+        record = self.get(OwnerKey(shard), OwnerAnnounced)
+        return record if record is not None and record.lease_seconds > 0 else None
+
+    def ended(self, agent: str, session: str) -> SessionEnded | None:
+        """Why a session is dead, None if it is not."""
+        return self.get(SessionKey(agent, session), SessionEnded)
+
+    def dispatched(self, feed: str, span: str) -> SpanDispatched | None:
+        """The span's ReplicationSet, None before anything was decided about it."""
+        return self.get(SpanKey(feed, span), SpanDispatched)
+
+    def reported(self, feed: str, span: str, role: Role) -> TaskReported | None:
+        """What the holder of ``role`` says of its task; another epoch's word does not count."""
+        record = self.get(TaskKey(feed, span, role.agent, role.session), TaskReported)
+        return record if record is not None and record.epoch == role.epoch else None
+
+    def progressed(self, feed: str, span: str, role: Role) -> SpanProgressed | None:
+        """What the holder of ``role`` has applied; another epoch's word does not count."""
+        record = self.get(ProgressKey(feed, span, role.agent, role.session), SpanProgressed)
+        return record if record is not None and record.epoch == role.epoch else None
+
+    def standing(self) -> list[Delivery]:
+        """The current record of every key in every partition, sorted by topic, key and partition."""
+        found = [read for reads in self.current.values() for read in reads.values()]
+        return sorted(found, key=lambda read: (read.partition.topic, read.key.text(), read.partition.number))
+
+
+def read_snapshot(log: Log, partitions: Iterable[Partition] | None = None) -> Snapshot:
+    """The state now. Raises LogError."""
+    snapshot = Snapshot()
+    for read in read_to_end(log, sorted(partitions) if partitions is not None else all_partitions(log)):
+        snapshot.take(read)
+    return snapshot

@@ -1,0 +1,117 @@
+"""``headgate table``: where each table runs, and moving one to another agent."""
+
+from typing import Annotated, Any
+
+import typer
+
+from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
+from headgate.cli.output import Output, note, show_json, show_rows
+from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation
+from headgate.cli.snapshot import Snapshot, read_snapshot
+from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
+from headgate.records.keys import FeedKey
+
+__all__ = ["app", "table_rows"]
+
+app = typer.Typer(help="Tables of feeds: where they run.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_tables(
+    feed: Annotated[str | None, typer.Argument(metavar="[FEED]", help="only this feed's")] = None,
+    *,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """List tables: state, agent, epoch, rows applied, lag."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        snapshot = read_snapshot(log)
+    rows = [
+        row
+        for key, _ in snapshot.each(FeedKey, FeedRecorded)
+        if feed in (None, key.feed)
+        for row in table_rows(snapshot, key.feed)
+    ]
+    show_rows(("feed", "table", "state", "task", "agent", "epoch", "rows", "lag_ms", "error"), rows, output)
+
+
+@app.command()
+def move(
+    feed: Annotated[str, typer.Argument(metavar="FEED")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="as `headgate table list` shows it")],
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="where to; see `headgate agent list`")],
+    *,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Move TABLE to AGENT in two phases; done when it replicates there."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        outcome = ask(log, operation(OperationKind.MOVE_TABLE, feed, table=table, agent=agent), timeout)
+    if output is Output.JSON:
+        show_json(
+            {"feed": feed, "table": table, "agent": agent, "status": outcome.status.value, "reason": outcome.reason}
+        )
+    else:
+        note(f"{feed}/{table} → {agent}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else ""))
+
+
+def table_rows(snapshot: Snapshot, feed: str) -> list[dict[str, Any]]:
+    """One row per table of a feed, sorted: the owner's word on it, and the word of the session that has the role."""
+    record = snapshot.get(FeedKey(feed), FeedRecorded)
+    plans = sorted(record.spans, key=lambda plan: plan.span) if record else []
+    return [_table_row(snapshot, feed, plan) for plan in plans]
+
+
+def _table_row(snapshot: Snapshot, feed: str, plan: SpanPlan) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "feed": feed,
+        "table": plan.table,
+        "span": plan.span,
+        "topic": plan.topic,
+        "state": "absent",
+        "task": None,
+        "agent": None,
+        "session": None,
+        "epoch": None,
+        "moving_to": None,
+        "positions": None,
+        "rows": None,
+        "bytes": None,
+        "lag_ms": None,
+        "failures": 0,
+        "error": None,
+    }
+    dispatched = snapshot.dispatched(feed, plan.span)
+    if dispatched is None:
+        return row
+    row |= {
+        "state": dispatched.state.value,
+        "failures": dispatched.failures,
+        "error": dispatched.last_error,
+        "moving_to": dispatched.secondary.agent if dispatched.secondary else None,
+    }
+    role = dispatched.primary
+    if role is None:
+        return row
+    row |= {"agent": role.agent, "session": role.session, "epoch": str(role.epoch)}
+    task = snapshot.reported(feed, plan.span, role)
+    if task is not None:
+        row |= {"task": task.state.value, "positions": _text_keys(task.positions), "error": task.error or row["error"]}
+    progress = snapshot.progressed(feed, plan.span, role)
+    if progress is not None:
+        row |= {
+            "positions": _text_keys(progress.positions),
+            "rows": progress.rows,
+            "bytes": progress.bytes,
+            "lag_ms": progress.lag_ms,
+        }
+    return row
+
+
+def _text_keys(positions: dict[int, int]) -> dict[str, int]:
+    return {str(partition): position for partition, position in sorted(positions.items())}

@@ -1,0 +1,154 @@
+"""``headgate topic``: the control topics, decoded: everything Headgate knows about itself is there."""
+
+import time
+from contextlib import closing
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, cluster_flags, connected
+from headgate.cli.output import Output, note, show_rows
+from headgate.cli.snapshot import all_partitions, read_snapshot
+from headgate.config.settings import load_settings
+from headgate.eventlog.log import Delivery, Garbage, Log, Partition
+from headgate.eventlog.topics import create_topics
+from headgate.records.keys import KEY_FORMS
+
+__all__ = ["app"]
+
+app = typer.Typer(help="The control topics, decoded.", no_args_is_help=True)
+
+POLL_SECONDS: Final = 0.5
+POLL_RECORDS_MAX: Final = 500
+
+TopicName = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help=f"one of {', '.join(KEY_FORMS)}; default all")]
+
+
+@app.command("list")
+def list_topics(
+    *,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """List the control topics with their partitions, ends, keys and garbage."""
+    with connected(bootstrap, cluster, kafka_property) as (settings, log):
+        partitions = all_partitions(log)
+        ends = log.end_offsets(partitions)
+        snapshot = read_snapshot(log, partitions)
+    standing = snapshot.standing()
+    rows = [
+        {
+            "topic": settings.prefix + topic,
+            "partitions": sum(partition.topic == topic for partition in partitions),
+            "end_offsets": sum(end for partition, end in ends.items() if partition.topic == topic),
+            "keys": sum(read.partition.topic == topic for read in standing),
+            "garbage": sum(read.partition.topic == topic for read in snapshot.garbage),
+        }
+        for topic in KEY_FORMS
+    ]
+    show_rows(("topic", "partitions", "end_offsets", "keys", "garbage"), rows, output)
+
+
+@app.command()
+def show(
+    topic: TopicName = None,
+    *,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Show the current record of every key, decoded; garbage is shown as such."""
+    topics = _topics(topic)
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        snapshot = read_snapshot(log, all_partitions(log, topics))
+    read: list[Delivery | Garbage] = [*snapshot.standing(), *snapshot.garbage]
+    rows = [_row(each) for each in read]
+    if output is Output.TABLE:
+        rows = [row | {"value": _text(row)} for row in rows]
+    show_rows(("topic", "partition", "offset", "key", "value"), rows, output)
+
+
+@app.command()
+def tail(
+    topic: TopicName = None,
+    *,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="all that is left, not only new")] = False,
+    seconds: Annotated[float | None, typer.Option("--seconds", min=0.1, help="stop after this time")] = None,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Print records as they are committed, a line each, until Ctrl-C; with -o json one object per line."""
+    topics = _topics(topic)
+    deadline = time.monotonic() + seconds if seconds is not None else None
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        partitions = all_partitions(log, topics)
+        start = dict.fromkeys(partitions, 0) if from_beginning else log.end_offsets(partitions)
+        _follow(log, start, deadline, output)
+
+
+def _follow(log: Log, start: dict[Partition, int], deadline: float | None, output: Output) -> None:
+    with closing(log.reader(start)) as reader:
+        while deadline is None or time.monotonic() < deadline:
+            for read in reader.poll(POLL_RECORDS_MAX, POLL_SECONDS):
+                row = _row(read)
+                if output is Output.JSON:
+                    typer.echo(msgspec.json.encode(row).decode())
+                else:
+                    typer.echo(f"{row['topic']}[{row['partition']}]@{row['offset']} {row['key'] or '-'} {_text(row)}")
+
+
+@app.command()
+def create(
+    *,
+    shards: Annotated[int | None, typer.Option("--shards", help="[HEADGATE_SHARDS]")] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", help="[HEADGATE_REPLICATION_FACTOR]")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Create the control topics that are missing, with the settings they need, and check the others."""
+    flags = cluster_flags(bootstrap, cluster, kafka_property)
+    settings = load_settings({**flags, "shards": shards, "replication_factor": replication_factor})
+    create_topics(settings)
+    note(f"the control topics {settings.prefix}… exist on {settings.bootstrap}, {settings.shards} shards")
+
+
+def _topics(topic: str | None) -> tuple[str, ...]:
+    if topic is None:
+        return tuple(KEY_FORMS)
+    name = topic.rpartition(".")[2]
+    if name not in KEY_FORMS:
+        raise CommandError(
+            ExitCode.NOT_FOUND, f"no control topic is called {topic!r}; there are {', '.join(KEY_FORMS)}"
+        )
+    return (name,)
+
+
+def _row(read: Delivery | Garbage) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "topic": read.partition.topic,
+        "partition": read.partition.number,
+        "offset": read.offset,
+    }
+    if isinstance(read, Garbage):
+        return row | {"key": None, "type": None, "value": None, "garbage": read.reason}
+    kind = type(read.value).__name__ if read.value is not None else "tombstone"
+    value = msgspec.to_builtins(read.value, str_keys=True) if read.value is not None else None
+    return row | {"key": read.key.text(), "type": kind, "value": value, "garbage": None}
+
+
+def _text(row: dict[str, Any]) -> str:
+    if row["garbage"] is not None:
+        return f"GARBAGE: {row['garbage']}"
+    if row["value"] is None:
+        return "(deleted)"
+    return f"{row['type']} {msgspec.json.encode(row['value']).decode()}"

@@ -1,0 +1,95 @@
+"""``headgate verify``: are the target tables of a feed what the source tables are?"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import psycopg
+import typer
+
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.feed import find_feed
+from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
+from headgate.cli.output import Output, note, show_json, show_rows
+from headgate.cli.snapshot import read_snapshot
+from headgate.config.feed import FeedSpec, parse_feed
+from headgate.records.control import SpanPlan
+from headgate.verify.postgresql import TableCompared, UncomparableError, compare_table
+
+__all__ = ["verify"]
+
+
+def verify(
+    feed: Annotated[str, typer.Argument(metavar="FEED")],
+    *,
+    source_dsn: Annotated[str, typer.Option("--source-dsn", help="libpq connection to the source database")],
+    source_password_file: Annotated[Path | None, typer.Option("--source-password-file")] = None,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Compare FEED's source and target tables row by row; exit 0 only if they are equal. Both sides must be at rest."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        record = find_feed(read_snapshot(log), feed)
+    spec = parse_feed(record.spec)
+    compared = _compare(spec, record.spans, source_dsn, source_password_file)
+    rows = sum(table.rows for table in compared)
+    differences = sum(table.differences for table in compared)
+    if output is Output.JSON:
+        show_json({"feed": feed, "rows": rows, "differences": differences, "tables": msgspec.to_builtins(compared)})
+    else:
+        _show(compared)
+        note(f"{rows} rows compared in {len(compared)} tables, {differences} differ")
+    if differences:
+        raise typer.Exit(int(ExitCode.DIFFERENCE))
+
+
+def _compare(
+    spec: FeedSpec, spans: tuple[SpanPlan, ...], source_dsn: str, source_password_file: Path | None
+) -> list[TableCompared]:
+    with (
+        _connect(source_dsn, source_password_file) as source,
+        _connect(spec.sink.dsn, spec.sink.password_file) as target,
+    ):
+        try:
+            return [compare_table(source, target, _source_table(plan.topic), plan.table) for plan in spans]
+        except UncomparableError as error:
+            raise CommandError(ExitCode.DATABASE, str(error)) from error
+
+
+def _source_table(topic: str) -> str:
+    """A Debezium topic ends in schema and table."""
+    return ".".join(topic.split(".")[-2:])
+
+
+def _connect(dsn: str, password_file: Path | None) -> psycopg.Connection[Any]:
+    password: dict[str, Any] = {}
+    if password_file is not None:
+        try:
+            password["password"] = password_file.read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            raise CommandError(ExitCode.DATABASE, f"password file {password_file}: {error.strerror}") from error
+    connection = psycopg.connect(dsn, autocommit=True, application_name="headgate verify", **password)
+    # One snapshot per table and side, and no way to change anything.
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
+    return connection
+
+
+def _show(compared: list[TableCompared]) -> None:
+    rows = [
+        {
+            "table": table.target,
+            "rows": table.rows,
+            "differences": table.differences,
+            "columns": len(table.columns),
+            "not_compared": ", ".join((*table.columns_missing, *table.columns_surplus)) or None,
+        }
+        for table in compared
+    ]
+    show_rows(("table", "rows", "differences", "columns", "not_compared"), rows, Output.TABLE)
+    for table in compared:
+        for example in table.examples:
+            what = f"{example.kind} in {', '.join(example.columns)}" if example.columns else example.kind
+            note(f"{table.target} {msgspec.json.encode(example.key).decode()}: {what}")

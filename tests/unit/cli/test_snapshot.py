@@ -1,0 +1,138 @@
+"""What the list commands derive from the current records."""
+
+from headgate.cli.agents import agent_rows
+from headgate.cli.snapshot import Snapshot
+from headgate.cli.tables import table_rows
+from headgate.eventlog.log import Delivery, Garbage, Partition
+from headgate.records.control import (
+    AgentAnnounced,
+    Epoch,
+    FeedRecorded,
+    FeedState,
+    Liveness,
+    OwnerAnnounced,
+    Record,
+    Role,
+    SessionEnded,
+    SetState,
+    SpanDispatched,
+    SpanPlan,
+    SpanProgressed,
+    WantedState,
+)
+from headgate.records.keys import AgentKey, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey
+
+
+def _snapshot(*facts: tuple[Key, Record | None, int]) -> Snapshot:
+    snapshot = Snapshot()
+    for offset, (key, value, shard) in enumerate(facts):
+        snapshot.take(Delivery(Partition(key.topic, shard), offset, key, value))
+    return snapshot
+
+
+def _owner(lease_seconds: float) -> OwnerAnnounced:
+    return OwnerAnnounced(
+        owner_id="o", owner_rev=1, version="0", schema_version=1, lease_seconds=lease_seconds, announced_ms=0
+    )
+
+
+def _agent(announced_ms: int = 0) -> AgentAnnounced:
+    return AgentAnnounced(
+        version="0",
+        schema_version=1,
+        capacity_spans=10,
+        load_bytes_per_s=0.0,
+        liveness=Liveness.ALIVE,
+        address="",
+        heartbeat=3,
+        announced_ms=announced_ms,
+    )
+
+
+def _dispatched(epoch: Epoch, state: SetState = SetState.REPLICATING) -> SpanDispatched:
+    return SpanDispatched(
+        feed_id="0-1",
+        incarnation=0,
+        owner_rev=1,
+        state=state,
+        primary=Role("a", "s", epoch),
+        secondary=None,
+        sealed=False,
+        moving_request=None,
+        failures=0,
+        last_error=None,
+    )
+
+
+def _progressed(epoch: Epoch, rows: int) -> SpanProgressed:
+    return SpanProgressed(
+        feed_id="0-1",
+        epoch=epoch,
+        positions={0: 7},
+        seen_ts=None,
+        resolved_ts=None,
+        rows=rows,
+        bytes=1,
+        lag_ms=20,
+        progressed_ms=0,
+    )
+
+
+FEED = FeedRecorded(
+    feed_id="0-1",
+    owner_rev=1,
+    incarnation=0,
+    spec="{}",
+    spans=(SpanPlan("b", "t.b", "b", {0: 0}), SpanPlan("a", "t.a", "a", {0: 0})),
+    wanted=WantedState.RUNNING,
+    state=FeedState.NORMAL,
+    error_code=None,
+    error=None,
+    request=None,
+    changed_ms=0,
+)
+
+
+def test_a_tombstone_removes_and_a_later_record_replaces() -> None:
+    snapshot = _snapshot((OwnerKey(0), _owner(5), 0), (OwnerKey(1), _owner(5), 0), (OwnerKey(0), None, 0))
+    assert snapshot.owner(0) is None
+    assert snapshot.owner(1) is not None
+
+
+def test_a_resigned_owner_is_none() -> None:
+    assert _snapshot((OwnerKey(0), _owner(5), 0), (OwnerKey(0), _owner(0), 0)).owner(0) is None
+
+
+def test_progress_of_an_earlier_epoch_does_not_count() -> None:
+    key = ProgressKey("f", "a", "a", "s")
+    facts = [(FeedKey("f"), FEED, 0), (SpanKey("f", "a"), _dispatched(Epoch(5, 2)), 0)]
+    stale = _snapshot(*facts, (key, _progressed(Epoch(5, 1), 99), 0))
+    assert [(row["table"], row["state"], row["rows"]) for row in table_rows(stale, "f")] == [
+        ("a", "replicating", None),
+        ("b", "absent", None),
+    ]
+    good = _snapshot(*facts, (key, _progressed(Epoch(5, 2), 42), 0))
+    assert table_rows(good, "f")[0]["rows"] == 42
+    assert table_rows(good, "f")[0]["positions"] == {"0": 7}
+
+
+def test_a_session_dead_in_any_shard_is_dead() -> None:
+    ended = SessionEnded(owner_rev=1, reason="silent", ended_ms=0)
+    snapshot = _snapshot(
+        (AgentKey("a", "s"), _agent(), 0),
+        (AgentKey("a", "t"), _agent(), 0),
+        (SessionKey("a", "s"), ended, 0),
+        (SessionKey("a", "s"), ended, 3),
+        (SessionKey("a", "s"), None, 0),
+        (SpanKey("f", "a"), _dispatched(Epoch(1, 1)), 3),
+    )
+    rows = agent_rows(snapshot, now_ms=90_000)
+    assert [(row["session"], row["state"], row["tables"]) for row in rows] == [("s", "dead", 1), ("t", "alive", 0)]
+    assert rows[0]["heartbeat"] == "1.5 min ago"
+
+
+def test_garbage_is_kept_apart() -> None:
+    snapshot = Snapshot()
+    snapshot.take(Garbage(Partition("sync", 0), 3, "no schema"))
+    assert snapshot.standing() == []
+    assert len(snapshot.garbage) == 1
