@@ -9,7 +9,8 @@ apply, and whether that epoch is closed. The rules, each one a contract test tha
 - ``apply`` is one atomic step: rows below the position are dropped by the caller, the rows become visible and the
   positions move from exactly ``expected`` to ``next``, only if the epoch is the sink's and open; else nothing happens.
 - ``seal`` closes an epoch: nothing is applied under it any more, whatever process wakes up later. A claim reopens.
-- the sink is right and the log may be behind; a sink *ahead* of every epoch the log knows, another cluster's row, or a second feed on an open table is a hard error with its reason, never a guess.
+- the sink is right and the log may be behind; a sink *ahead* of every epoch the log knows, another cluster's row, or
+  a second feed on an open table is a hard error with its reason, never a guess.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ __all__ = [
     "Applied",
     "ChangeBatch",
     "Claim",
+    "ConstraintViolatedError",
     "FeedIdentity",
     "OffsetRange",
     "Sink",
@@ -48,7 +50,11 @@ class FeedIdentity(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """One assignment of one span, as the sink sees it. ``start`` creates missing rows only."""
+    """One assignment of one span, as the sink sees it. ``start`` names its partitions and creates missing rows only.
+
+    A claim of a higher ``incarnation`` than the sink's is a rewind: positions go back to ``start``. ``topic_id``, where
+    known, is Kafka's id of the source topic: another id at the sink means that the topic was made anew.
+    """
 
     identity: FeedIdentity
     table: str
@@ -56,6 +62,7 @@ class Claim(msgspec.Struct, frozen=True):
     epoch: Epoch
     incarnation: int
     start: Positions
+    topic_id: str | None = None
 
 
 class OffsetRange(msgspec.Struct, frozen=True):
@@ -74,7 +81,11 @@ class ChangeBatch(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What became visible: positions now at the sink and rows written after reducing."""
+    """What became visible: positions now at the sink and rows written after reducing.
+
+    ``positions`` below the batch's ``next`` mean that the sink refused a later change and took the longest prefix per
+    partition that it could: apply the rest as a new batch from these positions. If that gets nowhere, it raises.
+    """
 
     positions: Positions
     upserts: int
@@ -136,11 +147,26 @@ class ValueRefusedError(SinkError):
     code = "value_refused"
 
 
+class ConstraintViolatedError(SinkError):
+    """A rule over several rows or tables (unique, foreign key) refuses a change, and no prefix could be applied.
+
+    Another partition's or table's change may be what is missing: try again; if it stays, the sink has rows or rules the
+    source has not.
+    """
+
+    code = "constraint_violated"
+    retryable = True
+
+
 class SinkWriter(Protocol):
     """Applies batches; lives inside a Spark task, or wherever the batch is."""
 
     def apply(self, batch: ChangeBatch) -> Applied:
-        """Make the batch visible, all or nothing, under its claim. Raises SinkError."""
+        """Make the batch, or a prefix of it per partition (see Applied), visible in one step under its claim.
+
+        A batch without changes moves the positions. Raises SinkError, and then nothing is visible; except that after
+        SinkUnavailableError the outcome is unknown (the answer to a commit may be lost): read ``positions`` again.
+        """
         ...
 
     def close(self) -> None:
@@ -151,8 +177,11 @@ class SinkWriter(Protocol):
 class Sink(Protocol):
     """A sink as coordinator and agent see it."""
 
-    def check(self, tables: Sequence[str]) -> dict[str, TableShape]:
-        """Shapes of the tables, once each is proven to exist, have a key and be writable. Raises SinkError."""
+    def check(self, tables: Sequence[str], identity: FeedIdentity | None = None) -> dict[str, TableShape]:
+        """Shapes of the tables, once each is proven to exist, have a key and be writable. Raises SinkError.
+
+        With ``identity``: and to be held open by no other feed. (A claim looks at that again, under a lock.)
+        """
         ...
 
     def claim(self, claim: Claim) -> Positions:
@@ -164,7 +193,7 @@ class Sink(Protocol):
         ...
 
     def positions(self, claim: Claim) -> Positions:
-        """The positions now (``start`` where no row is yet); changes nothing."""
+        """The positions a claim would go on from (``start`` where this incarnation has no row yet); changes nothing."""
         ...
 
     def forget(self, identity: FeedIdentity) -> None:

@@ -1,0 +1,92 @@
+"""The schema part of a Debezium JSON event: what its columns mean, and where it ends.
+
+With ``schemas.enable=true`` every event repeats a schema of about 2 kB in front of a payload of a few hundred bytes.
+The converter writes it the same way each time, so it is read once and recognised byte for byte from then on: an event
+that starts with known bytes up to and including ``,"payload":`` is cut there. A schema never seen before is
+parsed with its event as a whole; a first ``,"payload":`` may lie inside the schema (a default value, say), so the cut
+is only learned where everything before it is a complete JSON value.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from headgate.changes.change import ChangeError
+
+__all__ = ["KnownSchemas", "envelope_semantics"]
+
+_OPENING: Final = b'{"schema":'
+_BORDER: Final = b',"payload":'
+_CLOSING: Final = b"}"
+
+SCHEMAS_MAX: Final = 1024
+"""Known schemas kept per decoder, about 2 kB each: more tables than one lane reads; the oldest is let go first."""
+
+_PARAMETER: Final = {"org.apache.kafka.connect.data.Decimal": "scale", "io.debezium.data.Bits": "length"}
+
+Semantics = dict[str, str]
+
+
+def _meaning(field: dict[str, Any]) -> str:
+    name = field.get("name")
+    if name in _PARAMETER:
+        return f"{name}({field['parameters'][_PARAMETER[name]]})"
+    if name is None and field["type"] == "array":
+        return f"array({_meaning(field['items'])})"
+    return str(name or field["type"])
+
+
+def envelope_semantics(schema: Any) -> Semantics:
+    """Column → meaning (see Change.semantics), from the ``after`` part of an envelope's schema; ChangeError if none."""
+    try:
+        after = next(field for field in schema["fields"] if field["field"] == "after")
+        return {field["field"]: _meaning(field) for field in after["fields"]}
+    except (KeyError, TypeError, StopIteration) as error:
+        raise ChangeError("the event's schema is not a Debezium envelope: it describes no field 'after'") from error
+
+
+class KnownSchemas:
+    """Schema parts seen so far. ``split`` finds an event's payload without parsing a schema twice."""
+
+    def __init__(self, *, envelopes: bool) -> None:
+        self._envelopes = envelopes
+        self._known: dict[bytes, Semantics | None] = {}
+        self._last: bytes = _OPENING + b"\x00"  # no JSON starts like this
+        self._last_semantics: Semantics | None = None
+
+    def split(self, data: bytes) -> tuple[bytes, Semantics | None]:
+        """The payload's bytes and, for envelopes with a schema, what their columns mean. ChangeError if not JSON.
+
+        Data without a schema part comes back as it is.
+        """
+        if data.startswith(self._last) and data.endswith(_CLOSING):
+            return data[len(self._last) : -1], self._last_semantics
+        if not data.startswith(b"{") or b'"schema"' not in data:
+            return data, None
+        cut = data.find(_BORDER) + len(_BORDER)
+        head = data[:cut]
+        if head in self._known and data.endswith(_CLOSING):
+            self._last, self._last_semantics = head, self._known[head]
+            return data[cut:-1], self._last_semantics
+        return self._split_whole(data)
+
+    def _split_whole(self, data: bytes) -> tuple[bytes, Semantics | None]:
+        try:
+            parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+            schema = msgspec.json.decode(parts["schema"]) if parts.keys() == {"schema", "payload"} else False
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ChangeError(f"not JSON: {error}") from error
+        if schema is False or not (schema is None or (isinstance(schema, dict) and schema.get("type") == "struct")):
+            return data, None  # a row (or key) that happens to have a column of that name
+        semantics = envelope_semantics(schema) if self._envelopes and schema is not None else None
+        self._learn(data, bytes(parts["schema"]), semantics)
+        return bytes(parts["payload"]), semantics
+
+    def _learn(self, data: bytes, schema: bytes, semantics: Semantics | None) -> None:
+        head = _OPENING + schema + _BORDER
+        if not data.startswith(head):
+            return  # written with blanks or in another order: right, only slower
+        if len(self._known) >= SCHEMAS_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[head] = self._last_semantics = semantics
+        self._last = head

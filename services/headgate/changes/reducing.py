@@ -1,0 +1,120 @@
+"""A batch of changes → the last word per key, column by column.
+
+Applying the result has the same outcome as applying the changes one after the other, and a row is touched once. The
+rules (design §4, Reducing a batch):
+
+- a later row replaces an earlier one column by column: a column that it lacks or that is ABSENT keeps the value of
+  the batch;
+- a row in which columns are still ABSENT is a *partial* update of the others: it needs a row that is there already;
+- a delete wipes what came before it. A row after it is a new one: the key is deleted, then inserted, so that no
+  column of the old row shines through;
+- a partial row after a delete (or TRUNCATE) is an error: the log does not have what the row needs. Databases log the
+  insert of a row in full, so the event in between was lost (a compacted source topic, an expired segment); guessing
+  NULL would be a silent loss;
+- TRUNCATE wipes everything before it.
+
+The order of the result is the order of the last words in the log.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from headgate.changes.change import ABSENT, Change, ChangeError, Operation, Row
+
+__all__ = ["OrphanRowError", "Reduced", "WrongKeyError", "reduce_changes"]
+
+
+class OrphanRowError(ChangeError):
+    """A row with absent columns and nothing to take them from."""
+
+    def __init__(self, change: Change, columns: Sequence[str]) -> None:
+        super().__init__(
+            f"columns {', '.join(columns)} are absent from a row that was deleted before: an earlier event is lost "
+            "(is the source topic compacted?); snapshot the table again, or set REPLICA IDENTITY FULL at the source"
+        )
+        self.change = change
+
+
+class WrongKeyError(ChangeError):
+    """An event whose key columns are not those of the table."""
+
+    def __init__(self, change: Change, key_columns: Sequence[str]) -> None:
+        super().__init__(
+            f"the event's key columns ({', '.join(change.key)}) are not the table's ({', '.join(key_columns)}): "
+            "give both the same primary key, or the connector message.key.columns"
+        )
+        self.change = change
+
+
+class Reduced(msgspec.Struct, frozen=True):
+    """To be applied in this order: truncate, deletes, upserts (whose rows may hold ABSENT: partial updates)."""
+
+    truncate: bool
+    deletes: list[Change]
+    upserts: list[Change]
+
+
+def reduce_changes(changes: Sequence[Change], key_columns: Sequence[str]) -> Reduced:
+    """The last word per key, of changes in log order per partition. Raises OrphanRowError, WrongKeyError."""
+    key_of: Callable[[Row], Any] = itemgetter(*key_columns)
+    width = len(key_columns)
+    last: dict[Any, Change] = {}
+    recreated: dict[Any, Change] = {}
+    truncate = False
+    for change in changes:
+        if change.operation is Operation.TRUNCATE:
+            truncate = True
+            last.clear()
+            recreated.clear()
+            continue
+        row_key = change.key
+        try:
+            key = key_of(row_key)
+            earlier = last.pop(key, None)
+        except KeyError:
+            raise WrongKeyError(change, key_columns) from None
+        except TypeError:  # a value that is a list or an object
+            key = repr(key_of(row_key))
+            earlier = last.pop(key, None)
+        if len(row_key) != width:
+            raise WrongKeyError(change, key_columns)
+        if earlier is None:
+            last[key] = change
+        elif change.operation is Operation.DELETE:
+            recreated.pop(key, None)
+            last[key] = change
+        elif earlier.operation is Operation.DELETE:
+            _refuse_orphan(change)
+            recreated[key] = last[key] = change
+        else:
+            last[key] = _fold(earlier, change)
+    words = last.values()
+    upserts = [change for change in words if change.operation is Operation.UPSERT]
+    if truncate:
+        for change in upserts:
+            _refuse_orphan(change)
+    deletes = [change for change in words if change.operation is Operation.DELETE]
+    return Reduced(truncate, [*deletes, *recreated.values()], upserts)
+
+
+def _refuse_orphan(change: Change) -> None:
+    absent = [column for column, value in (change.row or {}).items() if value is ABSENT]
+    if absent:
+        raise OrphanRowError(change, absent)
+
+
+def _fold(earlier: Change, later: Change) -> Change:
+    """``later`` with what it lacks taken from ``earlier``, values together with their meaning."""
+    old, new = earlier.row or {}, later.row or {}
+    taken = {
+        column: value for column, value in old.items() if value is not ABSENT and new.get(column, ABSENT) is ABSENT
+    }
+    if not taken:
+        return later
+    semantics = later.semantics
+    if semantics is not None and earlier.semantics is not None and semantics is not earlier.semantics:
+        semantics = {**semantics, **{column: earlier.semantics[column] for column in taken}}
+    return msgspec.structs.replace(later, row={**new, **taken}, semantics=semantics)

@@ -1,0 +1,19 @@
+"""From a feed's sink description to a sink: the only place that knows all kinds.
+
+Importable wherever changes are applied (Spark's Python workers too): nothing here needs Spark or Kafka.
+"""
+
+from headgate.config.feed import SinkSpec
+from headgate.sinks.contract import Sink, SinkRefusedError
+from headgate.sinks.postgresql import PostgresSettings, PostgresSink
+
+__all__ = ["open_sink"]
+
+
+def open_sink(spec: SinkSpec) -> Sink:
+    """The sink of a feed. No connection is made yet. SinkRefusedError for a type that does not exist."""
+    match spec.type:
+        case "postgresql":
+            return PostgresSink(PostgresSettings(dsn=spec.dsn, password_file=spec.password_file))
+        case _:
+            raise SinkRefusedError(f"sink.type {spec.type!r} is not known; there is: postgresql")

@@ -1,0 +1,128 @@
+"""Sessions at a PostgreSQL sink: how they are opened and labelled, and what their errors mean.
+
+A session that holds locks says in its application name for which feed, table and epoch: ``headgate <feed> <table>
+<epoch>``. PostgreSQL keeps 63 bytes of it, so long names are shortened (with a digest), the epoch never.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
+import psycopg
+from psycopg import errors
+
+from headgate.records.control import Epoch
+from headgate.records.names import encode_part
+from headgate.sinks.contract import Claim, SinkError, SinkRefusedError, SinkUnavailableError
+
+__all__ = ["Label", "PostgresSettings", "connect", "sink_error"]
+
+CONNECT_SECONDS: Final = 10
+"""A sink that does not answer is unavailable; the lane's back-off, not this, decides when to try again."""
+
+WRITER_LOCK_SECONDS: Final = 30
+"""When somebody else's session (an ALTER TABLE, say) holds a lock longer, the batch fails and the lane tries again."""
+
+_LABEL_BYTES: Final = 63
+_LABEL_WORD: Final = "headgate"
+
+_SESSION: Final = f"""
+SET TimeZone = 'UTC';
+SET client_encoding = 'UTF8';
+SET default_transaction_isolation = 'read committed';
+SET lock_timeout = '{WRITER_LOCK_SECONDS}s';
+SET statement_timeout = 0;
+SET row_security = off
+"""
+# Read committed: the fence is a condition re-read after a lock wait. row_security off: a policy that would
+# hide rows raises instead of filtering in silence.
+
+_UNAVAILABLE: Final = (
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.LockNotAvailable,
+    errors.QueryCanceled,
+    errors.ReadOnlySqlTransaction,
+    errors.IdleInTransactionSessionTimeout,
+)
+_UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
+
+
+class PostgresSettings(msgspec.Struct, frozen=True):
+    """Where the sink is. ``dsn`` is libpq's; the password is read from ``password_file`` at each connection."""
+
+    dsn: str
+    password_file: Path | None = None
+    lock_wait_seconds: float = 10.0
+    """How long a claim waits for sessions that are not ours to end, before it names them and gives up."""
+
+
+class Label(msgspec.Struct, frozen=True):
+    """Whose session it is: what the application name says, and back."""
+
+    feed: str
+    table: str
+    epoch: Epoch
+
+    @classmethod
+    def of(cls, claim: Claim) -> "Label":
+        """The label of a claim, its names shortened so that everything fits."""
+        room = (_LABEL_BYTES - len(_LABEL_WORD) - len(str(claim.epoch)) - 3) // 2
+        return cls(_short(claim.identity.feed, room), _short(claim.table, room), claim.epoch)
+
+    @classmethod
+    def parse(cls, application_name: str) -> "Label | None":
+        """The label in an application name; None if it is none of ours."""
+        match application_name.split(" "):
+            case [word, feed, table, epoch] if word == _LABEL_WORD:
+                owner_rev, _, n = epoch.partition(".")
+                if owner_rev.isdecimal() and n.isdecimal():
+                    return cls(feed, table, Epoch(int(owner_rev), int(n)))
+        return None
+
+    def __str__(self) -> str:
+        return f"{_LABEL_WORD} {self.feed} {self.table} {self.epoch}"
+
+
+def _short(name: str, room: int) -> str:
+    text = encode_part(name)
+    return text if len(text) <= room else f"{text[: room - 9]}~{crc32(text.encode()):08x}"
+
+
+def connect(settings: PostgresSettings) -> psycopg.Connection[tuple[Any, ...]]:
+    """A new session, autocommit, set up as everything here expects it. Raises SinkError."""
+    options: dict[str, object] = {"connect_timeout": CONNECT_SECONDS, "application_name": _LABEL_WORD}
+    if settings.password_file is not None:
+        try:
+            options["password"] = settings.password_file.read_text(encoding="utf-8").rstrip("\n")
+        except OSError as error:
+            raise SinkRefusedError(f"sink.password_file {settings.password_file}: {error.strerror}") from error
+    try:
+        connection = psycopg.connect(settings.dsn, autocommit=True, **options)  # type: ignore[arg-type]
+        connection.execute(_SESSION)
+    except psycopg.ProgrammingError as error:
+        raise SinkRefusedError(f"sink.dsn cannot be used: {_message(error)}") from error
+    except psycopg.Error as error:
+        raise SinkUnavailableError(f"cannot open a session at the sink: {_message(error)}") from error
+    return connection
+
+
+def _message(error: psycopg.Error) -> str:
+    return (error.diag.message_primary or str(error) or type(error).__name__).strip()
+
+
+def sink_error(error: psycopg.Error, doing: str) -> SinkError:
+    """What a database error means to the caller. Refused values are told apart before (see prefix)."""
+    text = f"{doing}: {_message(error)}"
+    state = error.sqlstate
+    if isinstance(error, _UNAVAILABLE) or (state is not None and state[:2] in _UNAVAILABLE_CLASSES):
+        return SinkUnavailableError(text)
+    if state is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return SinkUnavailableError(f"{text} (the session is lost)")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return SinkRefusedError(f"{text}: grant it to the sink's user")
+    return SinkRefusedError(f"{text} (SQLSTATE {state})")

@@ -1,0 +1,102 @@
+"""The PostgreSQL sink as coordinator and agent see it: check, claim, seal, positions, forget, writers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import psycopg
+
+from headgate.records.control import Epoch, Positions
+from headgate.sinks.contract import Claim, FeedIdentity, TableShape
+from headgate.sinks.postgresql.catalog import Connection, check_database, load_table
+from headgate.sinks.postgresql.connection import Label, PostgresSettings, connect, sink_error
+from headgate.sinks.postgresql.contention import run_past_blockers
+from headgate.sinks.postgresql.progress import (
+    claim_rows,
+    ensure_progress,
+    forget_rows,
+    progress_exists,
+    read_positions,
+    refuse_strangers,
+    seal_rows,
+)
+from headgate.sinks.postgresql.writer import PostgresWriter
+
+__all__ = ["PostgresSettings", "PostgresSink"]
+
+
+class PostgresSink:
+    """A PostgreSQL database as a sink. Every call has a session of its own; holds nothing, so it can be pickled."""
+
+    def __init__(self, settings: PostgresSettings) -> None:
+        self._settings = settings
+
+    def check(self, tables: Sequence[str], identity: FeedIdentity | None = None) -> dict[str, TableShape]:
+        """See the contract."""
+        with self._session("checking the sink") as connection:
+            check_database(connection)
+            shapes = {}
+            for name in tables:
+                table = load_table(connection, name)
+                shapes[name] = table.shape(name)
+                if identity is not None and progress_exists(connection):
+                    refuse_strangers(connection, identity, table.name)
+        return shapes
+
+    def claim(self, claim: Claim) -> Positions:
+        """See the contract. Ends sessions of lower epochs that block it; others are waited for, then named."""
+        with self._session(f"claiming {claim.table} under epoch {claim.epoch}") as connection:
+            check_database(connection)
+            ensure_progress(connection)
+            return self._past_blockers(connection, claim, claim_rows, lambda epoch: epoch < claim.epoch)
+
+    def seal(self, claim: Claim) -> Positions:
+        """See the contract. Ends sessions that still write under this epoch or a lower one, if they block it."""
+        with self._session(f"sealing {claim.table} under epoch {claim.epoch}") as connection:
+            ensure_progress(connection)
+            return self._past_blockers(connection, claim, seal_rows, lambda epoch: epoch <= claim.epoch)
+
+    def positions(self, claim: Claim) -> Positions:
+        """See the contract."""
+        with self._session(f"reading positions of {claim.table}") as connection:
+            return read_positions(connection, claim, load_table(connection, claim.table).name)
+
+    def forget(self, identity: FeedIdentity) -> None:
+        """See the contract."""
+        with self._session(f"forgetting feed {identity.feed}") as connection:
+            forget_rows(connection, identity)
+
+    def writer(self) -> PostgresWriter:
+        """A writer with a session of its own, opened at its first batch."""
+        return PostgresWriter(self._settings)
+
+    def close(self) -> None:
+        """Nothing is kept between calls."""
+
+    @contextmanager
+    def _session(self, doing: str) -> Iterator[Connection]:
+        connection = connect(self._settings)
+        try:
+            yield connection
+        except psycopg.Error as error:
+            raise sink_error(error, doing) from error
+        finally:
+            connection.close()
+
+    def _past_blockers(
+        self,
+        connection: Connection,
+        claim: Claim,
+        work: Callable[[Connection, Claim, str, float], Positions],
+        over_at: Callable[[Epoch], bool],
+    ) -> Positions:
+        table = load_table(connection, claim.table).name
+        label = Label.of(claim)
+        connection.execute("SELECT set_config('application_name', %s, false)", (str(label),))
+        return run_past_blockers(
+            partial(work, connection, claim, table, self._settings.lock_wait_seconds),
+            blocked=connection,
+            watcher=partial(connect, self._settings),
+            mine=label,
+            over_at=over_at,
+        )

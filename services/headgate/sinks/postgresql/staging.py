@@ -1,0 +1,273 @@
+"""Rows on their way into a table: a session-long temporary table, filled by COPY, merged by set-wise statements.
+
+The stage has the columns and types of its target, so that a value the target could not hold is refused by COPY with
+its line and column, and one column more that numbers groups: rows with the same columns and the same way to be
+merged. It is created once per session and emptied when the next batch comes: by DELETE while little is in it
+(TRUNCATE writes the catalog each time), by TRUNCATE once it has grown.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import psycopg
+from psycopg import sql
+
+from headgate.changes.change import ABSENT, Absent, Change, Row
+from headgate.changes.reducing import Reduced
+from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.postgresql.catalog import Connection, Table
+from headgate.sinks.postgresql.values import ColumnText, NotTextError, column_text
+
+__all__ = ["Group", "Merged", "OrphanRowsError", "Stage", "UnwritableError", "group_rows"]
+
+ROWS_PER_WRITE: Final = 8_192
+"""Rows formatted at once: bounds memory, and lets the server read one part while the next is formatted."""
+
+ROWS_BEFORE_TRUNCATE: Final = 5_000
+"""Dead rows a stage may hold: scanning them costs less than a millisecond, a TRUNCATE about as much."""
+
+_GROUP: Final = sql.Identifier("headgate group")
+_COPY_PLACE: Final = re.compile(r"COPY \S+, line (?P<line>\d+)(?:, column (?P<column>.+?))?(?::|$)")
+
+_Semantics = dict[str, str] | None
+
+
+class UnwritableError(Exception):
+    """A change whose row cannot be staged: which one, and if known which column."""
+
+    def __init__(self, change: Change, column: str | None, reason: str) -> None:
+        super().__init__(reason)
+        self.change = change
+        self.column = column
+        self.reason = reason
+
+
+class OrphanRowsError(Exception):
+    """Partial updates of rows that the sink does not have."""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Upserts with the same columns. ``whole``: no column is absent, so the row may be inserted."""
+
+    columns: tuple[str, ...]
+    whole: bool
+    semantics: _Semantics
+    changes: Sequence[Change]
+    values: Sequence[Sequence[object]]
+    types: Sequence[set[type]]
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """Rows written by one merge."""
+
+    upserts: int
+    updates: int
+    deletes: int
+
+
+def group_rows(upserts: Sequence[Change], key: Sequence[str]) -> list[Group]:
+    """Upserts by columns, wholeness and meaning, in order of first appearance. One group, as a rule."""
+    if not upserts:
+        return []
+    first = upserts[0]
+    columns = tuple(first.row or ())
+    rows = [change.row or {} for change in upserts]
+    if (
+        set(map(len, rows)) == {len(columns)}
+        and set(key) <= set(columns)
+        and len({id(c.semantics) for c in upserts}) == 1
+    ):
+        with suppress(KeyError):  # another column instead of one of these
+            group = _group(columns, first.semantics, upserts, rows, whole=True)
+            if not any(Absent in kinds for kinds in group.types):
+                return [group]
+    return _group_one_by_one(upserts)
+
+
+def _group_one_by_one(upserts: Sequence[Change]) -> list[Group]:
+    found: dict[tuple[object, ...], tuple[list[Change], list[Row]]] = {}
+    for change in upserts:
+        row = {**change.key, **(change.row or {})}
+        present = tuple(column for column, value in row.items() if value is not ABSENT)
+        meaning = None if change.semantics is None else frozenset(change.semantics.items())
+        changes, rows = found.setdefault((present, len(present) == len(row), meaning), ([], []))
+        changes.append(change)
+        rows.append(row)
+    return [
+        _group(present, changes[0].semantics, changes, rows, whole=bool(whole))
+        for (present, whole, _), (changes, rows) in found.items()
+        if isinstance(present, tuple)
+    ]
+
+
+def _group(
+    columns: tuple[str, ...], semantics: _Semantics, changes: Sequence[Change], rows: Sequence[Row], *, whole: bool
+) -> Group:
+    values = [[row[column] for row in rows] for column in columns]
+    return Group(columns, whole, semantics, changes, values, [set(map(type, column)) for column in values])
+
+
+class Stage:
+    """The temporary table of one target in one session."""
+
+    def __init__(self, connection: Connection, table: Table, number: int) -> None:
+        self.table = table
+        self._connection = connection
+        self._stage = sql.Identifier("pg_temp", f"headgate_stage_{number}")
+        self._rows = 0
+        self._texts: dict[tuple[str, str | None], ColumnText] = {}
+        columns = sql.SQL(", ").join(sql.Identifier(column) for column in table.columns)
+        connection.execute(
+            sql.SQL("CREATE TEMPORARY TABLE {} AS SELECT 0::int AS {}, {} FROM {} WITH NO DATA").format(
+                sql.Identifier(f"headgate_stage_{number}"), _GROUP, columns, table.identifier
+            )
+        )
+
+    def drop(self) -> None:
+        """Remove the stage; the target has changed."""
+        self._connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self._stage))
+
+    def fill(self, reduced: Reduced) -> list[Group]:
+        """Stage a reduced batch: deletes as group 0, then the groups returned. Raises UnwritableError, SinkError."""
+        self._empty()
+        groups = group_rows(reduced.upserts, self.table.key)
+        if reduced.deletes:
+            key = self.table.key
+            for semantics, changes in _by_meaning(reduced.deletes):
+                self._copy(0, _group(key, semantics, changes, [change.key for change in changes], whole=True))
+        for number, group in enumerate(groups, start=1):
+            self._copy(number, group)
+        return groups
+
+    def _empty(self) -> None:
+        # Always, whatever we believe is in it: after a rollback old rows are back.
+        if self._rows > ROWS_BEFORE_TRUNCATE:
+            self._connection.execute(sql.SQL("TRUNCATE {}").format(self._stage))
+            self._rows = 0
+        else:
+            self._connection.execute(sql.SQL("DELETE FROM {}").format(self._stage))
+
+    def _text(self, column: str, semantics: _Semantics) -> ColumnText:
+        meaning = None if semantics is None else semantics.get(column)
+        text = self._texts.get((column, meaning))
+        if text is None:
+            text = self._texts[column, meaning] = column_text(self.table.columns[column], meaning)
+        return text
+
+    def _copy(self, number: int, group: Group) -> None:
+        self._rows += len(group.changes)
+        table = self.table
+        for column in group.columns:
+            if column not in table.columns and column not in table.generated:
+                change = group.changes[0]
+                raise SinkRefusedError(
+                    f"table {table.name} has no column {column}, which the event at partition {change.partition}, "
+                    f"offset {change.offset} has: ALTER TABLE {table.name} ADD COLUMN {column} …"
+                )
+        used = [index for index, column in enumerate(group.columns) if column in table.columns]
+        names = sql.SQL(", ").join(sql.Identifier(group.columns[index]) for index in used)
+        statement = sql.SQL("COPY {} ({}, {}) FROM STDIN").format(self._stage, _GROUP, names)
+        try:
+            with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+                for start in range(0, len(group.changes), ROWS_PER_WRITE):
+                    copy.write(self._lines(number, group, used, start))
+        except psycopg.DataError as error:
+            raise self._refused(group, error) from error
+        except psycopg.IntegrityError as error:  # a domain's CHECK
+            raise self._refused(group, error) from error
+
+    def _lines(self, number: int, group: Group, used: Sequence[int], start: int) -> bytes:
+        columns = []
+        for index in used:
+            part = group.values[index][start : start + ROWS_PER_WRITE]
+            text = self._text(group.columns[index], group.semantics)
+            try:
+                columns.append(text.fields(part, group.types[index]))
+            except NotTextError:
+                self._name_unwritable(group, index, start, text)
+                raise
+        prefix = f"{number}\t"
+        lines = prefix + f"\n{prefix}".join(map("\t".join, zip(*columns, strict=True))) + "\n"
+        return lines.encode()
+
+    def _name_unwritable(self, group: Group, index: int, start: int, text: ColumnText) -> None:
+        for change, value in zip(group.changes[start:], group.values[index][start:], strict=True):
+            try:
+                text.field(value)
+            except NotTextError as error:
+                raise UnwritableError(change, group.columns[index], str(error)) from error
+
+    def _refused(self, group: Group, error: psycopg.Error) -> UnwritableError:
+        place = _COPY_PLACE.match(error.diag.context or "")
+        reason = error.diag.message_primary or str(error)
+        if place is None:
+            return UnwritableError(group.changes[0], None, reason)
+        change = group.changes[int(place["line"]) - 1]
+        nul = [c for c, value in (change.row or {}).items() if isinstance(value, str) and "\x00" in value]
+        return UnwritableError(change, place["column"] or (nul[0] if nul else None), reason)
+
+    def merge(self, reduced: Reduced, groups: Sequence[Group]) -> Merged:
+        """Bring the staged rows into the target. Raises OrphanRowsError where a partial update finds no row."""
+        execute = self._connection.execute
+        deletes = upserts = updates = 0
+        target, stage = self.table.identifier, self._stage
+        if reduced.truncate:  # DELETE: TRUNCATE needs a right of its own and would lock out every reader
+            deletes += execute(sql.SQL("DELETE FROM {}").format(target)).rowcount
+        if reduced.deletes:
+            statement = sql.SQL("DELETE FROM {} t USING {} s WHERE s.{} = 0 AND {}")
+            deletes += execute(statement.format(target, stage, _GROUP, self._same_key())).rowcount
+        for number, group in enumerate(groups, start=1):
+            columns = [column for column in group.columns if column in self.table.columns]
+            if group.whole:
+                upserts += execute(self._insert(number, columns)).rowcount
+            elif len(columns) > len(self.table.key):
+                updated = execute(self._update(number, columns)).rowcount
+                updates += updated
+                if updated != len(group.changes):
+                    raise OrphanRowsError
+        return Merged(upserts, updates, deletes)
+
+    def _same_key(self) -> sql.Composed:
+        return sql.SQL(" AND ").join(
+            sql.SQL("t.{0} = s.{0}").format(sql.Identifier(column)) for column in self.table.key
+        )
+
+    def _insert(self, number: int, columns: Sequence[str]) -> sql.Composed:
+        names = sql.SQL(", ").join(map(sql.Identifier, columns))
+        others = [column for column in columns if column not in self.table.key]
+        assign = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(column)) for column in others)
+        return sql.SQL(
+            "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} WHERE {} = {} ON CONFLICT ({}) {}"
+        ).format(
+            self.table.identifier,
+            names,
+            names,
+            self._stage,
+            _GROUP,
+            sql.Literal(number),
+            sql.SQL(", ").join(map(sql.Identifier, self.table.key)),
+            sql.SQL("DO UPDATE SET {}").format(assign) if others else sql.SQL("DO NOTHING"),
+        )
+
+    def _update(self, number: int, columns: Sequence[str]) -> sql.Composed:
+        others = [column for column in columns if column not in self.table.key]
+        assign = sql.SQL(", ").join(sql.SQL("{0} = s.{0}").format(sql.Identifier(column)) for column in others)
+        return sql.SQL("UPDATE {} t SET {} FROM {} s WHERE s.{} = {} AND {}").format(
+            self.table.identifier, assign, self._stage, _GROUP, sql.Literal(number), self._same_key()
+        )
+
+
+def _by_meaning(changes: Sequence[Change]) -> Iterator[tuple[_Semantics, list[Change]]]:
+    """Deletes by what their keys mean: one group, unless the schema changed within the batch."""
+    if len({id(change.semantics) for change in changes}) == 1:
+        yield changes[0].semantics, list(changes)
+        return
+    found: dict[object, list[Change]] = {}
+    for change in changes:
+        meaning = None if change.semantics is None else frozenset(change.semantics.items())
+        found.setdefault(meaning, []).append(change)
+    for group in found.values():
+        yield group[0].semantics, group

@@ -1,0 +1,142 @@
+"""One batch, one transaction: stage the rows, move the positions under the fence, merge, commit.
+
+The positions are moved before the merge, so that a writer whose epoch is over finds out before it touches the table;
+and after the staging, so that the progress rows are locked only as long as the merge takes. Whatever goes wrong
+before the commit leaves nothing behind. When the answer to a commit is lost, the outcome is unknown: the caller reads
+the positions.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import psycopg
+from psycopg import errors
+
+from headgate.changes.change import ChangeError, Operation
+from headgate.changes.reducing import Reduced, reduce_changes
+from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError, ValueRefusedError
+from headgate.sinks.postgresql.catalog import Connection, load_table
+from headgate.sinks.postgresql.connection import Label, PostgresSettings, connect, sink_error
+from headgate.sinks.postgresql.prefix import REFUSALS, apply_prefix
+from headgate.sinks.postgresql.progress import advance
+from headgate.sinks.postgresql.staging import Stage
+
+__all__ = ["PostgresWriter"]
+
+ATTEMPTS_MAX: Final = 3
+"""Deadlocks and tables altered under a stage go away when tried again; what is still there after this stays."""
+
+_ALTERED: Final = (
+    errors.UndefinedColumn,
+    errors.UndefinedTable,
+    errors.DatatypeMismatch,
+    errors.InvalidColumnReference,
+    errors.FeatureNotSupported,  # a cached plan whose result type has changed
+)
+_AGAIN: Final = (errors.DeadlockDetected, errors.SerializationFailure)
+
+
+class PostgresWriter:
+    """Applies batches of any table of the sink over one session, opened at the first batch and again after a loss."""
+
+    def __init__(self, settings: PostgresSettings) -> None:
+        self._settings = settings
+        self._connection: Connection | None = None
+        self._stages: dict[str, Stage] = {}
+        self._created = 0
+        self._label: Label | None = None
+
+    def apply(self, batch: ChangeBatch) -> Applied:
+        """See the contract."""
+        _check_ranges(batch)
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            with self._session(batch.claim) as connection:
+                stage = self._stage(connection, batch.claim.table)
+                try:
+                    return _apply(connection, stage, batch)
+                except (*_AGAIN, *_ALTERED, SinkRefusedError) as error:
+                    if attempt == ATTEMPTS_MAX:
+                        raise
+                    if not isinstance(error, _AGAIN):
+                        self._forget_stage(batch.claim.table, stage)
+        raise AssertionError
+
+    def close(self) -> None:
+        """Let go of the session."""
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+        self._connection = None
+        self._label = None
+        self._stages.clear()
+
+    @contextmanager
+    def _session(self, claim: Claim) -> Iterator[Connection]:
+        try:
+            if self._connection is None or self._connection.closed:
+                self.close()
+                self._connection = connect(self._settings)
+            label = Label.of(claim)
+            if label != self._label:
+                self._connection.execute("SELECT set_config('application_name', %s, false)", (str(label),))
+                self._label = label
+            yield self._connection
+        except psycopg.Error as error:
+            refusal = sink_error(error, f"{claim.table} under epoch {claim.epoch}")
+            if refusal.retryable:
+                self.close()
+            raise refusal from error
+        except SinkError:
+            raise
+        except BaseException:
+            self.close()  # interrupted: what the session was doing is not known
+            raise
+
+    def _stage(self, connection: Connection, name: str) -> Stage:
+        stage = self._stages.get(name)
+        if stage is None:
+            table = load_table(connection, name)
+            self._created += 1
+            stage = self._stages[name] = Stage(connection, table, self._created)
+        return stage
+
+    def _forget_stage(self, name: str, stage: Stage) -> None:
+        del self._stages[name]
+        stage.drop()
+
+
+def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:
+    claim, table = batch.claim, stage.table
+    try:
+        reduced = (
+            reduce_changes(batch.changes, table.key)
+            if batch.changes
+            else Reduced(truncate=False, deletes=[], upserts=[])
+        )
+        with connection.transaction():
+            groups = stage.fill(reduced) if batch.changes else []
+            advance(connection, claim, table.name, batch.ranges)
+            merged = stage.merge(reduced, groups)
+    except (*REFUSALS, ChangeError):
+        return apply_prefix(connection, stage, batch)
+    positions = {partition: span.next for partition, span in batch.ranges.items()}
+    return Applied(positions, merged.upserts, merged.updates, merged.deletes)
+
+
+def _check_ranges(batch: ChangeBatch) -> None:
+    """The caller's part of the fence: no change outside the offsets that the batch moves over. ValueError if not."""
+    ranges = batch.ranges
+    for partition, span in ranges.items():
+        if span.next < span.expected or partition not in batch.claim.start:
+            raise ValueError(f"range {span} of partition {partition} is not one of the claim {batch.claim}")
+    for change in batch.changes:
+        span = ranges[change.partition]
+        if not span.expected <= change.offset < span.next:
+            raise ValueError(f"offset {change.offset} of partition {change.partition} is outside the batch's {span}")
+        if change.operation is Operation.TRUNCATE and len(batch.claim.start) > 1:
+            raise ValueRefusedError(
+                f"{batch.claim.table}: TRUNCATE (topic {batch.claim.topic}, partition {change.partition}, offset "
+                f"{change.offset}) has no order among the {len(batch.claim.start)} partitions of its topic: "
+                "set the connector's skipped.operations=t, or use a topic of one partition"
+            )
