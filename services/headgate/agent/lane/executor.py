@@ -28,6 +28,7 @@ from headgate.agent.lane.parts import FeedParts
 from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskResult
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import SparkRuntime, SparkStartError
+from headgate.config.feed import FeedSpecError, parse_feed
 from headgate.records.control import Positions, TaskState
 from headgate.sinks.contract import SinkError
 from headgate.sources.offsets import SourceError, check_retention
@@ -290,6 +291,9 @@ class SparkExecutor:
         except (SinkError, SourceError) as error:
             with self._changed:
                 self._fail(run, error.code, str(error), retryable=error.retryable)
+        except FeedSpecError as error:
+            with self._changed:
+                self._fail(run, "feed_spec", str(error), retryable=False)
         except Exception as error:  # noqa: BLE001 (a fault of ours with one span must not end the thread of all)
             _log.exception("span %s", run.task.id)
             with self._changed:
@@ -419,7 +423,7 @@ class SparkExecutor:
             self._members[lane.name] = runs
             for run in runs:
                 run.lane, run.ready_at = lane, None
-            self._starter.submit(self._start, lane, runs[0].spec.batch_rows_max)
+            self._starter.submit(self._start, lane, parse_feed(spec).batch_rows_max)
 
     def _start(self, lane: Lane, rows_max: int) -> None:
         if self._killed:
@@ -464,10 +468,10 @@ class SparkExecutor:
         self._starter.submit(lane.stop)
 
     @property
-    def lanes(self) -> dict[str, Path | None]:
-        """Names of the lanes that run, for people and tests."""
+    def lanes(self) -> dict[str, tuple[SpanId, ...]]:
+        """The lanes that run and the spans on each, for people and tests."""
         with self._changed:
-            return dict.fromkeys(sorted(self._lanes))
+            return {name: tuple(sorted(run.task.id for run in self._members[name])) for name in sorted(self._lanes)}
 
 
 def _complete(lane: Lane, run: SpanRun) -> bool:

@@ -5,7 +5,8 @@ from functools import cached_property
 from headgate.changes.debezium_json import Decoder
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.sinks.contract import Sink, SinkWriter
-from headgate.sinks.postgresql import PostgresSink
+from headgate.sinks.postgresql.connection import PostgresSettings
+from headgate.sinks.postgresql.sink import PostgresSink
 
 __all__ = ["FeedParts"]
 
@@ -25,7 +26,8 @@ class FeedParts:
     @cached_property
     def sink(self) -> Sink:
         """The feed's sink; connections are its own affair."""
-        return PostgresSink(self.spec.sink)
+        sink = self.spec.sink
+        return PostgresSink(PostgresSettings(dsn=sink.dsn, password_file=sink.password_file))
 
     def writer(self) -> SinkWriter:
         """The writer, opened if there is none."""

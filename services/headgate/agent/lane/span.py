@@ -5,7 +5,6 @@ from typing import Final
 from headgate.agent.executor import SpanTask, TaskStatus
 from headgate.agent.lane.lane import Lane
 from headgate.agent.lane.plan import SpanResult, SpanWork
-from headgate.config.feed import FeedSpec, parse_feed
 from headgate.records.control import Positions, TaskState
 from headgate.sinks.contract import Claim, FeedIdentity
 
@@ -25,7 +24,6 @@ class SpanRun:
 
     def __init__(self, task: SpanTask, cluster_id: str, *, primary: bool) -> None:
         self.task = task
-        self.spec: FeedSpec = parse_feed(task.spec)
         self.primary = primary
         self.claimed = False
         self.busy = False

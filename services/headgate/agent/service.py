@@ -1,0 +1,369 @@
+"""The agent's process: sessions one after the other, each a loop of turns around the machine.
+
+A turn reads what is new on announce, dispatch and changefeed, looks at the executor's tasks, lets the machine decide,
+writes its facts, and only then runs its effects: nothing is done that nobody could read about. The lease is asked
+before every step that acts, so that a process which slept through it does nothing but die; then a new session begins.
+"""
+
+import logging
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from headgate import __version__
+from headgate.agent.executor import SpanId, TableExecutor, TaskStatus
+from headgate.agent.machine import (
+    SCHEMA_VERSION,
+    AddTable,
+    AgentInput,
+    CloseTable,
+    ForgetTable,
+    ProgressDue,
+    ReadProgress,
+    RemoveTable,
+    SessionStarted,
+    Suicide,
+    TaskObserved,
+    decide,
+    evolve,
+    new_state,
+    task_count,
+)
+from headgate.agent.session import AGENT_LEASE_SECONDS, Heartbeat, IdWatch, Lease, SessionLostError
+from headgate.eventlog.log import (
+    Delivery,
+    Garbage,
+    Log,
+    LogError,
+    LogReader,
+    NewerSchemaError,
+    Partition,
+    Placed,
+    Writer,
+)
+from headgate.eventlog.machine import Arrived, Now, SetTimer, TimerFired
+from headgate.eventlog.sharding import ANNOUNCE, place, shard_of
+from headgate.eventlog.timers import Timers
+from headgate.observability.http import Probes
+from headgate.records.control import AgentAnnounced, Liveness, TaskState
+from headgate.records.keys import AgentKey, AnswerKey, Fact, ProgressKey, TaskKey
+
+__all__ = ["AgentCounters", "AgentOptions", "AgentSession", "run_agent"]
+
+_log = logging.getLogger(__name__)
+
+TURN_RECORDS_MAX: Final = 5_000
+"""Most records of one turn: decoding them takes a twentieth of a second."""
+
+TURN_SECONDS: Final = 0.05
+"""Longest pause between looks at the tasks (TiCDC's tick): a report is not noticeably older than what it reports."""
+
+WRITE_SECONDS: Final = 2.0
+"""How long a turn waits for acknowledgements before it looks at its lease and tries again."""
+
+SESSION_PAUSE_SECONDS: Final = 1.0
+"""Before the next session when one could not live: a broken broker is not hammered."""
+
+DRAIN_SECONDS: Final = 10.0
+"""How long a stopping agent lets its tables be moved away before it leaves them."""
+
+LOOP: Final = "agent"
+
+
+class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Who an agent is. ``address`` is where its HTTP answers, for people."""
+
+    agent: str
+    address: str
+    capacity_spans: int = 1000
+    lease_seconds: float = AGENT_LEASE_SECONDS
+    drain_seconds: float = DRAIN_SECONDS
+
+
+class AgentCounters(msgspec.Struct):
+    """What happened in this process so far, over all its sessions."""
+
+    sessions: int = 0
+    sessions_lost: int = 0
+    garbage: int = 0
+    facts: int = 0
+    load_bytes_per_s: float = 0.0
+
+
+class _End(StrEnum):
+    LOST = "lost"
+    STOPPED = "stopped"
+
+
+def run_agent(
+    options: AgentOptions,
+    log: Log,
+    executor_factory: Callable[[], TableExecutor],
+    stop: threading.Event,
+    *,
+    probes: Probes | None = None,
+    counters: AgentCounters | None = None,
+) -> None:
+    """Run sessions until ``stop`` is set and the last one has drained.
+
+    Raises IdInUseError, NewerSchemaError, and the machine's errors about a log that contradicts itself.
+    """
+    counters = counters or AgentCounters()
+    probes = probes or Probes(options.lease_seconds)
+    probes.expect(LOOP)
+    while not stop.is_set():
+        session = AgentSession(options, log, executor_factory, probes, counters)
+        if session.run(stop) is _End.STOPPED:
+            break
+        probes.unready(LOOP, "between two sessions")
+        stop.wait(SESSION_PAUSE_SECONDS)
+    probes.forget(LOOP)
+
+
+class AgentSession:
+    """One session, from its first heartbeat to its end."""
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        log: Log,
+        executor_factory: Callable[[], TableExecutor],
+        probes: Probes,
+        counters: AgentCounters,
+    ) -> None:
+        self.key = AgentKey(options.agent, uuid.uuid4().hex[:12])
+        self._options = options
+        self._log = log
+        self._factory = executor_factory
+        self._probes = probes
+        self._counters = counters
+        self._lease = Lease(options.lease_seconds)
+        self._watch = IdWatch(self.key, options.lease_seconds, time.monotonic())
+        self._state = new_state(options.agent, self.key.session, log.shards)
+        self._timers = Timers()
+        self._observed: dict[SpanId, tuple[Any, ...]] = {}
+        self._bytes: dict[SpanId, int] = {}
+        self._counted_at = time.monotonic()
+        self._executor: TableExecutor
+        self._heartbeat: Heartbeat
+
+    def run(self, stop: threading.Event) -> _End:
+        """Live until the lease is lost, the log says so, or ``stop`` is set and the tables are gone."""
+        self._counters.sessions += 1
+        _log.info("session %s of agent %s begins", self.key.session, self.key.agent)
+        self._executor = self._factory()
+        self._heartbeat = Heartbeat(self._log, self.key, self._lease, self._announcement, on_lost=self._executor.kill)
+        writer = self._log.writer(f"agent/{self.key.agent}/{self.key.session}")
+        reader = self._log.reader(dict.fromkeys(self._partitions(), 0))
+        self._heartbeat.start()
+        try:
+            self._replay(reader)
+            self._probes.ready(LOOP)
+            self._turns(reader, writer, stop)
+        except SessionLostError as lost:
+            self._counters.sessions_lost += 1
+            _log.warning("session %s is over: %s", self.key.session, lost)
+            return _End.LOST
+        finally:
+            # Whatever the reason: nothing of this session writes beyond this line.
+            self._heartbeat.mute()
+            self._lease.give_up()
+            self._executor.kill()
+            self._heartbeat.end()
+            reader.close()
+            writer.close()
+        return _End.STOPPED
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def _partitions(self) -> list[Partition]:
+        shards = range(self._log.shards)
+        return [ANNOUNCE, *(Partition(topic, shard) for topic in ("changefeed", "dispatch") for shard in shards)]
+
+    def _replay(self, reader: LogReader) -> None:
+        """Adopt what is there, up to an end captured after the first heartbeat.
+
+        An owner's open transaction may hide the end for a minute. No decision here depends on having seen all, so a
+        lease is waited for it and no more.
+        """
+        patience = time.monotonic() + self._options.lease_seconds
+        ends: dict[Partition, int] | None = None
+        while ends is None or not _reached(reader, ends):
+            self._turned()
+            if ends is None and self._heartbeat.acknowledged.wait(TURN_SECONDS):
+                ends = self._end_offsets()
+            for delivery in self._read(reader):
+                evolve(self._state, delivery.key, delivery.value, delivery.offset)
+            if time.monotonic() > patience and self._heartbeat.acknowledged.is_set():
+                _log.warning("session %s starts before the end of the log: a transaction is open", self.key.session)
+                return
+
+    def _end_offsets(self) -> dict[Partition, int] | None:
+        try:
+            return self._log.end_offsets(self._partitions())
+        except LogError as error:
+            _log.warning("session %s: %s", self.key.session, error)
+            return None
+
+    def _read(self, reader: LogReader) -> list[Delivery]:
+        deliveries = []
+        try:
+            polled = reader.poll(TURN_RECORDS_MAX, TURN_SECONDS)
+        except NewerSchemaError:
+            raise
+        except LogError as error:
+            _log.warning("session %s cannot read: %s", self.key.session, error)
+            polled = []
+        now = time.monotonic()
+        for item in polled:
+            if isinstance(item, Garbage):
+                self._counters.garbage += 1
+                _log.warning("%s at %d is skipped: %s", item.partition, item.offset, item.reason)
+                continue
+            self._watch.read(item.key, item.value, now)
+            deliveries.append(item)
+        return deliveries
+
+    # --- turns --------------------------------------------------------------------------------------------------
+
+    def _turns(self, reader: LogReader, writer: Writer, stop: threading.Event) -> None:
+        inputs: deque[AgentInput] = deque([SessionStarted()])
+        leave_at: float | None = None
+        while True:
+            self._turned()
+            self._turn(writer, inputs)
+            if stop.is_set():
+                if leave_at is None:
+                    leave_at = time.monotonic() + self._options.drain_seconds
+                    self._heartbeat.stopping()
+                if not task_count(self._state) or time.monotonic() >= leave_at:
+                    return
+            deliveries = self._read(reader)
+            self._lease.check()
+            inputs.extend(Arrived(delivery) for delivery in deliveries)
+            inputs.extend(self._changes())
+            inputs.extend(self._due())
+
+    def _turn(self, writer: Writer, inputs: deque[AgentInput]) -> None:
+        """Decide all inputs one after the other; facts, then effects, whose answers are decided in the same turn."""
+        while inputs:
+            facts: list[Fact] = []
+            effects: list[Any] = []
+            while inputs:
+                event = inputs.popleft()
+                if isinstance(event, Arrived):
+                    arrived = event.delivery
+                    evolve(self._state, arrived.key, arrived.value, arrived.offset)
+                decision = decide(self._state, event, Now(time.monotonic(), _wall_ms()))
+                for fact in decision.facts:
+                    evolve(self._state, fact.key, fact.value, -1)
+                facts += decision.facts
+                effects += decision.effects
+            self._write(writer, facts)
+            for effect in effects:
+                self._lease.check()
+                inputs.extend(self._perform(effect))
+
+    def _write(self, writer: Writer, facts: list[Fact]) -> None:
+        """Until it is acknowledged or the lease is gone: the records are whole states, twice is the same as once."""
+        placed = [self._place(fact) for fact in facts]
+        while placed:
+            self._turned()
+            try:
+                writer.write(placed, min(WRITE_SECONDS, self._lease.left()))
+            except LogError as error:
+                _log.warning("session %s: %d facts not acknowledged: %s", self.key.session, len(placed), error)
+            else:
+                self._counters.facts += len(placed)
+                return
+
+    def _place(self, fact: Fact) -> Placed:
+        key = fact.key
+        if isinstance(key, AnswerKey):
+            return place(fact, key.shard)
+        if isinstance(key, TaskKey | ProgressKey):
+            return place(fact, shard_of(key.feed, self._log.shards))
+        raise TypeError(f"a session does not write {key!r}")
+
+    def _perform(self, effect: Any) -> list[AgentInput]:
+        executor = self._executor
+        match effect:
+            case SetTimer(name=name, delay_seconds=delay):
+                self._timers.set(name, time.monotonic() + delay)
+            case AddTable(task=task, prepare=prepare):
+                executor.add_table(task, prepare=prepare)
+            case RemoveTable(span=span, seal=seal):
+                executor.remove_table(span, seal=seal)
+            case CloseTable(task=task):
+                executor.close_table(task)
+            case ForgetTable(span=span):
+                executor.forget_table(span)
+                self._observed.pop(span, None)
+            case ReadProgress():
+                statuses = self._statuses()
+                self._measure(statuses)
+                return [ProgressDue(tuple(statuses))]
+            case Suicide(reason=reason):
+                raise SessionLostError(f"the owner wrote it dead: {reason}")
+            case _:
+                raise TypeError(f"no such effect: {effect!r}")
+        return []
+
+    def _statuses(self) -> list[TaskStatus]:
+        found = (self._executor.status(span) for span in self._executor.all_spans())
+        return [status for status in found if status is not None]
+
+    def _changes(self) -> list[AgentInput]:
+        inputs: list[AgentInput] = []
+        for status in self._statuses():
+            seen = (status.epoch, status.state, status.error)
+            if self._observed.get(status.id) != seen:
+                self._observed[status.id] = seen
+                inputs.append(TaskObserved(status))
+        return inputs
+
+    def _due(self) -> list[AgentInput]:
+        mark = self._timers.mark()
+        names = iter(lambda: self._timers.take_due(time.monotonic(), mark), None)
+        return [TimerFired(name) for name in names if name is not None]
+
+    def _turned(self) -> None:
+        self._lease.check()
+        self._probes.turned(LOOP)
+
+    # --- the announcement ----------------------------------------------------------------------------------------
+
+    def _announcement(self, liveness: Liveness, count: int) -> AgentAnnounced:
+        return AgentAnnounced(
+            version=__version__,
+            schema_version=SCHEMA_VERSION,
+            capacity_spans=self._options.capacity_spans,
+            load_bytes_per_s=self._counters.load_bytes_per_s,
+            liveness=liveness,
+            address=self._options.address,
+            heartbeat=count,
+            announced_ms=_wall_ms(),
+        )
+
+    def _measure(self, statuses: list[TaskStatus]) -> None:
+        """Bytes a second since the last measure, of the spans that were there then and now."""
+        now = time.monotonic()
+        counts = {s.id: s.bytes for s in statuses if s.state is TaskState.REPLICATING}
+        moved = sum(max(0, counts[span] - self._bytes.get(span, counts[span])) for span in counts)
+        self._counters.load_bytes_per_s = moved / max(now - self._counted_at, TURN_SECONDS)
+        self._bytes, self._counted_at = counts, now
+
+
+def _reached(reader: LogReader, ends: dict[Partition, int]) -> bool:
+    at = reader.positions()
+    return all(end == 0 or at.get(partition, 0) >= end for partition, end in ends.items())
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,187 @@
+"""A session: one life of an agent, held by acknowledged heartbeats, over for good when its lease is lost (seed 002).
+
+The owner judges a session by the heartbeats it reads; the session judges itself, stricter: its lease runs from the
+moment the last acknowledged heartbeat was *sent*. So it knows that it is lost before anybody else may conclude it, and
+a process that was frozen finds the lease gone as soon as it looks. What is lost stays lost: the next session has
+another id and shares no key with this one. What the sink needs beyond that is its own fence.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from headgate.eventlog.log import Log, LogError
+from headgate.eventlog.sharding import ANNOUNCE, place
+from headgate.records.control import AgentAnnounced, Liveness, Record
+from headgate.records.keys import AgentKey, Fact, Key, SessionKey
+
+__all__ = ["AGENT_LEASE_SECONDS", "Clock", "Heartbeat", "IdInUseError", "IdWatch", "Lease", "SessionLostError"]
+
+_log = logging.getLogger(__name__)
+
+Clock = Callable[[], float]
+
+AGENT_LEASE_SECONDS: Final = 10.0
+"""Default lease (TiCDC's session TTL): shorter moves tables for every long pause of a busy machine."""
+
+HEARTBEATS_PER_LEASE: Final = 5
+"""Four in a row may be late before anybody is taken for dead."""
+
+
+class SessionLostError(Exception):
+    """This session is over: its lease ran out, or the owner wrote it dead. The process may begin another."""
+
+
+class IdInUseError(Exception):
+    """Another process lives under this agent's name, and was there first."""
+
+
+class Lease:
+    """The right to go on until a moment that only acknowledged heartbeats move. Any thread may ask."""
+
+    def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self._sent_at = clock()
+        self._lost = False
+
+    def renew(self, sent_at: float) -> None:
+        """A heartbeat sent at ``sent_at`` has been acknowledged. Does not bring back what is lost."""
+        if not self.lost():
+            self._sent_at = max(sent_at, self._sent_at)
+
+    def left(self) -> float:
+        """Seconds left, never below 0."""
+        return 0.0 if self.lost() else self._sent_at + self.seconds - self._clock()
+
+    def lost(self) -> bool:
+        """Whether it is over, for good."""
+        self._lost = self._lost or self._clock() >= self._sent_at + self.seconds
+        return self._lost
+
+    def give_up(self) -> None:
+        """End it now."""
+        self._lost = True
+
+    def check(self) -> None:
+        """Raise SessionLostError if it is over."""
+        if self.lost():
+            raise SessionLostError(f"no acknowledged heartbeat for {self.seconds:g} s")
+
+
+class Heartbeat:
+    """Announces a session from a thread of its own, with a pen of its own, and cries out when the lease is lost.
+
+    ``announcement`` makes the record from liveness and count; ``on_lost`` runs on the heartbeat's thread, once.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        key: AgentKey,
+        lease: Lease,
+        announcement: Callable[[Liveness, int], AgentAnnounced],
+        *,
+        on_lost: Callable[[], None],
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.liveness = Liveness.ALIVE
+        self.acknowledged = threading.Event()
+        self._key = key
+        self._lease = lease
+        self._announcement = announcement
+        self._on_lost = on_lost
+        self._clock = clock
+        self._count = 0
+        self._wake = threading.Event()
+        self._ended = False
+        self._writer = log.writer(f"agent/{key.agent}/{key.session}/heartbeat")
+        self._thread = threading.Thread(target=self._run, name="headgate-heartbeat", daemon=True)
+
+    @property
+    def pause(self) -> float:
+        """Seconds between heartbeats."""
+        return self._lease.seconds / HEARTBEATS_PER_LEASE
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stopping(self) -> None:
+        """Say at once that the agent is on its way out; there is no way back."""
+        self.liveness = Liveness.STOPPING
+        self._wake.set()
+
+    def mute(self) -> None:
+        """Announce nothing more, without waiting for what is under way; a lost lease is no news any more."""
+        self._ended = True
+        self._wake.set()
+
+    def end(self) -> None:
+        """Mute it, wait for what is under way, and let go of the pen."""
+        self.mute()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout=self.pause + 1)
+        self._writer.close()
+
+    def beat(self) -> bool:
+        """One heartbeat, never waited for beyond the lease; whether the session still lives."""
+        if self._lease.lost():
+            return False
+        self._count += 1
+        fact = Fact(self._key, self._announcement(self.liveness, self._count))
+        sent_at = self._clock()
+        try:
+            self._writer.write([place(fact, ANNOUNCE.number)], min(self.pause, self._lease.left()))
+        except LogError as error:
+            _log.warning("session %s: heartbeat %d not acknowledged: %s", self._key.session, self._count, error)
+        else:
+            self._lease.renew(sent_at)
+            self.acknowledged.set()
+        return not self._lease.lost()
+
+    def _run(self) -> None:
+        while not self._ended:
+            if not self.beat():
+                if not self._ended:
+                    _log.error("session %s has lost its lease: every writer is stopped", self._key.session)
+                    self._on_lost()
+                return
+            self._wake.wait(min(self.pause, self._lease.left()))
+            self._wake.clear()
+
+
+class IdWatch:
+    """Finds another living session under the same agent's name, by what is read on announce and dispatch.
+
+    A predecessor that was killed says nothing more; one that is stopping will not for long. One that still announces
+    itself as alive a lease after we began, and was there before us, has the name: we go.
+    """
+
+    def __init__(self, key: AgentKey, lease_seconds: float, started_at: float) -> None:
+        self._key = key
+        self._judge_at = started_at + lease_seconds
+        self._there = False
+        self._elders: set[str] = set()
+
+    def read(self, key: Key, value: Record | None, now: float) -> None:
+        """One record, in the order of the log. Raises IdInUseError."""
+        match key:
+            case SessionKey(agent=self._key.agent):
+                self._elders.discard(key.session)
+            case AgentKey(agent=self._key.agent, session=self._key.session):
+                self._there = True
+            case AgentKey(agent=self._key.agent) if isinstance(value, AgentAnnounced):
+                if value.liveness is not Liveness.ALIVE:
+                    self._elders.discard(key.session)
+                elif not self._there:
+                    self._elders.add(key.session)
+                elif key.session in self._elders and now > self._judge_at:
+                    raise IdInUseError(
+                        f"agent name {key.agent} is in use by session {key.session} at {value.address}: "
+                        "give this agent another name (HEADGATE_AGENT__NAME), or stop the other one"
+                    )
+            case _:
+                pass
