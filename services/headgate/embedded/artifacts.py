@@ -28,7 +28,7 @@ __all__ = ["ArtifactSet", "Progress", "ensure", "plugin_path"]
 ArtifactSet = Literal["kafka", "debezium-postgres", "spark-kafka"]
 # Called with the set's name, the number of files that are there, and the number of files in all.
 Progress = Callable[[str, int, int], None]
-# {set: {coordinate: sha256}}
+# Of each set, by coordinate, the sha256 of the file.
 Pins = Mapping[str, Mapping[str, str]]
 
 _PINS_FILE = Path(__file__).with_name("pins.json")
@@ -52,10 +52,14 @@ def ensure(name: ArtifactSet, progress: Progress = lambda _name, _done, _all: No
     """The jars of a set, verified, in sorted order; fetched first if they are not there. Raises ArtifactError."""
     pins = {Coordinate.parse(text): digest for text, digest in sorted(_read_pins()[name].items())}
     folder = _folder(name, pins)
-    with exclusive(cache_folder() / f"{name}.lock"):
-        if not folder.is_dir():
-            _fetch(name, pins, folder, progress)
-    _verify(folder, pins)
+    # A set that is there needs no lock, so a complete cache may also be read-only.
+    if not folder.is_dir():
+        with exclusive(cache_folder() / f"{name}.lock"):
+            if not folder.is_dir():
+                _fetch(name, pins, folder, progress)
+    problem = _problem(folder, pins)
+    if problem is not None:
+        raise ArtifactError(f"{problem} (pinned in {_PINS_FILE}). Remove {folder.parent}: the set is fetched anew")
     progress(name, len(pins), len(pins))
     return tuple(folder / file_name for file_name in sorted(one.file_name for one in pins))
 
@@ -87,40 +91,39 @@ def _fetch(name: str, pins: Mapping[Coordinate, str], folder: Path, progress: Pr
         done = min(done + 1, len(pins))
         progress(name, done, len(pins))
 
+    for abandoned in cache_folder().glob(f"{name}-new-*"):
+        shutil.rmtree(abandoned)
     found = ivy.fetch(list(pins), work, arrived)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as temporary:
+    with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=f"{name}-new-") as temporary:
+        complete = Path(temporary, "set", name)
+        complete.mkdir(parents=True)
         for one, local in found.items():
-            shutil.copyfile(local, Path(temporary, one.file_name))
-        try:
-            _verify(Path(temporary), pins)
-        except ArtifactError:
+            shutil.copyfile(local, complete / one.file_name)
+        problem = _problem(complete, pins)
+        if problem is not None:
             # What was fetched is not what was pinned: the next attempt must not start from it.
             ivy.discard(work)
-            raise
-        complete = Path(temporary, name)
-        complete.mkdir()
-        for one in pins:
-            Path(temporary, one.file_name).rename(complete / one.file_name)
-        complete.rename(folder)
+            raise ArtifactError(
+                f"{problem} (pinned in {_PINS_FILE}): it was altered on its way here, or the list is wrong. Nothing "
+                "was kept; try again, and if it happens again ask who stands between you and the registry"
+            )
+        complete.parent.rename(folder.parent)
     ivy.discard(work)
 
 
-def _verify(folder: Path, pins: Mapping[Coordinate, str]) -> None:
-    """Raise ArtifactError unless the folder holds exactly the pinned files with exactly the pinned content."""
+def _problem(folder: Path, pins: Mapping[Coordinate, str]) -> str | None:
+    """What keeps the folder from holding exactly the pinned files with exactly the pinned content."""
     pinned = {one.file_name: digest for one, digest in pins.items()}
     present = {path.name for path in folder.iterdir()}
     for file_name in sorted(present - set(pinned)):
-        raise ArtifactError(f"{folder / file_name} is not in the pinned list {_PINS_FILE}: remove it")
+        return f"{folder / file_name} is not in the pinned list"
     for file_name in sorted(set(pinned) - present):
-        raise ArtifactError(f"{folder / file_name} is missing: remove the folder {folder}, it is fetched anew")
+        return f"{folder / file_name} is missing"
     for file_name, digest in sorted(pinned.items()):
         found = _sha256(folder / file_name)
         if found != digest:
-            raise ArtifactError(
-                f"{file_name} has sha256 {found}, pinned is {digest} ({_PINS_FILE}): the file was altered, in {folder} "
-                "or on its way here. Remove that folder and try again; if it happens again, trust neither"
-            )
+            return f"{file_name} has sha256 {found}, expected is {digest}"
+    return None
 
 
 def _sha256(path: Path) -> str:

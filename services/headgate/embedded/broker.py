@@ -1,7 +1,7 @@
 """A real Kafka broker (KRaft: broker and controller in one), and on request a Connect worker, in one JVM of ours.
 
-For the demo and the tests: one node, replication factor 1, loopback only. What it keeps is in one data folder, so it can be
-killed and started again.
+For the demo and the tests: one node, replication factor 1, loopback only. What it keeps is in one data folder, so it
+can be killed and started again.
 """
 
 from collections.abc import Mapping
@@ -9,20 +9,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 
 from headgate.embedded import artifacts
 from headgate.embedded.connect import ConnectWorker
 from headgate.embedded.errors import EmbeddedError
 from headgate.embedded.java import find_java
-from headgate.embedded.jvm import Jvm, tail
+from headgate.embedded.jvm import Jvm, reason, tail
 from headgate.embedded.ports import HOST, free_ports, require_free
 
 __all__ = ["EmbeddedKafka"]
 
 # 256 MB works for broker and Connect together but costs twice the CPU during a snapshot (capture-chain.md).
 DEFAULT_HEAP_MB = 512
-# A broker alone has never been seen beyond this in the tests.
 _LOG4J = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.file.ref = file
@@ -91,11 +90,11 @@ class EmbeddedKafka:
         try:
             self._start_server(self._jvm)
         except Py4JError as error:
+            why = reason(error)
             self.kill()
-            reason = error.java_exception if isinstance(error, Py4JJavaError) else error
             raise EmbeddedError(
-                f"the Kafka broker did not start: {reason}\n{tail(self.log_file)}\nIts logs are in {self.data_dir}"
-            ) from error
+                f"the Kafka broker did not start: {why}\n{tail(self.log_file)}\nIts logs are in {self.data_dir}"
+            ) from None
         except BaseException:
             self.kill()
             raise
@@ -115,7 +114,8 @@ class EmbeddedKafka:
                 server.shutdown()
                 server.awaitShutdown()
         except Py4JError as error:
-            raise EmbeddedError(f"the Kafka broker did not stop in order: {error}; log: {self.log_file}") from error
+            why = reason(error)
+            raise EmbeddedError(f"the Kafka broker did not stop in order: {why}; its log is {self.log_file}") from None
         finally:
             jvm.close()
 

@@ -27,8 +27,17 @@ def cache_folder() -> Path:
 
 @contextmanager
 def exclusive(lock_file: Path) -> Iterator[None]:
-    """Hold ``lock_file`` against other processes of this machine; a holder that dies lets go of it."""
-    with lock_file.open("a") as handle:
+    """Hold ``lock_file`` against other processes of this machine; a holder that dies lets go of it.
+
+    Raises EmbeddedError when the file cannot be written.
+    """
+    try:
+        handle = lock_file.open("a")
+    except OSError as error:
+        raise EmbeddedError(
+            f"cannot write to {lock_file.parent}: {error}; set HEADGATE_CACHE to a folder of yours"
+        ) from error
+    with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 
 from headgate.embedded.errors import EmbeddedError
-from headgate.embedded.jvm import Jvm
+from headgate.embedded.jvm import Jvm, reason
 from headgate.embedded.ports import HOST, free_ports, require_free
 
 __all__ = ["ConnectWorker"]
@@ -50,8 +50,7 @@ class ConnectWorker:
         try:
             self._connect = cli.ConnectStandalone(arguments).startConnect(jvm.string_map(worker))
         except Py4JError as error:
-            reason = error.java_exception if isinstance(error, Py4JJavaError) else error
-            raise EmbeddedError(f"Kafka Connect did not start: {reason}; the logs are in {data_dir}") from error
+            raise EmbeddedError(f"Kafka Connect did not start: {reason(error)}; the logs are in {data_dir}") from None
 
     def put_connector(self, name: str, config: Mapping[str, str]) -> None:
         """Create the connector or change its configuration. Raises EmbeddedError with Connect's own words."""

@@ -15,11 +15,11 @@ from xml.sax.saxutils import quoteattr
 
 import msgspec
 import pyspark
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 
 from headgate.embedded.errors import ArtifactError
 from headgate.embedded.java import find_java
-from headgate.embedded.jvm import Jvm, tail
+from headgate.embedded.jvm import Jvm, reason
 
 __all__ = ["Coordinate", "discard", "fetch", "pyspark_jars", "resolve"]
 
@@ -86,10 +86,8 @@ def _run_ivy(
     try:
         _trust_what_python_trusts(jvm.view)
         found, problems = _resolve_in(jvm.view, settings, module)
-    except Py4JJavaError as error:
-        raise ArtifactError(f"Ivy failed: {error.java_exception}; its log is {log_file}") from error
     except Py4JError as error:
-        raise ArtifactError(f"Ivy's process ended early: {tail(log_file)}; its log is {log_file}") from error
+        raise ArtifactError(f"Ivy failed: {reason(error)}; its log is {log_file}") from None
     finally:
         jvm.close()
     if problems:
@@ -121,7 +119,8 @@ def _module(wanted: Sequence[Coordinate], *, transitive: bool) -> str:
     )
     return (
         '<ivy-module version="2.0"><info organisation="headgate" module="embedded"/>'
-        f'<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
+        f'<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies>'
+        "</ivy-module>"
     )
 
 

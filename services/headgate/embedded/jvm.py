@@ -1,7 +1,7 @@
 """A Java process that Python drives through Py4J, so that no Java of ours has to be compiled.
 
 The process never outlives us: it ends as soon as its standard input is closed, which the operating system does for
-us even under SIGKILL. It runs in a session of its own, so Ctrl-C in a terminal reaches only us, and we stop it in order.
+us even under SIGKILL. It runs in a session of its own: Ctrl-C in a terminal reaches only us, and we stop it in order.
 Py4J's own launcher is not used: it runs Python between fork and exec, and its reader thread may die (capture-chain.md).
 """
 
@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from headgate.embedded.errors import EmbeddedError
 from headgate.embedded.java import Java
 
-__all__ = ["Jvm", "tail"]
+__all__ = ["Jvm", "reason", "tail"]
 
 # Shutdown hooks of an idle broker need 1.5 s (measured); past this the process is killed.
 _EXIT_SECONDS = 20
@@ -50,6 +51,8 @@ class Jvm:
                 stderr=log,
                 start_new_session=True,
             )
+        if self._process.stdin is None or self._process.stdout is None:
+            raise EmbeddedError("the operating system gave no pipes to the Java process")
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         said = [self._stdout.readline().decode().strip() for _ in ("port", "token")]
         if not said[0].isdecimal():
@@ -66,7 +69,7 @@ class Jvm:
 
     @property
     def view(self) -> Any:
-        """Java's packages: ``view.java.lang.System``…"""
+        """Java's packages, as in ``view.java.lang.System``."""
         return self._gateway.jvm
 
     @property
@@ -126,6 +129,11 @@ class Jvm:
                 line = raw.decode(errors="replace")
                 log.write(line)
                 on_line(line)
+
+
+def reason(error: Py4JError) -> str:
+    """What went wrong, in Java's words. Ask before the process ends, and do not chain ``error``: it asks the process."""
+    return str(error.java_exception.toString()) if isinstance(error, Py4JJavaError) else f"its process ended: {error}"
 
 
 def tail(log_file: Path) -> str:

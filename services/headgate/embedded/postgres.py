@@ -127,7 +127,7 @@ class EmbeddedPostgres:
             raise EmbeddedError(f"PostgreSQL in {self.data_dir} did not stop in {_STOP_SECONDS} s: killed") from error
 
     def kill(self) -> None:
-        """SIGKILL the server and the sessions it serves, as a crash would, and return when they are gone. Idempotent."""
+        """SIGKILL the server and its sessions, as a crash would; return when they are gone. Idempotent."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -200,9 +200,9 @@ class EmbeddedPostgres:
             subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_INITDB_SECONDS, **whom
             )
-        except subprocess.CalledProcessError as error:
-            said = error.stderr.decode(errors="replace").strip()
-            raise EmbeddedError(f"initdb failed in {self._cluster}: {said}") from error
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            said = (error.stderr or b"").decode(errors="replace").strip()
+            raise EmbeddedError(f"initdb failed in {self._cluster}: {error}: {said}") from error
 
     def _arguments(self) -> list[str]:
         settings = {
@@ -225,8 +225,11 @@ class EmbeddedPostgres:
         deadline = time.monotonic() + _START_SECONDS
         pid_file = self._cluster / "postmaster.pid"
         while process.poll() is None:
-            # Line 8 is the state; line 3 the start, so a file left by a killed server is told by its server's pid.
-            lines = pid_file.read_text(encoding="utf-8").splitlines() if pid_file.exists() else []
+            # Line 8 is the state, line 1 the server's pid: a file left by a killed server names another process.
+            try:
+                lines = pid_file.read_text(encoding="utf-8").splitlines()
+            except FileNotFoundError:
+                lines = []
             if len(lines) >= 8 and lines[7].strip() == "ready" and _is_child(int(lines[0]), process.pid):
                 return
             if time.monotonic() > deadline:

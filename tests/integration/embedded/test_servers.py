@@ -1,0 +1,237 @@
+"""Embedded servers start, stop, come back after a crash, and never outlive whoever started them."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from headgate.embedded.broker import EmbeddedKafka
+from headgate.embedded.errors import EmbeddedError, PortTakenError
+from headgate.embedded.ports import HOST, free_ports, require_free
+from headgate.embedded.postgres import EmbeddedPostgres
+
+pytestmark = pytest.mark.integration
+
+DEADLINE_SECONDS = 60
+BOTH_SERVERS = """\
+import sys
+from pathlib import Path
+from headgate.embedded.broker import EmbeddedKafka
+from headgate.embedded.postgres import EmbeddedPostgres
+
+folder = Path(sys.argv[1])
+try:
+    with EmbeddedPostgres(folder / "postgres"), EmbeddedKafka(folder / "kafka"):
+        print("up", flush=True)
+        sys.stdin.read()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path through which everybody may pass (PostgreSQL runs as `nobody` when we are root)."""
+    with tempfile.TemporaryDirectory(prefix="headgate-test-") as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
+
+
+def poll_until(fact: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not fact():
+        assert time.monotonic() < deadline, f"still not: {what}"
+        time.sleep(0.05)
+
+
+def one_value(dsn: str, query: str) -> object:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute(query).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_postgres_keeps_its_rows_over_stop_and_kill(folder: Path) -> None:
+    with EmbeddedPostgres(folder / "postgres", logical=True) as server:
+        assert one_value(server.dsn(), "SHOW wal_level") == "logical"
+        assert str(one_value(server.dsn(), "SHOW server_version")).startswith("18.")
+        with psycopg.connect(server.dsn()) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
+        server.stop()
+        with pytest.raises(psycopg.OperationalError):
+            psycopg.connect(server.dsn())
+        server.start()
+        assert one_value(server.dsn(), "SELECT n FROM kept") == 7
+        server.kill()
+        server.start()
+        assert one_value(server.dsn(), "SELECT n FROM kept") == 7
+
+
+def test_postgres_lets_nobody_in_without_the_password(folder: Path) -> None:
+    with EmbeddedPostgres(folder / "postgres") as server, pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(f"postgresql://postgres:guessed@{HOST}:{server.port}/postgres")
+
+
+def test_two_postgres_run_side_by_side(folder: Path) -> None:
+    with EmbeddedPostgres(folder / "source", logical=True) as source, EmbeddedPostgres(folder / "target") as target:
+        identities = {
+            one_value(server.dsn(), "SELECT system_identifier FROM pg_control_system()") for server in (source, target)
+        }
+        assert len(identities) == 2
+
+
+def test_postgres_that_cannot_start_shows_its_log(folder: Path) -> None:
+    server = EmbeddedPostgres(folder / "postgres", settings={"shared_buffers": "a lot"})
+    with pytest.raises(EmbeddedError, match=r'did not start: .*invalid value for parameter "shared_buffers"'):
+        server.start()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs PostgreSQL as somebody else")
+def test_root_is_told_when_nobody_cannot_reach_the_folder(folder: Path) -> None:
+    folder.chmod(0o700)
+    with pytest.raises(EmbeddedError, match=f"nobody cannot reach .* because of {folder}: choose a folder"):
+        EmbeddedPostgres(folder / "postgres").start()
+
+
+def test_the_broker_keeps_its_records_over_stop_and_kill(folder: Path) -> None:
+    with EmbeddedKafka(folder / "kafka") as kafka:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        producer.produce("kept", b"value")
+        assert producer.flush(DEADLINE_SECONDS) == 0
+        killed = kafka.pid
+        kafka.kill()
+        assert not psutil.pid_exists(killed)
+        kafka.start()
+        assert producer.list_topics(timeout=DEADLINE_SECONDS).topics.keys() >= {"kept"}
+        kafka.stop()
+        with pytest.raises(EmbeddedError, match="not running"):
+            _ = kafka.pid
+        kafka.start()
+        # The same client, the same address, and the records: a produce would show a new topic as well.
+        low, high = _watermarks(kafka.bootstrap)
+        assert (low, high) == (0, 1)
+
+
+def _watermarks(bootstrap: str) -> tuple[int, int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watermarks"})
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition("kept", 0), timeout=DEADLINE_SECONDS)
+    finally:
+        consumer.close()
+    return low, high
+
+
+def test_a_broker_that_cannot_start_shows_why_and_leaves_nothing(folder: Path) -> None:
+    kafka = EmbeddedKafka(folder / "kafka", settings={"num.io.threads": "none"})
+    with pytest.raises(EmbeddedError, match=r"num\.io\.threads"):
+        kafka.start()
+    assert not _family(psutil.Process())
+
+
+@pytest.mark.parametrize("kind", ["broker", "postgres"])
+def test_a_taken_port_is_named(folder: Path, kind: str) -> None:
+    with socket.socket() as occupant:
+        occupant.bind((HOST, 0))
+        occupant.listen()
+        port = occupant.getsockname()[1]
+        server = EmbeddedKafka(folder, port=port) if kind == "broker" else EmbeddedPostgres(folder, port=port)
+        with pytest.raises(PortTakenError, match=f"port {port} .*is taken: stop whoever .*or choose another"):
+            server.start()
+
+
+def test_free_ports_are_free_and_different() -> None:
+    ports = free_ports(5)
+    assert len(set(ports)) == 5
+    for port in ports:
+        require_free(port, "a test")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_servers_do_not_outlive_us(folder: Path, how: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", BOTH_SERVERS, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == "up\n"
+        family = _family(psutil.Process(starter.pid))
+        assert {"java", "postgres"} <= {member.name() for member in family}
+        # As a terminal does it on Ctrl-C: the signal goes to the whole process group.
+        os.killpg(starter.pid, how)
+        if how is signal.SIGINT:
+            assert starter.stdout.readline() == "interrupted\n"
+        starter.wait(DEADLINE_SECONDS)
+        poll_until(lambda: not any(member.is_running() for member in family), f"all gone: {family}")
+    assert starter.returncode == (0 if how is signal.SIGINT else -how)
+    if how is signal.SIGINT:
+        assert "database system is shut down" in (folder / "postgres" / "postgres.log").read_text()
+
+
+def _family(process: psutil.Process) -> list[psutil.Process]:
+    return process.children(recursive=True)
+
+
+def test_connect_says_why_a_connector_is_refused(folder: Path) -> None:
+    with EmbeddedKafka(folder / "kafka") as kafka:
+        worker = kafka.start_connect("debezium-postgres")
+        with pytest.raises(EmbeddedError, match=r"Connect refused PUT .*no\.such\.Connector"):
+            worker.put_connector("wrong", {"connector.class": "no.such.Connector"})
+
+
+def test_connect_captures_a_table(folder: Path) -> None:
+    with EmbeddedPostgres(folder / "source", logical=True) as source, EmbeddedKafka(folder / "kafka") as kafka:
+        with psycopg.connect(source.dsn()) as connection:
+            connection.execute("CREATE TABLE item (id int PRIMARY KEY, name text)")
+            connection.execute("INSERT INTO item VALUES (1, 'é')")
+        worker = kafka.start_connect("debezium-postgres")
+        config = {
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "plugin.name": "pgoutput",
+            "publication.autocreate.mode": "filtered",
+            "database.hostname": HOST,
+            "database.port": str(source.port),
+            "database.user": "postgres",
+            "database.password": source.password,
+            "database.dbname": "postgres",
+            "topic.prefix": "shop",
+            "table.include.list": "public.item",
+        }
+        worker.put_connector("shop", config)
+        worker.wait_until_running("shop")
+        consumer = Consumer(
+            {
+                "bootstrap.servers": kafka.bootstrap,
+                "group.id": "test",
+                "auto.offset.reset": "earliest",
+                "topic.metadata.refresh.interval.ms": 500,
+            }
+        )
+        try:
+            consumer.subscribe(["shop.public.item"])
+            seen: list[bytes] = []
+
+            def captured() -> bool:
+                message = consumer.poll(1)
+                if message is not None and message.error() is None:
+                    seen.append(message.value())
+                return bool(seen)
+
+            poll_until(captured, "the snapshot's record is on its topic")
+        finally:
+            consumer.close()
+        assert b'"after":{"id":1,"name":"\xc3\xa9"}' in seen[0]
+        assert worker.connector_status("shop")["connector"]["state"] == "RUNNING"
+        worker.delete_connector("shop")
