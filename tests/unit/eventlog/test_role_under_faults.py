@@ -12,7 +12,7 @@ from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.memory import CommitFault
 from headgate.eventlog.role import RoleState
 from headgate.records.control import OperationKind
-from headgate.records.keys import Fact, OutcomeKey
+from headgate.records.keys import Fact, OutcomeKey, SessionKey
 from toy_role import AGENT_LEASE, LEASE, Member, World, transactional_id
 
 STEPS = 300
@@ -27,7 +27,6 @@ class History:
         self.members = [self.world.member(name) for name in ("one", "two", "three")]
         self.frozen: dict[str, float] = {}
         self.requests = 0
-        self.ran: list[tuple[int, str]] = []
 
     def step(self) -> None:
         world, chance = self.world, self.random
@@ -69,9 +68,18 @@ class History:
     def turn(self, member: Member) -> None:
         member.turn()
         for submitted in member.effects:
-            self.ran.append((submitted.owner_rev, submitted.effect.request))
+            assert submitted.owner_rev == max(self.terms()), "an effect of a lost term was run"
             member.role.finish(submitted, "found")
         member.effects.clear()
+
+    def terms(self) -> list[int]:
+        """The owner_rev of every announcement on the log, in its order."""
+        announced = self.world.announced()
+        return [offset if record.owner_rev is None else record.owner_rev for offset, record in announced]
+
+    def ended_sessions(self) -> set[str]:
+        reader = self.world.broker.client().reader({Partition("dispatch", 0): 0})
+        return {each.key.agent for each in reader.poll(1000, 0.0) if isinstance(each.key, SessionKey)}
 
     def settle(self) -> None:
         self.world.broker.cancel_faults()
@@ -94,7 +102,9 @@ def test_whatever_happens_one_owner_serves_in_the_end_and_all_agree_with_the_log
     history = History(seed)
     for _ in range(STEPS):
         history.step()
+    assert history.ended_sessions() == set(), "a session that never fell silent was taken for dead"
     history.settle()
+    assert history.ended_sessions() == {"a2"}
 
     serving = [member for member in history.members if member.state is RoleState.SERVING]
     assert len(serving) == 1
@@ -106,7 +116,7 @@ def test_whatever_happens_one_owner_serves_in_the_end_and_all_agree_with_the_log
     history.world.broker.compact_all()
     assert digests == {full} == {history.world.replayed_digest()}
 
-    terms = [offset if record.owner_rev is None else record.owner_rev for offset, record in history.world.announced()]
+    terms = history.terms()
     assert terms == sorted(terms), "a stale owner's announcement stands behind a newer one"
 
 
