@@ -31,14 +31,14 @@ class Operation(StrEnum):
     TRUNCATE = "truncate"
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One change: its place in the log, its key and, for an upsert, its row (values or ABSENT).
 
     ``source_ms`` is the source's commit time, ``append_ms`` the broker's append time, both in ms since 1970.
     ``semantics`` says what values mean where the event had a schema (None where it had none): column → the schema's
     name, or its Connect type where it has no name ("int32", "bytes"). A parameter a value cannot be read without
     follows in brackets: ``org.apache.kafka.connect.data.Decimal(2)`` (scale), ``io.debezium.data.Bits(8)``,
-    ``array(int32)``.
+    ``array(int32)``. Never part of a reference cycle, so the garbage collector need not look at it (``gc=False``).
     """
 
     partition: int

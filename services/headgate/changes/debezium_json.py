@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from headgate.changes.change import ABSENT, Change, ChangeError, Operation, Row
-from headgate.changes.debezium_schema import KnownSchemas
+from headgate.changes.debezium_schema import OPENING, KnownSchemas
 
 __all__ = ["UNAVAILABLE_VALUE", "Decoder", "UndecodableError"]
 
@@ -35,12 +35,15 @@ _OPERATIONS: Final = {
 _MESSAGE: Final = "m"
 """A logical decoding message (pg_logical_emit_message): no change of any row."""
 
+_UPSERT: Final = Operation.UPSERT
+_WRAPPED: Final = {"schema", "payload"}
 
-class _Source(msgspec.Struct):
+
+class _Source(msgspec.Struct, gc=False):
     ts_ms: int | None = None
 
 
-class _Envelope(msgspec.Struct):
+class _Envelope(msgspec.Struct, gc=False):
     op: str
     after: dict[str, object] | None = None
     source: _Source | None = None
@@ -71,11 +74,8 @@ class Decoder:
         base64 = b64encode(raw).decode()
         named = str(uuid.UUID(bytes=hashlib.md5(raw, usedforsecurity=False).digest(), version=3))
         hstore = {unavailable_value: unavailable_value}
-        scalars = [unavailable_value, base64, msgspec.json.encode(hstore).decode()]
-        self._placeholders = (*scalars, hstore, numbers, [unavailable_value], [base64], [named])
-        self._needles = tuple(
-            msgspec.json.encode(value)[1:-1] for value in (unavailable_value, base64, numbers, named) if raw
-        )
+        self._scalars = frozenset({unavailable_value, base64, msgspec.json.encode(hstore).decode()})
+        self._collections: tuple[object, ...] = (hstore, numbers, [unavailable_value], [base64], [named])
 
     def decode(
         self, key: bytes | None, value: bytes | None, partition: int, offset: int, append_ms: int
@@ -83,28 +83,31 @@ class Decoder:
         """The change an event stands for, None if it changes nothing (a tombstone, a message). Raises ChangeError."""
         if value is None:
             return None
-        payload, semantics = self._values.split(value)
+        semantics = None
+        if value.startswith(OPENING):
+            payload, semantics = self._values.split(value)
+        else:
+            payload = value
         try:
             envelope = _envelope.decode(payload)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ChangeError(
-                f"the value is not a Debezium envelope: {error} (unwrapping transforms are not supported)"
-            ) from error
+            envelope, semantics = self._second_look(value, error)
         operation = _OPERATIONS.get(envelope.op)
-        if operation is None:
+        row = None
+        if operation is _UPSERT:
+            row = envelope.after
+            if row is None:
+                raise ChangeError(f"op={envelope.op!r} without a row: 'after' is missing or null")
+            try:
+                if not self._scalars.isdisjoint(row.values()):
+                    self._mark_absent(row)
+            except TypeError:  # a value that is a list or an object
+                self._mark_absent(row)
+        elif operation is None:
             if envelope.op == _MESSAGE:
                 return None
             raise ChangeError(f"unknown Debezium operation op={envelope.op!r}; known are c, r, u, d, t, m")
         source = envelope.source
-        row = None
-        if operation is Operation.UPSERT:
-            row = envelope.after
-            if row is None:
-                raise ChangeError(f"op={envelope.op!r} without a row: 'after' is missing or null")
-            for needle in self._needles:
-                if needle in payload:
-                    self._mark_absent(row)
-                    break
         return Change(
             partition,
             offset,
@@ -140,19 +143,33 @@ class Decoder:
             raise UndecodableError(partition, offset, str(error), changes) from error
         return changes
 
+    def _second_look(self, value: bytes, error: Exception) -> tuple[_Envelope, dict[str, str] | None]:
+        """A value that is no envelope as it stands: wrapped with a schema in an unusual way of writing, or wrong."""
+        payload, semantics = self._values.split_whole(value)
+        try:
+            return _envelope.decode(payload), semantics
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise ChangeError(
+                f"the value is not a Debezium envelope: {error} (unwrapping transforms are not supported)"
+            ) from error
+
     def _key(self, key: bytes | None) -> Row:
         if key is None:
             raise ChangeError(
                 "the event has no key: its source table has no primary key; "
                 "add one, or choose columns with the connector's message.key.columns"
             )
-        payload, _ = self._keys.split(key)
+        if key.startswith(OPENING):
+            key, _ = self._keys.split(key)
         try:
-            return _row.decode(payload)
+            row = _row.decode(key)
+            if row.keys() == _WRAPPED:
+                row = _row.decode(self._keys.split_whole(key)[0])
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ChangeError(f"the key is not a JSON object of columns: {error}") from error
+        return row
 
     def _mark_absent(self, row: Row) -> None:
         for column, value in row.items():
-            if value in self._placeholders:
+            if value in self._scalars if isinstance(value, str) else value in self._collections:
                 row[column] = ABSENT

@@ -13,9 +13,9 @@ import msgspec
 
 from headgate.changes.change import ChangeError
 
-__all__ = ["KnownSchemas", "envelope_semantics"]
+__all__ = ["OPENING", "KnownSchemas", "envelope_semantics"]
 
-_OPENING: Final = b'{"schema":'
+OPENING: Final = b'{"schema":'
 _BORDER: Final = b',"payload":'
 _CLOSING: Final = b"}"
 
@@ -51,26 +51,27 @@ class KnownSchemas:
     def __init__(self, *, envelopes: bool) -> None:
         self._envelopes = envelopes
         self._known: dict[bytes, Semantics | None] = {}
-        self._last: bytes = _OPENING + b"\x00"  # no JSON starts like this
+        self._last: bytes = OPENING + b"\x00"  # no JSON starts like this
         self._last_semantics: Semantics | None = None
 
     def split(self, data: bytes) -> tuple[bytes, Semantics | None]:
         """The payload's bytes and, for envelopes with a schema, what their columns mean. ChangeError if not JSON.
 
-        Data without a schema part comes back as it is.
+        Data that does not start as the converter writes a schema comes back as it is.
         """
         if data.startswith(self._last) and data.endswith(_CLOSING):
             return data[len(self._last) : -1], self._last_semantics
-        if not data.startswith(b"{") or b'"schema"' not in data:
+        if not data.startswith(OPENING):
             return data, None
         cut = data.find(_BORDER) + len(_BORDER)
         head = data[:cut]
         if head in self._known and data.endswith(_CLOSING):
             self._last, self._last_semantics = head, self._known[head]
             return data[cut:-1], self._last_semantics
-        return self._split_whole(data)
+        return self.split_whole(data)
 
-    def _split_whole(self, data: bytes) -> tuple[bytes, Semantics | None]:
+    def split_whole(self, data: bytes) -> tuple[bytes, Semantics | None]:
+        """The same by parsing everything, however it is written."""
         try:
             parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
             schema = msgspec.json.decode(parts["schema"]) if parts.keys() == {"schema", "payload"} else False
@@ -83,7 +84,7 @@ class KnownSchemas:
         return bytes(parts["payload"]), semantics
 
     def _learn(self, data: bytes, schema: bytes, semantics: Semantics | None) -> None:
-        head = _OPENING + schema + _BORDER
+        head = OPENING + schema + _BORDER
         if not data.startswith(head):
             return  # written with blanks or in another order: right, only slower
         if len(self._known) >= SCHEMAS_MAX:
