@@ -7,6 +7,7 @@ the one way to be sure that no task writes any more, so that is what ``kill`` do
 import contextlib
 import logging
 import os
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -152,6 +153,9 @@ class SparkRuntime:
         settings = self.settings
         if settings.java_home is not None:
             os.environ["JAVA_HOME"] = str(settings.java_home)
+        if settings.master.startswith("local"):
+            # pyspark takes any python3 from PATH otherwise, and that one does not know us.
+            os.environ["PYSPARK_PYTHON"] = sys.executable
         missing = [str(jar) for jar in settings.jars if not Path(jar).is_file()]
         if missing:
             raise SparkStartError(f"Spark's Kafka connector is not there: {', '.join(missing)}")
