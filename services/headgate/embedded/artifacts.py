@@ -22,6 +22,7 @@ from headgate.embedded import ivy
 from headgate.embedded.cache import cache_folder, exclusive, write_atomically
 from headgate.embedded.errors import ArtifactError
 from headgate.embedded.ivy import Coordinate
+from headgate.embedded.jvm import pyspark_jars
 
 __all__ = ["ArtifactSet", "Progress", "ensure", "plugin_path"]
 
@@ -137,7 +138,7 @@ def _write_pins() -> None:
         found = {name: ivy.resolve(roots, Path(work, name)) for name, roots in _ROOTS.items()}
         # A plugin must not bring another copy of what the worker has; Spark has most of its connector's jars itself.
         of_kafka = {(one.organisation, one.name) for one in found["kafka"]}
-        of_pyspark = [path.name for path in ivy.pyspark_jars().iterdir()]
+        of_pyspark = [path.name for path in pyspark_jars().iterdir()]
         for name, jars in found.items():
             pins[name] = {
                 str(one): _sha256(local)

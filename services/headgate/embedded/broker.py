@@ -86,7 +86,8 @@ class EmbeddedKafka:
         log4j.write_text(_LOG4J.format(level="WARN", log_file=self.log_file), encoding="utf-8")
         # SerialGC: the parallel collectors' threads and buffers buy nothing on two cores and half a gigabyte.
         options = [f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={log4j}"]
-        self._jvm = Jvm(java, jars, options, self.data_dir / "jvm.log")
+        # The folder was found to hold exactly the pinned jars; named whole it keeps process lists readable.
+        self._jvm = Jvm(java, [jars[0].parent / "*"], options, self.data_dir / "jvm.log")
         try:
             self._start_server(self._jvm)
         except Py4JError as error:

@@ -14,14 +14,13 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import msgspec
-import pyspark
 from py4j.protocol import Py4JError
 
 from headgate.embedded.errors import ArtifactError
 from headgate.embedded.java import find_java
-from headgate.embedded.jvm import Jvm, reason
+from headgate.embedded.jvm import Jvm, pyspark_jars, reason
 
-__all__ = ["Coordinate", "discard", "fetch", "pyspark_jars", "resolve"]
+__all__ = ["Coordinate", "discard", "fetch", "resolve"]
 
 # Ivy holds the jars it copies on disk, not in memory.
 _HEAP = "-Xmx256m"
@@ -47,11 +46,6 @@ class Coordinate(msgspec.Struct, frozen=True, order=True):
     def file_name(self) -> str:
         """The jar's name in the registry, and in our folders."""
         return f"{self.name}-{self.revision}.jar"
-
-
-def pyspark_jars() -> Path:
-    """The folder of the jars that are part of the pyspark wheel."""
-    return Path(pyspark.__file__).parent / "jars"
 
 
 def fetch(wanted: Sequence[Coordinate], work: Path, arrived: Callable[[], None]) -> dict[Coordinate, Path]:

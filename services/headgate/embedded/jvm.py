@@ -12,13 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from headgate.embedded.errors import EmbeddedError
 from headgate.embedded.java import Java
 
-__all__ = ["Jvm", "reason", "tail"]
+__all__ = ["Jvm", "pyspark_jars", "reason", "tail"]
 
 # Shutdown hooks of an idle broker need 1.5 s (measured); past this the process is killed.
 _EXIT_SECONDS = 20
@@ -41,7 +42,7 @@ class Jvm:
     ) -> None:
         """Start the process. Raises EmbeddedError, with the end of its log, when it does not come up."""
         self.log_file = log_file
-        entries = ":".join([find_jar_path(), *(str(entry) for entry in classpath)])
+        entries = ":".join([str(entry) for entry in (*pyspark_jars().glob("py4j-*.jar"), *classpath)])
         server = ["py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -132,8 +133,13 @@ class Jvm:
 
 
 def reason(error: Py4JError) -> str:
-    """What went wrong, in Java's words. Ask before the process ends, and do not chain ``error``: it asks the process."""
+    """What went wrong, in Java's words. Ask before the process ends; do not chain ``error``, which asks it again."""
     return str(error.java_exception.toString()) if isinstance(error, Py4JJavaError) else f"its process ended: {error}"
+
+
+def pyspark_jars() -> Path:
+    """The folder of the jars that are part of the pyspark wheel."""
+    return Path(pyspark.__file__).parent / "jars"
 
 
 def tail(log_file: Path) -> str:
