@@ -1,0 +1,185 @@
+"""A decision while it is being made: the facts so far, laid over the state, so that later rules see earlier ones.
+
+``decide`` must not change the state's records, yet one input can mean many steps (an agent dies, its spans are lost,
+each
+gets another agent, each agent has only so many places). A Draft collects the new record of each key, once per key, and
+answers every question as if they were true already.
+"""
+
+from typing import Any, Final, cast
+
+from headgate.coordinator.index import is_broken, is_open, is_starting, takes_agent
+from headgate.coordinator.state import CoordinatorState, SessionId, Term, TimerPurpose
+from headgate.eventlog.machine import CancelTimer, Decision, Now, SetTimer
+from headgate.records.control import (
+    FeedRecorded,
+    Liveness,
+    OutcomeStatus,
+    Record,
+    RequestSettled,
+    SpanDispatched,
+    WantedState,
+)
+from headgate.records.keys import Fact, FeedKey, Key, OutcomeKey, SessionKey, SpanKey
+
+__all__ = ["Draft"]
+
+_UNTOUCHED: Final = object()
+
+
+class Draft:
+    """Facts and effects of one decision; see the module's docstring."""
+
+    def __init__(self, state: CoordinatorState, term: Term, now: Now) -> None:
+        """An empty decision."""
+        self.state = state
+        self.term = term
+        self.now = now
+        self.feeds_touched: set[str] = set()
+        self.spans_touched: set[SpanKey] = set()
+        self._facts: dict[Key, Record | None] = {}
+        self._effects: list[Any] = []
+        self._role_counts: dict[SessionId, int] = {}
+        self._starting_counts: dict[SessionId, int] = {}
+
+    # --- what is true, this decision included ---
+
+    def span(self, key: SpanKey) -> SpanDispatched | None:
+        """The span's record."""
+        return cast("SpanDispatched | None", self._look(key, self.state.spans.get(key)))
+
+    def feed(self, name: str) -> FeedRecorded | None:
+        """The feed's record."""
+        return cast("FeedRecorded | None", self._look(FeedKey(name), self.state.feeds.get(name)))
+
+    def outcome(self, request: str) -> RequestSettled | None:
+        """What became of a request so far."""
+        return cast("RequestSettled | None", self._look(OutcomeKey(request), self.state.outcomes.get(request)))
+
+    def is_wanted(self, key: SpanKey) -> bool:
+        """The span's feed runs, and plans it."""
+        feed = self.feed(key.feed)
+        if feed is None or feed.wanted is not WantedState.RUNNING:
+            return False
+        index = self.state.index.feeds.get(key.feed)
+        return index is not None and key.span in index.plans
+
+    def takes_agent(self, key: SpanKey) -> bool:
+        """Nobody has the span and somebody should."""
+        return takes_agent(self.span(key), is_wanted=self.is_wanted(key))
+
+    def is_live(self, session: SessionId) -> bool:
+        """The session is there."""
+        return self.state.is_live(session) and SessionKey(*session) not in self._facts
+
+    def is_answered(self, session: SessionId) -> bool:
+        """The session has answered this owner (membership.py says what counts as an answer)."""
+        answer = self.state.answers.get(session)
+        is_mine = answer is not None and answer.owner_rev == self.term.owner_rev
+        return is_mine or session in self.term.newcomers
+
+    def is_lost(self, session: SessionId) -> bool:
+        """The session's roles count as lost: it is gone, or has not answered by the end of the barrier."""
+        return not self.is_live(session) or (self.term.is_open and not self.is_answered(session))
+
+    def is_target(self, session: SessionId) -> bool:
+        """The session may be given roles."""
+        if not self.is_live(session) or not self.is_answered(session):
+            return False
+        return self.state.agents[session].liveness is Liveness.ALIVE
+
+    def role_count(self, session: SessionId) -> int:
+        """Roles the session has."""
+        return len(self.state.index.roles.get(session, ())) + self._role_counts.get(session, 0)
+
+    def starting_count(self, session: SessionId) -> int:
+        """Roles whose span the session is still opening."""
+        return self.state.index.starting.get(session, 0) + self._starting_counts.get(session, 0)
+
+    def count_spans(self, feed: str) -> tuple[int, int]:
+        """(open, broken) spans of the feed."""
+        index = self.state.index.feed(feed)
+        open_count, broken_count = index.open_count, index.broken_count
+        for key in self.spans_touched:
+            if key.feed == feed:
+                old, new = self.state.spans.get(key), self.span(key)
+                open_count += is_open(new) - is_open(old)
+                broken_count += is_broken(new) - is_broken(old)
+        return open_count, broken_count
+
+    def has_timer(self, kind: str, subject: Any) -> bool:
+        """Whether the term has this timer running."""
+        return _timer_name(kind, subject) in self.term.timers
+
+    # --- what is to become true ---
+
+    def put(self, key: Key, value: Record | None) -> None:
+        """The key's new record; None deletes it. For spans and outcomes use the methods made for them."""
+        self._facts[key] = value
+
+    def put_span(self, key: SpanKey, record: SpanDispatched | None) -> None:
+        """The span's new record."""
+        self._count_roles(self.span(key), -1)
+        self._count_roles(record, +1)
+        self._facts[key] = record
+        self.spans_touched.add(key)
+        self.feeds_touched.add(key.feed)
+
+    def settle(self, request: str | None, status: OutcomeStatus, reason: str) -> None:
+        """What became of a request. Nobody is told whose request is gone: it was taken back."""
+        if request is None:
+            return
+        if request not in self.state.requests:
+            if self.outcome(request) is not None:
+                self._facts[OutcomeKey(request)] = None
+            return
+        self._facts[OutcomeKey(request)] = RequestSettled(
+            owner_rev=self.term.owner_rev, status=status, reason=reason, settled_ms=self.now.wall_ms
+        )
+
+    def add_effect(self, effect: Any) -> None:
+        """Something for the service to do after the commit."""
+        self._effects.append(effect)
+
+    def set_timer(self, kind: str, subject: Any, delay_seconds: float) -> None:
+        """Ask for TimerFired; the term remembers what for."""
+        name = _timer_name(kind, subject)
+        self.term.timers[name] = TimerPurpose(kind, subject)
+        self._effects.append(SetTimer(name, delay_seconds))
+
+    def cancel_timer(self, kind: str, subject: Any) -> None:
+        """Forget a timer, if it runs."""
+        name = _timer_name(kind, subject)
+        if self.term.timers.pop(name, None) is not None:
+            self._effects.append(CancelTimer(name))
+
+    def decision(self) -> Decision:
+        """What the loop gets. A record that would only repeat the log's is left out."""
+        facts = []
+        for key, value in self._facts.items():
+            if isinstance(key, SpanKey) and value is not None and value == self.state.spans.get(key):
+                continue
+            facts.append(Fact(key, value))
+        return Decision(tuple(facts), tuple(self._effects))
+
+    def _look(self, key: Key, otherwise: Any) -> Any:
+        found = self._facts.get(key, _UNTOUCHED)
+        return otherwise if found is _UNTOUCHED else found
+
+    def _count_roles(self, record: SpanDispatched | None, by: int) -> None:
+        if record is None:
+            return
+        for role in (record.primary, record.secondary):
+            if role is not None:
+                session = (role.agent, role.session)
+                self._role_counts[session] = self._role_counts.get(session, 0) + by
+                if is_starting(record, role):
+                    self._starting_counts[session] = self._starting_counts.get(session, 0) + by
+
+
+def _timer_name(kind: str, subject: Any) -> str:
+    if isinstance(subject, SpanKey):
+        return f"{kind}/{subject.text()}"
+    if isinstance(subject, tuple):
+        return "/".join((kind, *subject))
+    return f"{kind}/{subject}" if subject else kind

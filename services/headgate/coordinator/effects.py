@@ -1,0 +1,61 @@
+"""What the coordinator wants done outside its pure machine, and the words in which the service answers.
+
+The service runs an effect after the commit of the decision that asked for it, and returns ``EffectFinished(effect,
+result)``. Effects are idempotent: a new owner asks again for every one whose result is not on the log.
+"""
+
+import msgspec
+
+from headgate.records.control import SpanPlan
+
+__all__ = ["EffectFailed", "FeedForgotten", "FeedRefused", "FeedResolved", "ForgetFeed", "ResolveFeed"]
+
+
+class ResolveFeed(msgspec.Struct, frozen=True):
+    """Find out what a new feed means: topics, partitions, start offsets; check the sink and its tables.
+
+    ``spec`` is the feed's JSON as requested. Result: FeedResolved, FeedRefused, or EffectFailed to be asked again.
+    """
+
+    request: str
+    feed: str
+    spec: str
+
+
+class ForgetFeed(msgspec.Struct, frozen=True):
+    """Remove what Headgate keeps in the sink for a feed whose spans are all sealed.
+
+    Result: FeedForgotten, or EffectFailed to be asked again.
+    """
+
+    feed: str
+    feed_id: str
+    spec: str
+
+
+class FeedResolved(msgspec.Struct, frozen=True):
+    """The feed can be: its spans with distinct names, and where they are written.
+
+    ``sink`` identifies the database as such, however its address was spelled; the machine keeps it nowhere but in
+    ``spec``, the feed's JSON as accepted. There ``sink.dsn`` must be spelled the same for the same database: two
+    feeds with equal ``sink.type`` and ``sink.dsn`` may not share a table.
+    """
+
+    spec: str
+    spans: tuple[SpanPlan, ...]
+
+
+class FeedRefused(msgspec.Struct, frozen=True):
+    """The feed cannot be: what is wrong, where, and what to do. Nothing was changed."""
+
+    reason: str
+
+
+class FeedForgotten(msgspec.Struct, frozen=True):
+    """The sink holds nothing of the feed any more."""
+
+
+class EffectFailed(msgspec.Struct, frozen=True):
+    """The effect could not be run now (broker or sink unreachable); it will be asked for again."""
+
+    reason: str

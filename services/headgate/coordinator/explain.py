@@ -1,0 +1,110 @@
+"""Why a feed's checkpoint is where it is: structured reasons from a replayed state, for ``headgate why``.
+
+A silent stall is what users of such systems suffer most (anchors/ticdc.md §5): so every table that is not
+replicating, has failed or lags is named with its stage, the agent that has it, since when, and what to do.
+"""
+
+from typing import Final
+
+import msgspec
+
+from headgate.coordinator.checkpoint import stage_of
+from headgate.coordinator.state import CoordinatorState
+from headgate.records.control import FeedState, WantedState
+from headgate.records.keys import SpanKey
+
+__all__ = ["Explanation", "Reason", "UnknownFeedError", "explain"]
+
+REASONS_MAX: Final = 50
+"""Tables named at once; ``held_count`` says how many there are."""
+
+_ADVICE: Final = {
+    "agent missing": "start an agent: headgate serve agent",
+    "scheduling": "wait; if it stays, look for an agent with a free seat: headgate agent list",
+    "retrying": "fix what the error names; then headgate feed resume tries again at once",
+    "starting": "look at the agent's log; if the agent hangs, end it: its tables go elsewhere after a lease",
+    "preparing": "the source is being opened; check that the agent reaches the broker and that offsets are retained",
+    "claiming": "the sink is being claimed; check that it answers and that no session holds the progress row locked",
+    "handover": "wait: the table moves; its writer is draining",
+    "closing": "the sink must answer for the table to be sealed; at least one agent must live",
+    "lagging": "more than one agent? headgate table move spreads the load; else check the sink's write latency",
+}
+
+
+class UnknownFeedError(Exception):
+    """There is no feed of that name; the message lists those there are."""
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One table that holds the feed back. ``since_ms`` is milliseconds since 1970, by the writer's clock."""
+
+    span: str
+    table: str
+    stage: str
+    agent: str | None
+    since_ms: int
+    detail: str
+    advice: str
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """A feed, what is wanted of it, how far it is, and what holds it (nothing, if ``reasons`` is empty)."""
+
+    feed: str
+    feed_id: str
+    wanted: WantedState
+    state: FeedState
+    checkpoint_ts: int | None
+    table_count: int
+    held_count: int
+    reasons: tuple[Reason, ...]
+
+
+def explain(state: CoordinatorState, feed: str) -> Explanation:
+    """Why the feed is where it is, from the records alone. Raises UnknownFeedError."""
+    record = state.feeds.get(feed)
+    if record is None:
+        known = ", ".join(sorted(state.feeds)) or "none"
+        raise UnknownFeedError(f"there is no feed {feed!r}; known are: {known}")
+    held = [
+        (SpanKey(feed, plan.span), plan.table)
+        for plan in record.spans
+        if _is_held(state, SpanKey(feed, plan.span), record.wanted)
+    ]
+    said = state.feed_progress.get(feed)
+    return Explanation(
+        feed=feed,
+        feed_id=record.feed_id,
+        wanted=record.wanted,
+        state=record.state,
+        checkpoint_ts=None if said is None or said.feed_id != record.feed_id else said.checkpoint_ts,
+        table_count=len(record.spans),
+        held_count=len(held),
+        reasons=tuple(_reason(state, key, table) for key, table in held[:REASONS_MAX]),
+    )
+
+
+def _is_held(state: CoordinatorState, key: SpanKey, wanted: WantedState) -> bool:
+    index = state.index.feed(key.feed)
+    if wanted is WantedState.RUNNING:
+        return key in index.waiting or key.span in index.lagging
+    record = state.spans.get(key)
+    return record is not None and not record.sealed
+
+
+def _reason(state: CoordinatorState, key: SpanKey, table: str) -> Reason:
+    stage, agent, detail = stage_of(state, key)
+    return Reason(key.span, table, stage, agent, _since_ms(state, key, stage), detail, _ADVICE.get(stage, "wait"))
+
+
+def _since_ms(state: CoordinatorState, key: SpanKey, stage: str) -> int:
+    """Since when, as far as the log says: the checkpoint's word, the agent's last report, the feed's last change."""
+    said = state.feed_progress.get(key.feed)
+    if said is not None and said.held_by is not None and (said.held_by.span, said.held_by.stage) == (key.span, stage):
+        return said.held_by.since_ms
+    record = state.spans.get(key)
+    if record is not None and record.primary is not None:
+        word = state.tasks.get(key, {}).get((record.primary.agent, record.primary.session))
+        if word is not None and word.epoch == record.primary.epoch:
+            return word.reported_ms
+    return state.feeds[key.feed].changed_ms

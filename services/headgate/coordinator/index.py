@@ -1,0 +1,211 @@
+"""Indexes over the folded records: the answers that ``decide`` needs at every event, kept up to date at every record.
+
+Per feed: which spans it plans, how many are open or broken, which are not replicating, and the merged positions. Over
+all
+feeds: which spans need an agent, which need to be closed. Per session: its roles, those just starting, and the spans it
+has left words about. All follow from the records; none is ever written to the log.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from headgate.coordinator.ranking import Ranking
+from headgate.records.control import (
+    AgentAnnounced,
+    FeedRecorded,
+    Liveness,
+    Positions,
+    Role,
+    SetState,
+    SpanDispatched,
+    SpanPlan,
+    SpanProgressed,
+    WantedState,
+)
+from headgate.records.keys import SpanKey
+
+__all__ = ["LAG_HOLDS_MS", "FeedIndex", "Indexes", "is_broken", "is_open", "is_starting", "takes_agent"]
+
+LAG_HOLDS_MS: Final = 10_000
+"""A span whose last batch was older than this when it became visible is said to hold the checkpoint (TiCDC calls a
+lag below 10 s normal: anchors/ticdc.md §4)."""
+
+
+def is_open(record: SpanDispatched | None) -> bool:
+    """Somebody may still write the span: it was dispatched once and is not sealed."""
+    return record is not None and not (record.state is SetState.ABSENT and record.sealed)
+
+
+def is_broken(record: SpanDispatched | None) -> bool:
+    """The span has failed and does not replicate again yet."""
+    if record is None or not record.failures:
+        return False
+    return record.state in (SetState.ABSENT, SetState.COMMIT, SetState.REMOVING)
+
+
+def takes_agent(record: SpanDispatched | None, *, is_wanted: bool) -> bool:
+    """Nobody has the span and somebody should: to run it, or, orphaned in removing, to close it."""
+    if record is None:
+        return is_wanted
+    if record.primary is not None:
+        return False
+    return record.state is SetState.REMOVING or (is_wanted and record.state is SetState.ABSENT)
+
+
+def is_starting(record: SpanDispatched, role: Role) -> bool:
+    """The role's holder is opening the span: the work that is limited per agent."""
+    if role is record.secondary:
+        return True
+    return record.state is SetState.COMMIT and record.secondary is None
+
+
+@dataclass(slots=True)
+class FeedIndex:
+    """What is derived for one feed."""
+
+    plans: dict[str, SpanPlan] = field(default_factory=dict)
+    open_count: int = 0
+    broken_count: int = 0
+    waiting: Ranking[SpanKey] = field(default_factory=Ranking)
+    """Wanted spans that nobody replicates."""
+    positions: dict[str, Positions] = field(default_factory=dict)
+    ts: Ranking[str] = field(default_factory=Ranking)
+    """Span → resolved_ts, or seen_ts where none is claimed."""
+    lagging: Ranking[str] = field(default_factory=Ranking)
+    """Spans whose last batch was late, the one with the least ts first."""
+
+
+@dataclass(slots=True)
+class Indexes:
+    """What is derived from records; see the module's docstring."""
+
+    feeds: dict[str, FeedIndex] = field(default_factory=dict)
+    needy: Ranking[SpanKey] = field(default_factory=Ranking)
+    """Spans that want an agent now: never dispatched, lost, released, or orphaned. Failed ones wait for a timer."""
+    closing: Ranking[SpanKey] = field(default_factory=Ranking)
+    """Open spans of feeds that are to hold still, and that nobody has been told to close yet."""
+    roles: dict[tuple[str, str], Ranking[SpanKey]] = field(default_factory=dict)
+    starting: dict[tuple[str, str], int] = field(default_factory=dict)
+    words: dict[tuple[str, str], Ranking[SpanKey]] = field(default_factory=dict)
+    live: Ranking[tuple[str, str]] = field(default_factory=Ranking)
+    stopping: Ranking[tuple[str, str]] = field(default_factory=Ranking)
+
+    def feed(self, name: str) -> FeedIndex:
+        """The feed's index, made on first use."""
+        found = self.feeds.get(name)
+        if found is None:
+            found = self.feeds[name] = FeedIndex()
+        return found
+
+    def span_changed(
+        self, key: SpanKey, old: SpanDispatched | None, new: SpanDispatched | None, feed: FeedRecorded | None
+    ) -> None:
+        """A dispatch record replaced another."""
+        index = self.feed(key.feed)
+        index.open_count += is_open(new) - is_open(old)
+        index.broken_count += is_broken(new) - is_broken(old)
+        self._roles_changed(key, old, -1)
+        self._roles_changed(key, new, +1)
+        self._place(key, new, feed, index)
+
+    def feed_changed(
+        self, name: str, old: FeedRecorded | None, new: FeedRecorded | None, spans: Mapping[SpanKey, SpanDispatched]
+    ) -> Iterable[SpanKey]:
+        """A feed's record replaced another; the spans whose counts may have changed with it.
+
+        Proportional to the feed's spans when an operator's wish or the plan changes, else free.
+        """
+        if old is not None and new is not None and old.wanted is new.wanted and old.spans is new.spans:
+            return ()
+        index = self.feed(name)
+        if old is None or new is None or (old.feed_id, old.incarnation) != (new.feed_id, new.incarnation):
+            index.positions, index.ts, index.lagging = {}, Ranking(), Ranking()
+        touched = {SpanKey(name, span) for span in index.plans}
+        index.plans = {plan.span: plan for plan in new.spans} if new is not None else {}
+        touched |= {SpanKey(name, span) for span in index.plans}
+        for key in sorted(touched):
+            self._place(key, spans.get(key), new, index)
+        return sorted(touched)
+
+    def session_changed(self, session: tuple[str, str], announced: AgentAnnounced | None, *, is_live: bool) -> None:
+        """A session announced itself, left, or died."""
+        if is_live and announced is not None:
+            self.live.put(session)
+        else:
+            self.live.discard(session)
+        if is_live and announced is not None and announced.liveness is Liveness.STOPPING:
+            self.stopping.put(session)
+        else:
+            self.stopping.discard(session)
+
+    def word_heard(self, session: tuple[str, str], key: SpanKey) -> None:
+        """The session has a task or progress key for the span."""
+        words = self.words.get(session)
+        if words is None:
+            words = self.words[session] = Ranking()
+        words.put(key)
+
+    def word_forgotten(self, session: tuple[str, str], key: SpanKey) -> None:
+        """The session has no key left for the span."""
+        words = self.words.get(session)
+        if words is not None:
+            words.discard(key)
+            if not words:
+                del self.words[session]
+
+    def count(self, key: SpanKey, positions: Positions, progress: SpanProgressed | None) -> None:
+        """Merge what a primary has applied: per partition the greatest, never back."""
+        index = self.feed(key.feed)
+        merged = index.positions.get(key.span)
+        if merged is None:
+            index.positions[key.span] = dict(positions)
+        else:
+            for partition, offset in positions.items():
+                if offset > merged.get(partition, -1):
+                    merged[partition] = offset
+        if progress is None:
+            return
+        ts = progress.seen_ts if progress.resolved_ts is None else progress.resolved_ts
+        known = index.ts.rank(key.span)
+        if ts is not None and (known is None or ts > known):
+            index.ts.put(key.span, ts)
+            known = ts
+        if progress.lag_ms >= LAG_HOLDS_MS:
+            index.lagging.put(key.span, -1 if known is None else known)
+        else:
+            index.lagging.discard(key.span)
+
+    def _place(self, key: SpanKey, record: SpanDispatched | None, feed: FeedRecorded | None, index: FeedIndex) -> None:
+        is_wanted = feed is not None and feed.wanted is WantedState.RUNNING and key.span in index.plans
+        state = SetState.ABSENT if record is None else record.state
+        has_failed = record is not None and record.failures > 0
+        _mark(self.needy, key, takes_agent(record, is_wanted=is_wanted) and not has_failed)
+        is_to_close = feed is not None and not is_wanted and is_open(record) and state is not SetState.REMOVING
+        _mark(self.closing, key, is_to_close)
+        is_running = state in (SetState.REPLICATING, SetState.PREPARE)
+        _mark(index.waiting, key, is_wanted and not is_running)
+
+    def _roles_changed(self, key: SpanKey, record: SpanDispatched | None, by: int) -> None:
+        if record is None:
+            return
+        for role in (record.primary, record.secondary):
+            if role is None:
+                continue
+            session = (role.agent, role.session)
+            roles = self.roles.get(session)
+            if roles is None:
+                roles = self.roles[session] = Ranking()
+            if by > 0:
+                roles.put(key)
+            else:
+                roles.discard(key)
+            if is_starting(record, role):
+                self.starting[session] = self.starting.get(session, 0) + by
+
+
+def _mark(ranking: Ranking[SpanKey], key: SpanKey, wanted: bool) -> None:
+    if wanted:
+        ranking.put(key)
+    else:
+        ranking.discard(key)

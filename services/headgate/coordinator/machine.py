@@ -1,0 +1,151 @@
+"""The coordinator as a machine: which rule answers which input. The rules themselves are in the modules beside it.
+
+    membership   who is there, the sync barrier, the dead          replication   every transition of a span, as a table
+    spans        from words to signals to steps                    scheduling    who gets what
+    checkpoint   how far a feed is, and what holds it              feeds         requests, outcomes, a feed's life
+
+An input is noted, its rule drafts facts, a round of scheduling gives out what has become free, and feeds are brought
+in line with
+their spans. Everything drafted is one decision. Before the barrier is over only memory and deaths are written.
+"""
+
+from typing import Any, Final
+
+from headgate.coordinator import checkpoint, feeds, membership, spans
+from headgate.coordinator.draft import Draft
+from headgate.coordinator.scheduling import run_round
+from headgate.coordinator.state import CoordinatorState, Term, digest, evolve, new_state
+from headgate.eventlog.log import Delivery
+from headgate.eventlog.machine import (
+    Arrived,
+    Decision,
+    EffectFinished,
+    Enthroned,
+    HolderSilent,
+    Machine,
+    Now,
+    TimerFired,
+)
+from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
+
+__all__ = ["COORDINATOR", "CoordinatorState", "NotEnthronedError", "State", "decide", "digest", "evolve", "new_state"]
+
+
+class NotEnthronedError(Exception):
+    """An input came before Enthroned: the loop decides only for an owner."""
+
+
+def decide(state: CoordinatorState, given: Any, now: Now) -> Decision:
+    """What follows from one input. Changes nothing of ``state`` but its term's memory (state.py)."""
+    if isinstance(given, Enthroned):
+        state.term = Term(given.owner_rev)
+    if state.term is None:
+        raise NotEnthronedError(f"{type(given).__name__} before Enthroned")
+    draft = Draft(state, state.term, now)
+    match given:
+        case Enthroned():
+            if membership.await_answers(draft):
+                _open(draft)
+        case Arrived(delivery=delivery):
+            _on_record(draft, delivery)
+        case TimerFired(name=name):
+            _on_timer(draft, name)
+        case HolderSilent(agent=agent, session=session):
+            reason = f"silent for a lease of {state.lease_seconds:g} s"
+            if membership.end_session(draft, (agent, session), reason):
+                _open(draft)
+        case EffectFinished(effect=effect, result=result):
+            feeds.finish_effect(draft, effect, result)
+        case _:
+            raise TypeError(f"the coordinator knows no input {type(given).__name__}")
+    return _finish(draft)
+
+
+def _on_record(draft: Draft, delivery: Delivery) -> None:
+    key, value = delivery.key, delivery.value
+    is_open = draft.term.is_open
+    match key:
+        case TaskKey():
+            membership.note_word_of(draft, (key.agent, key.session))
+            if is_open and value is not None:
+                spans.review(draft, SpanKey(key.feed, key.span))
+        case ProgressKey():
+            membership.note_word_of(draft, (key.agent, key.session))
+            if is_open and value is not None:
+                spans.note_progress(draft, SpanKey(key.feed, key.span), (key.agent, key.session))
+                draft.feeds_touched.add(key.feed)
+        case AgentKey():
+            if membership.note_agent(draft, (key.agent, key.session), left=value is None):
+                _open(draft)
+        case AnswerKey() if key.shard == draft.state.shard:
+            # The state's record rather than the delivery's: evolve has judged which of two is the later.
+            if membership.note_answer(
+                draft, (key.agent, key.session), draft.state.answers.get((key.agent, key.session))
+            ):
+                _open(draft)
+        case RequestKey():
+            if value is None:
+                feeds.forget_outcome(draft, key.request)
+            elif is_open:
+                feeds.answer_request(draft, key.request)
+        case _:
+            pass
+
+
+def _on_timer(draft: Draft, name: str) -> None:
+    purpose = draft.term.timers.pop(name, None)
+    if purpose is None:
+        return
+    match purpose.kind:
+        case "barrier":
+            if not draft.term.is_open:
+                _open(draft)
+        case "prepare":
+            spans.expire_prepare(draft, purpose.subject)
+        case "retry":
+            draft.term.retry_due.put(purpose.subject)
+        case "checkpoint":
+            checkpoint.write(draft, purpose.subject)
+        case "sweep":
+            membership.sweep(draft, purpose.subject)
+        case "resolve" | "forget":
+            feeds.retry_effect(draft, purpose.kind, purpose.subject)
+        case "schedule":
+            pass
+        case _:
+            raise TypeError(f"no rule for timer {name}")
+
+
+def _open(draft: Draft) -> None:
+    """The barrier is over: look at everything once, as the last owner would have done bit by bit."""
+    draft.term.is_open = True
+    draft.term.awaited.clear()
+    draft.cancel_timer("barrier", "")
+    state = draft.state
+    for session in sorted(state.ended):
+        if session in state.index.words or session in state.agents or session in state.answers:
+            membership.note_word_of(draft, session)
+    for key in sorted(state.spans):
+        spans.review(draft, key)
+        record = draft.span(key)
+        if record is not None:
+            spans.rearm(draft, key, record)
+    feeds.catch_up(draft)
+
+
+def _finish(draft: Draft) -> Decision:
+    if draft.term.is_open:
+        run_round(draft)
+        for name in sorted(draft.feeds_touched):
+            feeds.settle_feed(draft, name)
+            if draft.feed(name) is not None:
+                checkpoint.note_change(draft, name)
+    return draft.decision()
+
+
+State = CoordinatorState
+"""The state of this machine, for those who only hold it."""
+
+COORDINATOR: Final[Machine[CoordinatorState]] = Machine(
+    new_state=new_state, evolve=evolve, decide=decide, digest=digest
+)

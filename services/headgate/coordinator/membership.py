@@ -1,0 +1,118 @@
+"""Who is there, who has answered, and the sync barrier at the start of a term.
+
+The barrier. A new owner dispatches nothing before every live session has answered *its* announcement, or one lease has
+passed. The answer stands behind the session's task reports in the same partition, so once it is read, so are they: the
+owner then knows what each session runs. Who has not answered when the lease is over is no target, and its roles count
+as lost, until it answers; the sink fences it meanwhile. Requests wait as well; heartbeats and reports are kept.
+
+What counts as an answer. ``SyncAnswered.owner_rev`` equal to mine; or null (the unasked word of a new session, "I run
+nothing") if it was read *after* my throne. Why a null is good enough then, and only then: earlier owners dispatched
+only to sessions whose answer they had read; their dispatch was committed before my ``init`` fenced them; so that answer
+lies below the end which I captured after ``init`` and replayed to. A null that comes later is therefore of a session to
+which nobody but me has ever given a role. A null met in replay proves nothing: the session may have been dispatched
+to since.
+
+Death. ``HolderSilent`` writes SessionEnded, which is final. The dead session's keys are the owner's to delete: words
+about tasks a minute later, progress as soon as a successor's progress has superseded it.
+"""
+
+from typing import Final
+
+from headgate.coordinator import spans
+from headgate.coordinator.draft import Draft
+from headgate.coordinator.ranking import Ranking
+from headgate.coordinator.state import SessionId
+from headgate.records.control import SessionEnded, SyncAnswered
+from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+
+__all__ = ["await_answers", "end_session", "note_agent", "note_answer", "note_word_of", "sweep"]
+
+_NO_SPANS: Final[Ranking[SpanKey]] = Ranking()
+
+SWEEP_SECONDS: Final = 60.0
+"""How long a dead session's words stay, for whoever looks into what happened; and the pace of looking again."""
+
+SWEEP_KEYS_MAX: Final = 1_000
+"""Tombstones of one sweep: one transaction stays small beside TURN_FACTS_MAX of the loop (eventlog/term.py)."""
+
+
+def await_answers(draft: Draft) -> bool:
+    """At the throne: wait for every live session; True if there is nobody to wait for."""
+    draft.term.awaited.update(session for session in draft.state.index.live.in_order() if draft.is_live(session))
+    draft.set_timer("barrier", "", draft.state.lease_seconds)
+    return not draft.term.awaited
+
+
+def note_answer(draft: Draft, session: SessionId, answer: SyncAnswered | None) -> bool:
+    """An answer was read; True if it was the last one awaited."""
+    term = draft.term
+    if answer is not None and answer.owner_rev is None:
+        term.newcomers.add(session)
+    if session not in term.awaited or not draft.is_answered(session):
+        return False
+    term.awaited.discard(session)
+    return not term.awaited
+
+
+def note_agent(draft: Draft, session: SessionId, *, left: bool) -> bool:
+    """A heartbeat, or, ``left``, a session's own farewell; True if the barrier was waiting for nobody else."""
+    if session in draft.state.ended:
+        note_word_of(draft, session)
+        return False
+    return left and end_session(draft, session, "left: it deleted its announcement")
+
+
+def end_session(draft: Draft, session: SessionId, reason: str) -> bool:
+    """Write the session dead and take its roles; True if the barrier was waiting for nobody else."""
+    if session in draft.state.ended:
+        return False
+    ended = SessionEnded(owner_rev=draft.term.owner_rev, reason=reason, ended_ms=draft.now.wall_ms)
+    draft.put(SessionKey(*session), ended)
+    draft.set_timer("sweep", session, SWEEP_SECONDS)
+    if draft.term.is_open:
+        for key in sorted(draft.state.index.roles.get(session, _NO_SPANS).in_order()):
+            spans.review(draft, key)
+        return False
+    was_awaited = session in draft.term.awaited
+    draft.term.awaited.discard(session)
+    return was_awaited and not draft.term.awaited
+
+
+def note_word_of(draft: Draft, session: SessionId) -> None:
+    """A session that is over has written something, or has left something: clean up in a while."""
+    if session in draft.state.ended and not draft.has_timer("sweep", session):
+        draft.set_timer("sweep", session, SWEEP_SECONDS)
+
+
+def sweep(draft: Draft, session: SessionId) -> None:
+    """Delete what a dead session has left and nobody needs any more."""
+    state = draft.state
+    if session not in state.ended:
+        return
+    if session in state.agents:
+        draft.put(AgentKey(*session), None)
+    if session in state.answers:
+        draft.put(AnswerKey(*session, state.shard), None)
+    left = 0
+    words = state.index.words.get(session, _NO_SPANS)
+    for number, key in enumerate(words.in_order()):
+        if number >= SWEEP_KEYS_MAX:
+            left += 1
+            break
+        if session in state.tasks.get(key, ()):
+            draft.put(TaskKey(key.feed, key.span, *session), None)
+        if session in state.progress.get(key, ()):
+            if _is_superseded(draft, key, session):
+                draft.put(ProgressKey(key.feed, key.span, *session), None)
+            else:
+                left += 1
+    if left:
+        draft.set_timer("sweep", session, SWEEP_SECONDS)
+
+
+def _is_superseded(draft: Draft, key: SpanKey, session: SessionId) -> bool:
+    if draft.feed(key.feed) is None or draft.span(key) is None:
+        return True
+    words = draft.state.progress[key]
+    mine = words[session]
+    return any(other.epoch > mine.epoch for name, other in words.items() if name != session)

@@ -1,0 +1,355 @@
+"""ReplicationSet: what can happen to one span, and what the owner makes of it. Every transition is in this file.
+
+Theory of operation
+===================
+The record ``SpanDispatched`` is the whole state of a set. Its *phase* is its state, with the two forms of commit and
+of removing told apart, because they answer differently::
+
+    ABSENT ──ADD──> COMMIT ──primary replicating──> REPLICATING ──MOVE──> PREPARE ──prepared──> HANDOVER ─┐
+       ^              ^                                                                                   │
+       │              └──────────── primary stopped (sealed): the secondary is promoted ──────────────────┘
+       └──primary stopped (sealed)── REMOVING <──CLOSE── any           ORPHANED = REMOVING without a primary
+
+Rules, and what each one keeps out (anchors/ticdc.md §2):
+
+- An agent claims only under a record in which it is *primary*, and every role is given under a new epoch. A status
+  counts only if session and epoch are those of the role: a late word of an earlier assignment says nothing.
+- Adding needs no prepare: there is no writer whose work must not be interrupted. Moving does.
+- HANDOVER (commit with a secondary) tells the primary to drain, seal and report ``stopped``. Only then is the
+  secondary *promoted*: it becomes primary, under a new epoch.
+- A secondary lost in HANDOVER gives the primary a new epoch, because under the old one it may have sealed already; and
+  what it said under the old one no longer counts (defect b).
+- A lost primary is followed by the secondary, if there is one; else the span is ABSENT and *not sealed*: whoever
+  gets it next claims, which fences the lost one at the sink.
+- ABSENT and sealed is the only state in which nobody can write. A feed is stopped or removed only when all its spans
+  are there. A span that must be closed but has no primary is ORPHANED: any agent claims it, seals it, reports.
+- ``failed`` ends a role like a loss, counts, and waits for a back-off. A conflict at the sink while closing proves that
+  the row is not ours: no epoch of ours can write there, hence it is sealed.
+- A secondary that reports ``replicating`` has claimed without a right to: both roles are withdrawn, and the
+  undetermined rule (spans.py) keeps the span from everybody until those who may write have stopped.
+
+The table has an entry for every pair. ``NEVER`` marks pairs that cannot be: the role the signal is about does not
+exist in that phase, or the command is not for it. Meeting one raises ImpossibleSignalError: a bug, never to be ignored.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.records.control import Epoch, OutcomeStatus, Role, SetState, SpanDispatched
+
+__all__ = [
+    "ACTIONS",
+    "TRANSITIONS",
+    "Action",
+    "Cause",
+    "ImpossibleSignalError",
+    "Phase",
+    "Signal",
+    "Step",
+    "apply",
+    "phase",
+]
+
+
+class Phase(StrEnum):
+    """A SetState, with the forms that answer differently told apart."""
+
+    ABSENT = "absent"
+    PREPARE = "prepare"
+    HANDOVER = "handover"
+    COMMIT = "commit"
+    REPLICATING = "replicating"
+    REMOVING = "removing"
+    ORPHANED = "orphaned"
+
+
+class Signal(StrEnum):
+    """What can happen to a set: commands, words of the role holders that count, losses, a deadline."""
+
+    ADD = "add"
+    MOVE = "move"
+    CLOSE = "close"
+    DEADLINE = "deadline"
+    PRIMARY_STARTING = "primary_starting"
+    PRIMARY_REPLICATING = "primary_replicating"
+    PRIMARY_PROGRESSED = "primary_progressed"
+    PRIMARY_STOPPING = "primary_stopping"
+    PRIMARY_STOPPED = "primary_stopped"
+    PRIMARY_FAILED = "primary_failed"
+    PRIMARY_LOST = "primary_lost"
+    SECONDARY_STARTING = "secondary_starting"
+    SECONDARY_PREPARED = "secondary_prepared"
+    SECONDARY_REPLICATING = "secondary_replicating"
+    SECONDARY_STOPPED = "secondary_stopped"
+    SECONDARY_FAILED = "secondary_failed"
+    SECONDARY_LOST = "secondary_lost"
+
+
+class Action(StrEnum):
+    """What the owner makes of a signal; each is one function below."""
+
+    NEVER = "never"
+    WAIT = "wait"
+    APPOINT = "appoint"
+    APPOINT_CLOSER = "appoint_closer"
+    BEGIN_MOVE = "begin_move"
+    HAND_OVER = "hand_over"
+    PROMOTE = "promote"
+    PROMOTE_FAILED = "promote_failed"
+    SETTLE = "settle"
+    ABANDON_MOVE = "abandon_move"
+    REAPPOINT = "reappoint"
+    WITHDRAW = "withdraw"
+    RELEASE = "release"
+    SEAL_CLOSED = "seal_closed"
+    LOSE = "lose"
+    FAIL = "fail"
+    RESET = "reset"
+    CLOSE = "close"
+    CLOSE_ABSENT = "close_absent"
+    ORPHAN = "orphan"
+    FAIL_CLOSING = "fail_closing"
+
+
+_TABLE: Final = """
+signal                 absent       prepare        handover       commit   replicating removing     orphaned
+add                    appoint      -              -              -        -           -            appoint_closer
+move                   -            -              -              -        begin_move  -            -
+close                  close_absent close          close          close    close       .            .
+deadline               .            abandon_move   .              .        .           .            .
+primary_starting       -            .              .              .        .           .            -
+primary_replicating    -            .              .              settle   .           .            -
+primary_progressed     -            reset          reset          .        reset       .            -
+primary_stopping       -            .              .              .        .           .            -
+primary_stopped        -            promote        promote        release  release     seal_closed  -
+primary_failed         -            promote_failed promote_failed fail     fail        fail_closing -
+primary_lost           -            promote        promote        lose     lose        orphan       -
+secondary_starting     -            .              .              -        -           -            -
+secondary_prepared     -            hand_over      .              -        -           -            -
+secondary_replicating  -            withdraw       withdraw       -        -           -            -
+secondary_stopped      -            abandon_move   reappoint      -        -           -            -
+secondary_failed       -            abandon_move   reappoint      -        -           -            -
+secondary_lost         -            abandon_move   reappoint      -        -           -            -
+"""
+"""The whole machine, ``-`` for never and ``.`` for wait."""
+
+
+def _read_table() -> dict[tuple[Phase, Signal], Action]:
+    head, *rows = (line.split() for line in _TABLE.strip().splitlines())
+    short = {"-": Action.NEVER.value, ".": Action.WAIT.value}
+    return {
+        (Phase(column), Signal(row[0])): Action(short.get(cell, cell))
+        for row in rows
+        for column, cell in zip(head[1:], row[1:], strict=True)
+    }
+
+
+TRANSITIONS: Final = _read_table()
+"""(phase, signal) → action, for every pair."""
+
+CONFLICT_CODE: Final = "sink_conflict"
+"""Code of SinkConflictError (sinks/contract.py): another writer holds the row."""
+
+
+class ImpossibleSignalError(Exception):
+    """A signal met a phase it cannot meet: a bug in the coordinator; the message says which pair, of what record."""
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """Why a signal was given, and what its action may need.
+
+    ``issue`` gives the next epoch of the term; ``target`` is who gets a role (agent, session); ``reason`` ends in the
+    outcome of a move that does not arrive; ``error_code`` and ``error`` are those of a failed status.
+    """
+
+    issue: Callable[[], Epoch]
+    owner_rev: int
+    reason: str = ""
+    target: tuple[str, str] | None = None
+    request: str | None = None
+    error_code: str | None = None
+    error: str | None = None
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What an action makes: the new record, and what became of the operator's move that was under way, if it ended."""
+
+    record: SpanDispatched
+    request: str | None = None
+    status: OutcomeStatus | None = None
+    reason: str = ""
+
+
+def phase(record: SpanDispatched) -> Phase:
+    """The phase of a record."""
+    if record.state is SetState.COMMIT and record.secondary is not None:
+        return Phase.HANDOVER
+    if record.state is SetState.REMOVING and record.primary is None:
+        return Phase.ORPHANED
+    return Phase(record.state.value)
+
+
+def apply(record: SpanDispatched, signal: Signal, cause: Cause, action: Action | None = None) -> Step:
+    """The step that ``signal`` makes of ``record``; ``action`` overrides the table's (the undetermined rule does)."""
+    chosen = action or TRANSITIONS[phase(record), signal]
+    make = ACTIONS.get(chosen)
+    if make is None:
+        raise ImpossibleSignalError(f"signal {signal} in phase {phase(record)} of {record}")
+    return make(record, cause)
+
+
+def _give(cause: Cause, to: tuple[str, str] | None) -> Role:
+    if to is None:
+        raise ImpossibleSignalError("a role was to be given, but to nobody: the scheduler must name a target")
+    return Role(agent=to[0], session=to[1], epoch=cause.issue())
+
+
+def _holder(role: Role | None) -> tuple[str, str] | None:
+    return None if role is None else (role.agent, role.session)
+
+
+def _ended_move(record: SpanDispatched, changed: SpanDispatched, status: OutcomeStatus, reason: str) -> Step:
+    if record.moving_request is None:
+        return Step(changed)
+    return Step(replace(changed, moving_request=None), record.moving_request, status, reason)
+
+
+def _wait(record: SpanDispatched, _cause: Cause) -> Step:
+    return Step(record)
+
+
+def _appoint(record: SpanDispatched, cause: Cause) -> Step:
+    role = _give(cause, cause.target)
+    changed = replace(record, owner_rev=cause.owner_rev, state=SetState.COMMIT, primary=role, sealed=False)
+    return Step(changed)
+
+
+def _appoint_closer(record: SpanDispatched, cause: Cause) -> Step:
+    return Step(replace(record, owner_rev=cause.owner_rev, primary=_give(cause, cause.target)))
+
+
+def _begin_move(record: SpanDispatched, cause: Cause) -> Step:
+    role = _give(cause, cause.target)
+    changed = replace(
+        record, owner_rev=cause.owner_rev, state=SetState.PREPARE, secondary=role, moving_request=cause.request
+    )
+    return Step(changed)
+
+
+def _hand_over(record: SpanDispatched, cause: Cause) -> Step:
+    return Step(replace(record, owner_rev=cause.owner_rev, state=SetState.COMMIT))
+
+
+def _promote(record: SpanDispatched, cause: Cause) -> Step:
+    role = _give(cause, _holder(record.secondary))
+    changed = replace(record, owner_rev=cause.owner_rev, state=SetState.COMMIT, primary=role, secondary=None)
+    return Step(changed)
+
+
+def _failed(record: SpanDispatched, cause: Cause) -> SpanDispatched:
+    return replace(
+        record,
+        failures=record.failures + 1,
+        last_error=f"{cause.error_code or 'unknown'}: {cause.error or 'no detail'}",
+    )
+
+
+def _promote_failed(record: SpanDispatched, cause: Cause) -> Step:
+    return _promote(_failed(record, cause), cause)
+
+
+def _settle(record: SpanDispatched, cause: Cause) -> Step:
+    changed = replace(record, owner_rev=cause.owner_rev, state=SetState.REPLICATING)
+    where = record.primary.agent if record.primary else "nobody"
+    return _ended_move(record, changed, OutcomeStatus.DONE, f"replicating on {where}")
+
+
+def _abandon_move(record: SpanDispatched, cause: Cause) -> Step:
+    changed = replace(record, owner_rev=cause.owner_rev, state=SetState.REPLICATING, secondary=None)
+    return _ended_move(record, changed, OutcomeStatus.FAILED, cause.reason)
+
+
+def _reappoint(record: SpanDispatched, cause: Cause) -> Step:
+    role = _give(cause, _holder(record.primary))
+    changed = replace(record, owner_rev=cause.owner_rev, primary=role, secondary=None)
+    return _ended_move(record, changed, OutcomeStatus.FAILED, cause.reason)
+
+
+def _vacate(record: SpanDispatched, cause: Cause, *, sealed: bool) -> Step:
+    changed = replace(
+        record, owner_rev=cause.owner_rev, state=SetState.ABSENT, primary=None, secondary=None, sealed=sealed
+    )
+    return _ended_move(record, changed, OutcomeStatus.FAILED, cause.reason)
+
+
+def _lose(record: SpanDispatched, cause: Cause) -> Step:
+    return _vacate(record, cause, sealed=False)
+
+
+def _release(record: SpanDispatched, cause: Cause) -> Step:
+    return _vacate(record, cause, sealed=True)
+
+
+def _seal_closed(record: SpanDispatched, cause: Cause) -> Step:
+    # What was asked for has been reached, so a later resume starts with a clean slate.
+    return _vacate(replace(record, failures=0, last_error=None), cause, sealed=True)
+
+
+def _fail(record: SpanDispatched, cause: Cause) -> Step:
+    return _vacate(_failed(record, cause), cause, sealed=False)
+
+
+def _reset(record: SpanDispatched, cause: Cause) -> Step:
+    if not record.failures:
+        return Step(record)
+    return Step(replace(record, owner_rev=cause.owner_rev, failures=0, last_error=None))
+
+
+def _close(record: SpanDispatched, cause: Cause) -> Step:
+    changed = replace(record, owner_rev=cause.owner_rev, state=SetState.REMOVING, secondary=None)
+    return _ended_move(record, changed, OutcomeStatus.FAILED, cause.reason)
+
+
+def _close_absent(record: SpanDispatched, cause: Cause) -> Step:
+    if record.sealed:
+        return Step(record)
+    return Step(replace(record, owner_rev=cause.owner_rev, state=SetState.REMOVING, failures=0))
+
+
+def _orphan(record: SpanDispatched, cause: Cause) -> Step:
+    return Step(replace(record, owner_rev=cause.owner_rev, primary=None))
+
+
+def _fail_closing(record: SpanDispatched, cause: Cause) -> Step:
+    failed = _failed(record, cause)
+    if cause.error_code == CONFLICT_CODE:
+        return _vacate(replace(failed, failures=0), cause, sealed=True)
+    return _orphan(failed, cause)
+
+
+ACTIONS: Final[dict[Action, Callable[[SpanDispatched, Cause], Step]]] = {
+    Action.WAIT: _wait,
+    Action.APPOINT: _appoint,
+    Action.APPOINT_CLOSER: _appoint_closer,
+    Action.BEGIN_MOVE: _begin_move,
+    Action.HAND_OVER: _hand_over,
+    Action.PROMOTE: _promote,
+    Action.PROMOTE_FAILED: _promote_failed,
+    Action.SETTLE: _settle,
+    Action.ABANDON_MOVE: _abandon_move,
+    Action.REAPPOINT: _reappoint,
+    Action.WITHDRAW: _lose,
+    Action.RELEASE: _release,
+    Action.SEAL_CLOSED: _seal_closed,
+    Action.LOSE: _lose,
+    Action.FAIL: _fail,
+    Action.RESET: _reset,
+    Action.CLOSE: _close,
+    Action.CLOSE_ABSENT: _close_absent,
+    Action.ORPHAN: _orphan,
+    Action.FAIL_CLOSING: _fail_closing,
+}

@@ -1,0 +1,1 @@
+"""Small pure functions that say which session should get which span; the first one with work gets the seats."""

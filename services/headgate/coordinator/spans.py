@@ -1,0 +1,283 @@
+"""From what sessions say to what happens to a span: signals, and what hangs on the steps they lead to.
+
+Signals are *level-triggered*: ``review`` looks at the span's record, at the newest word of its role holders and at
+who is still there, and applies what follows until nothing does. It can be repeated at will, so a new owner reviews
+every span once its barrier is over and needs no memory of what the last one had seen.
+
+The undetermined rule. A session that is there, has answered, and reports a task that may write (replicating or
+stopping), for a span in which the log gives it no role, or under another epoch, is *undetermined*: nobody else is
+made primary of that span until it has stopped, failed, or died. The sink would fence it anyway; the rule avoids the
+fight. Being given the span again, under a new epoch, ends it too.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from headgate.coordinator.draft import Draft
+from headgate.coordinator.replication import (
+    CONFLICT_CODE,
+    TRANSITIONS,
+    Action,
+    Cause,
+    Phase,
+    Signal,
+    apply,
+    phase,
+)
+from headgate.coordinator.state import SessionId
+from headgate.records.control import Role, SetState, SpanDispatched, TaskReported, TaskState
+from headgate.records.keys import SpanKey
+
+__all__ = [
+    "PREPARE_SECONDS_MAX",
+    "add",
+    "begin_move",
+    "close",
+    "expire_prepare",
+    "is_movable",
+    "note_progress",
+    "rearm",
+    "review",
+    "writers",
+]
+
+PREPARE_SECONDS_MAX: Final = 60.0
+"""Opening a source and warming up takes seconds; a target that needs a minute would not serve the table well."""
+
+RETRY_SECONDS_MIN: Final = 1.0
+"""First back-off: a sink that restarts is back within seconds."""
+
+RETRY_SECONDS_MAX: Final = 60.0
+"""Longest back-off: after a repair nobody waits longer than a minute."""
+
+REVIEW_STEPS_MAX: Final = 8
+"""No history needs more steps at one look (the longest: secondary lost, primary lost); more means a cycle: a bug."""
+
+FENCED_CODE: Final = "sink_fenced"
+"""Code of SinkFencedError (sinks/contract.py)."""
+
+_PRIMARY_SAYS: Final = {
+    TaskState.PREPARING: Signal.PRIMARY_STARTING,
+    TaskState.PREPARED: Signal.PRIMARY_STARTING,
+    TaskState.REPLICATING: Signal.PRIMARY_REPLICATING,
+    TaskState.STOPPING: Signal.PRIMARY_STOPPING,
+    TaskState.STOPPED: Signal.PRIMARY_STOPPED,
+    TaskState.FAILED: Signal.PRIMARY_FAILED,
+}
+_SECONDARY_SAYS: Final = {
+    TaskState.PREPARING: Signal.SECONDARY_STARTING,
+    TaskState.PREPARED: Signal.SECONDARY_PREPARED,
+    TaskState.REPLICATING: Signal.SECONDARY_REPLICATING,
+    TaskState.STOPPING: Signal.SECONDARY_STARTING,
+    TaskState.STOPPED: Signal.SECONDARY_STOPPED,
+    TaskState.FAILED: Signal.SECONDARY_FAILED,
+}
+_MAY_WRITE: Final = (TaskState.REPLICATING, TaskState.STOPPING)
+
+
+def writers(draft: Draft, key: SpanKey) -> list[SessionId]:
+    """The undetermined sessions of the span, sorted; see the module's docstring."""
+    words = draft.state.tasks.get(key)
+    feed = draft.feed(key.feed)
+    if not words or feed is None:
+        return []
+    record = draft.span(key)
+    held = [] if record is None else [role for role in (record.primary, record.secondary) if role is not None]
+    return sorted(
+        session
+        for session, word in words.items()
+        if word.state in _MAY_WRITE
+        and word.feed_id == feed.feed_id
+        and draft.is_live(session)
+        and draft.is_answered(session)
+        and not any((role.agent, role.session) == session and role.epoch == word.epoch for role in held)
+    )
+
+
+def review(draft: Draft, key: SpanKey) -> None:
+    """Apply what the role holders' newest words and losses mean, until nothing more follows."""
+    for _ in range(REVIEW_STEPS_MAX):
+        record = draft.span(key)
+        if record is None:
+            return
+        for signal, word in _signals(draft, key, record):
+            if TRANSITIONS[phase(record), signal] is not Action.WAIT:
+                _act(draft, key, record, signal, _cause_of(draft, record, signal, word))
+                break
+        else:
+            return
+    raise RuntimeError(f"review of {key.text()} does not come to rest: {draft.span(key)}")
+
+
+def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
+    """Give a span that nobody has to ``target``: to run it, or to close it where it is orphaned."""
+    record = draft.span(key)
+    if record is None:
+        feed = draft.feed(key.feed)
+        if feed is None:
+            raise RuntimeError(f"{key.text()} was to be dispatched, but its feed is not there")
+        record = SpanDispatched(
+            feed_id=feed.feed_id,
+            incarnation=feed.incarnation,
+            owner_rev=draft.term.owner_rev,
+            state=SetState.ABSENT,
+            primary=None,
+            secondary=None,
+            sealed=False,
+            moving_request=None,
+            failures=0,
+            last_error=None,
+        )
+    _act(draft, key, record, Signal.ADD, _cause(draft, target=target))
+
+
+def begin_move(draft: Draft, key: SpanKey, target: SessionId, request: str | None) -> None:
+    """Let ``target`` prepare a replicating span."""
+    record = _known(draft, key)
+    _act(draft, key, record, Signal.MOVE, _cause(draft, target=target, request=request))
+
+
+def close(draft: Draft, key: SpanKey) -> None:
+    """Let the span be sealed, by whoever has it or whoever comes."""
+    _act(draft, key, _known(draft, key), Signal.CLOSE, _cause(draft, reason="the feed is being stopped or removed"))
+
+
+def expire_prepare(draft: Draft, key: SpanKey) -> None:
+    """The target of a move has had its time."""
+    record = draft.span(key)
+    if record is None or record.secondary is None:
+        return
+    reason = (
+        f"{record.secondary.agent} was not prepared within {PREPARE_SECONDS_MAX:.0f} s; the table stays where it is"
+    )
+    _act(draft, key, record, Signal.DEADLINE, _cause(draft, reason=reason))
+
+
+def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
+    """Rows written under the present role end a row of failures."""
+    record = draft.span(key)
+    if record is None or not record.failures or record.primary is None:
+        return
+    role = record.primary
+    progress = draft.state.progress.get(key, {}).get(session)
+    if progress is None or session != (role.agent, role.session) or progress.epoch != role.epoch or not progress.rows:
+        return
+    _act(draft, key, record, Signal.PRIMARY_PROGRESSED, _cause(draft))
+
+
+def rearm(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
+    """Set the timers that the record implies: a new owner has none."""
+    if record.state is SetState.PREPARE and not draft.has_timer("prepare", key):
+        draft.set_timer("prepare", key, PREPARE_SECONDS_MAX)
+    if record.primary is None and record.failures and not draft.has_timer("retry", key):
+        draft.set_timer("retry", key, _retry_seconds(record.failures))
+
+
+def _known(draft: Draft, key: SpanKey) -> SpanDispatched:
+    record = draft.span(key)
+    if record is None:
+        raise RuntimeError(f"{key.text()} has never been dispatched")
+    return record
+
+
+def _signals(draft: Draft, key: SpanKey, record: SpanDispatched) -> Iterator[tuple[Signal, TaskReported | None]]:
+    """What is the case, most urgent first."""
+    words = draft.state.tasks.get(key, {})
+    primary, secondary = record.primary, record.secondary
+    if secondary is not None and draft.is_lost(_session(secondary)):
+        yield Signal.SECONDARY_LOST, None
+    if primary is not None:
+        word = _word(words, record, primary)
+        # A word that ends the role outranks the loss of who spoke it: sealed is sealed.
+        if word is not None and word.state is TaskState.STOPPED:
+            yield Signal.PRIMARY_STOPPED, word
+        elif draft.is_lost(_session(primary)):
+            yield Signal.PRIMARY_LOST, None
+        elif word is not None:
+            yield _PRIMARY_SAYS[word.state], word
+    if secondary is not None:
+        word = _word(words, record, secondary)
+        if word is not None:
+            yield _SECONDARY_SAYS[word.state], word
+
+
+def _session(role: Role) -> SessionId:
+    return role.agent, role.session
+
+
+def _word(words: dict[SessionId, TaskReported], record: SpanDispatched, role: Role) -> TaskReported | None:
+    word = words.get(_session(role))
+    if word is None or word.epoch != role.epoch or word.feed_id != record.feed_id:
+        return None
+    return word
+
+
+def _cause(draft: Draft, *, reason: str = "", target: SessionId | None = None, request: str | None = None) -> Cause:
+    return Cause(issue=draft.term.issue, owner_rev=draft.term.owner_rev, reason=reason, target=target, request=request)
+
+
+def _cause_of(draft: Draft, record: SpanDispatched, signal: Signal, word: TaskReported | None) -> Cause:
+    secondary = record.secondary.agent if record.secondary else "the target"
+    primary = record.primary.agent if record.primary else "the writer"
+    reasons = {
+        Signal.SECONDARY_LOST: f"{secondary} was lost on the way; the table stays where it is",
+        Signal.SECONDARY_STOPPED: f"{secondary} stopped on the way; the table stays where it is",
+        Signal.SECONDARY_REPLICATING: f"{secondary} wrote before its turn; both agents are being stopped",
+        Signal.PRIMARY_LOST: f"{primary} was lost on the way; the table goes to whoever is free",
+        Signal.PRIMARY_STOPPED: f"{primary} stopped; the table goes to whoever is free",
+    }
+    reason = reasons.get(signal, "")
+    if word is not None and word.state is TaskState.FAILED:
+        who = secondary if signal is Signal.SECONDARY_FAILED else primary
+        reason = f"{who} failed: {word.error_code or 'unknown'}: {word.error or 'no detail'}"
+        return replace(_cause(draft, reason=reason), error_code=word.error_code, error=word.error)
+    return _cause(draft, reason=reason)
+
+
+def _act(draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, cause: Cause) -> None:
+    action = _allowed(draft, key, record, TRANSITIONS[phase(record), signal])
+    step = apply(record, signal, cause, action)
+    changed = step.record
+    if changed is record:
+        return
+    draft.put_span(key, changed)
+    if step.request is not None and step.status is not None:
+        draft.settle(step.request, step.status, step.reason)
+    if record.state is SetState.PREPARE and changed.state is not SetState.PREPARE:
+        draft.cancel_timer("prepare", key)
+    if changed.primary is not None or not changed.failures:
+        draft.term.retry_due.discard(key)
+        draft.cancel_timer("retry", key)
+    if action is Action.FAIL and not _is_retryable(draft, key, record):
+        return
+    rearm(draft, key, changed)
+
+
+def _allowed(draft: Draft, key: SpanKey, record: SpanDispatched, action: Action) -> Action:
+    """The undetermined rule: with a third session that may still write, nobody is promoted."""
+    if action not in (Action.PROMOTE, Action.PROMOTE_FAILED) or record.secondary is None:
+        return action
+    if all(session in (_session(record.secondary),) for session in writers(draft, key)):
+        return action
+    return Action.LOSE if action is Action.PROMOTE else Action.FAIL
+
+
+def _is_retryable(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
+    """Whether a failed role is worth another. What is not is tried once by each new owner, or on resume."""
+    word = None if record.primary is None else _word(draft.state.tasks.get(key, {}), record, record.primary)
+    if word is None or word.error_code == FENCED_CODE:
+        # Fenced although the log says primary: the sink knows an epoch of ours that came to nothing; a higher one wins.
+        return True
+    return word.retryable and word.error_code != CONFLICT_CODE
+
+
+def _retry_seconds(failures: int) -> float:
+    """Exponential and deterministic: 1, 2, 4 … 60 s."""
+    return float(min(RETRY_SECONDS_MIN * 2 ** min(failures - 1, 10), RETRY_SECONDS_MAX))
+
+
+def is_movable(record: SpanDispatched | None) -> bool:
+    """Whether the span can be moved now."""
+    return record is not None and phase(record) is Phase.REPLICATING
