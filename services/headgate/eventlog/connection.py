@@ -17,6 +17,7 @@ from headgate.eventlog.log import LogError
 
 __all__ = [
     "ADMIN_SECONDS_MAX",
+    "FUTURE_GRACE_SECONDS",
     "BrokerUnreachableError",
     "ClusterSettings",
     "KafkaConnection",

@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog.codec import Codec, CodecGarbage
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, ClusterSettings, KafkaConnection
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, FUTURE_GRACE_SECONDS, ClusterSettings, KafkaConnection
 from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition
 from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.topics import CONTROL_TOPICS, check_topics, topic_name
@@ -26,6 +26,15 @@ __all__ = ["KafkaLog", "KafkaReader", "open_log"]
 BROKER_SILENT_SECONDS_MAX: Final = 20.0
 """How long a reader bears that all brokers are gone before it asks once more and then fails: a broker that restarts
 after a crash answers within 12 s (kafka-facts §1)."""
+
+LEADER_SECONDS_MAX: Final = 10.0
+"""How long a partition may be without a leader: topics just created, and brokers that restart or hand over."""
+
+LEADER_POLL_SECONDS: Final = 0.1
+"""Between two attempts meanwhile."""
+
+_LEADER_MOVES: Final = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+"""What a broker says of a partition that it does not lead yet, or no longer."""
 
 FETCH_WAIT_MS: Final = 100
 """How long the broker may hold a fetch back: decides how soon a standby sees a record (kafka-facts §6)."""
@@ -71,6 +80,18 @@ class KafkaLog:
         self._check(partitions)
         if not partitions:
             return {}
+        deadline = time.monotonic() + LEADER_SECONDS_MAX
+        while True:
+            try:
+                return self._list_ends(partitions)
+            except KafkaException as error:
+                if error.args[0].code() not in _LEADER_MOVES or time.monotonic() >= deadline:
+                    raise self.connection.failed("asking for the ends of the control topics", error) from error
+            except TimeoutError as error:
+                raise self.connection.unreachable("asking for the ends of the control topics") from error
+            time.sleep(LEADER_POLL_SECONDS)
+
+    def _list_ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         wanted = {KafkaPartition(topic_name(self.cluster, p.topic), p.number): p for p in partitions}
         futures = self.connection.admin.list_offsets(
             {partition: OffsetSpec.latest() for partition in wanted},
@@ -78,7 +99,7 @@ class KafkaLog:
             request_timeout=ADMIN_SECONDS_MAX,
         )
         return {
-            wanted[partition]: self.connection.wait(f"asking for the end of {partition.topic}", future).offset
+            wanted[partition]: future.result(ADMIN_SECONDS_MAX + FUTURE_GRACE_SECONDS).offset
             for partition, future in futures.items()
         }
 
@@ -219,7 +240,7 @@ class KafkaReader:
         since = self._silent_since
         if since is None or time.monotonic() - since < self._silent_seconds_max:
             return
-        self._connection.broker_cluster_id()
+        self._connection.broker_cluster_id(min(ADMIN_SECONDS_MAX, self._silent_seconds_max))
         self._silent_since = None
 
 

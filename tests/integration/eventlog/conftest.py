@@ -1,44 +1,14 @@
 """A Headgate cluster of its own for every test, on the broker that all share."""
 
 import uuid
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-import msgspec
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from eventlog_contract import SHARDS
 from headgate.eventlog.kafka import KafkaLog, open_log
-from headgate.eventlog.log import Partition
 from headgate.eventlog.topics import CONTROL_TOPICS, create_topics, topic_name
-
-
-class Cluster(msgspec.Struct, frozen=True):
-    """What headgate.config's settings say of a cluster."""
-
-    bootstrap: str
-    cluster: str
-    shards: int = SHARDS
-    replication_factor: int = 1
-    kafka: Mapping[str, Any] = {}
-
-
-class Foreigner:
-    """Somebody else on our topics: raw bytes, and transactions left as they are."""
-
-    def __init__(self, cluster: Cluster, **properties: Any) -> None:
-        self._cluster = cluster
-        self.producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0, **properties})
-
-    def put(self, partition: Partition, key: bytes | None, value: bytes | None) -> None:
-        self.producer.produce(
-            topic_name(self._cluster.cluster, partition.topic), partition=partition.number, key=key, value=value
-        )
-
-    def flush(self) -> None:
-        assert self.producer.flush(20) == 0
+from kafka_cluster import Cluster
 
 
 @pytest.fixture

@@ -1,0 +1,130 @@
+"""Control topics are created as the table says, and refused when they cannot hold our state."""
+
+import time
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
+
+from eventlog_contract import DEADLINE_SECONDS
+from headgate.eventlog.kafka import open_log
+from headgate.eventlog.log import LogError
+from headgate.eventlog.topics import (
+    CONTROL_TOPICS,
+    TopicMissingError,
+    TopicNotCompactedError,
+    TopicPartitionsError,
+    TopicSettingError,
+    check_topics,
+    create_topics,
+    topic_name,
+)
+from headgate.records.keys import KEY_FORMS
+from kafka_cluster import Cluster, set_topic
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def admin(kafka_bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka_bootstrap})
+
+
+def await_metadata(admin: AdminClient, name: str, partitions: int) -> None:
+    """The controller answers before the brokers have heard of it."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    found = -1
+    while found != partitions:
+        assert time.monotonic() < deadline, f"{name} has {found} partitions, wanted {partitions}"
+        topics = admin.list_topics(timeout=20).topics
+        found = len(topics[name].partitions) if name in topics else 0
+
+
+def test_every_topic_of_the_keys_is_created_as_its_row_says(cluster: Cluster, admin: AdminClient) -> None:
+    created = create_topics(cluster)
+    assert created == sorted(topic_name(cluster.cluster, topic) for topic in KEY_FORMS)
+    metadata = admin.list_topics(timeout=20).topics
+    for topic in CONTROL_TOPICS:
+        name = topic_name(cluster.cluster, topic.name)
+        assert len(metadata[name].partitions) == (1 if topic.name == "announce" else cluster.shards)
+        (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
+        found = {setting: entry.value for setting, entry in future.result(20).items()}
+        assert {setting: found[setting] for setting in topic.settings(1)} == topic.settings(1)
+    check_topics(cluster)
+    assert open_log(cluster).shards == cluster.shards
+
+
+def test_creating_again_changes_nothing_and_fills_in_what_is_missing(cluster: Cluster, admin: AdminClient) -> None:
+    create_topics(cluster)
+    assert create_topics(cluster) == []
+    name = topic_name(cluster.cluster, "sync")
+    admin.delete_topics([name])[name].result(20)
+    await_metadata(admin, name, 0)
+    assert create_topics(cluster) == [name]
+
+
+def test_a_missing_topic_is_named_with_what_to_do(cluster: Cluster) -> None:
+    with pytest.raises(TopicMissingError) as missing:
+        open_log(cluster)
+    assert missing.value.code == "control-topic-missing"
+    for topic in KEY_FORMS:
+        assert topic_name(cluster.cluster, topic) in str(missing.value)
+    assert cluster.bootstrap in str(missing.value)
+    assert "headgate topic create" in str(missing.value)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_topic_that_is_not_compacted_is_refused(cluster: Cluster, policy: str) -> None:
+    create_topics(cluster)
+    set_topic(cluster, "dispatch", cleanup_policy=policy)
+    name = topic_name(cluster.cluster, "dispatch")
+    found = rf"{name} has cleanup\.policy={policy}, wanted cleanup\.policy=compact.*--entity-name {name}"
+    for refusing in (open_log, create_topics):
+        with pytest.raises(TopicNotCompactedError, match=found) as refused:
+            refusing(cluster)
+        assert refused.value.code == "control-topic-not-compacted"
+
+
+def test_another_number_of_shards_is_refused(cluster: Cluster) -> None:
+    create_topics(cluster)
+    other = Cluster(cluster.bootstrap, cluster.cluster, shards=cluster.shards + 1)
+    for refusing in (open_log, create_topics):
+        with pytest.raises(TopicPartitionsError, match="dispatch has 2 partitions, wanted 3") as refused:
+            refusing(other)
+        assert refused.value.code == "control-topic-partitions"
+        assert "announce" not in str(refused.value)
+        assert len(str(refused.value).splitlines()) == 4, "every sharded topic is named"
+
+
+def test_a_topic_that_grew_is_refused(cluster: Cluster, admin: AdminClient) -> None:
+    create_topics(cluster)
+    name = topic_name(cluster.cluster, "announce")
+    admin.create_partitions([NewPartitions(name, 2)])[name].result(20)
+    await_metadata(admin, name, 2)
+    with pytest.raises(TopicPartitionsError, match=f"{name} has 2 partitions, wanted 1"):
+        open_log(cluster)
+
+
+@pytest.mark.parametrize(
+    ("setting", "found", "wanted"),
+    [("unclean.leader.election.enable", "true", "false"), ("max.message.bytes", "1000", "16777216")],
+)
+def test_a_setting_that_would_lose_or_refuse_records_is_refused(
+    cluster: Cluster, setting: str, found: str, wanted: str
+) -> None:
+    create_topics(cluster)
+    set_topic(cluster, "checkpoint", **{setting.replace(".", "_"): found})
+    with pytest.raises(TopicSettingError, match=f"{setting}={found}, wanted {setting}={wanted}") as refused:
+        open_log(cluster)
+    assert refused.value.code == "control-topic-setting"
+
+
+def test_sizes_and_ages_may_be_tuned(cluster: Cluster) -> None:
+    create_topics(cluster)
+    set_topic(cluster, "sync", segment_ms="1000", min_cleanable_dirty_ratio="0.5")
+    check_topics(cluster)
+
+
+def test_more_replicas_than_brokers_are_refused_by_name(cluster: Cluster) -> None:
+    wanted = Cluster(cluster.bootstrap, cluster.cluster, replication_factor=3)
+    with pytest.raises(LogError, match=rf"creating topic {cluster.cluster}\.\w+.*INVALID_REPLICATION_FACTOR"):
+        create_topics(wanted)

@@ -1,0 +1,86 @@
+"""A Headgate cluster on a real broker, and somebody else on its topics: for tests of what the log port cannot do."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from eventlog_contract import DEADLINE_SECONDS, SHARDS
+from headgate.eventlog.codec import encode
+from headgate.eventlog.log import Partition, Placed
+from headgate.eventlog.topics import topic_name
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """What headgate.config's settings say of a cluster."""
+
+    bootstrap: str
+    cluster: str
+    shards: int = SHARDS
+    replication_factor: int = 1
+    kafka: Mapping[str, Any] = {}
+
+
+class Foreigner:
+    """Somebody else on our topics: raw bytes, and transactions left as they are."""
+
+    def __init__(self, cluster: Cluster, **properties: Any) -> None:
+        self._cluster = cluster
+        self.producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0, **properties})
+
+    def put(self, partition: Partition, key: bytes | None, value: bytes | None) -> None:
+        self.producer.produce(
+            topic_name(self._cluster.cluster, partition.topic), partition=partition.number, key=key, value=value
+        )
+
+    def put_fact(self, placed: Placed) -> None:
+        self.put(placed.partition, *encode(placed.fact))
+
+    def flush(self) -> None:
+        assert self.producer.flush(20) == 0
+
+
+def set_topic(cluster: Cluster, topic: str, **settings: str) -> None:
+    """Change settings of a control topic (dots written as underscores); returns once the broker says so."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    resource = ConfigResource(ResourceType.TOPIC, topic_name(cluster.cluster, topic))
+    for name, value in named.items():
+        resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(20)
+    await_settings(admin, resource.name, named)
+
+
+def await_settings(admin: AdminClient, name: str, wanted: Mapping[str, str]) -> None:
+    """The controller answers before the brokers have heard of it."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    found: dict[str, str] = {}
+    while any(found.get(setting) != value for setting, value in wanted.items()):
+        assert time.monotonic() < deadline, f"{name} has {found}, wanted {wanted}"
+        (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
+        found = {setting: entry.value for setting, entry in future.result(20).items()}
+
+
+def delete_before(cluster: Cluster, partition: Partition, offset: int) -> None:
+    """Delete a partition's records before ``offset``; Kafka allows it only beside the policy "delete"."""
+    set_topic(cluster, partition.topic, cleanup_policy="compact,delete")
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    place = KafkaPartition(topic_name(cluster.cluster, partition.topic), partition.number, offset)
+    for future in admin.delete_records([place]).values():
+        future.result(20)
+
+
+def first_offset(cluster: Cluster, partition: Partition) -> int:
+    """Offset of the first record that is still there, whoever wrote it; -1 if there is none."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "look", "enable.partition.eof": True})
+    consumer.assign([KafkaPartition(topic_name(cluster.cluster, partition.topic), partition.number, 0)])
+    try:
+        message = consumer.poll(20)
+        return -1 if message is None or message.error() is not None else int(message.offset())
+    finally:
+        consumer.close()
