@@ -6,9 +6,9 @@ import pytest
 
 from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.machine import Arrived, EffectFinished, Enthroned, HolderSilent, TimerFired
-from headgate.eventlog.memory import CommitFault
+from headgate.eventlog.memory import CommitFault, MemoryTransactionalWriter
 from headgate.eventlog.role import BACKOFF_SECONDS, RoleEndedError, RoleState, TermEffect
-from headgate.records.control import OperationKind, OwnerAnnounced
+from headgate.records.control import OperationKind, OwnerAnnounced, RequestSettled
 from headgate.records.keys import AgentKey, Fact, OutcomeKey, OwnerKey, SessionKey
 from toy_role import AGENT_LEASE, ANNOUNCE, LEASE, TIMER_SECONDS, Resolve, World, transactional_id
 
@@ -67,6 +67,34 @@ class TestElection:
         one.turn()
         assert one.state is RoleState.ENDED
 
+    def test_a_new_process_that_has_not_read_to_the_end_does_not_take_the_throne_for_empty(self, world: World) -> None:
+        one, two = world.member("one").serve(), world.member("two")
+        two.log.hold(ANNOUNCE, at=0)
+        world.run(LEASE - 1.0, one, two)
+        two.log.release(ANNOUNCE)
+        world.run(2 * LEASE, one, two)
+        assert two.role.counters.campaigns == 0
+
+    def test_what_the_last_owner_committed_just_before_init_is_replayed_before_the_throne(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        one, two = world.member("one").serve(), world.member("two")
+        world.run(1.0, one, two)
+        init = MemoryTransactionalWriter.init
+
+        def late(writer: MemoryTransactionalWriter) -> None:
+            world.request("late")
+            one.turn()
+            two.log.hold(CHANGEFEED, at=0)
+            init(writer)
+
+        monkeypatch.setattr(MemoryTransactionalWriter, "init", late)
+        world.run(LEASE + 2.0, two)
+        assert two.state is RoleState.REPLAYING
+        two.log.release(CHANGEFEED)
+        two.serve()
+        assert two.outcomes == {"late": "number 0"}
+
     def test_of_two_that_campaign_at_once_the_last_init_wins_and_the_other_waits(self, world: World) -> None:
         one, two = world.member("one"), world.member("two")
         while RoleState.REPLAYING not in (one.state, two.state):
@@ -88,7 +116,7 @@ class TestElection:
         two.serve()
         one.turn()
         assert one.state is RoleState.WAITING
-        assert "Fenced" in (one.role.status.last_error or "")
+        assert "while I was replaying" in (one.role.status.last_error or "")
 
     def test_a_transaction_left_open_by_a_killed_owner_does_not_keep_the_standby_waiting(self, world: World) -> None:
         one, two = world.member("one").serve(), world.member("two")
@@ -138,6 +166,13 @@ class TestTurns:
         full = world.replayed_digest()
         world.broker.compact_all()
         assert one.role.digest() == full == world.replayed_digest()
+
+    def test_what_a_new_owner_finds_open_is_settled_in_its_own_term(self, world: World) -> None:
+        world.request("r1")
+        one = world.member("one").serve()
+        record = one.role.view.records[OutcomeKey("r1")]
+        assert isinstance(record, RequestSettled)
+        assert record.owner_rev == one.role.status.owner_rev
 
     def test_a_turn_is_one_transaction_and_each_decision_sees_the_facts_of_the_one_before(self, world: World) -> None:
         one = world.member("one").serve()
@@ -311,6 +346,11 @@ class TestFalls:
         one.log.heal()
         world.run(10.0, one)
         assert one.state is RoleState.SERVING
+        one.log.cut()
+        one.turn()
+        one.log.heal()
+        world.run(BACKOFF_SECONDS[0] + 0.05, one, step=0.05)
+        assert one.state is RoleState.STANDBY
 
     def test_the_log_failing_while_waiting_is_told_in_the_turn(self, world: World) -> None:
         one = world.member("one").serve()
@@ -402,15 +442,37 @@ class TestSessions:
     def test_silence_is_judged_only_after_reading_to_an_end_captured_after_the_suspicion(self, world: World) -> None:
         one = world.member("one").serve()
         world.run(1.0, one, beat=("a1",))
-        one.log.hold(ANNOUNCE)  # the owner lags; the agent lives
-        world.run(2 * AGENT_LEASE, one, beat=("a1",))
+        world.beat("a2")
+        world.run(1.0, one)
+        one.log.hold(ANNOUNCE)  # the owner lags; the agents live
+        world.run(2 * AGENT_LEASE, one, beat=("a1", "a2"))
         assert one.inputs(HolderSilent) == []
         assert one.turn() > 0, "judging does not spin"
         one.log.release(ANNOUNCE)
-        world.run(2.0, one, beat=("a1",))
+        world.run(2.0, one, beat=("a1", "a2"))
         assert one.inputs(HolderSilent) == []
-        world.run(AGENT_LEASE + 0.5, one)
+        world.run(AGENT_LEASE + 0.5, one, beat=("a2",))
         assert one.inputs(HolderSilent) == [HolderSilent("a1", "s1")]
+
+    def test_a_heartbeat_read_but_left_for_the_next_turn_counts(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("headgate.eventlog.candidate.TURN_RECORDS_MAX", 4)
+        monkeypatch.setattr("headgate.eventlog.term.TURN_FACTS_MAX", 1)
+        one = world.member("one").serve()
+        world.run(1.0, one, beat=("a1",))
+        world.run(AGENT_LEASE - 0.5, one)
+        for _ in range(4):
+            world.beat("a2")
+        one.turn()  # fills its batch from announce, so the next one begins with the other topics
+        world.clock += 1.0
+        for name in ("r1", "r2", "r3"):
+            world.request(name)
+        world.beat("a1")
+        for _ in range(5):
+            one.turn()
+        assert sorted(one.outcomes) == ["r1", "r2", "r3"]
+        assert one.inputs(HolderSilent) == []
 
     def test_a_new_owner_gives_every_known_session_a_full_lease(self, world: World) -> None:
         one, two = world.member("one").serve(), world.member("two")
