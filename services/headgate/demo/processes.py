@@ -20,7 +20,15 @@ import psutil
 
 from headgate.embedded.jvm import tail
 
-__all__ = ["Fate", "ServiceError", "ServiceProcess", "stop_all", "terminated_as_interrupt", "uninterrupted"]
+__all__ = [
+    "Fate",
+    "ServiceError",
+    "ServiceProcess",
+    "environment",
+    "stop_all",
+    "terminated_as_interrupt",
+    "uninterrupted",
+]
 
 STOP_SECONDS_MAX: Final = 15.0
 """A service gives itself 10 s for a clean stop (settings.shutdown_seconds); then the tree is killed."""
@@ -30,8 +38,16 @@ VANISH_SECONDS_MAX: Final = 10.0
 
 POLL_SECONDS: Final = 0.05
 
+HEADGATE: Final = (sys.executable, "-m", "headgate")
+
 OUR_VARIABLES: Final = "HEADGATE_"
 CACHE_VARIABLE: Final = "HEADGATE_CACHE"
+
+
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Our environment without the user's Headgate settings, which are for another cluster, and with ``settings``."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(OUR_VARIABLES) or k == CACHE_VARIABLE}
+    return kept | dict(settings) | {"PYTHONUNBUFFERED": "1"}
 
 
 class ServiceError(Exception):
@@ -51,19 +67,26 @@ class Fate(StrEnum):
 class ServiceProcess:
     """One ``headgate …`` command running as a process, with whatever it starts. Made running."""
 
-    def __init__(self, name: str, arguments: Sequence[str], settings: Mapping[str, str], log_folder: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        settings: Mapping[str, str],
+        log_folder: Path,
+        *,
+        program: Sequence[str] = HEADGATE,
+    ) -> None:
         self.name = name
-        self.arguments = tuple(arguments)
+        self.command = (*program, *arguments)
         self.fate = Fate.RUNNING
         self.log_file = log_folder / f"{name}.log"
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(OUR_VARIABLES) or k == CACHE_VARIABLE}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "headgate.cli.main", *arguments],
+                self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=kept | dict(settings) | {"PYTHONUNBUFFERED": "1"},
+                env=environment(settings),
                 start_new_session=True,
             )
         self._seen: set[psutil.Process] = set()
@@ -85,9 +108,7 @@ class ServiceProcess:
 
     def explain(self, what: str) -> str:
         """``what`` happened to the service, with the last lines of its log."""
-        return (
-            f"{self.name} (headgate {' '.join(self.arguments)}) {what}. End of {self.log_file}:\n{tail(self.log_file)}"
-        )
+        return f"{self.name} ({' '.join(self.command)}) {what}. End of {self.log_file}:\n{tail(self.log_file)}"
 
     def tree(self) -> list[psutil.Process]:
         """Every living process of the service, the service itself first."""

@@ -69,10 +69,6 @@ class Table(msgspec.Struct, frozen=True):
         """A whole row; its key and unique values are new if ``serial`` is."""
         return {column.name: column.make(random, serial) for column in self.columns}
 
-    def new_key(self, random: Random, serial: int) -> Row:
-        """The key columns of a new row alone."""
-        return {column.name: column.make(random, serial) for column in self.columns if column.name in self.key}
-
     def new_values(self, random: Random, serial: int) -> Row:
         """What an update sets: some of the columns, at least one."""
         chosen = {c.name: c.make(random, serial) for c in self.columns if random.random() < c.share}

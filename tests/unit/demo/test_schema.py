@@ -19,8 +19,8 @@ def test_the_same_seed_gives_the_same_rows() -> None:
 def test_keys_of_different_serials_differ() -> None:
     random = seeded(1)
     for table in TABLES:
-        keys = {tuple(table.new_key(random, serial).values()) for serial in range(2_000)}
-        assert len(keys) == 2_000
+        keys = {tuple(table.new_row(random, serial)[column] for column in table.key) for serial in range(500)}
+        assert len(keys) == 500
 
 
 def test_an_update_changes_something_and_never_a_key_or_usually_the_large_text() -> None:

@@ -1,0 +1,143 @@
+"""``headgate demo`` and ``headgate up``: the main job on real parts, in front of you."""
+
+import json
+import secrets
+import sys
+import time
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from headgate.demo.display import Display
+from headgate.demo.load import LoadError
+from headgate.demo.processes import ServiceError, terminated_as_interrupt
+from headgate.demo.report import show_report
+from headgate.demo.scenario import Options, Shop, demonstrate, running_shop
+from headgate.demo.watch import WatchError
+
+__all__ = ["demo", "up"]
+
+DURATION_SECONDS_DEFAULT: Final = 48.0
+DURATION_SECONDS_SHORT: Final = 12.0
+RATE_DEFAULT: Final = 150.0
+"""Changes per second: two cores carry everything at once, and no lease is lost on them."""
+
+RATE_GENTLE: Final = 20.0
+AGENTS_DEFAULT: Final = 3
+AGENTS_SHORT: Final = 2
+SEED_MAX: Final = 1_000_000
+
+EXIT_FAILED: Final = 50
+"""Something that was checked does not hold, or a fault was not made up for (docs/exit-codes.md)."""
+
+EXIT_INTERRUPTED: Final = 130
+"""As shells say it of Ctrl-C."""
+
+
+class Output(StrEnum):
+    """``-o``: figures as a table for people or as JSON for programs."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+Rate = Annotated[float, typer.Option(min=1, max=2_000, help="changes written to the source per second")]
+Agents = Annotated[int | None, typer.Option(min=2, max=8, help="agents to start; one is killed, another frozen")]
+Seed = Annotated[int | None, typer.Option(help="of everything the writers do; a random one is chosen and printed")]
+Keep = Annotated[bool, typer.Option("--keep", help="keep the folder with databases, broker and logs")]
+
+
+def demo(
+    *,
+    duration: Annotated[float | None, typer.Option(min=1, help="seconds of undisturbed writing in all")] = None,
+    rate: Rate = RATE_DEFAULT,
+    agents: Agents = None,
+    seed: Seed = None,
+    keep: Keep = False,
+    short: Annotated[bool, typer.Option("--short", help="two agents and little time between faults")] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="table or json")] = Output.TABLE,
+) -> None:
+    """Keep a live PostgreSQL in step through Kafka and Spark, with agents and the owner killed on the way.
+
+    Exit code 0 only if source and target are equal, nothing was written twice, no lease was lost without a reason, and
+    every fault was made up for.
+    """
+    options = Options(
+        duration=duration or (DURATION_SECONDS_SHORT if short else DURATION_SECONDS_DEFAULT),
+        rate=rate,
+        agents=agents or (AGENTS_SHORT if short else AGENTS_DEFAULT),
+        seed=_seed(seed),
+        keep=keep,
+    )
+    display = Display(to_stderr=output is Output.JSON)
+    with terminated_as_interrupt():
+        try:
+            report = demonstrate(options, display)
+        except (WatchError, ServiceError, LoadError) as error:
+            display.fail(str(error))
+            raise typer.Exit(EXIT_FAILED) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(EXIT_INTERRUPTED) from error
+    if output is Output.JSON:
+        sys.stdout.write(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n")
+    else:
+        show_report(display.console, report)
+    if not report.holds():
+        raise typer.Exit(EXIT_FAILED)
+
+
+def up(*, rate: Rate = RATE_GENTLE, agents: Agents = None, seed: Seed = None, keep: Keep = False) -> None:
+    """Start what the demo runs on, with a gentle load, and leave it running until Ctrl-C."""
+    options = Options(duration=0, rate=rate, agents=agents or AGENTS_SHORT, seed=_seed(seed), keep=keep)
+    display = Display(to_stderr=False)
+    with terminated_as_interrupt():
+        try:
+            with running_shop(options, display, []) as shop:
+                _show_addresses(display, shop)
+                _look_after(shop, display)
+        except (WatchError, ServiceError, LoadError) as error:
+            display.fail(str(error))
+            raise typer.Exit(EXIT_FAILED) from error
+        except KeyboardInterrupt:
+            # Ctrl-C is how it is meant to end.
+            display.say("stopped")
+
+
+def _seed(given: int | None) -> int:
+    return secrets.randbelow(SEED_MAX) if given is None else given
+
+
+def _look_after(shop: Shop, display: Display) -> None:
+    """Until interrupted. Services may be killed by whoever plays with them; that is said and no more."""
+    told: set[str] = set()
+    while True:
+        shop.load.check()
+        for service in shop.services.all:
+            if service.exit_code is not None and service.name not in told:
+                told.add(service.name)
+                display.say(f"{service.name} has ended with exit code {service.exit_code}; its log: {service.log_file}")
+        time.sleep(1)
+
+
+def _show_addresses(display: Display, shop: Shop) -> None:
+    lines = [
+        f"Kafka             {shop.stack.bootstrap}",
+        f"Kafka Connect     {shop.stack.connect.url}",
+        f"source PostgreSQL {shop.stack.source_dsn}",
+        f"target PostgreSQL {shop.stack.target_dsn}",
+        f"logs              {shop.services.log_folder}",
+        *(f"{service.name:<17} process {service.pid}" for service in shop.services.all),
+        "",
+        "Try, in another terminal:",
+        f"  export HEADGATE_BOOTSTRAP={shop.stack.bootstrap} HEADGATE_SHARDS=1",
+        "  headgate feed show shop",
+        "  headgate topic tail dispatch",
+        "  headgate table move shop shop.orders agent-2",
+        f"  kill -9 {shop.services.all[-1].pid}    # and watch its tables go elsewhere",
+        "",
+        "Ctrl-C stops everything.",
+    ]
+    display.head("Everything is up")
+    for line in lines:
+        display.console.print(line, soft_wrap=True, markup=False)

@@ -1,0 +1,130 @@
+"""What a user sees while the demo runs: what is done, line by line, and below it the tables as the log knows them.
+
+On a terminal the tables are redrawn in place; elsewhere they are a line now and then, so that a CI log stays readable.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Final
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from headgate.demo.load import Load
+from headgate.demo.tables import RowRate, TableView, views
+from headgate.demo.watch import Watch
+
+__all__ = ["Display"]
+
+REDRAWS_PER_SECOND: Final = 2.0
+LINE_EVERY_SECONDS: Final = 5.0
+RATE_OVER_SECONDS: Final = 2.0
+"""A rate over less jumps with every batch."""
+
+JOIN_SECONDS_MAX: Final = 5.0
+
+
+class Display:
+    """Prints to one console: standard output for people, standard error when that is for a program."""
+
+    def __init__(self, *, to_stderr: bool) -> None:
+        self.console = Console(stderr=to_stderr, highlight=False)
+        self._began = time.monotonic()
+
+    def say(self, message: str) -> None:
+        """A line with the seconds since the beginning."""
+        line = Text(f"{time.monotonic() - self._began:6.1f} s  ", style="dim") + Text(message, style="not dim")
+        self.console.print(line, soft_wrap=True)
+
+    def head(self, message: str) -> None:
+        """A heading."""
+        self.console.print(Text(message, style="bold cyan"), soft_wrap=True)
+
+    def fail(self, message: str) -> None:
+        """What went wrong."""
+        self.console.print(Text("failed: ", style="bold red") + Text(message, style="not bold"), soft_wrap=True)
+
+    @contextmanager
+    def status(self, watch: Watch, load: Load) -> Iterator[None]:
+        """Within, the feed's tables are shown as they are."""
+        status = _Status(watch, load)
+        if self.console.is_terminal:
+            with Live(
+                get_renderable=status.table,
+                console=self.console,
+                refresh_per_second=REDRAWS_PER_SECOND,
+                transient=True,
+            ):
+                yield
+            return
+        with _every(LINE_EVERY_SECONDS, lambda: self.say(status.line())):
+            yield
+
+
+class _Status:
+    def __init__(self, watch: Watch, load: Load) -> None:
+        self._watch = watch
+        self._load = load
+        self._rate = RowRate()
+        self._shown_rate = 0.0
+        self._looked_at = float("-inf")
+
+    def table(self) -> Table:
+        """The tables, and a line below."""
+        drawn = Table(box=None, pad_edge=False, header_style="bold", caption=self._summary(), caption_justify="left")
+        for column in ("table", "state", "agent", "epoch", "rows", "lag"):
+            drawn.add_column(column, justify="right" if column in ("rows", "lag") else "left", no_wrap=True)
+        for view in self._views():
+            style = "green" if view.replicating else "yellow"
+            role = view.role
+            drawn.add_row(
+                view.span,
+                Text("replicating" if view.replicating else view.state, style=style),
+                role.agent if role else "-",
+                str(role.epoch) if role else "-",
+                "-" if view.rows is None else str(view.rows),
+                "-" if view.lag_ms is None else f"{view.lag_ms / 1000:.1f} s",
+            )
+        return drawn
+
+    def line(self) -> str:
+        """The same in one line."""
+        found = self._views()
+        agents = sorted({view.role.agent for view in found if view.role is not None})
+        replicating = sum(view.replicating for view in found)
+        on = f" on {', '.join(agents)}" if agents else ""
+        return f"{replicating} of {len(found)} tables replicating{on}; {self._summary()}"
+
+    def _views(self) -> list[TableView]:
+        with self._watch.condition:
+            return views(self._watch.snapshot)
+
+    def _summary(self) -> str:
+        now = time.monotonic()
+        if now - self._looked_at >= RATE_OVER_SECONDS:
+            self._shown_rate = self._rate.look(self._watch.rows_applied())
+            self._looked_at = now
+        lags = [view.lag_ms for view in self._views() if view.lag_ms is not None]
+        lag = f"lag {max(lags) / 1000:.1f} s" if lags else "no lag known yet"
+        return f"{self._shown_rate:.0f} rows/s, {lag}, {self._load.counts().total()} changes written to the source"
+
+
+@contextmanager
+def _every(seconds: float, action: Callable[[], None]) -> Iterator[None]:
+    stopping = Event()
+
+    def run() -> None:
+        while not stopping.wait(seconds):
+            action()
+
+    thread = Thread(target=run, name="demo-display", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join(JOIN_SECONDS_MAX)

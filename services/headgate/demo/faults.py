@@ -1,0 +1,178 @@
+"""What the demo does to its services while everybody writes, and how long the others take to make up for it.
+
+A take-over is measured from the signal to the record that proves it: for an agent, all its tables replicating under
+other sessions; for the owner, another one announced and the first decision of its term. What the faults must not cause
+is counted too: a session or a term lost that nothing was done to.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from headgate.cli.snapshot import Snapshot
+from headgate.demo.processes import Fate
+from headgate.demo.services import LEASE_SECONDS, Services
+from headgate.demo.tables import busiest_agent, holders
+from headgate.demo.watch import Watch, WatchError
+from headgate.records.control import AgentAnnounced, Liveness
+from headgate.records.keys import AgentKey
+
+__all__ = ["Faults", "Takeover"]
+
+TAKEOVER_SECONDS_MAX: Final = 60.0
+"""Far beyond the goals: past this something does not work at all."""
+
+FREEZE_LEASES: Final = 3.0
+"""How long an agent stays frozen, in leases: past its own, and past that of whoever looks after it."""
+
+AGENT_START_SECONDS_MAX: Final = 90.0
+"""Three Spark sessions starting at once on two cores take half a minute."""
+
+THAWED_SECONDS_MAX: Final = 30.0
+"""For a thawed agent to find out that its lease is lost."""
+
+Say = Callable[[str], None]
+
+
+class Takeover(msgspec.Struct, frozen=True):
+    """One fault made up for. ``goal`` is the design's (§11), in seconds as ``seconds``."""
+
+    fault: str
+    victim: str
+    seconds: float
+    goal: float
+    detail: str
+
+
+class Faults:
+    """Kills and freezes, one after the other; remembers which losses of sessions and terms it has caused."""
+
+    def __init__(self, services: Services, watch: Watch, say: Say) -> None:
+        self._services = services
+        self._watch = watch
+        self._say = say
+        self._caused_sessions: set[str] = set()
+        self._caused_terms = 0
+
+    def await_agents(self) -> None:
+        """Wait until every agent has announced a session that lives. Raises WatchError, ServiceError."""
+        for agent in self._services.agents:
+            self._await_session(agent)
+
+    def kill_agent(self) -> Takeover:
+        """SIGKILL the busiest agent with everything under it; afterwards start it again, as its supervisor would."""
+        agent, moved = self._victim()
+        self._say(f"SIGKILL {agent} (Spark's JVM and workers included), which runs {', '.join(sorted(moved))}")
+        began = time.monotonic()
+        self._services.running[agent].kill()
+        takeover = self._await_others("agent_killed", agent, moved, began)
+        self._services.start_agent(agent)
+        self._await_session(agent)
+        return takeover
+
+    def freeze_agent(self) -> Takeover:
+        """SIGSTOP the busiest agent past every lease, SIGCONT it, and see its former life end. Raises WatchError."""
+        agent, moved = self._victim()
+        service = self._services.running[agent]
+        self._say(f"SIGSTOP {agent} in the middle of its work, which runs {', '.join(sorted(moved))}")
+        began = time.monotonic()
+        service.freeze()
+        takeover = self._await_others("agent_frozen", agent, moved, began)
+        self._pause_until(began + FREEZE_LEASES * LEASE_SECONDS)
+        former = self._watch.sessions[agent][-1]
+        thawed = time.monotonic()
+        service.thaw()
+        self._say(f"SIGCONT {agent} after {thawed - began:.1f} s: it believes that no time has passed")
+
+        def former_life_is_over(_snapshot: Snapshot) -> bool:
+            return service.exit_code is not None or self._watch.sessions[agent][-1] != former
+
+        what = f"{agent} gives up session {former}, which it lost while it was frozen"
+        over = self._watch.wait_for(what, former_life_is_over, THAWED_SECONDS_MAX, self._services.check)
+        self._say(f"{agent} gave up its former session {over - thawed:.1f} s after it woke up")
+        if service.exit_code is not None:
+            self._services.start_agent(agent)
+        else:
+            service.fate = Fate.RUNNING
+        self._await_session(agent)
+        return takeover
+
+    def kill_owner(self) -> Takeover:
+        """SIGKILL the coordinator that owns the feed; afterwards start it again. Raises WatchError, ServiceError."""
+        with self._watch.condition:
+            former = self._watch.terms[-1]
+        service = self._services.owner_process(former.owner_id)
+        self._say(f"SIGKILL {service.name}, the owner (term {former.owner_rev})")
+        self._caused_terms += 1
+        began = time.monotonic()
+        service.kill()
+
+        def another_decides(_snapshot: Snapshot) -> bool:
+            newest = self._watch.terms[-1]
+            return newest.owner_rev > former.owner_rev and newest.owner_rev in self._watch.decided_at
+
+        self._watch.wait_for("another owner decides", another_decides, TAKEOVER_SECONDS_MAX, self._services.check)
+        with self._watch.condition:
+            term = self._watch.terms[-1]
+            seconds = max(self._watch.decided_at[term.owner_rev], term.announced_at) - began
+        successor = self._services.owner_process(term.owner_id)
+        self._services.start_coordinator(service.name)
+        detail = f"{successor.name} announced itself after {term.announced_at - began:.1f} s (term {term.owner_rev})"
+        return self._told(Takeover("owner_killed", service.name, seconds, LEASE_SECONDS + 2, detail))
+
+    def false_losses(self) -> list[str]:
+        """Sessions and terms lost that nothing was done to, one line each. Ask before stopping the services."""
+        with self._watch.condition:
+            dead = {death.session: f"{death.agent}: {death.reason}" for death in self._watch.deaths}
+            for agent, sessions in self._watch.sessions.items():
+                for session in sessions[:-1]:
+                    dead.setdefault(session, f"{agent} gave up its session by itself")
+            terms = len(self._watch.terms) - 1 - self._caused_terms
+        lost = [f"session {s} of {why}" for s, why in sorted(dead.items()) if s not in self._caused_sessions]
+        lost += [f"an owner's term ended {terms} times more often than owners were killed"] * max(0, terms)
+        return lost + [f"{name} ended by itself" for name in self._services.ended_by_themselves()]
+
+    def _victim(self) -> tuple[str, set[str]]:
+        with self._watch.condition:
+            agent = busiest_agent(self._watch.snapshot)
+            if agent is None:
+                raise WatchError("no table replicates, so there is no agent whose loss would show anything")
+            roles = holders(self._watch.snapshot)
+            self._caused_sessions.add(self._watch.sessions[agent][-1])
+        return agent, {span for span, role in roles.items() if role.agent == agent}
+
+    def _await_others(self, fault: str, agent: str, moved: set[str], began: float) -> Takeover:
+        lost = self._watch.sessions[agent][-1]
+
+        def replicate_elsewhere(snapshot: Snapshot) -> bool:
+            now = holders(snapshot)
+            return all(span in now and now[span].session != lost for span in moved)
+
+        what = f"{', '.join(sorted(moved))} replicate elsewhere"
+        at = self._watch.wait_for(what, replicate_elsewhere, TAKEOVER_SECONDS_MAX, self._services.check)
+        with self._watch.condition:
+            now = holders(self._watch.snapshot)
+        detail = ", ".join(f"{span} → {now[span].agent} (epoch {now[span].epoch})" for span in sorted(moved))
+        return self._told(Takeover(fault, agent, at - began, LEASE_SECONDS + 2, detail))
+
+    def _told(self, takeover: Takeover) -> Takeover:
+        self._say(f"taken over after {takeover.seconds:.1f} s: {takeover.detail}")
+        return takeover
+
+    def _await_session(self, agent: str) -> None:
+        def lives(snapshot: Snapshot) -> bool:
+            sessions = self._watch.sessions.get(agent, [])
+            if not sessions or sessions[-1] in self._caused_sessions:
+                return False
+            announced = snapshot.get(AgentKey(agent, sessions[-1]), AgentAnnounced)
+            return announced is not None and announced.liveness is Liveness.ALIVE
+
+        what = f"{agent} announces itself"
+        self._watch.wait_for(what, lives, AGENT_START_SECONDS_MAX, self._services.check)
+
+    def _pause_until(self, moment: float) -> None:
+        while time.monotonic() < moment:
+            self._services.check()
+            time.sleep(min(0.5, max(0.0, moment - time.monotonic())))

@@ -1,0 +1,137 @@
+"""Headgate as the demo runs it: two coordinators and some agents, each a process, found again by what they announce.
+
+Also the one command that people would type to set it going (``headgate feed create``), typed for them.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from headgate.demo.processes import HEADGATE, Fate, ServiceError, ServiceProcess, environment
+from headgate.demo.schema import TABLES
+from headgate.demo.stack import FEED, TOPIC_PREFIX, Stack
+from headgate.embedded.java import java_home_for_spark
+
+__all__ = ["COORDINATORS", "LEASE_SECONDS", "Services", "create_feed", "feed_text"]
+
+COORDINATORS: Final = ("coordinator-1", "coordinator-2")
+
+LEASE_SECONDS: Final = 5.0
+"""Headgate's default; the goals of the take-overs are counted from it."""
+
+SPARK_MEMORY: Final = "512m"
+"""Three agents, a broker and two databases fit beside each other in 6 GB; the demo's batches are small."""
+
+COMMAND_SECONDS_MAX: Final = 60.0
+"""A request waits 30 s for its outcome by itself."""
+
+
+class Services:
+    """The processes, by name. Every one ever started is kept until the end."""
+
+    def __init__(self, stack: Stack, agents: int, log_folder: Path) -> None:
+        self.log_folder = log_folder
+        self.settings = _settings(stack)
+        self.running: dict[str, ServiceProcess] = {}
+        self.all: list[ServiceProcess] = []
+        self.agents = tuple(f"agent-{number}" for number in range(1, agents + 1))
+
+    def start_coordinators(self) -> None:
+        """Start both; one becomes the owner, the other tails the topics. They create the control topics."""
+        for name in COORDINATORS:
+            self.start_coordinator(name)
+
+    def start_coordinator(self, name: str) -> ServiceProcess:
+        """Start one coordinator."""
+        return self._start(name, "serve", "coordinator", "--create-topics")
+
+    def start_agents(self) -> None:
+        """Start all agents."""
+        for name in self.agents:
+            self.start_agent(name)
+
+    def start_agent(self, name: str) -> ServiceProcess:
+        """Start one agent, as a machine's supervisor would."""
+        return self._start(name, "serve", "agent", "--name", name)
+
+    def check(self) -> None:
+        """Raise ServiceError if a service has ended that nothing was done to."""
+        for service in self.running.values():
+            service.check()
+
+    def owner_process(self, owner_id: str) -> ServiceProcess:
+        """The coordinator that announces itself under this id (host and process id)."""
+        for name in COORDINATORS:
+            if owner_id.endswith(f"-{self.running[name].pid}"):
+                return self.running[name]
+        raise ServiceError(f"the owner {owner_id} is none of the coordinators that the demo has started")
+
+    def other_coordinator(self, name: str) -> str:
+        """The one that is not ``name``."""
+        return next(other for other in COORDINATORS if other != name)
+
+    def ended_by_themselves(self) -> list[str]:
+        """Services that ended though nothing was done to them."""
+        return [service.name for service in self.all if service.fate is Fate.RUNNING and service.exit_code is not None]
+
+    def _start(self, name: str, *arguments: str) -> ServiceProcess:
+        service = ServiceProcess(name, arguments, self.settings, self.log_folder)
+        self.running[name] = service
+        self.all.append(service)
+        return service
+
+
+def _settings(stack: Stack) -> dict[str, str]:
+    return {
+        "HEADGATE_BOOTSTRAP": stack.bootstrap,
+        "HEADGATE_SHARDS": "1",
+        "HEADGATE_REPLICATION_FACTOR": "1",
+        "HEADGATE_LEASE_SECONDS": f"{LEASE_SECONDS:g}",
+        "HEADGATE_HTTP__PORT": "0",
+        "HEADGATE_LOG__FORMAT": "console",
+        "HEADGATE_SPARK__MASTER": "local[2]",
+        "HEADGATE_SPARK__MEMORY": SPARK_MEMORY,
+        "JAVA_HOME": str(java_home_for_spark()),
+    }
+
+
+def feed_text(stack: Stack) -> str:
+    """The feed over all tables, as a user would write it."""
+    return yaml.safe_dump(
+        {
+            "feed": FEED,
+            "source": {"topics": [f"{TOPIC_PREFIX}.{table.full_name}" for table in TABLES], "format": "debezium-json"},
+            "sink": {"type": "postgresql", "dsn": stack.target_dsn},
+        },
+        sort_keys=False,
+    )
+
+
+def create_feed(stack: Stack, services: Services, folder: Path) -> Path:
+    """Write the feed's file and run ``headgate feed create`` on it; the file. Raises ServiceError."""
+    file = folder / f"{FEED}.yaml"
+    file.write_text(feed_text(stack), encoding="utf-8")
+    answer = run_command(services.settings, "feed", "create", str(file), "-o", "json")
+    if answer.get("status") != "done":
+        raise ServiceError(f"headgate feed create did not do it: {answer}; logs are in {services.log_folder}")
+    return file
+
+
+def run_command(settings: Mapping[str, str], *arguments: str) -> dict[str, object]:
+    """Run a ``headgate … -o json`` command; its answer. Raises ServiceError with what it said."""
+    command = [*HEADGATE, *arguments]
+    typed = f"headgate {' '.join(arguments)}"
+    try:
+        done = subprocess.run(
+            command, env=environment(settings), capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ServiceError(f"{typed} did not end within {COMMAND_SECONDS_MAX:.0f} s") from error
+    if done.returncode != 0:
+        raise ServiceError(f"{typed} ended with exit code {done.returncode}: {done.stderr.strip()}")
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer

@@ -1,0 +1,164 @@
+"""What the control topics say, as it happens: the demo knows nothing of its services but what any reader can know.
+
+One thread reads every partition of every control topic and keeps the current record of each key (the same code shows
+``headgate topic``), and when certain things were first seen: a new owner, its first decision, a session, its end. Times
+are monotonic seconds of this process, taken when a record was read, so a measured take-over includes the way through
+the log.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from threading import Condition, Event, Thread
+from typing import Final
+
+import msgspec
+
+from headgate.cli.snapshot import Snapshot, all_partitions
+from headgate.eventlog.log import Delivery, Garbage, Log, LogError, LogReader
+from headgate.records.control import (
+    AgentAnnounced,
+    Epoch,
+    FeedProgressed,
+    OwnerAnnounced,
+    SessionEnded,
+    SpanDispatched,
+    SpanProgressed,
+)
+from headgate.records.keys import AgentKey, OwnerKey, ProgressKey, SessionKey
+
+__all__ = ["Death", "Term", "Watch", "WatchError"]
+
+POLL_RECORDS_MAX: Final = 500
+POLL_SECONDS: Final = 0.1
+"""How late a change is noticed at most, and how late the thread ends."""
+
+JOIN_SECONDS_MAX: Final = 10.0
+
+Check = Callable[[], None]
+
+
+class WatchError(Exception):
+    """The control topics cannot be read, or do not say in time what must come: says what was waited for."""
+
+
+class Term(msgspec.Struct, frozen=True):
+    """An owner's term, and when its announcement was read (monotonic seconds)."""
+
+    owner_id: str
+    owner_rev: int
+    announced_at: float
+
+
+class Death(msgspec.Struct, frozen=True):
+    """A session declared dead by the owner."""
+
+    agent: str
+    session: str
+    reason: str
+    seen_at: float
+
+
+class Watch:
+    """Reads all control topics until closed. Everything public is of the state under ``condition``."""
+
+    def __init__(self, log: Log) -> None:
+        """Start reading from the beginning. Raises LogError."""
+        self.snapshot = Snapshot()
+        self.terms: list[Term] = []
+        self.decided_at: dict[int, float] = {}
+        """owner_rev → when the first record was read that its owner wrote after announcing itself."""
+        self.deaths: list[Death] = []
+        self.sessions: dict[str, list[str]] = {}
+        self.lag_ms_max = 0
+        self.condition = Condition()
+        self.failure: LogError | None = None
+        self._rows: dict[tuple[ProgressKey, Epoch], int] = {}
+        self._stopping = Event()
+        reader = log.reader(dict.fromkeys(all_partitions(log), 0))
+        self._thread = Thread(target=self._run, args=(reader,), name="demo-watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop reading. Idempotent."""
+        self._stopping.set()
+        self._thread.join(JOIN_SECONDS_MAX)
+
+    def rows_applied(self) -> int:
+        """Rows that agents say they have applied, over all assignments so far."""
+        with self.condition:
+            return sum(self._rows.values())
+
+    def forget_lag(self) -> None:
+        """Count ``lag_ms_max`` from now on."""
+        with self.condition:
+            self.lag_ms_max = 0
+
+    def wait_for(self, what: str, holds: Callable[[Snapshot], bool], timeout_seconds: float, check: Check) -> float:
+        """When ``holds`` was first seen to hold, in monotonic seconds.
+
+        ``check`` is called about once a second and raises when waiting has become pointless. Raises WatchError.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            with self.condition:
+                if holds(self.snapshot):
+                    return time.monotonic()
+                self.condition.wait(min(1.0, max(0.0, deadline - time.monotonic())))
+                failure = self.failure
+            check()
+            if failure is not None:
+                raise WatchError(f"the control topics cannot be read any more: {failure}") from failure
+            if time.monotonic() > deadline:
+                raise WatchError(f"waited {timeout_seconds:.0f} s in vain for this: {what}")
+
+    def _run(self, reader: LogReader) -> None:
+        with closing(reader):
+            try:
+                while not self._stopping.is_set():
+                    reads = reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
+                    if reads:
+                        self._take(reads)
+            except LogError as error:
+                with self.condition:
+                    self.failure = error
+                    self.condition.notify_all()
+
+    def _take(self, reads: list[Delivery | Garbage]) -> None:
+        now = time.monotonic()
+        with self.condition:
+            for read in reads:
+                self.snapshot.take(read)
+                if isinstance(read, Delivery):
+                    self._note(read, now)
+            self.condition.notify_all()
+
+    def _note(self, read: Delivery, now: float) -> None:
+        match read.key, read.value:
+            case OwnerKey(), OwnerAnnounced() as announced:
+                self._note_term(announced, read.offset, now)
+            case AgentKey() as key, AgentAnnounced():
+                known = self.sessions.setdefault(key.agent, [])
+                if key.session not in known:
+                    known.append(key.session)
+            case SessionKey() as key, SessionEnded() as ended:
+                self._note_decision(ended.owner_rev, now)
+                if not any(death.session == key.session for death in self.deaths):
+                    self.deaths.append(Death(key.agent, key.session, ended.reason, now))
+            case ProgressKey() as key, SpanProgressed() as progressed:
+                self._rows[key, progressed.epoch] = progressed.rows
+                self.lag_ms_max = max(self.lag_ms_max, progressed.lag_ms)
+            case _, (FeedProgressed() | SpanDispatched()) as decided:
+                self._note_decision(decided.owner_rev, now)
+            case _:
+                pass
+
+    def _note_term(self, announced: OwnerAnnounced, offset: int, now: float) -> None:
+        """The first record of a term carries no owner_rev: it is that record's offset (design §1)."""
+        owner_rev = offset if announced.owner_rev is None else announced.owner_rev
+        if not any(term.owner_rev == owner_rev for term in self.terms):
+            self.terms.append(Term(announced.owner_id, owner_rev, now))
+
+    def _note_decision(self, owner_rev: int, now: float) -> None:
+        # There is no order between topics: a decision may be read before the announcement of its term.
+        self.decided_at.setdefault(owner_rev, now)

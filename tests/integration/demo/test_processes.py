@@ -1,0 +1,105 @@
+"""What is done to a service is done to its whole tree, also to children whose parent has gone before them."""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headgate.demo.processes import Fate, ServiceError, ServiceProcess, stop_all
+
+pytestmark = pytest.mark.integration
+
+WAIT_SECONDS_MAX = 20
+
+# A child as Spark's JVM is (of a process group of its own), with a grandchild whose parent ends at once.
+FAMILY = """
+import subprocess, sys, time
+inner = "import subprocess; subprocess.Popen(['sleep', '1000'])"
+subprocess.run([sys.executable, '-c', inner], check=True)
+subprocess.Popen(['sleep', '1000'], process_group=0)
+print('ready', flush=True)
+{then}
+"""
+FOREVER = "time.sleep(1000)"
+
+
+@pytest.fixture
+def services() -> Iterator[list[ServiceProcess]]:
+    started: list[ServiceProcess] = []
+    yield started
+    for service in started:
+        service.kill()
+
+
+def start(services: list[ServiceProcess], folder: Path, then: str = FOREVER) -> ServiceProcess:
+    program = (sys.executable, "-c", FAMILY.format(then=then))
+    service = ServiceProcess("family", (), {"HEADGATE_X": "1"}, folder, program=program)
+    services.append(service)
+    await_fact(lambda: "ready" in service.log_file.read_text())
+    return service
+
+
+def await_fact(holds: object) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    assert callable(holds)
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def states(processes: list[psutil.Process]) -> set[str]:
+    return {process.status() for process in processes}
+
+
+def test_a_killed_service_leaves_nothing_behind(services: list[ServiceProcess], tmp_path: Path) -> None:
+    service = start(services, tmp_path)
+    tree = service.tree()
+    assert len(tree) == 3
+    assert tree[0].pid == service.pid
+    service.kill()
+    assert service.exit_code == -9
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in tree)
+    service.check()
+    assert service.fate is Fate.KILLED
+
+
+def test_a_frozen_tree_stands_still_whole_and_goes_on_whole(services: list[ServiceProcess], tmp_path: Path) -> None:
+    service = start(services, tmp_path)
+    tree = service.tree()
+    service.freeze()
+    await_fact(lambda: states(tree) == {psutil.STATUS_STOPPED})
+    service.check()
+    service.thaw()
+    await_fact(lambda: psutil.STATUS_STOPPED not in states(tree))
+    assert service.exit_code is None
+
+
+def test_what_a_service_leaves_over_when_it_stops_is_named_and_killed(
+    services: list[ServiceProcess], tmp_path: Path
+) -> None:
+    service = start(services, tmp_path)
+    children = service.tree()[1:]
+    left = stop_all([service])
+    assert service.exit_code == -15
+    assert sorted(left) == sorted(f"family: {child.pid} sleep" for child in children)
+    assert service.tree() == []
+    assert stop_all([service]) == []
+
+
+def test_a_frozen_service_is_stopped_too(services: list[ServiceProcess], tmp_path: Path) -> None:
+    service = start(services, tmp_path)
+    service.freeze()
+    stop_all([service])
+    assert service.exit_code == -15
+
+
+def test_a_service_that_ends_by_itself_is_reported_with_the_end_of_its_log(
+    services: list[ServiceProcess], tmp_path: Path
+) -> None:
+    service = start(services, tmp_path, "raise SystemExit('port taken')")
+    await_fact(lambda: service.exit_code is not None)
+    with pytest.raises(ServiceError, match=r"exit code 1.*\n(.*\n)*.*port taken"):
+        service.check()
