@@ -10,6 +10,8 @@ import psycopg
 import typer
 from typer.core import TyperGroup
 
+from headgate.agent.lane.spark import RefusedOptionError, SparkStartError
+from headgate.agent.session import IdInUseError
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.output import complain
 from headgate.config.feed import FeedSpecError
@@ -39,6 +41,9 @@ _CODES: Final[dict[type[BaseException], ExitCode]] = {
     InvalidNameError: ExitCode.FEED_SPEC,
     PortTakenError: ExitCode.PORT_TAKEN,
     EmbeddedPortTakenError: ExitCode.PORT_TAKEN,
+    RefusedOptionError: ExitCode.SETTING,
+    SparkStartError: ExitCode.SPARK,
+    IdInUseError: ExitCode.ID_IN_USE,
     NoJavaError: ExitCode.NO_JAVA,
     EmbeddedError: ExitCode.EMBEDDED,
     BrokerUnreachableError: ExitCode.BROKER_UNREACHABLE,

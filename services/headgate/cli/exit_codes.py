@@ -21,6 +21,7 @@ class ExitCode(IntEnum):
     PORT_TAKEN = 12
     NO_JAVA = 13
     EMBEDDED = 14
+    SPARK = 15
     BROKER_UNREACHABLE = 20
     TOPICS_MISSING = 21
     TOPICS_WRONG = 22
@@ -55,6 +56,7 @@ MEANINGS: Final[dict[ExitCode, tuple[str, str]]] = {
     ExitCode.PORT_TAKEN: ("the HTTP port is in use", "`--http-port`, or 0 for any"),
     ExitCode.NO_JAVA: ("no Java 17 or later was found, which Spark needs", "install one, or set `JAVA_HOME`"),
     ExitCode.EMBEDDED: ("a server that Headgate brings along cannot be started", "the message says which and why"),
+    ExitCode.SPARK: ("Spark does not start", "the message quotes it; `HEADGATE_SPARK__MASTER`, memory, free space"),
     ExitCode.BROKER_UNREACHABLE: ("no Kafka broker answers", "is it up? `--bootstrap`, `HEADGATE_BOOTSTRAP`"),
     ExitCode.TOPICS_MISSING: ("the control topics do not exist", "`headgate topic create`, or `--create-topics`"),
     ExitCode.TOPICS_WRONG: (

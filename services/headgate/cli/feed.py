@@ -17,6 +17,7 @@ from headgate.eventlog.log import Log
 from headgate.records.control import FeedProgressed, FeedRecorded, OperationKind, SetState
 from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate.records.names import check_name
+from headgate.sinks.identity import same_sink
 
 __all__ = ["app", "find_feed"]
 
@@ -38,6 +39,7 @@ def create(
     """Create a feed from FILE; its owner checks sources and sink, and says what is missing."""
     spec = load_feed(file)
     name = check_name("feed", spec.feed)
+    same_sink(spec.sink)  # refused here, a password does not even get into a request
     with connected(bootstrap, cluster, kafka_property) as (_, log):
         _settle(log, OperationKind.CREATE_FEED, name, timeout, output, spec=spec.to_json())
 

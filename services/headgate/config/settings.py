@@ -74,10 +74,14 @@ class SparkSettings(_Section):
     """The Spark session of an agent."""
 
     master: str = Field(default="local[*]", description="any Spark master")
+    cores: int = Field(
+        default=0, ge=0, description="tasks of one batch; 0 is what local[n] says, else this machine's cores"
+    )
     memory: str = Field(default="1g", pattern=r"^[1-9][0-9]*[kmgKMG]$", description="driver memory")
     jars: str = Field(
         default="", description="the Kafka connector's jars: a directory, or files with commas; empty: the cache"
     )
+    scratch: str = Field(default="", description="folder for Spark's temporary files; empty: the system's")
 
 
 class AgentSettings(_Section):

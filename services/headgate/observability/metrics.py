@@ -6,6 +6,7 @@ there are too many.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -18,7 +19,7 @@ from headgate import SCHEMA_VERSION, __version__
 from headgate.eventlog.role import RoleStatus
 from headgate.eventlog.settings import RoleCounters
 
-__all__ = ["AgentMetrics", "RoleMetrics", "new_registry"]
+__all__ = ["RoleMetrics", "new_registry", "watch_agent"]
 
 _TURN_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Seconds; an idle turn is under a millisecond, a transaction 3 to 30 (anchors/kafka-facts.md §2)."""
@@ -90,26 +91,18 @@ _ROLE_COUNTERS = {
 }
 
 
-class AgentMetrics:
-    """What an agent counts; label ``feed``."""
+_AGENT_COUNTERS = {
+    "sessions": "sessions begun by this process",
+    "sessions_lost": "sessions whose lease was lost",
+    "garbage": "records skipped, not understood",
+    "facts": "records written",
+}
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        labels = ("feed",)
-        self.spans = Gauge("headgate_agent_spans", "spans run here, by state", ("state",), registry=registry)
-        self.rows = Counter("headgate_applied_rows_total", "changes applied to sinks", labels, registry=registry)
-        self.bytes = Counter("headgate_applied_bytes_total", "bytes of changes applied", labels, registry=registry)
-        self.lag_seconds = Gauge(
-            "headgate_lag_seconds_max", "greatest lag of the feed's spans here", labels, registry=registry
-        )
-        self.sessions = Counter("headgate_agent_sessions_total", "sessions begun by this process", registry=registry)
-        self.sessions_lost = Counter(
-            "headgate_agent_sessions_lost_total", "sessions ended for want of a heartbeat", registry=registry
-        )
-        self.lane_restarts = Counter(
-            "headgate_lane_restarts_total", "lanes started again within a session", labels, registry=registry
-        )
-        self._registry = registry
 
-    def watch(self, name: str, meaning: str, value: Callable[[], float]) -> None:
-        """Expose a value that somebody else keeps, read when scraped."""
-        Gauge(name, meaning, registry=self._registry).set_function(value)
+def watch_agent(registry: CollectorRegistry, value: Callable[[str], float]) -> None:
+    """Show what an agent counts; ``value`` reads one of its counters by name, from any thread, at each scrape."""
+    for name, meaning in _AGENT_COUNTERS.items():
+        # A counter that somebody else keeps: a gauge can be read from a function, and the name says what it is.
+        Gauge(f"headgate_agent_{name}_total", meaning, registry=registry).set_function(partial(value, name))
+    load = Gauge("headgate_agent_load_bytes_per_second", "bytes of changes applied a second", registry=registry)
+    load.set_function(partial(value, "load_bytes_per_s"))

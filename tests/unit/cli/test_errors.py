@@ -1,6 +1,5 @@
 """Expected errors end a command with their code and a message; others keep their traceback."""
 
-
 import pytest
 import typer
 from typer.testing import CliRunner

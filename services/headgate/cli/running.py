@@ -1,0 +1,135 @@
+"""What a service process needs around its service: logs, operations endpoints, the cluster's log, and its signals.
+
+The service runs on threads of its own. The main thread only waits for a signal or for a part to end: a signal handler
+runs in between any two instructions of the main thread, so it may do no more than leave a note.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Any, Final
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from headgate import __version__
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.options import cluster_settings
+from headgate.config.settings import Settings, redacted
+from headgate.coordinator.service import SILENCE_SECONDS_MAX
+from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.topics import create_topics
+from headgate.observability.http import OpsServer, Probes
+from headgate.observability.logs import configure_logs, logger
+from headgate.observability.metrics import new_registry
+
+__all__ = ["Part", "Surroundings", "run_parts", "surrounded"]
+
+LOOK_SECONDS: Final = 0.1
+"""How often the main thread looks for a note of a signal, or for a part that has ended."""
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a service is given. ``http_port`` is the port really listened on."""
+
+    settings: Settings
+    log: KafkaLog
+    probes: Probes
+    registry: CollectorRegistry
+    http_port: int
+
+
+@contextmanager
+def surrounded(service: str, flags: dict[str, Any], *, create: bool) -> Iterator[Surroundings]:
+    """Everything around one service, taken down in order. Raises SettingsError, LogError, PortTakenError."""
+    settings = cluster_settings(flags)
+    configure_logs(settings.log.format, settings.log.level)
+    probes, registry = Probes(SILENCE_SECONDS_MAX), new_registry()
+    with ExitStack() as stack:
+        ops = OpsServer(settings.http.bind, settings.http.port, probes, registry)
+        stack.callback(ops.close)
+        if create:
+            create_topics(settings)
+        log = open_log(settings)
+        stack.callback(log.close)
+        ops.start()
+        logger(service=service).info(
+            "started", version=__version__, http_port=ops.port, cluster_id=log.cluster_id, settings=redacted(settings)
+        )
+        yield Surroundings(settings, log, probes, registry, ops.port)
+    logger(service=service).info("stopped")
+
+
+class Part:
+    """One service of this process on its own thread. ``stop`` asks it to end; it may be called more than once."""
+
+    def __init__(self, name: str, run: Callable[[], object], stop: Callable[[], None]) -> None:
+        self.name = name
+        self.stop = stop
+        self.error: BaseException | None = None
+        self.result: object = None
+        self._run = run
+        self._thread = threading.Thread(target=self._carry, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Run from now on."""
+        self._thread.start()
+
+    def ended(self, timeout_seconds: float = 0.0) -> bool:
+        """Whether it has ended, waiting at most so long."""
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def _carry(self) -> None:
+        try:
+            self.result = self._run()
+        except BaseException as error:  # noqa: BLE001 - carried to the main thread, which raises it
+            self.error = error
+
+
+def run_parts(parts: Sequence[Part], shutdown_seconds: float) -> None:
+    """Run until a signal comes or the first part ends, then stop all; raises what a part raised.
+
+    CommandError if a part has not ended ``shutdown_seconds`` after it was asked to. A second signal ends the process.
+    """
+    with _noted_signals() as asked:
+        for part in parts:
+            part.start()
+        while not asked() and not any(part.ended() for part in parts):
+            time.sleep(LOOK_SECONDS)
+        deadline = time.monotonic() + shutdown_seconds
+        for part in parts:
+            part.stop()
+        late = [part.name for part in parts if not part.ended(max(deadline - time.monotonic(), LOOK_SECONDS))]
+    for part in parts:
+        if part.error is not None:
+            raise part.error
+    late += [part.name for part in parts if part.result is False]
+    if late:
+        raise CommandError(
+            ExitCode.STOPPED_HARD,
+            f"{', '.join(late)}: no clean stop within {shutdown_seconds:g} s, so it was cut short; others take over "
+            "when its lease has run out. HEADGATE_SHUTDOWN_SECONDS gives it longer",
+        )
+
+
+@contextmanager
+def _noted_signals() -> Iterator[Callable[[], bool]]:
+    """Within, SIGTERM and SIGINT are only noted; the second of them ends the process at once."""
+    noted: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        noted.append(number)
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, note) for number in SIGNALS}
+    try:
+        yield lambda: bool(noted)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,231 @@
+"""``headgate serve``: the services themselves, in the foreground, until SIGTERM or Ctrl-C."""
+
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
+from headgate.agent.lane.spark import SparkOptions, SparkRuntime
+from headgate.agent.service import AgentCounters, AgentOptions, run_agent
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.options import Bootstrap, Cluster, KafkaProperty, cluster_flags
+from headgate.cli.running import Part, Surroundings, run_parts, surrounded
+from headgate.config.security import java_properties
+from headgate.config.settings import Settings, SettingsError
+from headgate.coordinator.service import CoordinatorService, ServiceSettings
+from headgate.coordinator.work import FeedWork
+from headgate.embedded.artifacts import ensure
+from headgate.embedded.java import java_home_for_spark
+from headgate.observability.metrics import watch_agent
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Run a service in the foreground, until SIGTERM or Ctrl-C.", no_args_is_help=True)
+
+HttpPort = Annotated[int | None, typer.Option("--http-port", help="0 takes any free one [HEADGATE_HTTP__PORT]")]
+HttpBind = Annotated[str | None, typer.Option("--http-bind", help="address to listen on [HEADGATE_HTTP__BIND]")]
+LogFormat = Annotated[str | None, typer.Option("--log-format", help="auto, console, json [HEADGATE_LOG__FORMAT]")]
+LogLevel = Annotated[str | None, typer.Option("--log-level", help="[HEADGATE_LOG__LEVEL]")]
+Lease = Annotated[float | None, typer.Option("--lease-seconds", help="[HEADGATE_LEASE_SECONDS]")]
+CreateTopics = Annotated[
+    bool, typer.Option("--create-topics", help="create the control topics that are missing, as `topic create` does")
+]
+Shard = Annotated[list[int] | None, typer.Option("--shard", help="serve only this shard; may be repeated")]
+AgentName = Annotated[str | None, typer.Option("--name", help="the agent's name [HEADGATE_AGENT__NAME]")]
+
+
+def _flags(
+    cluster: Mapping[str, Any],
+    *,
+    lease_seconds: float | None,
+    http: tuple[int | None, str | None],
+    log: tuple[str | None, str | None],
+    name: str | None = None,
+) -> dict[str, Any]:
+    return {
+        **cluster,
+        "lease_seconds": lease_seconds,
+        "http": {"port": http[0], "bind": http[1]},
+        "log": {"format": log[0], "level": log[1]},
+        "agent": {"name": name},
+    }
+
+
+@app.command()
+def coordinator(
+    *,
+    shard: Shard = None,
+    create: CreateTopics = False,
+    lease_seconds: Lease = None,
+    http_port: HttpPort = None,
+    http_bind: HttpBind = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Campaign for shards and own them: decide which agent runs which table."""
+    flags = _flags(
+        cluster_flags(bootstrap, cluster, kafka_property),
+        lease_seconds=lease_seconds,
+        http=(http_port, http_bind),
+        log=(log_format, log_level),
+    )
+    with surrounded("coordinator", flags, create=create) as around:
+        run_parts([_coordinator_part(around, shard)], _patience(around.settings))
+
+
+@app.command()
+def agent(
+    *,
+    name: AgentName = None,
+    lease_seconds: Lease = None,
+    http_port: HttpPort = None,
+    http_bind: HttpBind = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Run tables on Spark: read, reduce, apply, report."""
+    flags = _flags(
+        cluster_flags(bootstrap, cluster, kafka_property),
+        lease_seconds=lease_seconds,
+        http=(http_port, http_bind),
+        log=(log_format, log_level),
+        name=name,
+    )
+    with (
+        surrounded("agent", flags, create=False) as around,
+        tempfile.TemporaryDirectory(
+            prefix="headgate-agent-", dir=around.settings.spark.scratch or None, ignore_cleanup_errors=True
+        ) as scratch,
+    ):
+        run_parts([_agent_part(around, Path(scratch))], _patience(around.settings))
+
+
+@app.command()
+def node(
+    *,
+    name: AgentName = None,
+    shard: Shard = None,
+    create: CreateTopics = False,
+    lease_seconds: Lease = None,
+    http_port: HttpPort = None,
+    http_bind: HttpBind = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Run a coordinator and an agent in one process; one of them ending ends both."""
+    flags = _flags(
+        cluster_flags(bootstrap, cluster, kafka_property),
+        lease_seconds=lease_seconds,
+        http=(http_port, http_bind),
+        log=(log_format, log_level),
+        name=name,
+    )
+    with (
+        surrounded("node", flags, create=create) as around,
+        tempfile.TemporaryDirectory(
+            prefix="headgate-agent-", dir=around.settings.spark.scratch or None, ignore_cleanup_errors=True
+        ) as scratch,
+    ):
+        parts = [_coordinator_part(around, shard), _agent_part(around, Path(scratch))]
+        run_parts(parts, _patience(around.settings))
+
+
+def _patience(settings: Settings) -> float:
+    """A part keeps the limit by itself; what waits for it must wait a little longer."""
+    return settings.shutdown_seconds + 1.0
+
+
+def _coordinator_part(around: Surroundings, shards: Sequence[int] | None) -> Part:
+    settings, log = around.settings, around.log
+    unknown = sorted(set(shards or ()) - set(range(log.shards)))
+    if unknown:
+        raise CommandError(
+            ExitCode.SETTING, f"--shard {unknown[0]}: cluster {settings.cluster} has shards 0 to {log.shards - 1}"
+        )
+    service = CoordinatorService(
+        ServiceSettings(
+            cluster=settings.cluster,
+            shards=tuple(sorted(set(shards))) if shards else tuple(range(log.shards)),
+            lease_seconds=settings.lease_seconds,
+            agent_lease_seconds=settings.lease_seconds,
+            shutdown_seconds=settings.shutdown_seconds,
+        ),
+        log,
+        FeedWork(log.connection, cluster_id=log.cluster_id, own_prefix=settings.prefix),
+        probes=around.probes,
+        registry=around.registry,
+    )
+    return Part("coordinator", service.run, service.stop)
+
+
+def _agent_part(around: Surroundings, scratch: Path) -> Part:
+    settings, log = around.settings, around.log
+    runtime = SparkRuntime(
+        SparkOptions(
+            jars=_jars(settings.spark.jars),
+            scratch=scratch,
+            master=settings.spark.master,
+            cores=settings.spark.cores or _cores(settings.spark.master),
+            driver_memory=settings.spark.memory,
+            java_home=java_home_for_spark(),
+        )
+    )
+    executor = ExecutorSettings(
+        bootstrap=settings.bootstrap,
+        cluster_id=log.cluster_id,
+        kafka=settings.kafka,
+        lane_options=java_properties(settings.kafka),
+    )
+    options = AgentOptions(
+        agent=settings.agent.name,
+        address=f"http://{settings.http.bind}:{around.http_port}",
+        capacity_spans=settings.agent.capacity_spans,
+        lease_seconds=settings.lease_seconds,
+        drain_seconds=settings.shutdown_seconds,
+    )
+    counters, stop = AgentCounters(), threading.Event()
+    watch_agent(around.registry, lambda name: float(getattr(counters, name)))
+
+    def run() -> None:
+        try:
+            runtime.start()  # here rather than at the first table: a Spark that does not start is said at once
+            run_agent(
+                options, log, lambda: SparkExecutor(runtime, executor), stop, probes=around.probes, counters=counters
+            )
+        finally:
+            runtime.stop()
+
+    return Part("agent", run, stop.set)
+
+
+def _cores(master: str) -> int:
+    """How many tasks run at once: what ``local[n]`` says, else this machine's cores."""
+    found = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master)
+    return int(found[1]) if found else os.cpu_count() or 1
+
+
+def _jars(setting: str) -> tuple[Path, ...]:
+    """The connector's jars: a directory's, those listed, or our cache's (fetched if they are not there)."""
+    if not setting:
+        return ensure("spark-kafka")
+    folder = Path(setting)
+    jars = sorted(folder.glob("*.jar")) if folder.is_dir() else [Path(part.strip()) for part in setting.split(",")]
+    missing = [str(jar) for jar in jars if not jar.is_file()]
+    if missing or not jars:
+        raise SettingsError(f"HEADGATE_SPARK__JARS: {', '.join(missing) or f'{folder} holds no jar'}: no such file")
+    return tuple(jars)

@@ -1,0 +1,89 @@
+"""The coordinator's effects, run: what a new feed means in the world outside, and cleaning up after a removed one.
+
+Every check is made before a feed is accepted, because afterwards there is nobody to tell: sources exist, tables exist
+with keys and rights, no two topics go to one table. What is wrong is refused with its reason; what only cannot be
+asked now (our own broker is away) is said to have failed, and is asked for again.
+"""
+
+from contextlib import closing
+from typing import Any
+
+from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
+from headgate.coordinator.effects import (
+    EffectFailed,
+    FeedForgotten,
+    FeedRefused,
+    FeedResolved,
+    ForgetFeed,
+    ResolveFeed,
+)
+from headgate.eventlog.connection import KafkaConnection
+from headgate.observability.logs import logger
+from headgate.records.names import InvalidNameError, check_name
+from headgate.sinks.contract import FeedIdentity, SinkError
+from headgate.sinks.identity import same_sink
+from headgate.sinks.open import open_sink
+from headgate.sources.offsets import SourceError, SourceUnreachableError
+from headgate.sources.topics import plan_spans
+
+__all__ = ["FeedWork"]
+
+
+class FeedWork:
+    """Runs ResolveFeed and ForgetFeed; may be called from several threads.
+
+    ``cluster_id`` is the log's identity, ``own_prefix`` that of the control topics, which are no sources.
+    """
+
+    def __init__(self, connection: KafkaConnection, *, cluster_id: str, own_prefix: str) -> None:
+        self._connection = connection
+        self._cluster_id = cluster_id
+        self._own_prefix = own_prefix
+
+    def run(self, effect: Any) -> Any:
+        """The result of the effect; an error nobody expected is logged and becomes a result as well."""
+        try:
+            if isinstance(effect, ResolveFeed):
+                return self._resolve(effect)
+            if isinstance(effect, ForgetFeed):
+                return self._forget(effect)
+        except Exception as error:  # noqa: BLE001 - one feed's trouble, even a bug met by it, is no other feed's
+            logger(service="coordinator").exception("effect_crashed", effect=type(effect).__name__, feed=effect.feed)
+            return self._failed(
+                effect, f"unexpected {type(error).__name__}: {error}; this is a bug, see the owner's log"
+            )
+        raise TypeError(f"no work is known for {effect!r}")
+
+    def _failed(self, effect: ResolveFeed | ForgetFeed, reason: str) -> FeedRefused | EffectFailed:
+        return FeedRefused(reason) if isinstance(effect, ResolveFeed) else EffectFailed(reason)
+
+    def _resolve(self, effect: ResolveFeed) -> FeedResolved | FeedRefused | EffectFailed:
+        try:
+            spec = parse_feed(effect.spec)
+            if check_name("feed", spec.feed) != effect.feed:
+                return FeedRefused(f"the request is for feed {effect.feed!r}, its description for {spec.feed!r}")
+            spans = plan_spans(self._connection.admin, spec, self._own_prefix)
+            accepted = self._check_sink(spec, [plan.table for plan in spans])
+        except SourceUnreachableError as error:
+            return EffectFailed(str(error))
+        except (FeedSpecError, InvalidNameError, SourceError) as error:
+            return FeedRefused(str(error))
+        except SinkError as error:
+            return FeedRefused(f"{error.code}: {error}")
+        return FeedResolved(spec=accepted.to_json(), spans=spans)
+
+    def _check_sink(self, spec: FeedSpec, tables: list[str]) -> FeedSpec:
+        """The spec with the sink's address spelled as every feed's for the same sink. Raises SinkError."""
+        accepted = same_sink(spec.sink)
+        with closing(open_sink(accepted)) as sink:
+            sink.check(tables)
+        return spec.model_copy(update={"sink": accepted})
+
+    def _forget(self, effect: ForgetFeed) -> FeedForgotten | EffectFailed:
+        try:
+            spec = parse_feed(effect.spec)
+            with closing(open_sink(spec.sink)) as sink:
+                sink.forget(FeedIdentity(self._cluster_id, effect.feed_id, effect.feed))
+        except (FeedSpecError, SinkError) as error:
+            return EffectFailed(str(error))
+        return FeedForgotten()

@@ -1,0 +1,37 @@
+"""One spelling for one sink: a feed's ``sink.dsn`` in the form that every feed into the same database has.
+
+Owners compare the text to refuse a second feed on a table before anything is written. Two spellings that this cannot
+tell to be one database (a host's alias) are caught later, by the sink itself, which holds the table for one feed.
+"""
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from headgate.config.feed import SinkSpec
+from headgate.sinks.contract import SinkRefusedError
+
+__all__ = ["same_sink"]
+
+_DEFAULTS = {"port": "5432"}
+"""What libpq takes when nothing is said; left out and written out must be the same."""
+
+
+def same_sink(spec: SinkSpec) -> SinkSpec:
+    """``spec`` with its address in the one form: keywords, sorted, defaults written out.
+
+    Raises SinkRefusedError for an address that is none, or that holds a password: feeds stand on a topic that everybody
+    with access to the cluster can read.
+    """
+    try:
+        given = conninfo_to_dict(spec.dsn)
+    except ProgrammingError as error:
+        raise SinkRefusedError(f"sink.dsn is no libpq connection string: {str(error).strip()}") from error
+    if given.get("password"):
+        raise SinkRefusedError(
+            "sink.dsn holds a password, and feeds stand on a topic where others can read them: put it into a file on "
+            "coordinators and agents, and name that in sink.password_file"
+        )
+    parameters = {**_DEFAULTS, **{name: value for name, value in given.items() if value is not None}}
+    if isinstance(host := parameters.get("host"), str):
+        parameters["host"] = host.lower() if not host.startswith("/") else host.rstrip("/")
+    return spec.model_copy(update={"dsn": make_conninfo("", **dict(sorted(parameters.items())))})
