@@ -1,14 +1,16 @@
 """Where the CPU time of a run went: user and system seconds of groups of processes, by difference.
 
-Groups are given as root pids; a group is the root with all its descendants. A process that was born and died between
-two looks is missed, so looks are taken while the processes still live.
+A process that was born and died between two looks is missed, so looks are taken while the processes still live.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
-__all__ = ["CpuClock", "tree"]
+__all__ = ["CpuClock", "Stock", "tree"]
+
+Stock = dict[str, dict[tuple[int, float], float]]
+"""Group → (pid, birth) → CPU seconds so far."""
 
 
 def tree(pid: int) -> list[psutil.Process]:
@@ -21,31 +23,30 @@ def tree(pid: int) -> list[psutil.Process]:
 
 
 class CpuClock:
-    """Takes stock of named groups; ``seconds_since`` gives each group's CPU seconds since an earlier stock."""
+    """Takes stock of named groups of processes."""
 
-    def __init__(self, groups: Mapping[str, int]) -> None:
+    def __init__(self, groups: Mapping[str, Callable[[], Sequence[psutil.Process]]]) -> None:
         self._groups = dict(groups)
 
-    def stock(self) -> dict[str, dict[tuple[int, float], float]]:
-        """Per group, CPU seconds so far of every process (by pid and birth)."""
-        return {name: self._group(pid) for name, pid in self._groups.items()}
+    def stock(self) -> Stock:
+        """CPU seconds so far of every process of every group."""
+        return {name: _seconds(members()) for name, members in self._groups.items()}
 
-    def seconds_since(self, earlier: Mapping[str, Mapping[tuple[int, float], float]]) -> dict[str, float]:
+    def seconds_since(self, earlier: Stock) -> dict[str, float]:
         """CPU seconds of each group since ``earlier``; processes born since count from zero."""
-        now = self.stock()
         return {
             name: sum(seconds - earlier[name].get(process, 0.0) for process, seconds in processes.items())
-            for name, processes in now.items()
+            for name, processes in self.stock().items()
         }
 
-    @staticmethod
-    def _group(pid: int) -> dict[tuple[int, float], float]:
-        seconds = {}
-        for process in tree(pid):
-            try:
-                with process.oneshot():
-                    times = process.cpu_times()
-                    seconds[process.pid, process.create_time()] = times.user + times.system
-            except (psutil.NoSuchProcess, psutil.ZombieProcess):
-                continue
-        return seconds
+
+def _seconds(members: Sequence[psutil.Process]) -> dict[tuple[int, float], float]:
+    seconds = {}
+    for process in members:
+        try:
+            with process.oneshot():
+                times = process.cpu_times()
+                seconds[process.pid, process.create_time()] = times.user + times.system
+        except psutil.NoSuchProcess:  # it ended between the listing and the look
+            continue
+    return seconds

@@ -13,7 +13,7 @@ import msgspec
 import orjson
 from confluent_kafka.admin import AdminClient, NewTopic
 
-__all__ = ["DDL", "Expected", "Workload", "create_topic", "fill_topic"]
+__all__ = ["DDL", "Expected", "Workload", "create_topic", "fill_topic", "insert_event"]
 
 DDL: Final = """
 CREATE TABLE {table} (
@@ -102,6 +102,11 @@ def fill_topic(bootstrap: str, workload: Workload) -> Expected:
     if producer.flush(120):
         raise RuntimeError(f"{workload.topic}: the broker did not take the whole workload within two minutes")
     return Expected(len(versions), sum(versions), sum(quantities))
+
+
+def insert_event(topic: str, row_id: int) -> tuple[bytes, bytes]:
+    """Key and value of one insert without schema."""
+    return _Envelope(Workload(topic, 1, 1, False, 0)).event(row_id, 1, row_id % 1_000, b"c", row_id)
 
 
 class _Envelope:

@@ -1,0 +1,47 @@
+"""``headgate bench``: the figures, as a table or as one JSON object."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from headgate.benchmarks.figures import Report
+from headgate.benchmarks.latency import LatencyOptions, bench_latency
+from headgate.benchmarks.pipeline import PipelineOptions, bench_pipeline
+from headgate.cli.options import Format
+from headgate.cli.output import Output, note, show_rows
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Measure: every bench starts its own real parts and prints medians with their spread.")
+
+
+@app.command("pipeline")
+def pipeline(
+    changes: Annotated[int, typer.Option(min=1_000, help="changes in each prepared topic")] = 1_000_000,
+    rounds: Annotated[int, typer.Option(min=1, help="interleaved runs of each side")] = 3,
+    output: Format = Output.TABLE,
+) -> None:
+    """Changes per second into PostgreSQL, beside bare hands on the same topic in the same run."""
+    _show(bench_pipeline(PipelineOptions(changes=changes, rounds=rounds), note), output)
+
+
+@app.command("latency")
+def latency(
+    seconds: Annotated[float, typer.Option(min=5, help="counted seconds per number of tables")] = 30.0,
+    rate: Annotated[int, typer.Option(min=10, help="changes per second in all")] = 1_000,
+    output: Format = Output.TABLE,
+) -> None:
+    """Milliseconds from the broker's append to the visible row, over 1 and 20 tables."""
+    _show(bench_latency(LatencyOptions(rate=rate, seconds=seconds), note), output)
+
+
+def _show(report: Report, output: Output) -> None:
+    if output is Output.JSON:
+        sys.stdout.write(report.to_json() + "\n")
+        return
+    rows = [
+        {"figure": name, "value": f.value, "unit": f.unit, "goal": f.goal, "n": f.n, "spread": f.spread}
+        for name, f in report.figures.items()
+    ]
+    show_rows(("figure", "value", "unit", "goal", "n", "spread"), rows, output)

@@ -1,0 +1,158 @@
+"""The real parts a bench runs on: a broker, a PostgreSQL, and Headgate's own data plane in this process.
+
+What is measured is the path of an agent from claim to seal: Spark lane, decoding, reducing, fenced transactions. The
+control plane is not part of it; it adds nothing per row.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import psutil
+import psycopg
+
+from headgate.agent.executor import SpanId, SpanTask, TaskStatus
+from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
+from headgate.agent.lane.spark import SparkOptions, SparkRuntime
+from headgate.benchmarks.cpu import tree
+from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
+from headgate.embedded import artifacts
+from headgate.embedded.broker import EmbeddedKafka
+from headgate.embedded.java import java_home_for_spark
+from headgate.embedded.postgres import EmbeddedPostgres
+from headgate.records.control import Epoch, SpanPlan, TaskState
+
+__all__ = ["BenchError", "Parts", "bench_parts", "make_task", "wait_for"]
+
+CLUSTER_ID: Final = "bench"
+WAIT_SECONDS_MAX: Final = 900.0
+"""A million changes at a tenth of the expected speed."""
+
+POLL_SECONDS: Final = 0.02
+
+# The embedded server does not wait for the disk, which would measure the disk; both sides write to the same server.
+POSTGRES_SETTINGS: Final = {
+    "track_commit_timestamp": "on",
+    "shared_buffers": "256MB",
+    "max_wal_size": "4GB",
+    "checkpoint_timeout": "30min",
+}
+
+
+class BenchError(Exception):
+    """A run that does not count: says what was not as it has to be."""
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """Where to read and write, and who does it."""
+
+    bootstrap: str
+    dsn: str
+    executor: SparkExecutor
+    broker_pid: int
+    postgres: EmbeddedPostgres
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A connection to the target, in autocommit."""
+        return psycopg.connect(self.dsn, autocommit=True)
+
+    def jvm(self) -> list[psutil.Process]:
+        """Spark's JVM, without its Python workers."""
+        return [process for process in self._spark() if not _is_named(process, "python")]
+
+    def workers(self) -> list[psutil.Process]:
+        """Spark's Python workers."""
+        return [process for process in self._spark() if _is_named(process, "python")]
+
+    def servers(self) -> list[psutil.Process]:
+        """PostgreSQL's processes."""
+        return [p for p in psutil.process_iter(["name", "cmdline"]) if _is_postgres(p, self.postgres)]
+
+    def broker(self) -> list[psutil.Process]:
+        """The broker's JVM."""
+        return tree(self.broker_pid)
+
+    def _spark(self) -> list[psutil.Process]:
+        """Spark's JVM is the one Java process of ours that is not the broker's."""
+        javas = [p for p in psutil.Process().children() if p.pid != self.broker_pid and _is_named(p, "java")]
+        return [process for java in javas for process in tree(java.pid)]
+
+
+def _is_named(process: psutil.Process, name: str) -> bool:
+    try:
+        return process.name().startswith(name)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _is_postgres(process: psutil.Process, server: EmbeddedPostgres) -> bool:
+    try:
+        return process.name() == "postgres" and process.cwd() == str(server.data_dir / "cluster")
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
+
+
+@contextmanager
+def bench_parts() -> Iterator[Parts]:
+    """Start everything on loopback, in a temporary folder, and stop it again."""
+    folder = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
+    folder.chmod(0o755)
+    try:
+        with (
+            EmbeddedKafka(folder / "kafka", heap_mb=1024) as kafka,
+            EmbeddedPostgres(folder / "postgres", settings=POSTGRES_SETTINGS) as postgres,
+        ):
+            jars = artifacts.ensure("spark-kafka")
+            options = SparkOptions(jars=jars, scratch=folder / "spark", java_home=java_home_for_spark())
+            runtime = SparkRuntime(options)
+            executor = SparkExecutor(runtime, ExecutorSettings(kafka.bootstrap, CLUSTER_ID))
+            try:
+                runtime.start()
+                yield Parts(kafka.bootstrap, postgres.dsn(), executor, kafka.pid, postgres)
+            finally:
+                executor.close()
+                runtime.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def make_task(parts: Parts, topic: str, table: str, partitions: int, number: int) -> SpanTask:
+    """A task as an agent would get it, for a feed of one table that was never written before."""
+    spec = FeedSpec(
+        feed="bench",
+        source=SourceSpec(topics=(topic,)),
+        sink=SinkSpec(type="postgresql", dsn=parts.dsn, table=table),
+    )
+    return SpanTask(
+        id=SpanId("bench", table),
+        feed_id=f"0-{number}",
+        incarnation=0,
+        epoch=Epoch(1, number),
+        plan=SpanPlan(span=table, topic=topic, table=table, start=dict.fromkeys(range(partitions), 0)),
+        spec=spec.to_json(),
+    )
+
+
+def wait_for(parts: Parts, ends: Mapping[SpanId, Mapping[int, int]]) -> None:
+    """Wait until every span's sink positions have reached ``ends``. Raises BenchError on a failed task."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    waiting = dict(ends)
+    while waiting:
+        for span, target in list(waiting.items()):
+            status = parts.executor.status(span)
+            _raise_failed(span, status)
+            if status is not None and all(status.positions.get(p, -1) >= end for p, end in target.items()):
+                del waiting[span]
+        if waiting and time.monotonic() > deadline:
+            raise BenchError(f"{sorted(waiting)[0].span} did not reach its end within {WAIT_SECONDS_MAX:.0f} s")
+        time.sleep(POLL_SECONDS)
+
+
+def _raise_failed(span: SpanId, status: TaskStatus | None) -> None:
+    if status is not None and status.state is TaskState.FAILED:
+        raise BenchError(f"{span.span} failed: {status.error_code}: {status.error}")

@@ -1,0 +1,167 @@
+"""How many changes per second, and what safety costs: Headgate and bare hands in turn on the same topic.
+
+Every run starts on an empty table and counts only if the table is exactly right afterwards. Headgate's time goes from
+``add_table`` (claim, lane start) to the last position at the sink; bare hands' from the first poll to the last commit.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from confluent_kafka import Consumer, TopicPartition
+from psycopg import sql
+
+from headgate.benchmarks.bare_hands import run_bare_hands
+from headgate.benchmarks.cpu import CpuClock
+from headgate.benchmarks.figures import Figure, Report, median_of
+from headgate.benchmarks.parts import BenchError, Parts, bench_parts, make_task, wait_for
+from headgate.benchmarks.workload import DDL, Expected, Workload, create_topic, fill_topic
+
+__all__ = ["PipelineOptions", "bench_pipeline"]
+
+RATIO_GOAL: Final = 0.75
+"""Of bare hands: design §11."""
+
+WARM_UP_CHANGES: Final = 100_000
+"""Enough for the JVM's compiler to have seen the hot path; not counted."""
+
+STOP_SECONDS_MAX: Final = 30.0
+
+
+class PipelineOptions(msgspec.Struct, frozen=True):
+    """``rounds`` interleaved runs of each side per variant, over ``changes`` in ``partitions``."""
+
+    changes: int = 1_000_000
+    rounds: int = 3
+    partitions: int = 4
+    seed: int = 20261121
+
+
+class _Measured(msgspec.Struct):
+    changes_per_s: list[float] = []
+    bare_hands_per_s: list[float] = []
+    ratio: list[float] = []
+    cpu_us_per_change: dict[str, list[float]] = {}
+
+
+def bench_pipeline(options: PipelineOptions, say: Callable[[str], None]) -> Report:
+    """Run both variants; ``say`` is told of the progress. Raises BenchError when a run is not exactly right."""
+    figures: dict[str, Figure] = {}
+    with bench_parts() as parts:
+        _warm_up(parts, options, say)
+        for suffix, with_schema in (("", False), ("_with_schema", True)):
+            workload = Workload(
+                f"bench.public.orders{suffix}", options.changes, options.partitions, with_schema, options.seed
+            )
+            say(f"seed {workload.seed}: writing {workload.changes} changes to {workload.topic}")
+            create_topic(parts.bootstrap, workload.topic, workload.partitions)
+            expected = fill_topic(parts.bootstrap, workload)
+            measured = _Measured()
+            for round_number in range(options.rounds):
+                _round(parts, workload, expected, measured, round_number)
+                say(
+                    f"round {round_number + 1}: headgate {measured.changes_per_s[-1]:,.0f}/s, "
+                    f"bare hands {measured.bare_hands_per_s[-1]:,.0f}/s"
+                )
+            figures |= _figures(measured, suffix)
+    return Report("pipeline", figures)
+
+
+def _warm_up(parts: Parts, options: PipelineOptions, say: Callable[[str], None]) -> None:
+    changes = min(WARM_UP_CHANGES, options.changes)
+    workload = Workload("bench.public.warm", changes, options.partitions, True, options.seed)
+    say(f"warming up with {changes} changes")
+    create_topic(parts.bootstrap, workload.topic, workload.partitions)
+    expected = fill_topic(parts.bootstrap, workload)
+    _headgate(parts, workload, "public.warm", 0)
+    _check(parts, "public.warm", expected)
+
+
+def _round(parts: Parts, workload: Workload, expected: Expected, measured: _Measured, number: int) -> None:
+    suffix = f"{int(workload.with_schema)}_{number}"
+    clock = CpuClock({"jvm": parts.jvm, "workers": parts.workers, "postgres": parts.servers, "broker": parts.broker})
+    before, cpu_before = clock.stock(), msgspec.structs.asdict(parts.executor.cpu)
+    seconds = _headgate(parts, workload, f"public.ours_{suffix}", 1 + number + 1000 * workload.with_schema)
+    spent = {f"cpu_us_{name}": s * 1e6 for name, s in clock.seconds_since(before).items()}
+    inside = msgspec.structs.asdict(parts.executor.cpu)
+    spent |= {
+        f"cpu_us_{name.removesuffix('_us')}": float(inside[name] - cpu_before[name])
+        for name in ("decode_us", "apply_us")
+    }
+    _check(parts, f"public.ours_{suffix}", expected)
+    for name, microseconds in spent.items():
+        measured.cpu_us_per_change.setdefault(name, []).append(microseconds / workload.changes)
+
+    table = f"public.hands_{suffix}"
+    _create(parts, table)
+    bare_seconds = run_bare_hands(
+        parts.bootstrap,
+        workload.topic,
+        workload.partitions,
+        dsn=parts.dsn,
+        table=table,
+        processes=os.cpu_count() or 1,
+    )
+    _check(parts, table, expected)
+    measured.changes_per_s.append(workload.changes / seconds)
+    measured.bare_hands_per_s.append(workload.changes / bare_seconds)
+    measured.ratio.append(bare_seconds / seconds)
+
+
+def _headgate(parts: Parts, workload: Workload, table: str, number: int) -> float:
+    _create(parts, table)
+    task = make_task(parts, workload.topic, table, workload.partitions, number)
+    per_partition = _ends(parts, workload)
+    started = time.monotonic()
+    parts.executor.add_table(task, prepare=False)
+    wait_for(parts, {task.id: per_partition})
+    seconds = time.monotonic() - started
+    deadline = time.monotonic() + STOP_SECONDS_MAX
+    parts.executor.remove_table(task.id, seal=True)
+    while parts.executor.is_remove_table_finished(task.id) is None:
+        if time.monotonic() > deadline:
+            raise BenchError(f"{table} was not sealed within {STOP_SECONDS_MAX:.0f} s")
+        time.sleep(0.05)
+    parts.executor.forget_table(task.id)
+    return seconds
+
+
+def _ends(parts: Parts, workload: Workload) -> dict[int, int]:
+    """The workload is written without transactions, so the ends are exactly the last offsets + 1."""
+    consumer = Consumer({"bootstrap.servers": parts.bootstrap, "group.id": "bench-ends"})
+    try:
+        return {
+            number: consumer.get_watermark_offsets(TopicPartition(workload.topic, number), timeout=10)[1]
+            for number in range(workload.partitions)
+        }
+    finally:
+        consumer.close()
+
+
+def _create(parts: Parts, table: str) -> None:
+    name = sql.Identifier(*table.split("."))
+    with parts.connect() as connection:
+        connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name))
+        connection.execute(sql.SQL(DDL).format(table=name))
+
+
+def _check(parts: Parts, table: str, expected: Expected) -> None:
+    query = sql.SQL("SELECT count(*), coalesce(sum(ver), 0), coalesce(sum(qty), 0) FROM {}")
+    with parts.connect() as connection:
+        row = connection.execute(query.format(sql.Identifier(*table.split(".")))).fetchone()
+        connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(*table.split("."))))
+    if row is None or tuple(row) != (expected.rows, expected.sum_ver, expected.sum_qty):
+        raise BenchError(f"{table} is not what was written: {row}, expected {msgspec.structs.astuple(expected)}")
+
+
+def _figures(measured: _Measured, suffix: str) -> dict[str, Figure]:
+    figures = {
+        f"changes_per_s{suffix}": median_of(measured.changes_per_s, "changes/s", digits=0),
+        f"bare_hands_per_s{suffix}": median_of(measured.bare_hands_per_s, "changes/s", digits=0),
+        f"ratio_to_bare_hands{suffix}": median_of(measured.ratio, "ratio", RATIO_GOAL, digits=3),
+    }
+    for name, values in sorted(measured.cpu_us_per_change.items()):
+        figures[f"{name}{suffix}"] = median_of(values, "µs/change", digits=2)
+    return figures
