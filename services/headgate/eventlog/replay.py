@@ -61,19 +61,26 @@ def read_on_to(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[Delivery | Garbage]:
     """The same with a reader that goes on living: until its positions have reached ``ends``, which may be passed."""
-    before = dict(reader.positions())
+    # Only what is short of its end counts: heartbeats keep one partition moving while another is held up for good.
+    short = _short(reader, ends)
     moved_at = monotonic()
-    while behind := {p: end for p, end in sorted(ends.items()) if before[p] < end}:
+    while short:
         yield from reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
-        positions = dict(reader.positions())
-        if positions != before:
-            before, moved_at = positions, monotonic()
+        before, short = short, _short(reader, ends)
+        if short != before:
+            moved_at = monotonic()
         elif monotonic() - moved_at > stall_seconds_max:
-            raise ReplayStalledError(_stalled(behind, positions, stall_seconds_max))
+            raise ReplayStalledError(_stalled(short, ends, stall_seconds_max))
 
 
-def _stalled(behind: Mapping[Partition, int], positions: Mapping[Partition, int], seconds: float) -> str:
-    places = ", ".join(f"{p.topic}/{p.number} at {positions[p]} of {end}" for p, end in behind.items())
+def _short(reader: LogReader, ends: Mapping[Partition, int]) -> dict[Partition, int]:
+    """Positions of the partitions that have not reached their ends."""
+    positions = reader.positions()
+    return {partition: positions[partition] for partition, end in sorted(ends.items()) if positions[partition] < end}
+
+
+def _stalled(short: Mapping[Partition, int], ends: Mapping[Partition, int], seconds: float) -> str:
+    places = ", ".join(f"{p.topic}/{p.number} at {position} of {ends[p]}" for p, position in short.items())
     return (
         f"replay has stood still for {seconds:g} s: {places}. An open transaction of another producer holds it up, "
         "which no process of Headgate leaves open for so long: find who writes to these topics "

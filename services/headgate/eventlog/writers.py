@@ -48,6 +48,9 @@ ABORT_SECONDS_MAX: Final = 3.0
 QUEUE_FULL_POLL_SECONDS: Final = 0.05
 """How long to serve deliveries before a produce is tried again on a full local queue."""
 
+ACK_POLL_SECONDS: Final = 0.1
+"""An acknowledgement may be served to a thread that polls the same producer: look again so often."""
+
 MESSAGE_TIMEOUT_MS: Final = 8_000
 """After which librdkafka gives a record up. At most the transaction's timeout, or the broker would end it first."""
 
@@ -251,7 +254,7 @@ class KafkaWriter(_Pen):
             for each, message in zip(placed, messages, strict=True):
                 self._produce(each, message, partial(_note_report, reports), deadline)
             while len(reports) < len(placed) and (left := deadline - time.monotonic()) > 0:
-                producer.poll(left)
+                producer.poll(min(left, ACK_POLL_SECONDS))
         except (KafkaException, BufferError) as error:
             reason = reason_of(error) if isinstance(error, KafkaException) else "the local queue is full"
             raise LogError(

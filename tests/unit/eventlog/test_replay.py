@@ -61,6 +61,24 @@ def test_a_slow_replay_that_moves_is_no_stall(broker: MemoryBroker) -> None:
     assert len(read) == 20
 
 
+def test_heartbeats_elsewhere_do_not_hide_a_stall(broker: MemoryBroker) -> None:
+    log = broker.client()
+    broker.leave_open("foreign", [ended("open")])
+    with closing(log.writer("a1")) as writer, closing(log.reader({ANNOUNCE: 0, DISPATCH_0: 0})) as reader:
+        ends = log.end_offsets([ANNOUNCE, DISPATCH_0])
+        poll = reader.poll
+
+        def poll_while_others_write(records_max: int, timeout_seconds: float) -> object:
+            writer.write([heartbeat(1)], 1.0)
+            return poll(records_max, timeout_seconds)
+
+        reader.poll = poll_while_others_write  # type: ignore[method-assign,assignment]
+        reading = read_on_to(reader, ends, monotonic=ticking())
+        with pytest.raises(ReplayStalledError, match="dispatch/0"):
+            for _ in zip(range(1000), reading, strict=False):
+                pass
+
+
 def test_an_end_already_reached_reads_nothing(broker: MemoryBroker) -> None:
     log = broker.client()
     with closing(log.reader({DISPATCH_0: 0})) as reader:
