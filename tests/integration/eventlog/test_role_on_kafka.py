@@ -1,0 +1,111 @@
+"""The role loop on a real broker: elected, killed, followed, and of one mind with the log."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.log import Partition, Placed
+from headgate.eventlog.machine import Now
+from headgate.eventlog.role import Role, RoleSettings, RoleState
+from headgate.records.control import OperationKind, OperationRequested, RequestSettled
+from headgate.records.keys import Fact, OutcomeKey, RequestKey
+from toy_role import TOY, ToyState
+
+pytestmark = pytest.mark.integration
+
+LEASE = 2.0
+DEADLINE_SECONDS = 60.0
+
+
+class Members:
+    """Roles driven in turn by this one thread."""
+
+    def __init__(self, log: KafkaLog) -> None:
+        self.log = log
+        self.roles: dict[str, Role[ToyState]] = {}
+
+    def add(self, owner_id: str) -> Role[ToyState]:
+        settings = RoleSettings(
+            shard=0,
+            owner_id=owner_id,
+            transactional_id=f"{self.log.cluster}-toy-0",
+            version="0.1.0",
+            schema_version=1,
+            lease_seconds=LEASE,
+            agent_lease_seconds=10.0,
+        )
+        role = self.roles[owner_id] = Role(settings, TOY, self.log, run_effect=lambda _effect: None)
+        return role
+
+    def until(self, fact: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not fact():
+            assert time.monotonic() < deadline, {name: role.status for name, role in self.roles.items()}
+            for role in list(self.roles.values()):
+                if fact():
+                    return
+                pause = role.turn(Now(time.monotonic(), time.time_ns() // 1_000_000))
+                role.wait(min(pause, 0.05))
+
+    def kill(self, owner_id: str) -> None:
+        self.roles.pop(owner_id).close()
+
+
+@pytest.fixture
+def members(log: KafkaLog) -> Iterator[Members]:
+    driven = Members(log)
+    yield driven
+    for role in driven.roles.values():
+        role.close()
+
+
+def request(log: KafkaLog, name: str) -> None:
+    record = OperationRequested(
+        kind=OperationKind.PAUSE_FEED,
+        feed="shop",
+        spec=None,
+        table=None,
+        agent=None,
+        requested_by="tester",
+        requested_ms=0,
+    )
+    with closing(log.writer("tester")) as writer:
+        writer.write([Placed(Partition("changefeed", 0), Fact(RequestKey(name), record))], 10.0)
+
+
+def test_an_owner_is_elected_killed_and_followed_and_a_zombie_is_fenced(log: KafkaLog, members: Members) -> None:
+    one = members.add("one")
+    members.until(lambda: one.status.state is RoleState.SERVING)
+    first_rev = one.status.owner_rev
+    two = members.add("two")
+    request(log, "r1")
+    members.until(lambda: OutcomeKey("r1") in one.view.records and OutcomeKey("r1") in two.view.records)
+    assert two.status.state is RoleState.STANDBY
+    assert two.status.owner_id == "one"
+
+    frozen = members.roles.pop("one")
+    request(log, "r2")
+    members.until(lambda: two.status.state is RoleState.SERVING and OutcomeKey("r2") in two.view.records)
+    assert first_rev is not None
+    assert two.status.owner_rev is not None
+    assert two.status.owner_rev > first_rev
+
+    # Thawed, and its own clock has not noticed: only the broker can stop it.
+    frozen_at = frozen.status.turned_at
+    assert frozen_at is not None
+    frozen.turn(Now(frozen_at + LEASE * 0.9, 0))
+    assert frozen.status.state is RoleState.WAITING
+    frozen.close()
+
+    second_rev = two.status.owner_rev
+    two.resign()
+    members.until(lambda: two.status.state is RoleState.ENDED)
+    members.kill("two")
+    three = members.add("three")
+    members.until(lambda: three.status.state is RoleState.SERVING)
+    settled = three.view.records[OutcomeKey("r2")]
+    assert isinstance(settled, RequestSettled)
+    assert settled.owner_rev == second_rev
