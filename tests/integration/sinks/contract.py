@@ -1,0 +1,357 @@
+"""The contract of every sink (design §4, "Fencing at the sink"), as tests: subclass, and give the fixture ``bench``.
+
+The table has a key ``id`` (integer) and a text column ``value``; the topic has two partitions.
+"""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from typing import Protocol
+
+import psutil
+import pytest
+
+from headgate.changes.change import Change, Operation
+from headgate.records.control import Epoch, Positions
+from headgate.sinks.contract import (
+    ChangeBatch,
+    Claim,
+    FeedIdentity,
+    OffsetRange,
+    Sink,
+    SinkConflictError,
+    SinkError,
+    SinkFencedError,
+    SinkMovedError,
+    SinkUnavailableError,
+    SinkWriter,
+)
+
+FEED = FeedIdentity("cluster-a", "0-7", "shop")
+SECONDS_MAX = 20.0
+
+
+class Bench(Protocol):
+    """A sink with one empty table, and what a test needs to look behind it."""
+
+    sink: Sink
+    table: str
+
+    def rows(self) -> dict[int, str | None]: ...
+
+    def restore(self, claim: Claim, positions: Positions, epoch: Epoch | None = None) -> None:
+        """Make the sink's own progress what a backup would have had."""
+        ...
+
+    def freeze_while_applying(self, batch: ChangeBatch) -> "subprocess.Popen[str]":
+        """A process that stops itself (SIGSTOP) in the middle of an apply; once thawed prints the error's code, or "applied"."""
+        ...
+
+
+def upsert(offset: int, row_id: int, value: str | None, partition: int = 0) -> Change:
+    return Change(
+        partition, offset, Operation.UPSERT, {"id": row_id}, {"id": row_id, "value": value}, 1_000 + offset, 2_000 + offset
+    )
+
+
+def delete(offset: int, row_id: int, partition: int = 0) -> Change:
+    return Change(partition, offset, Operation.DELETE, {"id": row_id}, None, 1_000 + offset, 2_000 + offset)
+
+
+def claim_of(bench: Bench, n: int, **changed: object) -> Claim:
+    fields: dict[str, object] = {
+        "identity": FEED,
+        "table": bench.table,
+        "topic": "shop.public.orders",
+        "epoch": Epoch(3, n),
+        "incarnation": 0,
+        "start": {0: 5, 1: 0},
+    }
+    return Claim(**(fields | changed))  # type: ignore[arg-type]
+
+
+def batch_of(claim: Claim, expected: int, *changes: Change, to: int | None = None) -> ChangeBatch:
+    """Changes of partition 0, from ``expected`` to behind the last."""
+    end = to if to is not None else max((change.offset for change in changes), default=expected) + 1
+    return ChangeBatch(claim, {0: OffsetRange(expected, end)}, changes)
+
+
+class SinkContract:
+    """Every sentence a test. Offsets of partition 0 start at 5."""
+
+    @pytest.fixture
+    def bench(self) -> Bench:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def writer(self, bench: Bench) -> Iterator[SinkWriter]:
+        writer = bench.sink.writer()
+        yield writer
+        writer.close()
+
+    # --- claim ---
+
+    def test_a_first_claim_creates_the_positions_from_start(self, bench: Bench) -> None:
+        claim = claim_of(bench, 1)
+        assert bench.sink.positions(claim) == {0: 5, 1: 0}
+        assert bench.sink.claim(claim) == {0: 5, 1: 0}
+
+    def test_a_later_claim_goes_on_from_the_sink_whatever_start_says(self, bench: Bench, writer: SinkWriter) -> None:
+        first = claim_of(bench, 1)
+        bench.sink.claim(first)
+        writer.apply(batch_of(first, 5, upsert(5, 1, "a")))
+        assert bench.sink.claim(claim_of(bench, 2, start={0: 0, 1: 99})) == {0: 6, 1: 0}
+
+    def test_the_same_claim_again_is_the_same_answer(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+        assert bench.sink.claim(claim) == {0: 6, 1: 0}
+        writer.apply(batch_of(claim, 6, upsert(6, 1, "b")))
+
+    def test_a_claim_below_the_sinks_epoch_is_fenced(self, bench: Bench) -> None:
+        bench.sink.claim(claim_of(bench, 2))
+        with pytest.raises(SinkFencedError, match=r"3\.2"):
+            bench.sink.claim(claim_of(bench, 1))
+
+    def test_epochs_are_compared_as_pairs(self, bench: Bench) -> None:
+        bench.sink.claim(claim_of(bench, 9))
+        bench.sink.claim(claim_of(bench, 1, epoch=Epoch(4, 1)))
+        with pytest.raises(SinkFencedError):
+            bench.sink.claim(claim_of(bench, 10))
+
+    def test_an_epoch_the_log_does_not_know_stops_the_writer(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        bench.restore(claim, {0: 5, 1: 0}, Epoch(99, 1))
+        with pytest.raises(SinkFencedError, match=r"99\.1"):
+            writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+        with pytest.raises(SinkFencedError, match=r"99\.1"):
+            bench.sink.claim(claim_of(bench, 2))
+        assert bench.rows() == {}
+
+    def test_a_rewind_is_a_claim_with_a_new_incarnation(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+        again = claim_of(bench, 2, incarnation=1, start={0: 2, 1: 0})
+        assert bench.sink.positions(again) == {0: 2, 1: 0}
+        assert bench.sink.claim(again) == {0: 2, 1: 0}
+        with pytest.raises(SinkConflictError, match="incarnation"):
+            bench.sink.claim(claim_of(bench, 3, incarnation=0))
+
+    def test_a_topic_made_anew_is_refused(self, bench: Bench) -> None:
+        bench.sink.claim(claim_of(bench, 1, topic_id="first"))
+        with pytest.raises(SinkConflictError, match="made anew"):
+            bench.sink.claim(claim_of(bench, 2, topic_id="second"))
+
+    # --- apply ---
+
+    def test_rows_and_positions_become_visible_together(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        applied = writer.apply(
+            ChangeBatch(
+                claim,
+                {0: OffsetRange(5, 9), 1: OffsetRange(0, 1)},
+                [upsert(5, 1, "a"), upsert(6, 2, "b"), delete(7, 1), upsert(0, 3, "c", partition=1)],
+            )
+        )
+        assert applied.positions == {0: 9, 1: 1} == bench.sink.positions(claim)
+        assert bench.rows() == {2: "b", 3: "c"}
+
+    def test_an_empty_batch_only_moves_the_positions(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        assert writer.apply(batch_of(claim, 5, to=8)).positions == {0: 8}
+        assert bench.sink.positions(claim) == {0: 8, 1: 0}
+
+    def test_nothing_is_applied_twice(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        first = batch_of(claim, 5, upsert(5, 1, "a"))
+        writer.apply(first)
+        writer.apply(batch_of(claim, 6, upsert(6, 1, "b")))
+        with pytest.raises(SinkMovedError):
+            writer.apply(first)
+        assert bench.rows() == {1: "b"}
+
+    def test_a_late_attempt_of_the_same_epoch_changes_nothing(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        late = bench.sink.writer()
+        try:
+            writer.apply(batch_of(claim, 5, upsert(5, 1, "a"), upsert(6, 1, "b")))
+            with pytest.raises(SinkMovedError, match="7"):
+                late.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+        finally:
+            late.close()
+        assert bench.rows() == {1: "b"}
+        assert bench.sink.positions(claim) == {0: 7, 1: 0}
+
+    def test_one_partition_out_of_place_stops_all(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        changes = [upsert(5, 1, "a"), upsert(7, 2, "b", partition=1)]
+        with pytest.raises(SinkMovedError):
+            writer.apply(ChangeBatch(claim, {0: OffsetRange(5, 6), 1: OffsetRange(7, 8)}, changes))
+        assert bench.rows() == {}
+        assert bench.sink.positions(claim) == {0: 5, 1: 0}
+
+    def test_a_zombie_of_a_lower_epoch_changes_nothing(self, bench: Bench, writer: SinkWriter) -> None:
+        old = claim_of(bench, 1)
+        bench.sink.claim(old)
+        writer.apply(batch_of(old, 5, upsert(5, 1, "a")))
+        bench.sink.claim(claim_of(bench, 2))
+        with pytest.raises(SinkFencedError, match=r"3\.2"):
+            writer.apply(batch_of(old, 6, upsert(6, 1, "zombie")))
+        with pytest.raises(SinkFencedError):
+            writer.apply(batch_of(old, 6, to=7))
+        assert bench.rows() == {1: "a"}
+
+    def test_a_reads_b_claims_and_writes_a_commits(self, bench: Bench, writer: SinkWriter) -> None:
+        a = claim_of(bench, 1)
+        start = bench.sink.claim(a)
+        b = claim_of(bench, 2)
+        bench.sink.claim(b)
+        other = bench.sink.writer()
+        try:
+            other.apply(batch_of(b, start[0], upsert(5, 1, "from b")))
+            with pytest.raises(SinkError) as refused:
+                writer.apply(batch_of(a, start[0], upsert(5, 1, "from a")))
+        finally:
+            other.close()
+        assert isinstance(refused.value, SinkFencedError)
+        assert bench.rows() == {1: "from b"}
+
+    def test_a_restored_sink_is_neither_skipped_over_nor_doubled(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+        bench.restore(claim, {0: 5, 1: 0})
+        with pytest.raises(SinkMovedError, match="5"):
+            writer.apply(batch_of(claim, 6, upsert(6, 2, "b")))
+        assert 2 not in bench.rows()
+        writer.apply(batch_of(claim, bench.sink.positions(claim)[0], upsert(5, 1, "a"), upsert(6, 2, "b")))
+        assert bench.rows() == {1: "a", 2: "b"}
+
+    def test_a_sink_restored_to_before_the_claim_needs_a_new_claim(self, bench: Bench, writer: SinkWriter) -> None:
+        bench.sink.claim(claim_of(bench, 1))
+        claim = claim_of(bench, 2)
+        bench.sink.claim(claim)
+        bench.restore(claim, {0: 5, 1: 0}, Epoch(3, 1))
+        with pytest.raises(SinkFencedError, match="restored"):
+            writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+        assert bench.rows() == {}
+
+    def test_changes_outside_the_offsets_of_the_batch_are_refused(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        with pytest.raises(ValueError, match="outside"):
+            writer.apply(batch_of(claim, 5, upsert(4, 1, "below the position"), to=6))
+        assert bench.rows() == {}
+
+    # --- a holder that does not let go ---
+
+    def test_a_frozen_holder_is_ended_by_the_next_claim(self, bench: Bench, writer: SinkWriter) -> None:
+        old = claim_of(bench, 1)
+        bench.sink.claim(old)
+        with bench.freeze_while_applying(batch_of(old, 5, upsert(5, 1, "frozen"))) as holder:
+            try:
+                assert psutil.Process(holder.pid).status() == psutil.STATUS_STOPPED
+                new = claim_of(bench, 2)
+                assert bench.sink.claim(new) == {0: 5, 1: 0}
+                writer.apply(batch_of(new, 5, upsert(5, 1, "new")))
+                holder.send_signal(signal.SIGCONT)
+                said, _ = holder.communicate(timeout=SECONDS_MAX)
+            finally:
+                holder.kill()
+        assert said.strip() == SinkUnavailableError.code
+        assert bench.rows() == {1: "new"}
+        with pytest.raises(SinkFencedError):
+            writer.apply(batch_of(old, 5, upsert(5, 1, "frozen")))
+
+    def test_a_frozen_holder_of_the_same_epoch_is_ended_by_the_seal(self, bench: Bench) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        with bench.freeze_while_applying(batch_of(claim, 5, upsert(5, 1, "frozen"))) as holder:
+            try:
+                assert bench.sink.seal(claim) == {0: 5, 1: 0}
+                holder.send_signal(signal.SIGCONT)
+                said, _ = holder.communicate(timeout=SECONDS_MAX)
+            finally:
+                holder.kill()
+        assert said.strip() == SinkUnavailableError.code
+        assert bench.rows() == {}
+
+    # --- seal ---
+
+    def test_after_a_seal_nothing_is_applied_under_its_epoch(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+        assert bench.sink.seal(claim) == {0: 6, 1: 0}
+        assert bench.sink.seal(claim) == {0: 6, 1: 0}
+        with pytest.raises(SinkFencedError, match="sealed"):
+            writer.apply(batch_of(claim, 6, upsert(6, 1, "b")))
+        with pytest.raises(SinkFencedError, match="sealed"):
+            bench.sink.claim(claim)
+        assert bench.rows() == {1: "a"}
+
+    def test_a_higher_claim_reopens_what_was_sealed(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        bench.sink.seal(claim)
+        with pytest.raises(SinkFencedError):
+            bench.sink.claim(claim_of(bench, 0))
+        again = claim_of(bench, 2)
+        assert bench.sink.claim(again) == {0: 5, 1: 0}
+        writer.apply(batch_of(again, 5, upsert(5, 1, "a")))
+        assert bench.rows() == {1: "a"}
+
+    def test_only_the_claimed_epoch_can_be_sealed(self, bench: Bench) -> None:
+        with pytest.raises(SinkConflictError, match="never claimed"):
+            bench.sink.seal(claim_of(bench, 1))
+        bench.sink.claim(claim_of(bench, 2))
+        with pytest.raises(SinkFencedError):
+            bench.sink.seal(claim_of(bench, 1))
+        with pytest.raises(SinkConflictError, match="never claimed"):
+            bench.sink.seal(claim_of(bench, 3))
+
+    # --- strangers ---
+
+    @pytest.mark.parametrize(
+        "stranger",
+        [FeedIdentity("cluster-a", "0-8", "other"), FeedIdentity("cluster-b", "0-7", "shop")],
+        ids=["a second feed", "another cluster"],
+    )
+    def test_an_open_table_belongs_to_one_feed_of_one_cluster(self, bench: Bench, stranger: FeedIdentity) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        theirs = claim_of(bench, 1, identity=stranger, epoch=Epoch(50, 1))
+        with pytest.raises(SinkConflictError, match="shop"):
+            bench.sink.claim(theirs)
+        with pytest.raises(SinkConflictError, match="shop"):
+            bench.sink.check([bench.table], stranger)
+        assert list(bench.sink.check([bench.table], FEED)) == [bench.table]
+        bench.sink.seal(claim)
+        bench.sink.claim(theirs)
+        with pytest.raises(SinkConflictError):
+            bench.sink.claim(claim_of(bench, 2))
+
+    # --- forget ---
+
+    def test_a_feed_is_forgotten_once_it_is_sealed(self, bench: Bench, writer: SinkWriter) -> None:
+        bench.sink.forget(FEED)
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+        with pytest.raises(SinkConflictError, match="seal"):
+            bench.sink.forget(FEED)
+        bench.sink.seal(claim)
+        bench.sink.forget(FEED)
+        assert bench.sink.positions(claim) == {0: 5, 1: 0}
+        with pytest.raises(SinkFencedError):
+            writer.apply(batch_of(claim, 6, upsert(6, 1, "b")))
+        assert bench.rows() == {1: "a"}
+

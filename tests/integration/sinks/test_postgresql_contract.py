@@ -1,0 +1,176 @@
+"""PostgreSQL keeps the contract of every sink, and what is its own: who is waited for, who is ended, who is told."""
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import psutil
+import psycopg
+import pytest
+
+from headgate.records.control import Epoch, Positions
+from headgate.sinks.contract import (
+    ChangeBatch,
+    Claim,
+    FeedIdentity,
+    SinkConflictError,
+    SinkFencedError,
+    SinkUnavailableError,
+)
+from headgate.sinks.postgresql import PostgresSettings, PostgresSink
+from headgate.sinks.postgresql.connection import Label
+from integration.sinks.contract import FEED, SECONDS_MAX, SinkContract, batch_of, claim_of, upsert
+
+pytestmark = pytest.mark.integration
+
+HOLDER = Path(__file__).with_name("frozen_holder.py")
+
+
+class PostgresBench:
+    table = "public.orders"
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self.sink = PostgresSink(PostgresSettings(dsn, lock_wait_seconds=SECONDS_MAX))
+        self.execute("CREATE TABLE public.orders (id integer PRIMARY KEY, value text)")
+
+    def execute(self, statement: str, parameters: object = None) -> list[tuple]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(statement, parameters)
+            return cursor.fetchall() if cursor.description else []
+
+    def rows(self) -> dict[int, str | None]:
+        return dict(self.execute("SELECT id, value FROM public.orders"))
+
+    def restore(self, claim: Claim, positions: Positions, epoch: Epoch | None = None) -> None:
+        epoch = epoch or claim.epoch
+        for partition, offset in positions.items():
+            self.execute(
+                "UPDATE headgate.progress SET next_offset = %s, owner_rev = %s, n = %s WHERE partition = %s",
+                (offset, epoch.owner_rev, epoch.n, partition),
+            )
+
+    def freeze_while_applying(self, batch: ChangeBatch) -> "subprocess.Popen[str]":
+        packed = msgspec.msgpack.encode(batch).hex()
+        holder = subprocess.Popen([sys.executable, str(HOLDER), self.dsn, packed], stdout=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + SECONDS_MAX
+        while psutil.Process(holder.pid).status() != psutil.STATUS_STOPPED:
+            assert holder.poll() is None, "the holder ended instead of freezing"
+            assert time.monotonic() < deadline, "the holder did not freeze"
+            time.sleep(0.02)
+        return holder
+
+
+@pytest.fixture
+def postgres_bench(postgres_database: str) -> PostgresBench:
+    return PostgresBench(postgres_database)
+
+
+class TestPostgresSink(SinkContract):
+    @pytest.fixture
+    def bench(self, postgres_bench: PostgresBench) -> PostgresBench:
+        return postgres_bench
+
+
+def test_one_table_under_two_names_is_one_table(postgres_bench: PostgresBench) -> None:
+    postgres_bench.sink.claim(claim_of(postgres_bench, 1, table="orders"))
+    with pytest.raises(SinkConflictError):
+        postgres_bench.sink.claim(claim_of(postgres_bench, 1, identity=FeedIdentity("cluster-a", "0-8", "other")))
+    with pytest.raises(SinkFencedError):
+        postgres_bench.sink.claim(claim_of(postgres_bench, 0))
+
+
+def test_a_stranger_that_holds_the_lock_is_waited_for_then_named(postgres_bench: PostgresBench) -> None:
+    claim = claim_of(postgres_bench, 1)
+    postgres_bench.sink.claim(claim)
+    impatient = PostgresSink(PostgresSettings(postgres_bench.dsn, lock_wait_seconds=0.5))
+    with psycopg.connect(postgres_bench.dsn, application_name="somebody's psql") as stranger:
+        stranger.execute("SELECT FROM headgate.progress FOR UPDATE")
+        with pytest.raises(SinkUnavailableError, match="somebody's psql"):
+            impatient.claim(claim_of(postgres_bench, 2))
+        assert stranger.execute("SELECT 1").fetchone() == (1,)
+    assert impatient.claim(claim_of(postgres_bench, 2)) == {0: 5, 1: 0}
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        Label("shop", "public.orders", Epoch(3, 3)),
+        Label("shop", "public.other", Epoch(3, 1)),
+        Label("another", "public.orders", Epoch(3, 1)),
+    ],
+    ids=["a higher epoch", "another table", "another feed"],
+)
+def test_only_lower_epochs_of_the_same_feed_and_table_are_ended(postgres_bench: PostgresBench, label: Label) -> None:
+    postgres_bench.sink.claim(claim_of(postgres_bench, 1))
+    impatient = PostgresSink(PostgresSettings(postgres_bench.dsn, lock_wait_seconds=0.5))
+    with psycopg.connect(postgres_bench.dsn, application_name=str(label)) as other:
+        other.execute("SELECT FROM headgate.progress FOR UPDATE")
+        with pytest.raises(SinkUnavailableError, match=str(label)):
+            impatient.claim(claim_of(postgres_bench, 2))
+        assert other.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_writer_ended_by_the_sink_can_go_on_with_a_new_session(postgres_bench: PostgresBench) -> None:
+    claim = claim_of(postgres_bench, 1)
+    postgres_bench.sink.claim(claim)
+    writer = postgres_bench.sink.writer()
+    writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    label = str(Label.of(claim))
+    ended = postgres_bench.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s", (label,)
+    )
+    assert ended == [(True,)]
+    second = batch_of(claim, 6, upsert(6, 1, "b"))
+    with pytest.raises(SinkUnavailableError):
+        writer.apply(second)
+    assert postgres_bench.sink.positions(claim) == {0: 6, 1: 0}
+    writer.apply(second)
+    writer.close()
+    assert postgres_bench.rows() == {1: "b"}
+
+
+def test_an_unreachable_sink_is_unavailable(postgres_bench: PostgresBench) -> None:
+    nowhere = PostgresSink(PostgresSettings("host=127.0.0.1 port=1 dbname=x"))
+    claim = claim_of(postgres_bench, 1)
+    with pytest.raises(SinkUnavailableError):
+        nowhere.claim(claim)
+    with pytest.raises(SinkUnavailableError):
+        nowhere.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))
+
+
+def test_two_first_claims_at_once_leave_one_winner(postgres_bench: PostgresBench) -> None:
+    """Schema, table and rows are made by whoever comes first; two feeds never both get the table."""
+    outcomes: list[object] = []
+
+    def claim(feed_id: str) -> None:
+        identity = FeedIdentity("cluster-a", feed_id, feed_id)
+        try:
+            outcomes.append(postgres_bench.sink.claim(claim_of(postgres_bench, 1, identity=identity)))
+        except SinkConflictError as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=claim, args=(f"0-{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 4
+    assert [outcome for outcome in outcomes if isinstance(outcome, dict)] == [{0: 5, 1: 0}]
+
+
+def test_labels_keep_the_epoch_whatever_the_names() -> None:
+    long = Claim(
+        FeedIdentity("c", "0-1", "a feed with blanks and ümlauts " * 5), "schema." + "t" * 90, "t", Epoch(10**11, 123456), 0, {}
+    )
+    text = str(Label.of(long))
+    assert len(text.encode()) <= 63
+    assert Label.parse(text) == Label.of(long)
+    assert Label.parse(text).epoch == long.epoch
+    other = Claim(FEED, "schema." + "t" * 89, "t", Epoch(1, 1), 0, {})
+    assert Label.of(other).table != Label.of(long).table
+    assert Label.parse("psql") is None
+    assert Label.parse("headgate a b c") is None
