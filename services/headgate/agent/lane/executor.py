@@ -48,6 +48,9 @@ FAILURES_MAX: Final = 8
 POOL_THREADS: Final = 8
 """Slow sinks of other feeds must not hold up a claim; more would only queue up at the sink."""
 
+ERROR_LENGTH_MAX: Final = 1_000
+"""Java's stack traces belong into the log, not onto a control topic."""
+
 PARK_SECONDS: Final = 1.0
 """How often a warm lane looks where the sink stands, to read along behind the present writer."""
 
@@ -343,7 +346,7 @@ class SparkExecutor:
         """Leave the lane; try again later, or report the failure. A seal is tried for as long as it may succeed."""
         self._leave(run)
         run.failures += 1
-        run.error = (code, text, retryable)
+        run.error = (code, text[:ERROR_LENGTH_MAX], retryable)
         if retryable and (run.stop or run.failures <= FAILURES_MAX):
             delay = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** (run.failures - 1))
             run.retry_at = time.monotonic() + delay

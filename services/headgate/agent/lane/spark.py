@@ -51,6 +51,7 @@ CONSUMER_CACHE_CAPACITY: Final = 16_384
 
 _FIXED: Final[dict[str, str]] = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.adaptive.enabled": "false",  # no shuffle to adapt, 10 ms of planning less
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -156,6 +157,7 @@ class SparkRuntime:
         if settings.master.startswith("local"):
             # pyspark takes any python3 from PATH otherwise, and that one does not know us.
             os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # workers import this very package
         missing = [str(jar) for jar in settings.jars if not Path(jar).is_file()]
         if missing:
             raise SparkStartError(f"Spark's Kafka connector is not there: {', '.join(missing)}")
@@ -208,6 +210,8 @@ class SparkRuntime:
         self._session = None
         if self._process is None:
             return
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         gateway = SparkContext._gateway
         if gateway is not None:
             with contextlib.suppress(Py4JError, OSError):  # it is dead: there may be nobody to say goodbye to

@@ -1,0 +1,144 @@
+"""A real lane: one Spark session for all tests, a topic and tables of each test's own."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headgate.agent.executor import SpanId, SpanTask, TaskStatus
+from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
+from headgate.agent.lane.spark import SparkOptions, SparkRuntime
+from headgate.embedded.java import java_home_for_spark
+from headgate.records.control import Epoch, SpanPlan, TaskState
+
+DEADLINE_SECONDS = 90
+
+
+def until(fact: Callable[[], Any], what: str) -> Any:
+    """The first true answer of ``fact``; fails with ``what`` when it does not come."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        answer = fact()
+        if answer:
+            return answer
+        time.sleep(0.05)
+    pytest.fail(f"not within {DEADLINE_SECONDS} s: {what}")
+
+
+@pytest.fixture(scope="session")
+def spark_runtime(spark_jars: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRuntime]:
+    runtime = SparkRuntime(
+        SparkOptions(
+            jars=spark_jars,
+            scratch=tmp_path_factory.mktemp("spark"),
+            java_home=java_home_for_spark(),
+            driver_memory="768m",
+        )
+    )
+    yield runtime
+    runtime.stop()
+
+
+class Bed:
+    """A database with tables, their topics, and executors over them."""
+
+    def __init__(self, bootstrap: str, prefix: str, dsn: str, runtime: SparkRuntime) -> None:
+        self.bootstrap = bootstrap
+        self.prefix = prefix
+        self.dsn = dsn
+        self.runtime = runtime
+        self.feed = "f" + uuid.uuid4().hex[:6]
+        self.executors: list[SparkExecutor] = []
+        self.producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        self.database = psycopg.connect(dsn, autocommit=True)
+
+    def table(self, name: str, partitions: int = 1) -> SpanPlan:
+        self.database.execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY, name text, qty int)")
+        topic = f"{self.prefix}public.{name}"
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+            future.result()
+        return SpanPlan(span=name, topic=topic, table=f"public.{name}", start=dict.fromkeys(range(partitions), 0))
+
+    def task(self, plan: SpanPlan, n: int) -> SpanTask:
+        spec = {
+            "feed": self.feed,
+            "source": {"topic_pattern": ".*"},
+            "sink": {"type": "postgresql", "dsn": self.dsn},
+        }
+        return SpanTask(
+            id=SpanId(self.feed, plan.span),
+            feed_id="0-7",
+            incarnation=1,
+            epoch=Epoch(3, n),
+            plan=plan,
+            spec=msgspec.json.encode(spec).decode(),
+        )
+
+    def executor(self) -> SparkExecutor:
+        settings = ExecutorSettings(bootstrap=self.bootstrap, cluster_id="test/headgate.")
+        self.executors.append(SparkExecutor(self.runtime, settings))
+        return self.executors[-1]
+
+    def put(self, plan: SpanPlan, rows: Mapping[int, Mapping[str, object] | None]) -> None:
+        """Debezium events: a row upserts its id, None deletes it."""
+        partitions = len(plan.start)
+        for number, row in rows.items():
+            envelope = {
+                "before": None if row is not None else {"id": number},
+                "after": None if row is None else {"id": number, **row},
+                "source": {"ts_ms": time.time_ns() // 1_000_000},
+                "op": "d" if row is None else "c",
+            }
+            self.raw(plan, msgspec.json.encode({"id": number}), msgspec.json.encode(envelope), number % partitions)
+        self.producer.flush(30)
+
+    def raw(self, plan: SpanPlan, key: bytes, value: bytes | None, partition: int = 0) -> None:
+        while True:
+            try:
+                self.producer.produce(plan.topic, value, key, partition)
+                return
+            except BufferError:
+                self.producer.poll(0.1)
+
+    def delete_before(self, plan: SpanPlan, partition: int, offset: int) -> None:
+        """As retention would."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for future in admin.delete_records([TopicPartition(plan.topic, partition, offset)]).values():
+            future.result()
+
+    def rows(self, plan: SpanPlan) -> dict[int, tuple[str, int]]:
+        found = self.database.execute(f"SELECT id, name, qty FROM {plan.table}").fetchall()
+        return {row[0]: (row[1], row[2]) for row in found}
+
+    def close(self) -> None:
+        for executor in self.executors:
+            executor.close()
+        self.database.close()
+
+
+@pytest.fixture
+def bed(kafka_bootstrap: str, kafka_prefix: str, postgres_database: str, spark_runtime: SparkRuntime) -> Iterator[Bed]:
+    made = Bed(kafka_bootstrap, kafka_prefix, postgres_database, spark_runtime)
+    yield made
+    made.close()
+
+
+def reached(executor: SparkExecutor, span: SpanId, state: TaskState) -> TaskStatus:
+    """The status, once the task is in ``state``; fails at once if it failed instead."""
+
+    def there() -> TaskStatus | None:
+        status = executor.status(span)
+        assert status is not None
+        assert status.state is state or status.state is not TaskState.FAILED, status
+        return status if status.state is state else None
+
+    found: TaskStatus = until(there, f"{span} is {state}, was {executor.status(span)}")
+    return found

@@ -1,0 +1,159 @@
+"""A lane on a real broker, a real Spark and a real PostgreSQL: exact rows, seals, moves, fences, isolation."""
+
+import pytest
+
+from headgate.records.control import TaskState
+
+from .conftest import Bed, reached, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+
+
+def _row(number: int) -> dict[str, object]:
+    return {"name": f"näme {number}", "qty": number}
+
+
+def _expected(numbers: range) -> dict[int, tuple[str, int]]:
+    return {n: (f"näme {n}", n) for n in numbers}
+
+
+def test_rows_come_over_and_a_seal_names_the_last_position(bed: Bed) -> None:
+    plan = bed.table("goods", partitions=3)
+    executor = bed.executor()
+    task = bed.task(plan, 1)
+    bed.put(plan, {n: _row(n) for n in range(300)})
+
+    executor.add_table(task, prepare=False)
+    reached(executor, task.id, TaskState.REPLICATING)
+    until(lambda: bed.rows(plan) == _expected(range(300)), "all rows")
+    bed.put(plan, dict.fromkeys(range(100)))
+    until(lambda: bed.rows(plan) == _expected(range(100, 300)), "deletes")
+
+    assert not executor.remove_table(task.id, seal=True)
+    status = reached(executor, task.id, TaskState.STOPPED)
+    assert sum(status.positions.values()) == 400
+    assert status.rows == 400
+    assert executor.is_remove_table_finished(task.id) == status.positions
+    bed.put(plan, {n: _row(n) for n in range(10)})
+    executor.forget_table(task.id)
+    assert executor.all_spans() == ()
+
+
+def test_a_warm_span_takes_over_where_the_first_one_sealed(bed: Bed) -> None:
+    plan = bed.table("orders", partitions=2)
+    first, second = bed.executor(), bed.executor()
+    bed.put(plan, {n: _row(n) for n in range(50)})
+    first.add_table(bed.task(plan, 1), prepare=False)
+    until(lambda: len(bed.rows(plan)) == 50, "the first one writes")
+
+    warm = bed.task(plan, 2)
+    second.add_table(warm, prepare=True)
+    reached(second, warm.id, TaskState.PREPARED)
+    bed.put(plan, {n: _row(n) for n in range(50, 80)})
+    until(lambda: len(bed.rows(plan)) == 80, "the first one still writes")
+    first.remove_table(warm.id, seal=True)
+    sealed = reached(first, warm.id, TaskState.STOPPED)
+    bed.put(plan, {n: _row(n) for n in range(80, 120)})
+
+    promoted = bed.task(plan, 3)
+    second.add_table(promoted, prepare=False)
+    status = reached(second, warm.id, TaskState.REPLICATING)
+    assert status.epoch == promoted.epoch
+    until(lambda: bed.rows(plan) == _expected(range(120)), "the second one goes on")
+    until(lambda: second.status(warm.id).rows == 40, "nothing was applied twice")  # type: ignore[union-attr]
+    assert sum(sealed.positions.values()) == 80
+
+
+def test_a_lane_whose_epoch_was_overtaken_stops_as_fenced(bed: Bed) -> None:
+    plan = bed.table("stock")
+    old, new = bed.executor(), bed.executor()
+    task = bed.task(plan, 1)
+    bed.put(plan, {1: _row(1)})
+    old.add_table(task, prepare=False)
+    until(lambda: len(bed.rows(plan)) == 1, "the old one writes")
+
+    new.add_table(bed.task(plan, 2), prepare=False)
+    reached(new, task.id, TaskState.REPLICATING)
+    bed.put(plan, {n: _row(n) for n in range(2, 30)})
+
+    def fenced() -> bool:
+        status = old.status(task.id)
+        return status is not None and status.state is TaskState.FAILED
+
+    until(fenced, "the old one noticed")
+    status = old.status(task.id)
+    assert status is not None
+    assert (status.error_code, status.retryable) == ("sink_fenced", False)
+    until(lambda: bed.rows(plan) == _expected(range(1, 30)), "the new one has it all")
+    with pytest.raises(ValueError, match="below"):
+        new.add_table(task, prepare=False)
+
+
+def test_a_broken_event_fails_its_own_table_only_and_names_its_place(bed: Bed) -> None:
+    good, bad = bed.table("good"), bed.table("bad")
+    executor = bed.executor()
+    for plan in (good, bad):
+        executor.add_table(bed.task(plan, 1), prepare=False)
+    bed.put(bad, {n: _row(n) for n in range(3)})
+    bed.raw(bad, b'{"id":9}', b'{"op":"?"}')
+    bed.put(bad, {4: _row(4)})
+    bed.put(good, {n: _row(n) for n in range(20)})
+
+    def failed() -> bool:
+        status = executor.status(bed.task(bad, 1).id)
+        return status is not None and status.state is TaskState.FAILED
+
+    until(failed, "the bad table failed")
+    status = executor.status(bed.task(bad, 1).id)
+    assert status is not None
+    assert status.error_code == "change_undecodable"
+    assert "offset 3" in str(status.error)
+    assert status.positions == {0: 3}
+    assert bed.rows(bad) == _expected(range(3))
+    until(lambda: bed.rows(good) == _expected(range(20)), "the good table goes on")
+
+
+def test_a_position_that_retention_has_deleted_is_a_hard_error(bed: Bed) -> None:
+    plan = bed.table("old")
+    bed.put(plan, {n: _row(n) for n in range(10)})
+    executor = bed.executor()
+    task = bed.task(plan, 1)
+    bed.delete_before(plan, 0, 5)
+
+    executor.add_table(task, prepare=True)
+    until(lambda: executor.status(task.id).state is TaskState.FAILED, "it is refused")  # type: ignore[union-attr]
+    status = executor.status(task.id)
+    assert status is not None
+    assert (status.error_code, status.retryable) == ("source_offset_expired", False)
+
+
+def test_a_lost_span_is_closed_by_an_executor_that_never_ran_it(bed: Bed) -> None:
+    plan = bed.table("left")
+    bed.put(plan, {n: _row(n) for n in range(5)})
+    lost, closer = bed.executor(), bed.executor()
+    lost.add_table(bed.task(plan, 1), prepare=False)
+    until(lambda: len(bed.rows(plan)) == 5, "it was written")
+
+    task = bed.task(plan, 2)
+    closer.close_table(task)
+    status = reached(closer, task.id, TaskState.STOPPED)
+    assert status.positions == {0: 5}
+    bed.put(plan, {n: _row(n) for n in range(5, 9)})
+    until(lambda: lost.status(task.id).state is TaskState.FAILED, "the lost one is fenced")  # type: ignore[union-attr]
+    assert len(bed.rows(plan)) == 5
+
+
+def test_a_killed_jvm_is_replaced_and_its_spans_go_on(bed: Bed) -> None:
+    plan = bed.table("phoenix")
+    executor = bed.executor()
+    task = bed.task(plan, 1)
+    executor.add_table(task, prepare=False)
+    bed.put(plan, {n: _row(n) for n in range(10)})
+    until(lambda: len(bed.rows(plan)) == 10, "it writes")
+
+    bed.runtime.kill()
+    bed.put(plan, {n: _row(n) for n in range(10, 30)})
+    until(lambda: bed.rows(plan) == _expected(range(30)), "it writes again")
+    status = executor.status(task.id)
+    assert status is not None
+    assert (status.state, status.positions, status.rows) == (TaskState.REPLICATING, {0: 30}, 30)
