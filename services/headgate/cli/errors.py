@@ -10,7 +10,6 @@ import psycopg
 import typer
 from typer.core import TyperGroup
 
-from headgate.agent.lane.spark import RefusedOptionError, SparkStartError
 from headgate.agent.session import IdInUseError
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.output import complain
@@ -41,8 +40,6 @@ _CODES: Final[dict[type[BaseException], ExitCode]] = {
     InvalidNameError: ExitCode.FEED_SPEC,
     PortTakenError: ExitCode.PORT_TAKEN,
     EmbeddedPortTakenError: ExitCode.PORT_TAKEN,
-    RefusedOptionError: ExitCode.SETTING,
-    SparkStartError: ExitCode.SPARK,
     IdInUseError: ExitCode.ID_IN_USE,
     NoJavaError: ExitCode.NO_JAVA,
     EmbeddedError: ExitCode.EMBEDDED,

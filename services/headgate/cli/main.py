@@ -3,10 +3,12 @@
 import typer
 
 from headgate import SCHEMA_VERSION, __version__
-from headgate.cli import agents, feed, serve, tables, topic, verify, why
+from headgate.cli import agents, feed, serve, tables, topic
 from headgate.cli.errors import Commands
 from headgate.cli.options import Format
 from headgate.cli.output import Output, show_object
+from headgate.cli.verify import verify
+from headgate.cli.why import why
 
 __all__ = ["app"]
 
@@ -21,8 +23,8 @@ app.add_typer(feed.app, name="feed")
 app.add_typer(tables.app, name="table")
 app.add_typer(agents.app, name="agent")
 app.add_typer(topic.app, name="topic")
-app.command("verify")(verify.verify)
-app.command("why")(why.why)
+app.command("verify")(verify)
+app.command("why")(why)
 
 
 @app.command()

@@ -1,28 +1,19 @@
 """``headgate serve``: the services themselves, in the foreground, until SIGTERM or Ctrl-C."""
 
-import os
-import re
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
-from headgate.agent.lane.spark import SparkOptions, SparkRuntime
-from headgate.agent.service import AgentCounters, AgentOptions, run_agent
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import Bootstrap, Cluster, KafkaProperty, cluster_flags
 from headgate.cli.running import Part, Surroundings, run_parts, surrounded
-from headgate.config.security import java_properties
-from headgate.config.settings import Settings, SettingsError
+from headgate.config.settings import Settings
 from headgate.coordinator.service import CoordinatorService, ServiceSettings
 from headgate.coordinator.work import FeedWork
-from headgate.embedded.artifacts import ensure
-from headgate.embedded.java import java_home_for_spark
-from headgate.observability.metrics import watch_agent
 
 __all__ = ["app"]
 
@@ -109,7 +100,7 @@ def agent(
             prefix="headgate-agent-", dir=around.settings.spark.scratch or None, ignore_cleanup_errors=True
         ) as scratch,
     ):
-        run_parts([_agent_part(around, Path(scratch))], _patience(around.settings))
+        run_parts([_agent_part(around, scratch)], _patience(around.settings))
 
 
 @app.command()
@@ -141,7 +132,7 @@ def node(
             prefix="headgate-agent-", dir=around.settings.spark.scratch or None, ignore_cleanup_errors=True
         ) as scratch,
     ):
-        parts = [_coordinator_part(around, shard), _agent_part(around, Path(scratch))]
+        parts = [_coordinator_part(around, shard), _agent_part(around, scratch)]
         run_parts(parts, _patience(around.settings))
 
 
@@ -173,59 +164,6 @@ def _coordinator_part(around: Surroundings, shards: Sequence[int] | None) -> Par
     return Part("coordinator", service.run, service.stop)
 
 
-def _agent_part(around: Surroundings, scratch: Path) -> Part:
-    settings, log = around.settings, around.log
-    runtime = SparkRuntime(
-        SparkOptions(
-            jars=_jars(settings.spark.jars),
-            scratch=scratch,
-            master=settings.spark.master,
-            cores=settings.spark.cores or _cores(settings.spark.master),
-            driver_memory=settings.spark.memory,
-            java_home=java_home_for_spark(),
-        )
-    )
-    executor = ExecutorSettings(
-        bootstrap=settings.bootstrap,
-        cluster_id=log.cluster_id,
-        kafka=settings.kafka,
-        lane_options=java_properties(settings.kafka),
-    )
-    options = AgentOptions(
-        agent=settings.agent.name,
-        address=f"http://{settings.http.bind}:{around.http_port}",
-        capacity_spans=settings.agent.capacity_spans,
-        lease_seconds=settings.lease_seconds,
-        drain_seconds=settings.shutdown_seconds,
-    )
-    counters, stop = AgentCounters(), threading.Event()
-    watch_agent(around.registry, lambda name: float(getattr(counters, name)))
-
-    def run() -> None:
-        try:
-            runtime.start()  # here rather than at the first table: a Spark that does not start is said at once
-            run_agent(
-                options, log, lambda: SparkExecutor(runtime, executor), stop, probes=around.probes, counters=counters
-            )
-        finally:
-            runtime.stop()
-
-    return Part("agent", run, stop.set)
-
-
-def _cores(master: str) -> int:
-    """How many tasks run at once: what ``local[n]`` says, else this machine's cores."""
-    found = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master)
-    return int(found[1]) if found else os.cpu_count() or 1
-
-
-def _jars(setting: str) -> tuple[Path, ...]:
-    """The connector's jars: a directory's, those listed, or our cache's (fetched if they are not there)."""
-    if not setting:
-        return ensure("spark-kafka")
-    folder = Path(setting)
-    jars = sorted(folder.glob("*.jar")) if folder.is_dir() else [Path(part.strip()) for part in setting.split(",")]
-    missing = [str(jar) for jar in jars if not jar.is_file()]
-    if missing or not jars:
-        raise SettingsError(f"HEADGATE_SPARK__JARS: {', '.join(missing) or f'{folder} holds no jar'}: no such file")
-    return tuple(jars)
+def _agent_part(around: Surroundings, scratch: str) -> Part:
+    # Spark takes more than a second to import, and only agents need it.
+    return import_module("headgate.cli.agent_part").agent_part(around, Path(scratch))  # type: ignore[no-any-return]

@@ -1,0 +1,88 @@
+"""An agent with its data plane on Spark, put together from the settings: imported by the commands that run one only."""
+
+import os
+import re
+import threading
+from pathlib import Path
+
+from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
+from headgate.agent.lane.spark import SparkOptions, SparkRuntime, SparkStartError
+from headgate.agent.service import AgentCounters, AgentOptions, run_agent
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.running import Part, Surroundings
+from headgate.config.security import java_properties
+from headgate.config.settings import SettingsError
+from headgate.embedded.artifacts import ensure
+from headgate.embedded.java import java_home_for_spark
+from headgate.observability.metrics import watch_agent
+
+__all__ = ["agent_part"]
+
+
+def agent_part(around: Surroundings, scratch: Path) -> Part:
+    """The agent of this process, not started. ``scratch`` is for Spark's temporary files.
+
+    Raises SettingsError, NoJavaError, ArtifactError; its run raises CommandError when Spark does not start.
+    """
+    settings, log = around.settings, around.log
+    runtime = SparkRuntime(
+        SparkOptions(
+            jars=_jars(settings.spark.jars),
+            scratch=scratch,
+            master=settings.spark.master,
+            cores=settings.spark.cores or _cores(settings.spark.master),
+            driver_memory=settings.spark.memory,
+            java_home=java_home_for_spark(),
+        )
+    )
+    executor = ExecutorSettings(
+        bootstrap=settings.bootstrap,
+        cluster_id=log.cluster_id,
+        kafka=settings.kafka,
+        lane_options=java_properties(settings.kafka),
+    )
+    options = AgentOptions(
+        agent=settings.agent.name,
+        address=f"http://{settings.http.bind}:{around.http_port}",
+        capacity_spans=settings.agent.capacity_spans,
+        lease_seconds=settings.lease_seconds,
+        drain_seconds=settings.shutdown_seconds,
+    )
+    counters, stop = AgentCounters(), threading.Event()
+    watch_agent(around.registry, lambda name: float(getattr(counters, name)))
+
+    def run() -> None:
+        try:
+            _start(runtime)  # here rather than at the first table: a Spark that does not start is said at once
+            run_agent(
+                options, log, lambda: SparkExecutor(runtime, executor), stop, probes=around.probes, counters=counters
+            )
+        finally:
+            runtime.stop()
+
+    return Part("agent", run, stop.set)
+
+
+def _start(runtime: SparkRuntime) -> None:
+    try:
+        runtime.start()
+    except SparkStartError as error:
+        raise CommandError(ExitCode.SPARK, str(error)) from error
+
+
+def _cores(master: str) -> int:
+    """How many tasks run at once: what ``local[n]`` says, else this machine's cores."""
+    found = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master)
+    return int(found[1]) if found else os.cpu_count() or 1
+
+
+def _jars(setting: str) -> tuple[Path, ...]:
+    """The connector's jars: a directory's, those listed, or our cache's (fetched if they are not there)."""
+    if not setting:
+        return ensure("spark-kafka")
+    folder = Path(setting)
+    jars = sorted(folder.glob("*.jar")) if folder.is_dir() else [Path(part.strip()) for part in setting.split(",")]
+    missing = [str(jar) for jar in jars if not jar.is_file()]
+    if missing or not jars:
+        raise SettingsError(f"HEADGATE_SPARK__JARS: {', '.join(missing) or f'{folder} holds no jar'}: no such file")
+    return tuple(jars)

@@ -1,0 +1,110 @@
+"""A cluster of its own for each test on the real broker, and the command as users call it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headgate.cli.main import app
+from headgate.config.settings import Settings, load_settings
+from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.topics import create_topics
+
+DEADLINE_SECONDS = 60.0
+"""For a fact to become true on a machine that does other things as well."""
+
+LEASE_SECONDS = 2.0
+
+
+def eventually(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
+    """Poll until ``fact()`` is true; its value."""
+    deadline = time.monotonic() + seconds
+    while not (value := fact()):
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.05)
+    return value
+
+
+@pytest.fixture
+def settings(kafka_bootstrap: str, kafka_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings of a cluster that does not exist yet, in the environment too."""
+    for name in [name for name in os.environ if name.startswith("HEADGATE_") and "TEST" not in name]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HEADGATE_BOOTSTRAP", kafka_bootstrap)
+    monkeypatch.setenv("HEADGATE_CLUSTER", kafka_prefix.removesuffix("."))
+    monkeypatch.setenv("HEADGATE_REPLICATION_FACTOR", "1")
+    monkeypatch.setenv("HEADGATE_HTTP__PORT", "0")
+    monkeypatch.setenv("HEADGATE_LOG__FORMAT", "json")
+    monkeypatch.setenv("HEADGATE_LEASE_SECONDS", str(LEASE_SECONDS))
+    return load_settings({"shards": 1})
+
+
+@pytest.fixture
+def log(settings: Settings) -> Iterator[KafkaLog]:
+    """The cluster's log, with its topics created (1 shard)."""
+    create_topics(settings)
+    log = open_log(settings)
+    yield log
+    log.close()
+
+
+def headgate(*arguments: str) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(app, list(arguments))
+
+
+class Service:
+    """``headgate serve …`` as a process; its log lines are JSON in a file."""
+
+    def __init__(self, folder: Path, name: str, *arguments: str) -> None:
+        self.log_file = folder / f"{name}.log"
+        with self.log_file.open("wb") as out:
+            self.process = subprocess.Popen([sys.executable, "-m", "headgate", "serve", *arguments], stderr=out)
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [
+            json.loads(line)
+            for line in self.log_file.read_text(encoding="utf-8").splitlines()
+            if line.startswith("{") and line.endswith("}")
+        ]
+
+    def said(self, event: str) -> dict[str, Any] | None:
+        assert self.process.poll() is None, f"it has ended: {self.log_file.read_text(encoding='utf-8')}"
+        return next((line for line in reversed(self.lines()) if line["event"] == event), None)
+
+    def get(self, path: str) -> tuple[int, str]:
+        port = eventually(lambda: self.said("started"), "the service has started")["http_port"]
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(30)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Service]]:
+    """Starts services; whatever still runs is killed afterwards."""
+    services: list[Service] = []
+
+    def start(name: str, *arguments: str) -> Service:
+        services.append(Service(tmp_path, name, *arguments))
+        return services[-1]
+
+    yield start
+    for service in services:
+        service.end()
