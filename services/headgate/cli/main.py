@@ -7,6 +7,7 @@ from headgate.cli import agents, feed, serve, tables, topic
 from headgate.cli.errors import Commands
 from headgate.cli.options import Format
 from headgate.cli.output import Output, show_object
+from headgate.demo.command import demo, up
 from headgate.cli.verify import verify
 from headgate.cli.why import why
 
@@ -18,6 +19,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command("demo")(demo)
+app.command("up")(up)
 app.add_typer(serve.app, name="serve")
 app.add_typer(feed.app, name="feed")
 app.add_typer(tables.app, name="table")

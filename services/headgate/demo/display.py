@@ -101,7 +101,7 @@ class _Status:
 
     def _views(self) -> list[TableView]:
         with self._watch.condition:
-            return views(self._watch.snapshot)
+            return views(self._watch.seen.snapshot)
 
     def _summary(self) -> str:
         now = time.monotonic()

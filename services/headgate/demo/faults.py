@@ -11,11 +11,10 @@ from typing import Final
 
 import msgspec
 
-from headgate.cli.snapshot import Snapshot
 from headgate.demo.processes import Fate
 from headgate.demo.services import LEASE_SECONDS, Services
 from headgate.demo.tables import busiest_agent, holders
-from headgate.demo.watch import Watch, WatchError
+from headgate.demo.watch import Chronicle, Watch, WatchError
 from headgate.records.control import AgentAnnounced, Liveness
 from headgate.records.keys import AgentKey
 
@@ -81,13 +80,13 @@ class Faults:
         service.freeze()
         takeover = self._await_others("agent_frozen", agent, moved, began)
         self._pause_until(began + FREEZE_LEASES * LEASE_SECONDS)
-        former = self._watch.sessions[agent][-1]
+        former = self._watch.seen.sessions[agent][-1]
         thawed = time.monotonic()
         service.thaw()
         self._say(f"SIGCONT {agent} after {thawed - began:.1f} s: it believes that no time has passed")
 
-        def former_life_is_over(_snapshot: Snapshot) -> bool:
-            return service.exit_code is not None or self._watch.sessions[agent][-1] != former
+        def former_life_is_over(seen: Chronicle) -> bool:
+            return service.exit_code is not None or seen.sessions[agent][-1] != former
 
         what = f"{agent} gives up session {former}, which it lost while it was frozen"
         over = self._watch.wait_for(what, former_life_is_over, THAWED_SECONDS_MAX, self._services.check)
@@ -102,21 +101,21 @@ class Faults:
     def kill_owner(self) -> Takeover:
         """SIGKILL the coordinator that owns the feed; afterwards start it again. Raises WatchError, ServiceError."""
         with self._watch.condition:
-            former = self._watch.terms[-1]
+            former = self._watch.seen.terms[-1]
         service = self._services.owner_process(former.owner_id)
         self._say(f"SIGKILL {service.name}, the owner (term {former.owner_rev})")
         self._caused_terms += 1
         began = time.monotonic()
         service.kill()
 
-        def another_decides(_snapshot: Snapshot) -> bool:
-            newest = self._watch.terms[-1]
-            return newest.owner_rev > former.owner_rev and newest.owner_rev in self._watch.decided_at
+        def another_decides(seen: Chronicle) -> bool:
+            newest = seen.terms[-1]
+            return newest.owner_rev > former.owner_rev and newest.owner_rev in seen.decided_at
 
         self._watch.wait_for("another owner decides", another_decides, TAKEOVER_SECONDS_MAX, self._services.check)
         with self._watch.condition:
-            term = self._watch.terms[-1]
-            seconds = max(self._watch.decided_at[term.owner_rev], term.announced_at) - began
+            term = self._watch.seen.terms[-1]
+            seconds = max(self._watch.seen.decided_at[term.owner_rev], term.announced_at) - began
         successor = self._services.owner_process(term.owner_id)
         self._services.start_coordinator(service.name)
         detail = f"{successor.name} announced itself after {term.announced_at - began:.1f} s (term {term.owner_rev})"
@@ -125,35 +124,35 @@ class Faults:
     def false_losses(self) -> list[str]:
         """Sessions and terms lost that nothing was done to, one line each. Ask before stopping the services."""
         with self._watch.condition:
-            dead = {death.session: f"{death.agent}: {death.reason}" for death in self._watch.deaths}
-            for agent, sessions in self._watch.sessions.items():
+            dead = {death.session: f"{death.agent}: {death.reason}" for death in self._watch.seen.deaths}
+            for agent, sessions in self._watch.seen.sessions.items():
                 for session in sessions[:-1]:
                     dead.setdefault(session, f"{agent} gave up its session by itself")
-            terms = len(self._watch.terms) - 1 - self._caused_terms
+            terms = len(self._watch.seen.terms) - 1 - self._caused_terms
         lost = [f"session {s} of {why}" for s, why in sorted(dead.items()) if s not in self._caused_sessions]
         lost += [f"an owner's term ended {terms} times more often than owners were killed"] * max(0, terms)
         return lost + [f"{name} ended by itself" for name in self._services.ended_by_themselves()]
 
     def _victim(self) -> tuple[str, set[str]]:
         with self._watch.condition:
-            agent = busiest_agent(self._watch.snapshot)
+            agent = busiest_agent(self._watch.seen.snapshot)
             if agent is None:
                 raise WatchError("no table replicates, so there is no agent whose loss would show anything")
-            roles = holders(self._watch.snapshot)
-            self._caused_sessions.add(self._watch.sessions[agent][-1])
+            roles = holders(self._watch.seen.snapshot)
+            self._caused_sessions.add(self._watch.seen.sessions[agent][-1])
         return agent, {span for span, role in roles.items() if role.agent == agent}
 
     def _await_others(self, fault: str, agent: str, moved: set[str], began: float) -> Takeover:
-        lost = self._watch.sessions[agent][-1]
+        lost = self._watch.seen.sessions[agent][-1]
 
-        def replicate_elsewhere(snapshot: Snapshot) -> bool:
-            now = holders(snapshot)
+        def replicate_elsewhere(seen: Chronicle) -> bool:
+            now = holders(seen.snapshot)
             return all(span in now and now[span].session != lost for span in moved)
 
         what = f"{', '.join(sorted(moved))} replicate elsewhere"
         at = self._watch.wait_for(what, replicate_elsewhere, TAKEOVER_SECONDS_MAX, self._services.check)
         with self._watch.condition:
-            now = holders(self._watch.snapshot)
+            now = holders(self._watch.seen.snapshot)
         detail = ", ".join(f"{span} → {now[span].agent} (epoch {now[span].epoch})" for span in sorted(moved))
         return self._told(Takeover(fault, agent, at - began, LEASE_SECONDS + 2, detail))
 
@@ -162,11 +161,11 @@ class Faults:
         return takeover
 
     def _await_session(self, agent: str) -> None:
-        def lives(snapshot: Snapshot) -> bool:
-            sessions = self._watch.sessions.get(agent, [])
+        def lives(seen: Chronicle) -> bool:
+            sessions = seen.sessions.get(agent, [])
             if not sessions or sessions[-1] in self._caused_sessions:
                 return False
-            announced = snapshot.get(AgentKey(agent, sessions[-1]), AgentAnnounced)
+            announced = seen.snapshot.get(AgentKey(agent, sessions[-1]), AgentAnnounced)
             return announced is not None and announced.liveness is Liveness.ALIVE
 
         what = f"{agent} announces itself"

@@ -133,9 +133,13 @@ def _start(options: Options, display: Display, folder: Path, parts: ExitStack, l
         services.check()
         load.check()
 
-    at = watch.wait_for("every table replicates", all_replicate, REPLICATING_SECONDS_MAX, check)
+    at = watch.wait_for(
+        "every table replicates", lambda seen: all_replicate(seen.snapshot), REPLICATING_SECONDS_MAX, check
+    )
     with watch.condition:
-        held = ", ".join(f"{view.span} on {view.role.agent}" for view in views(watch.snapshot) if view.role is not None)
+        held = ", ".join(
+            f"{view.span} on {view.role.agent}" for view in views(watch.seen.snapshot) if view.role is not None
+        )
     display.say(f"all tables replicate {at - began:.1f} s after that: {held}")
     return Shop(folder, stack, services, watch, load, faults)
 
@@ -172,7 +176,8 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
     takeovers: list[Takeover] = []
     quiet = options.duration / QUIET_PHASES
     _write_quietly(shop, quiet, lags)
-    shop.watch.forget_lag()
+    with shop.watch.condition:
+        shop.watch.seen.lag_ms_max = 0
     for title, fault in (
         ("An agent dies", shop.faults.kill_agent),
         ("An agent freezes, and wakes up when its tables have long been somebody else's", shop.faults.freeze_agent),
@@ -196,7 +201,7 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
         changes_written=shop.load.counts().total(),
         rows_applied=rows,
         seconds=seconds,
-        lag_seconds_max=shop.watch.lag_ms_max / 1000,
+        lag_seconds_max=shop.watch.seen.lag_ms_max / 1000,
         lag_seconds_quiet=tuple(lags),
         drain_seconds=drain_seconds,
     )
@@ -208,7 +213,7 @@ def _write_quietly(shop: Shop, seconds: float, lags: list[float]) -> None:
         shop.services.check()
         shop.load.check()
         with shop.watch.condition:
-            known = [view.lag_ms for view in views(shop.watch.snapshot) if view.lag_ms is not None]
+            known = [view.lag_ms for view in views(shop.watch.seen.snapshot) if view.lag_ms is not None]
         if known:
             lags.append(max(known) / 1000)
         time.sleep(min(LAG_SAMPLE_SECONDS, max(0.0, deadline - time.monotonic())))
@@ -237,7 +242,7 @@ def _drain(shop: Shop, options: Options, display: Display) -> float:
     topics = {f"{TOPIC_PREFIX}.{table.full_name}": 1 for table in TABLES}
     ends = end_offsets(AdminClient({"bootstrap.servers": shop.stack.bootstrap}), topics)
     what = f"the feed's checkpoint passes the ends of its topics, {ends}"
-    at = shop.watch.wait_for(what, lambda seen: passed(seen, ends), DRAIN_SECONDS_MAX, shop.services.check)
+    at = shop.watch.wait_for(what, lambda seen: passed(seen.snapshot, ends), DRAIN_SECONDS_MAX, shop.services.check)
     return at - began
 
 

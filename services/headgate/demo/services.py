@@ -35,7 +35,7 @@ class Services:
 
     def __init__(self, stack: Stack, agents: int, log_folder: Path) -> None:
         self.log_folder = log_folder
-        self.settings = _settings(stack)
+        self.settings = _settings(stack, log_folder.parent / "spark")
         self.running: dict[str, ServiceProcess] = {}
         self.all: list[ServiceProcess] = []
         self.agents = tuple(f"agent-{number}" for number in range(1, agents + 1))
@@ -85,7 +85,9 @@ class Services:
         return service
 
 
-def _settings(stack: Stack) -> dict[str, str]:
+def _settings(stack: Stack, scratch: Path) -> dict[str, str]:
+    # A killed agent cannot remove its scratch folder: it goes with the demo's.
+    scratch.mkdir()
     return {
         "HEADGATE_BOOTSTRAP": stack.bootstrap,
         "HEADGATE_SHARDS": "1",
@@ -95,6 +97,7 @@ def _settings(stack: Stack) -> dict[str, str]:
         "HEADGATE_LOG__FORMAT": "console",
         "HEADGATE_SPARK__MASTER": "local[2]",
         "HEADGATE_SPARK__MEMORY": SPARK_MEMORY,
+        "HEADGATE_SPARK__SCRATCH": str(scratch),
         "JAVA_HOME": str(java_home_for_spark()),
     }
 

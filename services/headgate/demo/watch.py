@@ -27,7 +27,7 @@ from headgate.records.control import (
 )
 from headgate.records.keys import AgentKey, OwnerKey, ProgressKey, SessionKey
 
-__all__ = ["Death", "Term", "Watch", "WatchError"]
+__all__ = ["Chronicle", "Death", "Term", "Watch", "WatchError"]
 
 POLL_RECORDS_MAX: Final = 500
 POLL_SECONDS: Final = 0.1
@@ -59,21 +59,67 @@ class Death(msgspec.Struct, frozen=True):
     seen_at: float
 
 
-class Watch:
-    """Reads all control topics until closed. Everything public is of the state under ``condition``."""
+class Chronicle:
+    """What was read so far, and when: fed record by record, so that it can be told any story in a test."""
 
-    def __init__(self, log: Log) -> None:
-        """Start reading from the beginning. Raises LogError."""
+    def __init__(self) -> None:
         self.snapshot = Snapshot()
         self.terms: list[Term] = []
         self.decided_at: dict[int, float] = {}
         """owner_rev → when the first record was read that its owner wrote after announcing itself."""
         self.deaths: list[Death] = []
         self.sessions: dict[str, list[str]] = {}
+        """Agent → its sessions in the order in which they announced themselves."""
         self.lag_ms_max = 0
+        self._rows: dict[tuple[ProgressKey, Epoch], int] = {}
+
+    def rows_applied(self) -> int:
+        """Rows that agents say they have applied, over all assignments so far."""
+        return sum(self._rows.values())
+
+    def take(self, read: Delivery | Garbage, now: float) -> None:
+        """One record more, in the order of its partition."""
+        self.snapshot.take(read)
+        if not isinstance(read, Delivery):
+            return
+        match read.key, read.value:
+            case OwnerKey(), OwnerAnnounced() as announced:
+                self._take_term(announced, read.offset, now)
+            case AgentKey() as key, AgentAnnounced():
+                known = self.sessions.setdefault(key.agent, [])
+                if key.session not in known:
+                    known.append(key.session)
+            case SessionKey() as key, SessionEnded() as ended:
+                self._take_decision(ended.owner_rev, now)
+                if not any(death.session == key.session for death in self.deaths):
+                    self.deaths.append(Death(key.agent, key.session, ended.reason, now))
+            case ProgressKey() as key, SpanProgressed() as progressed:
+                self._rows[key, progressed.epoch] = progressed.rows
+                self.lag_ms_max = max(self.lag_ms_max, progressed.lag_ms)
+            case _, (FeedProgressed() | SpanDispatched()) as decided:
+                self._take_decision(decided.owner_rev, now)
+            case _:
+                pass
+
+    def _take_term(self, announced: OwnerAnnounced, offset: int, now: float) -> None:
+        """The first record of a term carries no owner_rev: it is that record's offset (design §1)."""
+        owner_rev = offset if announced.owner_rev is None else announced.owner_rev
+        if not any(term.owner_rev == owner_rev for term in self.terms):
+            self.terms.append(Term(announced.owner_id, owner_rev, now))
+
+    def _take_decision(self, owner_rev: int, now: float) -> None:
+        # There is no order between topics: a decision may be read before the announcement of its term.
+        self.decided_at.setdefault(owner_rev, now)
+
+
+class Watch:
+    """Reads all control topics until closed. ``seen`` may be looked at while ``condition`` is held."""
+
+    def __init__(self, log: Log) -> None:
+        """Start reading from the beginning. Raises LogError."""
+        self.seen = Chronicle()
         self.condition = Condition()
         self.failure: LogError | None = None
-        self._rows: dict[tuple[ProgressKey, Epoch], int] = {}
         self._stopping = Event()
         reader = log.reader(dict.fromkeys(all_partitions(log), 0))
         self._thread = Thread(target=self._run, args=(reader,), name="demo-watch", daemon=True)
@@ -87,14 +133,9 @@ class Watch:
     def rows_applied(self) -> int:
         """Rows that agents say they have applied, over all assignments so far."""
         with self.condition:
-            return sum(self._rows.values())
+            return self.seen.rows_applied()
 
-    def forget_lag(self) -> None:
-        """Count ``lag_ms_max`` from now on."""
-        with self.condition:
-            self.lag_ms_max = 0
-
-    def wait_for(self, what: str, holds: Callable[[Snapshot], bool], timeout_seconds: float, check: Check) -> float:
+    def wait_for(self, what: str, holds: Callable[[Chronicle], bool], timeout_seconds: float, check: Check) -> float:
         """When ``holds`` was first seen to hold, in monotonic seconds.
 
         ``check`` is called about once a second and raises when waiting has become pointless. Raises WatchError.
@@ -102,7 +143,7 @@ class Watch:
         deadline = time.monotonic() + timeout_seconds
         while True:
             with self.condition:
-                if holds(self.snapshot):
+                if holds(self.seen):
                     return time.monotonic()
                 self.condition.wait(min(1.0, max(0.0, deadline - time.monotonic())))
                 failure = self.failure
@@ -117,48 +158,13 @@ class Watch:
             try:
                 while not self._stopping.is_set():
                     reads = reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
-                    if reads:
-                        self._take(reads)
+                    now = time.monotonic()
+                    with self.condition:
+                        for read in reads:
+                            self.seen.take(read, now)
+                        if reads:
+                            self.condition.notify_all()
             except LogError as error:
                 with self.condition:
                     self.failure = error
                     self.condition.notify_all()
-
-    def _take(self, reads: list[Delivery | Garbage]) -> None:
-        now = time.monotonic()
-        with self.condition:
-            for read in reads:
-                self.snapshot.take(read)
-                if isinstance(read, Delivery):
-                    self._note(read, now)
-            self.condition.notify_all()
-
-    def _note(self, read: Delivery, now: float) -> None:
-        match read.key, read.value:
-            case OwnerKey(), OwnerAnnounced() as announced:
-                self._note_term(announced, read.offset, now)
-            case AgentKey() as key, AgentAnnounced():
-                known = self.sessions.setdefault(key.agent, [])
-                if key.session not in known:
-                    known.append(key.session)
-            case SessionKey() as key, SessionEnded() as ended:
-                self._note_decision(ended.owner_rev, now)
-                if not any(death.session == key.session for death in self.deaths):
-                    self.deaths.append(Death(key.agent, key.session, ended.reason, now))
-            case ProgressKey() as key, SpanProgressed() as progressed:
-                self._rows[key, progressed.epoch] = progressed.rows
-                self.lag_ms_max = max(self.lag_ms_max, progressed.lag_ms)
-            case _, (FeedProgressed() | SpanDispatched()) as decided:
-                self._note_decision(decided.owner_rev, now)
-            case _:
-                pass
-
-    def _note_term(self, announced: OwnerAnnounced, offset: int, now: float) -> None:
-        """The first record of a term carries no owner_rev: it is that record's offset (design §1)."""
-        owner_rev = offset if announced.owner_rev is None else announced.owner_rev
-        if not any(term.owner_rev == owner_rev for term in self.terms):
-            self.terms.append(Term(announced.owner_id, owner_rev, now))
-
-    def _note_decision(self, owner_rev: int, now: float) -> None:
-        # There is no order between topics: a decision may be read before the announcement of its term.
-        self.decided_at.setdefault(owner_rev, now)

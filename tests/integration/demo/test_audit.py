@@ -13,6 +13,9 @@ from headgate.demo.audit_triggers import install_source_audit, install_target_au
 from headgate.demo.compare import compare
 from headgate.demo.load import Load, Operation, Writer, fill, write_markers
 from headgate.demo.schema import TABLES, Table, create_source, create_target
+from headgate.records.control import Epoch
+from headgate.sinks.contract import Claim, FeedIdentity
+from headgate.sinks.postgresql import PostgresSettings, PostgresSink
 
 pytestmark = pytest.mark.integration
 
@@ -23,6 +26,7 @@ class Shop(NamedTuple):
     source: Connection
     target: Connection
     source_dsn: str
+    target_dsn: str
 
 
 @pytest.fixture
@@ -38,7 +42,7 @@ def shop(postgres_database: str) -> Iterator[Shop]:
                 install_source_audit(source)
                 create_target(target)
                 install_target_audit(target)
-                yield Shop(source, target, postgres_database)
+                yield Shop(source, target, postgres_database, target_dsn)
         finally:
             source.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 
@@ -152,9 +156,8 @@ def test_a_double_write_by_hand_is_found(shop: Shop) -> None:
 def test_a_former_holder_is_found_even_before_its_successor_writes(shop: Shop) -> None:
     fill(shop.source, seed=2)
     copy(shop)
-    create_progress(shop)
-    claim = "INSERT INTO headgate.progress VALUES ('shop.customers', 1, 2, false)"
-    shop.target.execute(claim)
+    the_sink_claims(shop, Epoch(1, 1))
+    the_sink_claims(shop, Epoch(1, 2))
     shop.source.execute("UPDATE shop.customers SET name = 'late' WHERE id = 5")
     label(shop, CUSTOMERS, "1.1")
     shop.target.execute(
@@ -162,7 +165,9 @@ def test_a_former_holder_is_found_even_before_its_successor_writes(shop: Shop) -
         shop.source.execute("SELECT version FROM shop.customers WHERE id = 5").fetchone(),
     )
     assert differences(shop) == 0
-    assert set(audit(shop.source, shop.target).counts) == {FindingKind.STALE_EPOCH}
+    report = audit(shop.source, shop.target)
+    assert report.claims == 2
+    assert set(report.counts) == {FindingKind.STALE_EPOCH}
 
 
 def test_no_session_gets_round_the_audit(shop: Shop) -> None:
@@ -177,6 +182,11 @@ def test_no_session_gets_round_the_audit(shop: Shop) -> None:
     assert audit(shop.source, shop.target).counts[FindingKind.UNSEEN] == 1
 
 
-def create_progress(shop: Shop) -> None:
-    shop.target.execute("CREATE SCHEMA headgate")
-    shop.target.execute("CREATE TABLE headgate.progress (table_name text, owner_rev bigint, n bigint, closed boolean)")
+def the_sink_claims(shop: Shop, epoch: Epoch) -> None:
+    """As the real sink does it, creating its bookkeeping on the way."""
+    sink = PostgresSink(PostgresSettings(dsn=shop.target_dsn))
+    try:
+        identity = FeedIdentity(cluster_id="c", feed_id="0-1", feed="shop")
+        sink.claim(Claim(identity, CUSTOMERS.full_name, "shop.shop.customers", epoch, 1, {0: 0}))
+    finally:
+        sink.close()

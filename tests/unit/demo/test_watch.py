@@ -1,0 +1,206 @@
+"""The chronicle of the control topics, and what the demo derives from it: take-overs, false losses, the end."""
+
+from typing import NamedTuple, cast
+
+import pytest
+
+from headgate.demo.faults import Faults
+from headgate.demo.services import Services
+from headgate.demo.stack import FEED
+from headgate.demo.tables import all_replicate, busiest_agent, holders, passed, views
+from headgate.demo.watch import Chronicle, Watch
+from headgate.eventlog.log import Delivery, Partition
+from headgate.records.control import (
+    AgentAnnounced,
+    Epoch,
+    FeedProgressed,
+    FeedRecorded,
+    FeedState,
+    Liveness,
+    OwnerAnnounced,
+    Record,
+    Role,
+    SessionEnded,
+    SetState,
+    SpanDispatched,
+    SpanPlan,
+    SpanProgressed,
+    TaskReported,
+    TaskState,
+    WantedState,
+)
+from headgate.records.keys import (
+    AgentKey,
+    FeedKey,
+    FeedProgressKey,
+    Key,
+    OwnerKey,
+    ProgressKey,
+    SessionKey,
+    SpanKey,
+    TaskKey,
+)
+
+SPANS = ("shop.orders", "shop.stock")
+
+
+class Story:
+    """Tells a chronicle records, one offset after the other, a second apart."""
+
+    def __init__(self) -> None:
+        self.seen = Chronicle()
+        self.offset = 0
+
+    def tell(self, key: Key, value: Record) -> None:
+        self.seen.take(Delivery(Partition(key.topic, 0), self.offset, key, value), now=float(self.offset))
+        self.offset += 1
+
+    def owner(self, owner_id: str, owner_rev: int | None = None) -> None:
+        self.tell(OwnerKey(0), OwnerAnnounced(owner_id, owner_rev, "1", 1, 5.0, 0))
+
+    def agent(self, agent: str, session: str) -> None:
+        self.tell(AgentKey(agent, session), AgentAnnounced("1", 1, 10, 0.0, Liveness.ALIVE, "", 1, 0))
+
+    def feed(self) -> None:
+        plans = tuple(SpanPlan(span, f"shop.{span}", span, {0: 0}) for span in SPANS)
+        self.tell(
+            FeedKey(FEED),
+            FeedRecorded("0-1", 1, 1, "{}", plans, WantedState.RUNNING, FeedState.NORMAL, None, None, None, 0),
+        )
+
+    def dispatch(self, span: str, role: Role, state: SetState = SetState.REPLICATING) -> None:
+        self.tell(
+            SpanKey(FEED, span), SpanDispatched("0-1", 1, role.epoch.owner_rev, state, role, None, False, None, 0, None)
+        )
+
+    def report(self, span: str, role: Role, state: TaskState = TaskState.REPLICATING) -> None:
+        key = TaskKey(FEED, span, role.agent, role.session)
+        self.tell(key, TaskReported("0-1", role.epoch, state, {0: 0}, None, None, False, 0))
+
+    def progress(self, span: str, role: Role, rows: int, lag_ms: int = 10) -> None:
+        key = ProgressKey(FEED, span, role.agent, role.session)
+        self.tell(key, SpanProgressed("0-1", role.epoch, {0: rows}, None, None, rows, 0, lag_ms, 0))
+
+
+def role(agent: str, session: str, n: int) -> Role:
+    return Role(agent, session, Epoch(1, n))
+
+
+def test_a_table_replicates_only_when_owner_and_holder_say_so_under_one_epoch() -> None:
+    story = Story()
+    story.feed()
+    first, second = role("a", "s1", 1), role("a", "s1", 2)
+    story.dispatch(SPANS[0], second)
+    story.report(SPANS[0], first)
+    assert holders(story.seen.snapshot) == {}
+    story.report(SPANS[0], second, TaskState.PREPARING)
+    assert holders(story.seen.snapshot) == {}
+    story.report(SPANS[0], second)
+    assert holders(story.seen.snapshot) == {SPANS[0]: second}
+    assert not all_replicate(story.seen.snapshot)
+    story.dispatch(SPANS[1], first)
+    story.report(SPANS[1], first)
+    assert all_replicate(story.seen.snapshot)
+    story.dispatch(SPANS[1], first, SetState.COMMIT)
+    assert not all_replicate(story.seen.snapshot)
+    assert [view.span for view in views(story.seen.snapshot)] == list(SPANS)
+
+
+def test_no_table_replicates_before_there_is_a_feed() -> None:
+    assert not all_replicate(Chronicle().snapshot)
+    assert busiest_agent(Chronicle().snapshot) is None
+
+
+def test_the_busiest_agent_is_the_one_with_most_tables_then_the_first_by_name() -> None:
+    story = Story()
+    story.feed()
+    for n, (span, agent) in enumerate(zip(SPANS, ("b", "a"), strict=True)):
+        story.dispatch(span, role(agent, "s", n))
+        story.report(span, role(agent, "s", n))
+    assert busiest_agent(story.seen.snapshot) == "a"
+    story.dispatch(SPANS[1], role("b", "s", 9))
+    story.report(SPANS[1], role("b", "s", 9))
+    assert busiest_agent(story.seen.snapshot) == "b"
+
+
+def test_the_end_is_passed_only_when_every_topic_is() -> None:
+    story = Story()
+    story.feed()
+    ends = {f"shop.{span}": {0: 5} for span in SPANS}
+    assert not passed(story.seen.snapshot, ends)
+    for positions, expected in (({SPANS[0]: {0: 5}}, False), ({SPANS[0]: {0: 5}, SPANS[1]: {0: 4}}, False)):
+        story.tell(FeedProgressKey(FEED), FeedProgressed("0-1", 1, 1, positions, None, None, 0))
+        assert passed(story.seen.snapshot, ends) is expected
+    story.tell(FeedProgressKey(FEED), FeedProgressed("0-1", 1, 1, {span: {0: 6} for span in SPANS}, None, None, 0))
+    assert passed(story.seen.snapshot, ends)
+
+
+def test_rows_are_counted_over_assignments_and_the_highest_lag_is_kept() -> None:
+    story = Story()
+    story.progress(SPANS[0], role("a", "s1", 1), rows=10)
+    story.progress(SPANS[0], role("a", "s1", 1), rows=15, lag_ms=900)
+    story.progress(SPANS[0], role("a", "s1", 2), rows=4)
+    story.progress(SPANS[0], role("b", "s2", 3), rows=1)
+    assert story.seen.rows_applied() == 20
+    assert story.seen.lag_ms_max == 900
+
+
+def test_a_term_is_known_by_its_first_record_and_decides_with_its_next() -> None:
+    story = Story()
+    story.offset = 40
+    story.owner("c-1")
+    story.owner("c-1", owner_rev=40)
+    assert [(term.owner_id, term.owner_rev) for term in story.seen.terms] == [("c-1", 40)]
+    assert story.seen.decided_at == {}
+    story.tell(SessionKey("a", "s1"), SessionEnded(40, "silent", 0))
+    assert story.seen.decided_at == {40: 42.0}
+
+
+class FakeProcess(NamedTuple):
+    ended: tuple[str, ...] = ()
+
+    def ended_by_themselves(self) -> list[str]:
+        return list(self.ended)
+
+
+class Told:
+    """A watch that is told its story."""
+
+    def __init__(self, seen: Chronicle) -> None:
+        self.watch = Watch.__new__(Watch)
+        from threading import Condition
+
+        self.watch.seen, self.watch.condition = seen, Condition()
+
+
+@pytest.mark.parametrize(
+    ("caused", "terms_caused", "ended", "expected"),
+    [
+        ({"s1"}, 1, (), 0),
+        (set(), 1, (), 1),
+        ({"s1"}, 0, (), 1),
+        ({"s1"}, 1, ("agent-2",), 1),
+    ],
+)
+def test_a_loss_is_false_unless_the_demo_has_caused_it(
+    caused: set[str], terms_caused: int, ended: tuple[str, ...], expected: int
+) -> None:
+    story = Story()
+    story.owner("c-1")
+    story.agent("a", "s1")
+    story.agent("b", "s9")
+    story.tell(SessionKey("a", "s1"), SessionEnded(0, "silent", 0))
+    story.agent("a", "s2")
+    story.owner("c-2")
+    faults = Faults(cast("Services", FakeProcess(ended)), Told(story.seen).watch, lambda _: None)
+    faults._caused_sessions |= caused
+    faults._caused_terms = terms_caused
+    assert len(faults.false_losses()) == expected
+
+
+def test_a_session_given_up_without_a_word_of_the_owner_is_a_false_loss_too() -> None:
+    story = Story()
+    story.agent("a", "s1")
+    story.agent("a", "s2")
+    losses = Faults(cast("Services", FakeProcess()), Told(story.seen).watch, lambda _: None).false_losses()
+    assert losses == ["session s1 of a gave up its session by itself"]
