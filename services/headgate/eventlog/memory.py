@@ -11,25 +11,14 @@ The fault methods (``fail_commit``, ``fence``, ``leave_open``, ``hold``, ``cut``
 a real cluster does to its clients.
 """
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
-import msgspec
-
-from headgate.eventlog.log import (
-    CommitRefusedError,
-    CommitUncertainError,
-    Delivery,
-    FencedError,
-    Garbage,
-    LogError,
-    NewerSchemaError,
-    Partition,
-    Placed,
-)
+from headgate.eventlog.log import CommitRefusedError, CommitUncertainError, FencedError, LogError, Partition, Placed
+from headgate.eventlog.memory_clients import MemoryReader, MemoryTransactionalWriter, MemoryWriter
+from headgate.eventlog.memory_partition import Entry, Fate, PartitionLog, Transaction
 from headgate.records.control import Record
 from headgate.records.keys import KEY_FORMS, Key
 
@@ -52,53 +41,6 @@ class CommitFault(Enum):
     """The request is lost: the transaction stays open and pins readers until somebody's ``init``."""
 
 
-class _Fate(Enum):
-    OPEN = auto()
-    COMMITTED = auto()
-    ABORTED = auto()
-
-
-class _Transaction:
-    """An open or ended transaction; its records look up their fate here."""
-
-    def __init__(self) -> None:
-        self.fate = _Fate.OPEN
-        self.first_offsets: dict[Partition, int] = {}
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    """One data record on the log: ``key`` is text for records that cannot be understood, which have a ``fault``."""
-
-    offset: int
-    key: Key | str
-    value: Record | None
-    transaction: _Transaction | None
-    fault: str | None = None
-    newer: bool = False
-
-    def identity(self) -> str:
-        return self.key if isinstance(self.key, str) else self.key.text()
-
-    def committed(self) -> bool:
-        return self.transaction is None or self.transaction.fate is _Fate.COMMITTED
-
-
-class _PartitionLog:
-    """Records in offset order, with holes; ``start`` moves up by retention, ``end`` is the next offset."""
-
-    def __init__(self) -> None:
-        self.entries: list[_Entry] = []
-        self.start = 0
-        self.end = 0
-        self.open: set[_Transaction] = set()
-
-    def last_stable(self, partition: Partition) -> int:
-        return min((transaction.first_offsets[partition] for transaction in self.open), default=self.end)
-
-    def index(self, offset: int) -> int:
-        return bisect_left(self.entries, offset, key=lambda entry: entry.offset)
-
-
 class MemoryBroker:
     """The cluster: partitions, transactional ids, and the faults somebody asked for."""
 
@@ -107,11 +49,11 @@ class MemoryBroker:
             raise ValueError(f"a log has at least one shard, not {shards}")
         self.cluster_id = cluster_id
         self.shards = shards
-        self._logs = {Partition("announce", 0): _PartitionLog()} | {
-            Partition(topic, number): _PartitionLog() for topic in SHARDED_TOPICS for number in range(shards)
+        self._logs = {Partition("announce", 0): PartitionLog()} | {
+            Partition(topic, number): PartitionLog() for topic in SHARDED_TOPICS for number in range(shards)
         }
         self._producer_epochs: dict[str, int] = {}
-        self._open: dict[str, _Transaction] = {}
+        self._open: dict[str, Transaction] = {}
         self._commit_faults: dict[str, deque[CommitFault]] = {}
 
     def client(self) -> "MemoryLog":
@@ -143,7 +85,7 @@ class MemoryBroker:
 
     def end_transaction(self, transactional_id: str, *, commit: bool) -> None:
         """End what ``leave_open`` or UNCERTAIN_OPEN left: a late commit arrives, or the broker's time-out aborts."""
-        self._end(self._open.pop(transactional_id), _Fate.COMMITTED if commit else _Fate.ABORTED)
+        self._end(self._open.pop(transactional_id), Fate.COMMITTED if commit else Fate.ABORTED)
 
     def append_garbage(self, partition: Partition, key: str, reason: str) -> int:
         """A committed record that nobody can decode; its offset."""
@@ -159,20 +101,7 @@ class MemoryBroker:
         Aborted records go and never count as the newest; nothing at or above the LSO is touched, as in Kafka.
         ``drop_tombstones`` is a cleaning after delete.retention.ms has passed.
         """
-        log = self._log(partition)
-        stable = log.last_stable(partition)
-        limit = stable if before is None else min(before, stable)
-        newest = {entry.identity(): entry.offset for entry in log.entries if entry.offset < limit and entry.committed()}
-        log.entries = [
-            entry
-            for entry in log.entries
-            if entry.offset >= limit
-            or (
-                entry.committed()
-                and newest[entry.identity()] == entry.offset
-                and not (drop_tombstones and entry.value is None and entry.fault is None)
-            )
-        ]
+        self._log(partition).compact(partition, before=before, drop_tombstones=drop_tombstones)
 
     def compact_all(self, *, drop_tombstones: bool = False) -> None:
         """Compact every partition."""
@@ -181,9 +110,7 @@ class MemoryBroker:
 
     def retain_from(self, partition: Partition, offset: int) -> None:
         """Delete everything below ``offset`` (retention, or an operator's DeleteRecords)."""
-        log = self._log(partition)
-        log.start = max(log.start, min(offset, log.last_stable(partition)))
-        del log.entries[: log.index(log.start)]
+        self._log(partition).retain_from(partition, offset)
 
     # --- what clients ask for ---
 
@@ -212,7 +139,7 @@ class MemoryBroker:
         """The first offset that retention has left."""
         return self._log(partition).start
 
-    def entries(self, partition: Partition, start: int, stop: int, records_max: int) -> list[_Entry]:
+    def entries(self, partition: Partition, start: int, stop: int, records_max: int) -> list[Entry]:
         """Up to ``records_max`` records (also aborted ones) with start <= offset < stop."""
         log = self._log(partition)
         first = log.index(start)
@@ -222,7 +149,7 @@ class MemoryBroker:
         """Fence earlier producers of this id and abort their open transaction; the new producer epoch."""
         dangling = self._open.pop(transactional_id, None)
         if dangling is not None:
-            self._end(dangling, _Fate.ABORTED)
+            self._end(dangling, Fate.ABORTED)
         epoch = self._producer_epochs.get(transactional_id, -1) + 1
         self._producer_epochs[transactional_id] = epoch
         return epoch
@@ -239,7 +166,7 @@ class MemoryBroker:
             raise CommitUncertainError(f"transactional.id {transactional_id!r}: no answer to the commit")
         del self._open[transactional_id]
         applied = fault is None or fault is CommitFault.UNCERTAIN_APPLIED
-        self._end(transaction, _Fate.COMMITTED if applied else _Fate.ABORTED)
+        self._end(transaction, Fate.COMMITTED if applied else Fate.ABORTED)
         if fault is CommitFault.REFUSED:
             raise CommitRefusedError(f"transactional.id {transactional_id!r}: the transaction was aborted")
         if fault is not None:
@@ -251,10 +178,10 @@ class MemoryBroker:
         self.check_placed((placed,))
         return self._append(placed.partition, placed.fact.key, placed.fact.value, None)
 
-    def _begin(self, transactional_id: str, placed: Sequence[Placed]) -> tuple[_Transaction, list[int]]:
+    def _begin(self, transactional_id: str, placed: Sequence[Placed]) -> tuple[Transaction, list[int]]:
         if transactional_id in self._open:
             raise ValueError(f"transactional.id {transactional_id!r} has a transaction in flight already")
-        transaction = _Transaction()
+        transaction = Transaction()
         self._open[transactional_id] = transaction
         offsets = [self._append(p.partition, p.fact.key, p.fact.value, transaction) for p in placed]
         return transaction, offsets
@@ -264,28 +191,28 @@ class MemoryBroker:
         partition: Partition,
         key: Key | str,
         value: Record | None,
-        transaction: _Transaction | None,
+        transaction: Transaction | None,
         *,
         fault: str | None = None,
         newer: bool = False,
     ) -> int:
         log = self._log(partition)
         offset = log.end
-        log.entries.append(_Entry(offset, key, value, transaction, fault, newer))
+        log.entries.append(Entry(offset, key, value, transaction, fault, newer))
         log.end = offset + 1
         if transaction is not None and partition not in transaction.first_offsets:
             transaction.first_offsets[partition] = offset
             log.open.add(transaction)
         return offset
 
-    def _end(self, transaction: _Transaction, fate: _Fate) -> None:
+    def _end(self, transaction: Transaction, fate: Fate) -> None:
         transaction.fate = fate
         for partition in transaction.first_offsets:
             log = self._log(partition)
             log.open.remove(transaction)
             log.end += 1
 
-    def _log(self, partition: Partition) -> _PartitionLog:
+    def _log(self, partition: Partition) -> PartitionLog:
         if partition not in self._logs:
             raise LogError(f"{partition.topic}/{partition.number} does not exist on a log of {self.shards} shards")
         return self._logs[partition]
@@ -335,15 +262,15 @@ class MemoryLog:
         self.check_connected()
         return {partition: self.broker.end_offset(partition) for partition in partitions}
 
-    def reader(self, start: Mapping[Partition, int]) -> "MemoryReader":
+    def reader(self, start: Mapping[Partition, int]) -> MemoryReader:
         """A read_committed reader; offset 0 means from the beginning."""
         return MemoryReader(self, start)
 
-    def transactional_writer(self, transactional_id: str) -> "MemoryTransactionalWriter":
+    def transactional_writer(self, transactional_id: str) -> MemoryTransactionalWriter:
         """A writer under that id."""
         return MemoryTransactionalWriter(self, transactional_id)
 
-    def writer(self, name: str) -> "MemoryWriter":
+    def writer(self, name: str) -> MemoryWriter:
         """An idempotent writer."""
         return MemoryWriter(self, name)
 
@@ -360,118 +287,3 @@ class MemoryLog:
     def take_write_fault(self) -> bool | None:
         """The fault of the next write: None for none, else whether it is applied all the same."""
         return self._write_faults.popleft() if self._write_faults else None
-
-
-class MemoryReader:
-    """Reads its partitions in turn, so that a busy one cannot starve the others."""
-
-    def __init__(self, log: MemoryLog, start: Mapping[Partition, int]) -> None:
-        broker = log.broker
-        self._log = log
-        self._positions = {
-            partition: offset or broker.start_offset(partition)
-            for partition, offset in sorted(start.items())
-            if broker.check_exists(partition)
-        }
-        self._turn = deque(self._positions)
-        self._closed = False
-
-    def poll(self, records_max: int, timeout_seconds: float) -> list[Delivery | Garbage]:  # noqa: ARG002
-        """Up to ``records_max`` records; never waits, whatever the timeout: time belongs to whoever drives."""
-        self._log.check_connected()
-        if self._closed:
-            raise LogError("this reader is closed; make a new one")
-        batch: list[Delivery | Garbage] = []
-        for _ in range(len(self._turn)):
-            if len(batch) >= records_max:
-                break
-            self._read(self._turn[0], records_max, batch)
-            self._turn.rotate(-1)
-        return batch
-
-    def positions(self) -> Mapping[Partition, int]:
-        """Per partition the offset up to which everything visible has been delivered."""
-        return dict(self._positions)
-
-    def close(self) -> None:
-        """Let go."""
-        self._closed = True
-
-    def _read(self, partition: Partition, records_max: int, batch: list[Delivery | Garbage]) -> None:
-        broker, position = self._log.broker, self._positions[partition]
-        start = broker.start_offset(partition)
-        if position < start:
-            raise LogError(
-                f"{partition.topic}/{partition.number}: offset {position} has expired, the log starts at {start}"
-            )
-        stop = self._log.visible_end(partition)
-        while len(batch) < records_max:
-            entries = broker.entries(partition, position, stop, records_max - len(batch))
-            if not entries:
-                # Markers and holes behind the last record count as delivered, as position() does in librdkafka.
-                position = max(position, stop)
-                break
-            for entry in entries:
-                if entry.newer and batch:
-                    self._positions[partition] = position
-                    return
-                if entry.committed():
-                    batch.append(_delivered(partition, entry))
-                position = entry.offset + 1
-        self._positions[partition] = position
-
-
-def _delivered(partition: Partition, entry: _Entry) -> Delivery | Garbage:
-    if entry.newer:
-        raise NewerSchemaError(f"{partition.topic}/{partition.number} offset {entry.offset}: {entry.fault}")
-    if isinstance(entry.key, str):
-        return Garbage(partition, entry.offset, entry.fault or "key cannot be read")
-    return Delivery(partition, entry.offset, entry.key, entry.value)
-
-
-class MemoryTransactionalWriter:
-    """One owner's pen."""
-
-    def __init__(self, log: MemoryLog, transactional_id: str) -> None:
-        self._log = log
-        self._transactional_id = transactional_id
-        self._epoch: int | None = None
-        self._closed = False
-
-    def init(self) -> None:
-        """Fence whoever wrote under this id before, and abort its open transaction."""
-        self._log.check_connected()
-        self._epoch = self._log.broker.initialise(self._transactional_id)
-
-    def commit(self, placed: Sequence[Placed]) -> list[int]:
-        """All of ``placed`` in one transaction; the offsets."""
-        self._log.check_connected()
-        if self._closed or self._epoch is None:
-            raise LogError(f"transactional.id {self._transactional_id!r}: init first, and never after close")
-        return self._log.broker.commit(self._transactional_id, self._epoch, placed)
-
-    def close(self) -> None:
-        """Let go."""
-        self._closed = True
-
-
-class MemoryWriter:
-    """An agent's pen: idempotent, not transactional."""
-
-    def __init__(self, log: MemoryLog, name: str) -> None:
-        self._log = log
-        self._name = name
-
-    def write(self, placed: Sequence[Placed], timeout_seconds: float) -> None:
-        """Append every record, in order."""
-        self._log.check_connected()
-        self._log.broker.check_placed(placed)
-        applied = self._log.take_write_fault()
-        if applied is not False:
-            for item in placed:
-                self._log.broker.append(item)
-        if applied is not None:
-            raise LogError(f"writer {self._name!r}: no acknowledgement within {timeout_seconds} s")
-
-    def close(self) -> None:
-        """Let go."""

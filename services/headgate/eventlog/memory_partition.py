@@ -1,0 +1,84 @@
+"""What a partition of the in-memory log is made of: records with holes between them, transactions, and the cleaner."""
+
+from bisect import bisect_left
+from enum import Enum, auto
+
+import msgspec
+
+from headgate.eventlog.log import Partition
+from headgate.records.control import Record
+from headgate.records.keys import Key
+
+__all__ = ["Entry", "Fate", "PartitionLog", "Transaction"]
+
+
+class Fate(Enum):
+    """What has become of a transaction."""
+
+    OPEN = auto()
+    COMMITTED = auto()
+    ABORTED = auto()
+
+
+class Transaction:
+    """An open or ended transaction; its records look up their fate here."""
+
+    def __init__(self) -> None:
+        self.fate = Fate.OPEN
+        self.first_offsets: dict[Partition, int] = {}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One data record on the log: ``key`` is text for records that cannot be understood, which have a ``fault``."""
+
+    offset: int
+    key: Key | str
+    value: Record | None
+    transaction: Transaction | None
+    fault: str | None = None
+    newer: bool = False
+
+    def identity(self) -> str:
+        """The key as the cleaner compares it: its text."""
+        return self.key if isinstance(self.key, str) else self.key.text()
+
+    def committed(self) -> bool:
+        """Whether read_committed readers are given it, once they come to it."""
+        return self.transaction is None or self.transaction.fate is Fate.COMMITTED
+
+
+class PartitionLog:
+    """Records in offset order, with holes; ``start`` moves up by retention, ``end`` is the next offset."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.start = 0
+        self.end = 0
+        self.open: set[Transaction] = set()
+
+    def last_stable(self, partition: Partition) -> int:
+        """The first offset of the oldest open transaction, else the end."""
+        return min((transaction.first_offsets[partition] for transaction in self.open), default=self.end)
+
+    def index(self, offset: int) -> int:
+        """Where the first entry at or above ``offset`` stands."""
+        return bisect_left(self.entries, offset, key=lambda entry: entry.offset)
+
+    def compact(self, partition: Partition, *, before: int | None, drop_tombstones: bool) -> None:
+        """See MemoryBroker.compact."""
+        stable = self.last_stable(partition)
+        limit = stable if before is None else min(before, stable)
+        cleaned = [entry for entry in self.entries if entry.offset < limit and entry.committed()]
+        newest = {entry.identity(): entry.offset for entry in cleaned}
+        kept = [
+            entry
+            for entry in cleaned
+            if newest[entry.identity()] == entry.offset
+            and not (drop_tombstones and entry.value is None and entry.fault is None)
+        ]
+        self.entries = kept + self.entries[self.index(limit) :]
+
+    def retain_from(self, partition: Partition, offset: int) -> None:
+        """See MemoryBroker.retain_from."""
+        self.start = max(self.start, min(offset, self.last_stable(partition)))
+        del self.entries[: self.index(self.start)]
