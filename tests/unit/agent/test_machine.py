@@ -1,0 +1,315 @@
+"""The agent's machine: every pair of its table, what it answers to owners, and what it does with late records."""
+
+import itertools
+
+import pytest
+
+from headgate.agent.executor import SpanId, TaskStatus
+from headgate.agent.machine import (
+    PROGRESS_TIMER,
+    TRANSITIONS,
+    Action,
+    AddTable,
+    AgentState,
+    CloseTable,
+    Directive,
+    EpochWentBackError,
+    ForgetTable,
+    ProgressDue,
+    ReadProgress,
+    RemoveTable,
+    SessionStarted,
+    Suicide,
+    TaskObserved,
+    UnknownTransitionError,
+    decide,
+    evolve,
+    new_state,
+)
+from headgate.eventlog.log import Delivery, Partition
+from headgate.eventlog.machine import Arrived, Decision, Now, SetTimer, TimerFired
+from headgate.records.control import (
+    Epoch,
+    FeedRecorded,
+    FeedState,
+    OwnerAnnounced,
+    Record,
+    Role,
+    SessionEnded,
+    SetState,
+    SpanDispatched,
+    SpanPlan,
+    SpanProgressed,
+    SyncAnswered,
+    TaskReported,
+    TaskState,
+    WantedState,
+)
+from headgate.records.keys import FeedKey, Key, OwnerKey, SessionKey, SpanKey
+
+NOW = Now(monotonic=50.0, wall_ms=1_000)
+SPAN = SpanId("shop", "public.goods")
+PLAN = SpanPlan(span="public.goods", topic="shop.public.goods", table="public.goods", start={0: 3})
+ME = ("a1", "s1")
+OTHER = ("a2", "s2")
+
+
+def session() -> AgentState:
+    return new_state(*ME, shards=2)
+
+
+def arrive(state: AgentState, key: Key, value: Record | None, offset: int = 5) -> Decision:
+    evolve(state, key, value, offset)
+    decision = decide(state, Arrived(Delivery(Partition(key.topic, 0), offset, key, value)), NOW)
+    return adopt(state, decision)
+
+
+def adopt(state: AgentState, decision: Decision) -> Decision:
+    for fact in decision.facts:
+        evolve(state, fact.key, fact.value, -1)
+    return decision
+
+
+def owner(rev: int | None) -> OwnerAnnounced:
+    return OwnerAnnounced("o", rev, "1", 1, 5.0, 0)
+
+
+def feed(feed_id: str = "0-7", incarnation: int = 1) -> FeedRecorded:
+    return FeedRecorded(
+        feed_id=feed_id,
+        owner_rev=1,
+        incarnation=incarnation,
+        spec="{}",
+        spans=(PLAN,),
+        wanted=WantedState.RUNNING,
+        state=FeedState.NORMAL,
+        error_code=None,
+        error=None,
+        request=None,
+        changed_ms=0,
+    )
+
+
+def dispatch(
+    state: SetState,
+    primary: tuple[str, str] | None = None,
+    secondary: tuple[str, str] | None = None,
+    *,
+    n: int = 1,
+    rev: int = 1,
+) -> SpanDispatched:
+    """The primary has epoch n, the secondary n + 1."""
+    return SpanDispatched(
+        feed_id="0-7",
+        incarnation=1,
+        owner_rev=rev,
+        state=state,
+        primary=None if primary is None else Role(*primary, Epoch(rev, n)),
+        secondary=None if secondary is None else Role(*secondary, Epoch(rev, n + 1)),
+        sealed=False,
+        moving_request=None,
+        failures=0,
+        last_error=None,
+    )
+
+
+def status(state: TaskState, *, n: int = 1, rows: int = 0, error: str | None = None) -> TaskStatus:
+    return TaskStatus(
+        id=SPAN,
+        feed_id="0-7",
+        epoch=Epoch(1, n),
+        state=state,
+        positions={0: 3 + rows},
+        seen_ts=None,
+        rows=rows,
+        bytes=rows * 10,
+        lag_ms=4,
+        error_code=None if error is None else "sink_refused",
+        error=error,
+        retryable=False,
+    )
+
+
+def observe(state: AgentState, seen: TaskStatus) -> Decision:
+    return adopt(state, decide(state, TaskObserved(seen), NOW))
+
+
+# What each directive looks like on the log, for a task whose epoch is (1, 5).
+RECORDS = {
+    Directive.NONE: dispatch(SetState.REPLICATING, OTHER, n=9),
+    Directive.PREPARE: dispatch(SetState.PREPARE, OTHER, ME, n=4),
+    Directive.PREPARE_ANEW: dispatch(SetState.PREPARE, OTHER, ME, n=6),
+    Directive.REPLICATE: dispatch(SetState.REPLICATING, ME, n=5),
+    Directive.REPLICATE_ANEW: dispatch(SetState.COMMIT, ME, n=6),
+    Directive.DRAIN: dispatch(SetState.COMMIT, ME, OTHER, n=5),
+    Directive.CLOSE: dispatch(SetState.REMOVING, ME, n=6),
+}
+
+EFFECTS = {
+    Action.KEEP: (),
+    Action.WAIT: (),
+    Action.PREPARE: (AddTable, True),
+    Action.REPLICATE: (AddTable, False),
+    Action.SEAL: (RemoveTable, True),
+    Action.STOP: (RemoveTable, False),
+    Action.CLOSE: (CloseTable,),
+    Action.FORGET: (ForgetTable,),
+}
+
+
+def shape(decision: Decision) -> tuple[object, ...]:
+    if not decision.effects:
+        return ()
+    (effect,) = decision.effects
+    match effect:
+        case AddTable(prepare=prepare):
+            return (AddTable, prepare)
+        case RemoveTable(seal=seal):
+            return (RemoveTable, seal)
+        case _:
+            return (type(effect),)
+
+
+@pytest.mark.parametrize(("task", "directive"), list(itertools.product([None, *TaskState], Directive)))
+def test_every_pair_leads_to_its_action_or_is_refused(task: TaskState | None, directive: Directive) -> None:
+    state = session()
+    arrive(state, FeedKey("shop"), feed())
+    if task is not None:
+        observe(state, status(task, n=5))
+    record = RECORDS[directive]
+    without_task = {Directive.PREPARE, Directive.REPLICATE, Directive.DRAIN}
+    if task is None and directive in without_task:
+        # The log cannot say this to a session without a task: the same record means a new epoch to it.
+        assert (task, directive) not in TRANSITIONS
+        return
+    if (task, directive) not in TRANSITIONS:
+        with pytest.raises(UnknownTransitionError, match=r"shop/public\.goods"):
+            arrive(state, SpanKey("shop", "public.goods"), record)
+        return
+    decision = arrive(state, SpanKey("shop", "public.goods"), record)
+    assert shape(decision) == EFFECTS[TRANSITIONS[task, directive]]
+    for effect in decision.effects:
+        if isinstance(effect, AddTable | CloseTable):
+            assert effect.task.plan == PLAN
+            assert effect.task.epoch in {Epoch(1, 5), Epoch(1, 6), Epoch(1, 7)}
+
+
+def test_the_table_holds_no_pair_twice_and_misses_only_the_impossible() -> None:
+    missing = set(itertools.product([None, *TaskState], Directive)) - set(TRANSITIONS)
+    assert missing == {
+        (None, Directive.PREPARE),
+        (None, Directive.REPLICATE),
+        (None, Directive.DRAIN),
+        (TaskState.REPLICATING, Directive.PREPARE),
+    }
+
+
+def test_a_session_answers_unasked_and_then_once_per_owner() -> None:
+    state = session()
+    evolve(state, OwnerKey(1), owner(None), 12)
+    started = adopt(state, decide(state, SessionStarted(), NOW))
+    answers = [fact.value for fact in started.facts]
+    assert [(a.owner_rev) for a in answers if isinstance(a, SyncAnswered)] == [None, None, 12]
+    assert SetTimer(PROGRESS_TIMER, 1.0) in started.effects
+
+    assert arrive(state, OwnerKey(1), owner(12)).facts == ()
+    (fact,) = arrive(state, OwnerKey(1), owner(None), offset=20).facts
+    assert isinstance(fact.value, SyncAnswered)
+    assert fact.value.owner_rev == 20
+    assert arrive(state, OwnerKey(1), owner(12)).facts == (), "a stale owner's heartbeat is nothing"
+
+
+def test_a_dispatch_waits_for_the_very_feed_it_is_about() -> None:
+    state = session()
+    record = dispatch(SetState.COMMIT, ME)
+    assert arrive(state, SpanKey("shop", "public.goods"), record).effects == ()
+    assert arrive(state, FeedKey("shop"), feed(feed_id="0-2")).effects == ()
+    assert arrive(state, FeedKey("shop"), feed(incarnation=2)).effects == ()
+    (effect,) = arrive(state, FeedKey("shop"), feed()).effects
+    assert isinstance(effect, AddTable)
+    assert not effect.prepare
+
+
+def test_records_of_a_lower_owner_do_not_count() -> None:
+    state = session()
+    arrive(state, FeedKey("shop"), feed())
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.REPLICATING, OTHER, rev=9))
+    stale = dispatch(SetState.COMMIT, ME, rev=8, n=50)
+    assert arrive(state, SpanKey("shop", "public.goods"), stale).effects == ()
+
+
+def test_no_claim_without_a_record_that_names_us_primary() -> None:
+    state = session()
+    arrive(state, FeedKey("shop"), feed())
+    for record in (
+        dispatch(SetState.PREPARE, OTHER, ME),
+        dispatch(SetState.COMMIT, OTHER, ME),
+        dispatch(SetState.PREPARE, None, ME),
+    ):
+        decision = arrive(state, SpanKey("shop", "public.goods"), record)
+        assert all(isinstance(effect, AddTable) and effect.prepare for effect in decision.effects)
+
+
+def test_a_new_role_waits_for_the_stop_under_way() -> None:
+    state = session()
+    arrive(state, FeedKey("shop"), feed())
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, ME, OTHER, n=1))
+    observe(state, status(TaskState.STOPPING))
+    assert arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, ME, n=4)).effects == ()
+    decision = observe(state, status(TaskState.STOPPED))
+    assert [type(fact.value) for fact in decision.facts] == [TaskReported, SpanProgressed]
+    (effect,) = decision.effects
+    assert isinstance(effect, AddTable)
+    assert effect.task.epoch == Epoch(1, 4)
+
+
+def test_a_task_nobody_asked_for_any_more_is_stopped_as_soon_as_it_shows() -> None:
+    state = session()
+    arrive(state, FeedKey("shop"), feed())
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, ME))
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, OTHER, n=2))
+    assert shape(observe(state, status(TaskState.PREPARING))) == (RemoveTable, False)
+    assert shape(observe(state, status(TaskState.STOPPED))) == (ForgetTable,)
+
+
+def test_a_failure_is_reported_once_and_tried_again_under_a_new_epoch_only() -> None:
+    state = session()
+    arrive(state, FeedKey("shop"), feed())
+    record = dispatch(SetState.REPLICATING, ME)
+    arrive(state, SpanKey("shop", "public.goods"), record)
+    decision = observe(state, status(TaskState.FAILED, error="no rights"))
+    report = decision.facts[0].value
+    assert isinstance(report, TaskReported)
+    assert (report.state, report.error_code, report.error) == (TaskState.FAILED, "sink_refused", "no rights")
+    assert decision.effects == ()
+    assert observe(state, status(TaskState.FAILED, error="no rights")).facts == ()
+    assert arrive(state, SpanKey("shop", "public.goods"), record).effects == ()
+    again = arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, ME, n=2))
+    assert shape(again) == (AddTable, False)
+
+
+def test_progress_is_paced_by_a_timer_and_says_only_news() -> None:
+    state = session()
+    assert decide(state, TimerFired(PROGRESS_TIMER), NOW).effects == (ReadProgress(), SetTimer(PROGRESS_TIMER, 1.0))
+    observe(state, status(TaskState.REPLICATING))
+    due = ProgressDue((status(TaskState.REPLICATING, rows=5),))
+    (fact,) = adopt(state, decide(state, due, NOW)).facts
+    assert isinstance(fact.value, SpanProgressed)
+    assert (fact.value.positions, fact.value.rows, fact.value.resolved_ts) == ({0: 8}, 5, None)
+    assert decide(state, due, NOW).facts == ()
+    assert decide(state, ProgressDue((status(TaskState.PREPARED, rows=9),)), NOW).facts == ()
+
+
+def test_the_log_can_end_a_session() -> None:
+    state = session()
+    dead = SessionEnded(1, "no heartbeat", 0)
+    assert arrive(state, SessionKey("a1", "other"), dead).effects == ()
+    assert arrive(state, SessionKey(*ME), dead).effects == (Suicide("no heartbeat"),)
+
+
+def test_a_role_below_the_tasks_epoch_is_a_contradiction() -> None:
+    state = session()
+    arrive(state, FeedKey("shop"), feed())
+    observe(state, status(TaskState.REPLICATING, n=7))
+    with pytest.raises(EpochWentBackError):
+        arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.REPLICATING, ME, n=3))
