@@ -18,6 +18,7 @@ from headgate.eventlog.log import LogError
 __all__ = [
     "ADMIN_SECONDS_MAX",
     "FUTURE_GRACE_SECONDS",
+    "UNREACHABLE_CODES",
     "BrokerUnreachableError",
     "ClusterSettings",
     "KafkaConnection",

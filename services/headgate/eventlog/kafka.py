@@ -15,7 +15,13 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog.codec import Codec, CodecGarbage
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, FUTURE_GRACE_SECONDS, ClusterSettings, KafkaConnection
+from headgate.eventlog.connection import (
+    ADMIN_SECONDS_MAX,
+    FUTURE_GRACE_SECONDS,
+    UNREACHABLE_CODES,
+    ClusterSettings,
+    KafkaConnection,
+)
 from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition
 from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.topics import CONTROL_TOPICS, check_topics, topic_name
@@ -168,14 +174,13 @@ class KafkaReader:
         if self._newer is not None:
             raise self._newer
         consumer = self._open()
-        first = consumer.poll(timeout_seconds)
-        if first is None:
-            self._check_silence()
-            return []
-        messages = [first]
-        if records_max > 1:
-            messages += consumer.consume(records_max - 1, 0)
-        self._silent_since = None
+        try:
+            first = consumer.poll(timeout_seconds)
+            messages = [] if first is None else [first]
+            if messages and records_max > 1:
+                messages += consumer.consume(records_max - 1, 0)
+        except KafkaException as error:
+            raise self._connection.failed("reading the control topics", error) from error
         read: list[Delivery | Garbage] = []
         try:
             for message in messages:
@@ -184,6 +189,8 @@ class KafkaReader:
             self._newer = error
             if not read:
                 raise
+        if not read:
+            self._check_silence()
         return read
 
     def positions(self) -> Mapping[Partition, int]:
@@ -203,10 +210,12 @@ class KafkaReader:
 
     def _receive(self, message: Message) -> list[Delivery | Garbage]:
         """What one message says: one record, or only that the end was reached."""
-        partition = self._partitions[message.topic(), message.partition()]
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            raise self._failed(partition, error)
+            self._judge(message, error)
+            return []
+        self._silent_since = None
+        partition = self._partitions[message.topic(), message.partition()]
         offset = message.offset()
         if error is not None:
             self._positions[partition] = max(self._positions[partition], offset)
@@ -222,14 +231,19 @@ class KafkaReader:
         self._positions[partition] = offset + 1
         return [read]
 
-    def _failed(self, partition: Partition, error: KafkaError) -> LogError:
-        where = f"{partition.topic}/{partition.number} at offset {self._positions[partition]}"
+    def _judge(self, message: Message, error: KafkaError) -> None:
+        """Raise what cannot heal; what librdkafka goes on trying is only noted."""
+        self._note_error(error)
+        if error.code() in UNREACHABLE_CODES | _LEADER_MOVES:
+            return
+        place = f"{message.topic()}/{message.partition()}"
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            return LogError(
-                f"{where}: that offset is not in the log of Kafka at {self._connection.bootstrap_servers} any more; "
-                "read from the beginning"
+            partition = self._partitions[message.topic(), message.partition()]
+            raise LogError(
+                f"{place} at offset {self._positions[partition]}: that offset is not in the log of Kafka at "
+                f"{self._connection.bootstrap_servers} any more; read from the beginning"
             )
-        return self._connection.failed(f"reading {where}", KafkaException(error))
+        raise self._connection.failed(f"reading {place}", KafkaException(error))
 
     def _note_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self._silent_since is None:

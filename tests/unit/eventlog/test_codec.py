@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eventlog_contract import ended, heartbeat
+from headgate.eventlog import schema_files
 from headgate.eventlog.codec import Codec, CodecGarbage, decode, encode
 from headgate.eventlog.log import NewerSchemaError
 from headgate.eventlog.schema_files import SchemaFilesError, read_schemas, schema_directory, schemas
@@ -325,3 +326,16 @@ def test_broken_installations_say_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(SchemaFilesError, match="session_ended"):
         read_schemas(tmp_path)
     assert read_schemas(schema_directory()).newest[type(ended("s").fact.value)].id == 1601
+
+
+def test_schemas_are_found_in_the_wheel_then_in_the_checkout_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "services" / "headgate" / "eventlog" / "schema_files.py"
+    monkeypatch.setattr(schema_files, "__file__", str(module))
+    with pytest.raises(SchemaFilesError, match=f"no ids.json in {module.parent / 'schemas'}.* nor in {tmp_path}"):
+        schema_directory()
+    for directory in (tmp_path / "schemas", module.parent / "schemas"):
+        directory.mkdir(parents=True)
+        (directory / "ids.json").write_text("{}")
+        assert schema_directory() == directory
