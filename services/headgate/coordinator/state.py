@@ -269,7 +269,8 @@ def digest(state: CoordinatorState) -> str:
     total = hashlib.sha256()
     for name, value in _log_part(state):
         total.update(name.encode())
-        total.update(msgspec.json.encode(value, order="deterministic"))
+        plain = msgspec.to_builtins(value, str_keys=True, order="deterministic")
+        total.update(msgspec.json.encode(plain))
     return total.hexdigest()
 
 

@@ -1,0 +1,419 @@
+"""Scenario scripts with golden traces, after etcd raft's datadriven tests (anchors/style-ecosystem.md §1.1 E).
+
+A script is blocks of commands, a line ``----``, and what happened: every input the machine was given, every fact it
+decided, every effect it asked for. What runs is the real coordinator in the real role loop over the in-memory log;
+only agents and the outside world are played by the script. Regenerate with ``pytest tests/scenarios
+--rewrite-scenarios`` and read the diff: it is the behaviour.
+
+At the end of every script the state after replay of the full log, of the compacted log, and the owner's live one must be the same.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.coordinator.effects import (
+    EffectFailed,
+    FeedForgotten,
+    FeedRefused,
+    FeedResolved,
+    ForgetFeed,
+    ResolveFeed,
+)
+from headgate.coordinator.explain import explain
+from headgate.coordinator.machine import COORDINATOR, State, decide, digest, evolve, new_state
+from headgate.eventlog.log import Delivery, Partition, Placed
+from headgate.eventlog.machine import Decision, Machine, Now
+from headgate.eventlog.memory import MemoryBroker, MemoryLog
+from headgate.eventlog.role import Role, RoleState, TermEffect
+from headgate.eventlog.settings import RoleSettings
+from headgate.records.control import (
+    AgentAnnounced,
+    Epoch,
+    Liveness,
+    OperationKind,
+    OperationRequested,
+    SetState,
+    SpanDispatched,
+    SpanPlan,
+    SpanProgressed,
+    SyncAnswered,
+    TaskReported,
+    TaskState,
+)
+from headgate.records.control import Role as SpanRole
+from headgate.records.keys import AgentKey, AnswerKey, Fact, Key, ProgressKey, RequestKey, SpanKey, TaskKey
+
+from scenarios.trace import describe_effect, describe_fact, describe_input
+
+LEASE_SECONDS: Final = 5.0
+TICK_SECONDS: Final = 0.25
+TURNS_MAX: Final = 1_000
+KINDS: Final = {
+    "create": OperationKind.CREATE_FEED,
+    "pause": OperationKind.PAUSE_FEED,
+    "resume": OperationKind.RESUME_FEED,
+    "remove": OperationKind.REMOVE_FEED,
+    "move": OperationKind.MOVE_TABLE,
+}
+
+
+class Agent:
+    """What the script plays of an agent: its session, whether it lives, answers, and its last epoch per span."""
+
+    def __init__(self, name: str, session: str, capacity: int, *, is_mute: bool) -> None:
+        self.name, self.session, self.capacity, self.is_mute = name, session, capacity, is_mute
+        self.is_alive = True
+        self.liveness = Liveness.ALIVE
+        self.heartbeat = 0
+        self.answered: int | None = None
+        self.epochs: dict[SpanKey, Epoch] = {}
+
+
+class Owner:
+    """One process of the coordinator."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.world, self.name = world, name
+        self.log: MemoryLog = world.broker.client()
+        settings = RoleSettings(
+            shard=0,
+            owner_id=name,
+            transactional_id="coordinator-0",
+            version="test",
+            schema_version=1,
+            lease_seconds=LEASE_SECONDS,
+            agent_lease_seconds=LEASE_SECONDS,
+        )
+        machine = Machine(new_state=new_state, evolve=evolve, decide=self._decide, digest=digest)
+        self.role: Role[State] = Role(settings, machine, self.log, run_effect=self._run_effect)
+
+    def _decide(self, state: State, given: Any, now: Now) -> Decision:
+        decision = decide(state, given, now)
+        lines = [f"  {describe_fact(fact)}" for fact in decision.facts]
+        lines += [f"  {describe_effect(effect)}" for effect in decision.effects]
+        shown = describe_input(given)
+        if shown is not None or lines:
+            self.world.say(f"{self.name} < {shown or 'heartbeat'}", *lines)
+        return decision
+
+    def _run_effect(self, effect: TermEffect) -> None:
+        self.world.effects.append((self, effect))
+
+
+class World:
+    """A log, processes of the coordinator, agents, and a clock that only commands move."""
+
+    def __init__(self) -> None:
+        self.broker = MemoryBroker()
+        self.now = 100.0
+        self.owners: dict[str, Owner] = {}
+        self.agents: dict[str, Agent] = {}
+        self.lives: dict[str, int] = {}
+        self.effects: list[tuple[Owner, TermEffect]] = []
+        self.is_resolving = True
+        self.forget_fails = False
+        self.output: list[str] = []
+
+    def say(self, *lines: str) -> None:
+        self.output.extend(lines)
+
+    def run(self, line: str) -> None:
+        words = line.split()
+        plain = [word for word in words if "=" not in word]
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        command = "_".join(plain[:2]) if plain[0] in {"owner", "agent", "request", "effects"} else plain[0]
+        arguments = plain[2:] if "_" in command else plain[1:]
+        getattr(self, f"do_{command}")(*arguments, **options)
+        self.settle()
+
+    # --- time ---
+
+    def do_advance(self, text: str) -> None:
+        """``advance 3s``: heartbeats every second, turns every quarter."""
+        for step in range(round(float(text.removesuffix("s")) / TICK_SECONDS)):
+            self.now += TICK_SECONDS
+            if step % 4 == 3:
+                for _, agent in sorted(self.agents.items()):
+                    self.beat(agent)
+            self.settle()
+
+    def settle(self) -> None:
+        """Turn every owner, let agents answer, run effects, until nothing more happens."""
+        for _ in range(TURNS_MAX):
+            before = (self.ends(), len(self.output), len(self.effects), self.where())
+            for _, owner in sorted(self.owners.items()):
+                owner.role.turn(Now(self.now, round(self.now * 1000)))
+            self.answer_owner()
+            if self.is_resolving:
+                self.do_effects_run()
+            if (self.ends(), len(self.output), len(self.effects), self.where()) == before:
+                return
+        raise AssertionError("the scenario does not come to rest")
+
+    def ends(self) -> tuple[int, ...]:
+        return tuple(self.broker.end_offset(partition) for partition in self.broker.partitions())
+
+    def where(self) -> tuple[RoleState, ...]:
+        return tuple(owner.role.status.state for _, owner in sorted(self.owners.items()))
+
+    # --- owners ---
+
+    def do_owner_start(self, name: str) -> None:
+        self.owners[name] = Owner(self, name)
+
+    def do_owner_kill(self, name: str) -> None:
+        """SIGKILL: not a word to anybody."""
+        self.owners.pop(name).role.close()
+
+    def do_owner_switch(self, old: str, new: str) -> None:
+        """The owner resigns and another takes over."""
+        self.owners[new] = Owner(self, new)
+        owner = self.owners.pop(old)
+        owner.role.resign()
+        owner.role.turn(Now(self.now, round(self.now * 1000)))
+
+    def do_stale(self, target: str, agent: str, rev: str) -> None:
+        """A record of an owner that is long over arrives at the log (which the broker's fencing keeps out)."""
+        key = span_key(target)
+        role = SpanRole(agent, f"{agent}s1", Epoch(int(rev), 99))
+        now = self.dispatched(key)
+        record = SpanDispatched(
+            now.feed_id, 1, int(rev), SetState.COMMIT, role, None, False, None, 0, None  # noqa: FBT003
+        )
+        self.write(Partition("dispatch", 0), key, record)
+        states = [new_state(0), *(owner.role.view for _, owner in sorted(self.owners.items()))]
+        self.replay_into(states[0])
+        self.say(*(f"  state: {describe_fact(Fact(key, state.spans[key]))}" for state in states))
+        self.write(Partition("dispatch", 0), key, now)
+
+    # --- agents ---
+
+    def do_agent_join(self, name: str, mute: str = "", capacity: str = "100") -> None:
+        life = self.lives[name] = self.lives.get(name, 0) + 1
+        agent = self.agents[name] = Agent(name, f"{name}s{life}", int(capacity), is_mute=bool(mute))
+        self.beat(agent)
+        if not agent.is_mute:
+            self.answer(agent, None)
+
+    def do_agent_leave(self, name: str) -> None:
+        """A clean end: the session deletes its announcement."""
+        agent = self.agents.pop(name)
+        self.write(Partition("announce", 0), AgentKey(name, agent.session), None)
+
+    def do_kill(self, name: str) -> None:
+        self.agents[name].is_alive = False
+
+    def do_stop(self, name: str) -> None:
+        self.agents[name].liveness = Liveness.STOPPING
+        self.beat(self.agents[name])
+
+    def do_mute(self, name: str) -> None:
+        """The agent lives but answers no announcement from now on."""
+        self.agents[name].is_mute = True
+
+    def do_answer(self, name: str, rev: str = "current") -> None:
+        agent = self.agents[name]
+        self.answer(agent, self.owner_rev() if rev == "current" else None if rev == "null" else int(rev))
+
+    def beat(self, agent: Agent) -> None:
+        if not agent.is_alive:
+            return
+        agent.heartbeat += 1
+        record = AgentAnnounced(
+            "test", 1, agent.capacity, 0.0, agent.liveness, "here", agent.heartbeat, round(self.now * 1000)
+        )
+        self.write(Partition("announce", 0), AgentKey(agent.name, agent.session), record)
+
+    def answer(self, agent: Agent, rev: int | None) -> None:
+        agent.answered = rev
+        value = SyncAnswered(rev, 1, len(agent.epochs), round(self.now * 1000))
+        self.write(Partition("sync", 0), AnswerKey(agent.name, agent.session, 0), value)
+
+    def answer_owner(self) -> None:
+        rev = self.owner_rev()
+        for _, agent in sorted(self.agents.items()):
+            if rev is not None and agent.is_alive and not agent.is_mute and agent.answered != rev:
+                self.answer(agent, rev)
+
+    def do_status(self, name: str, target: str, state: str, **options: str) -> None:
+        """``status a1 f/t1 replicating [epoch=] [pos=] [error=code:text] [session=] [fatal=yes]``."""
+        key, agent = span_key(target), self.agents[name]
+        session = options.get("session", agent.session)
+        report = TaskReported(
+            feed_id=self.dispatched(key).feed_id,
+            epoch=self.epoch(agent, key, options.get("epoch")),
+            state=TaskState(state),
+            positions=positions(options.get("pos")),
+            error_code=options["error"].split(":")[0] if "error" in options else None,
+            error=options["error"].split(":")[1] if "error" in options else None,
+            retryable="error" in options and "fatal" not in options,
+            reported_ms=round(self.now * 1000),
+        )
+        self.write(Partition("sync", 0), TaskKey(key.feed, key.span, name, session), report)
+
+    def do_progress(self, name: str, target: str, **options: str) -> None:
+        """``progress a1 f/t1 pos=5 [ts=] [rows=] [lag=ms] [epoch=]``."""
+        key, agent = span_key(target), self.agents[name]
+        value = SpanProgressed(
+            feed_id=self.dispatched(key).feed_id,
+            epoch=self.epoch(agent, key, options.get("epoch")),
+            positions=positions(options.get("pos")),
+            seen_ts=int(options["ts"]) if "ts" in options else None,
+            resolved_ts=None,
+            rows=int(options.get("rows", "0")),
+            bytes=0,
+            lag_ms=int(options.get("lag", "0")),
+            progressed_ms=round(self.now * 1000),
+        )
+        self.write(Partition("checkpoint", 0), ProgressKey(key.feed, key.span, name, agent.session), value)
+
+    def epoch(self, agent: Agent, key: SpanKey, text: str | None) -> Epoch:
+        """The epoch asked for; else that of the session's role; else the last one it had."""
+        record = self.dispatched(key)
+        for role in (record.secondary, record.primary):
+            if role is not None and (role.agent, role.session) == (agent.name, agent.session):
+                agent.epochs[key] = role.epoch
+        if text is not None:
+            rev, n = text.split(".")
+            return Epoch(int(rev), int(n))
+        return agent.epochs[key]
+
+    # --- operators and the world outside ---
+
+    def do_request_create(self, request: str, feed: str, tables: str = "t1", dsn: str = "target") -> None:
+        spec = f'{{"tables": "{tables}", "sink": {{"type": "postgresql", "dsn": "{dsn}"}}}}'
+        self.ask(request, "create", feed, spec=spec)
+
+    def do_request_pause(self, request: str, feed: str) -> None:
+        self.ask(request, "pause", feed)
+
+    def do_request_resume(self, request: str, feed: str) -> None:
+        self.ask(request, "resume", feed)
+
+    def do_request_remove(self, request: str, feed: str) -> None:
+        self.ask(request, "remove", feed)
+
+    def do_request_move(self, request: str, feed: str, table: str, agent: str) -> None:
+        self.ask(request, "move", feed, table=table, agent=agent)
+
+    def do_request_delete(self, request: str) -> None:
+        self.write(Partition("changefeed", 0), RequestKey(request), None)
+
+    def ask(
+        self,
+        request: str,
+        kind: str,
+        feed: str,
+        *,
+        spec: str | None = None,
+        table: str | None = None,
+        agent: str | None = None,
+    ) -> None:
+        value = OperationRequested(KINDS[kind], feed, spec, table, agent, "tester", round(self.now * 1000))
+        self.write(Partition("changefeed", 0), RequestKey(request), value)
+
+    def do_effects_hold(self) -> None:
+        """Effects wait until ``effects run``, ``effects fail`` or ``effects refuse``."""
+        self.is_resolving = False
+
+    def do_effects_run(self) -> None:
+        for owner, term_effect in self.take_effects():
+            effect = term_effect.effect
+            result = FeedForgotten() if isinstance(effect, ForgetFeed) else resolved(effect)
+            owner.role.finish(term_effect, result)
+
+    def do_effects_fail(self) -> None:
+        for owner, effect in self.take_effects():
+            owner.role.finish(effect, EffectFailed("broker away"))
+
+    def do_effects_refuse(self) -> None:
+        for owner, effect in self.take_effects():
+            owner.role.finish(effect, FeedRefused("no such topic"))
+
+    def take_effects(self) -> list[tuple[Owner, TermEffect]]:
+        effects, self.effects = self.effects, []
+        return effects
+
+    # --- looking ---
+
+    def do_why(self, feed: str) -> None:
+        """From a replayed state, as the CLI does it."""
+        state = new_state(0)
+        self.replay_into(state)
+        told = explain(state, feed)
+        self.say(f"{told.feed}: {told.state}, ts {told.checkpoint_ts}, {told.held_count} of {told.table_count} held")
+        self.say(*(f"  {r.span}: {r.stage} on {r.agent}: {r.detail}" for r in told.reasons))
+
+    def do_show(self) -> None:
+        """Every dispatch record, outcome and feed on the log."""
+        state = new_state(0)
+        self.replay_into(state)
+        self.say(*(f"  {describe_fact(Fact(key, value))}" for key, value in sorted(state.spans.items())))
+
+    def do_compact(self) -> None:
+        self.broker.compact_all(drop_tombstones=True)
+
+    def check(self) -> None:
+        """The three ways to a state agree."""
+        full = new_state(0)
+        self.replay_into(full)
+        live = [digest(o.role.view) for _, o in sorted(self.owners.items()) if o.role.status.owner_rev is not None]
+        self.broker.compact_all(drop_tombstones=True)
+        compacted = new_state(0)
+        self.replay_into(compacted)
+        assert digest(full) == digest(compacted), "replay of the full and of the compacted log differ"
+        assert set(live) <= {digest(full)}, "the owner's live state is not what the log says"
+
+    # --- the log ---
+
+    def write(self, partition: Partition, key: Key, value: Any) -> None:
+        self.broker.append(Placed(partition, Fact(key, value)))
+
+    def replay_into(self, state: State) -> None:
+        reader = self.broker.client().reader(dict.fromkeys(self.broker.partitions(), 0))
+        while batch := reader.poll(1_000, 0.0):
+            for item in batch:
+                if isinstance(item, Delivery):
+                    COORDINATOR.evolve(state, item.key, item.value, item.offset)
+
+    def dispatched(self, key: SpanKey) -> SpanDispatched:
+        state = new_state(0)
+        self.replay_into(state)
+        return state.spans[key]
+
+    def owner_rev(self) -> int | None:
+        revs = [owner.role.status.owner_rev for _, owner in sorted(self.owners.items())]
+        return next((rev for rev in revs if rev is not None), None)
+
+
+def resolved(effect: ResolveFeed) -> FeedResolved:
+    """Spans as the script's spec names them; a table's topic has one partition that starts at offset 0."""
+    tables = effect.spec.split('"tables": "')[1].split('"')[0].split(",")
+    return FeedResolved(effect.spec, tuple(SpanPlan(table, f"db.{table}", table, {0: 0}) for table in tables))
+
+
+def span_key(text: str) -> SpanKey:
+    feed, span = text.split("/")
+    return SpanKey(feed, span)
+
+
+def positions(text: str | None) -> dict[int, int]:
+    return {} if text is None else {0: int(text)}
+
+
+def play(path: Path) -> str:
+    """The script with the trace that it has now."""
+    world = World()
+    blocks = []
+    for block in path.read_text(encoding="utf-8").split("\n\n"):
+        commands = block.split("\n----")[0].strip("\n")
+        for line in commands.splitlines():
+            if line.strip() and not line.startswith("#"):
+                world.run(line)
+        trace, world.output = world.output, []
+        if any(line.strip() and not line.startswith("#") for line in commands.splitlines()):
+            blocks.append("\n".join((commands, "----", *(trace or ["nothing happens"]))))
+        elif commands:
+            blocks.append(commands)
+    world.check()
+    return "\n\n".join(blocks) + "\n"

@@ -1,0 +1,123 @@
+"""How inputs, facts and effects look in a scenario's trace: short, complete in what matters, without times."""
+
+from typing import Any
+
+from headgate.coordinator.effects import ForgetFeed, ResolveFeed
+from headgate.eventlog.machine import (
+    Arrived,
+    CancelTimer,
+    EffectFinished,
+    Enthroned,
+    HolderSilent,
+    SetTimer,
+    TimerFired,
+)
+from headgate.records.control import (
+    AgentAnnounced,
+    FeedProgressed,
+    FeedRecorded,
+    OperationRequested,
+    RequestSettled,
+    Role,
+    SessionEnded,
+    SpanDispatched,
+    SpanProgressed,
+    SyncAnswered,
+    TaskReported,
+)
+from headgate.records.keys import Fact
+
+
+def describe_input(given: Any) -> str | None:
+    """One line; None for a heartbeat, which is shown only if something follows from it."""
+    match given:
+        case Enthroned(owner_rev=rev):
+            return f"enthroned, owner_rev {rev}"
+        case Arrived(delivery=delivery):
+            value = delivery.value
+            if isinstance(value, AgentAnnounced) and value.heartbeat > 1 and value.liveness == "alive":
+                return None
+            return describe_fact(Fact(delivery.key, value))
+        case TimerFired(name=name):
+            return f"timer {name}"
+        case HolderSilent(agent=agent, session=session):
+            return f"silent {agent}/{session}"
+        case EffectFinished(effect=effect, result=result):
+            return f"{type(effect).__name__} {effect.feed}: {type(result).__name__}"
+        case _:
+            raise TypeError(given)
+
+
+def describe_effect(effect: Any) -> str:
+    match effect:
+        case SetTimer(name=name, delay_seconds=delay):
+            return f"* timer {name} in {delay:g} s"
+        case CancelTimer(name=name):
+            return f"* no timer {name}"
+        case ResolveFeed() | ForgetFeed():
+            return f"* {type(effect).__name__} {effect.feed}"
+        case _:
+            raise TypeError(effect)
+
+
+def describe_fact(fact: Fact) -> str:
+    return f"{fact.key.topic} {fact.key.text()}: {'deleted' if fact.value is None else _describe(fact.value)}"
+
+
+def _describe(value: Any) -> str:
+    match value:
+        case SpanDispatched():
+            return _dispatched(value)
+        case SessionEnded():
+            return f"dead, {value.reason}"
+        case AgentAnnounced():
+            return f"{value.liveness}, capacity {value.capacity_spans}"
+        case SyncAnswered():
+            return f"answers {'unasked' if value.owner_rev is None else value.owner_rev}"
+        case TaskReported():
+            error = f" {value.error_code}" if value.error_code else ""
+            return f"{value.state} under {value.epoch}{_at(value.positions)}{error}"
+        case SpanProgressed():
+            return f"under {value.epoch}{_at(value.positions)} ts {value.seen_ts} rows {value.rows}"
+        case FeedProgressed():
+            return _progressed(value)
+        case FeedRecorded():
+            error = f" {value.error_code}: {value.error}" if value.error_code else ""
+            return f"{value.feed_id} wanted {value.wanted}, is {value.state}{error}"
+        case RequestSettled():
+            return f"{value.status}, {value.reason}"
+        case OperationRequested():
+            return " ".join(part for part in (value.kind, value.feed, value.table, value.agent) if part)
+        case _:
+            raise TypeError(value)
+
+
+def _dispatched(value: SpanDispatched) -> str:
+    parts = [f"{value.state} by {value.owner_rev}"]
+    parts += [f"{name} {_role(role)}" for name, role in _roles(value)]
+    if value.sealed:
+        parts.append("sealed")
+    if value.moving_request:
+        parts.append(f"for {value.moving_request}")
+    if value.failures:
+        parts.append(f"failures {value.failures} ({value.last_error})")
+    return ", ".join(parts)
+
+
+def _roles(value: SpanDispatched) -> list[tuple[str, Role]]:
+    roles = (("primary", value.primary), ("secondary", value.secondary))
+    return [(name, role) for name, role in roles if role is not None]
+
+
+def _role(role: Role) -> str:
+    return f"{role.session}@{role.epoch}"
+
+
+def _progressed(value: FeedProgressed) -> str:
+    held = "nothing" if value.held_by is None else f"{value.held_by.span} ({value.held_by.stage})"
+    at = " ".join(f"{span}{_at(positions)}" for span, positions in sorted(value.positions.items()))
+    return f"ts {value.checkpoint_ts}, held by {held}; {at}".rstrip("; ")
+
+
+def _at(positions: dict[int, int]) -> str:
+    return "" if not positions else f" at {'/'.join(str(offset) for _, offset in sorted(positions.items()))}"
