@@ -213,6 +213,7 @@ class AgentSession:
 
     def _read(self, reader: LogReader) -> list[Delivery]:
         deliveries = []
+        began = time.monotonic()
         try:
             polled = reader.poll(TURN_RECORDS_MAX, TURN_SECONDS)
         except NewerSchemaError:
@@ -221,6 +222,8 @@ class AgentSession:
             _log.warning("session %s cannot read: %s", self.key.session, error)
             polled = []
         now = time.monotonic()
+        if not polled:
+            time.sleep(max(0.0, began + TURN_SECONDS - now))  # a log that fails, fails at once
         for item in polled:
             if isinstance(item, Garbage):
                 self._counters.garbage += 1

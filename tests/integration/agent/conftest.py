@@ -104,9 +104,10 @@ class Bed:
         while True:
             try:
                 self.producer.produce(plan.topic, value, key, partition)
-                return
             except BufferError:
                 self.producer.poll(0.1)
+            else:
+                return
 
     def delete_before(self, plan: SpanPlan, partition: int, offset: int) -> None:
         """As retention would."""

@@ -9,6 +9,7 @@ if nothing its lane has delivered before lies at or beyond the sink's position. 
 for it had been applied already.
 """
 
+import itertools
 import logging
 import threading
 import time
@@ -58,6 +59,10 @@ WATCH_SECONDS: Final = 0.5
 """How often lanes are asked whether they live: a restart costs as much."""
 
 
+_lane_numbers = itertools.count(1)
+"""Names of queries are unique per Spark session, which outlives executors."""
+
+
 class ExecutorSettings(msgspec.Struct, frozen=True):
     """What the executor must know besides Spark: the source cluster and its identity.
 
@@ -89,7 +94,6 @@ class SparkExecutor:
         self._runs: dict[SpanId, SpanRun] = {}
         self._lanes: dict[str, Lane] = {}
         self._members: dict[str, list[SpanRun]] = {}
-        self._lane_number = 0
         self._changed = threading.Condition(threading.RLock())
         self._killed = False
         self._admin = AdminClient({"bootstrap.servers": settings.bootstrap, **settings.kafka})
@@ -417,11 +421,10 @@ class SparkExecutor:
         for (spec, _), runs in sorted(groups.items(), key=lambda item: item[0]):
             if now - min(run.ready_at or now for run in runs) < ARRIVAL_SECONDS:
                 continue
-            self._lane_number += 1
             starts: dict[str, dict[int, int]] = {}
             for run in runs:
                 starts.setdefault(run.task.plan.topic, {}).update(run.positions)
-            lane = Lane(f"{runs[0].task.id.feed}-{self._lane_number}", self, spec, starts)
+            lane = Lane(f"{runs[0].task.id.feed}-{next(_lane_numbers)}", self, spec, starts)
             self._lanes[lane.name] = lane
             self._members[lane.name] = runs
             for run in runs:

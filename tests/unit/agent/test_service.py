@@ -1,0 +1,221 @@
+"""Sessions on a log in memory with an executor that only remembers: reports, retries, suicide, a clean stop."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from headgate.agent.executor import SpanId, SpanTask, TaskStatus
+from headgate.agent.service import AgentCounters, AgentOptions, run_agent
+from headgate.agent.session import IdInUseError
+from headgate.eventlog.log import Delivery, Partition
+from headgate.eventlog.memory import MemoryBroker
+from headgate.eventlog.sharding import place, shard_of
+from headgate.records.control import (
+    AgentAnnounced,
+    Epoch,
+    FeedRecorded,
+    FeedState,
+    Liveness,
+    Positions,
+    Record,
+    Role,
+    SessionEnded,
+    SetState,
+    SpanDispatched,
+    SpanPlan,
+    SpanProgressed,
+    SyncAnswered,
+    TaskReported,
+    TaskState,
+    WantedState,
+)
+from headgate.records.keys import AgentKey, Fact, FeedKey, Key, SessionKey, SpanKey
+
+DEADLINE_SECONDS = 30
+SHARDS = 2
+PLAN = SpanPlan(span="public.goods", topic="shop.public.goods", table="public.goods", start={0: 3})
+
+
+class RememberingExecutor:
+    """Does at once whatever it is asked."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[SpanId, TaskStatus] = {}
+        self.killed = threading.Event()
+
+    def _set(self, task: SpanTask, state: TaskState) -> bool:
+        self.tasks[task.id] = TaskStatus(
+            task.id, task.feed_id, task.epoch, state, {0: 5}, None, 2, 20, 1, None, None, False
+        )
+        return True
+
+    def add_table(self, task: SpanTask, *, prepare: bool) -> bool:
+        return self._set(task, TaskState.PREPARED if prepare else TaskState.REPLICATING)
+
+    def is_add_table_finished(self, span: SpanId, *, prepare: bool) -> bool:  # noqa: ARG002
+        return True
+
+    def remove_table(self, span: SpanId, *, seal: bool) -> bool:  # noqa: ARG002
+        self.tasks[span] = msgspec.structs.replace(self.tasks[span], state=TaskState.STOPPED)
+        return True
+
+    def close_table(self, task: SpanTask) -> bool:
+        return self._set(task, TaskState.STOPPED)
+
+    def is_remove_table_finished(self, span: SpanId) -> Positions | None:
+        return self.tasks[span].positions
+
+    def forget_table(self, span: SpanId) -> None:
+        self.tasks.pop(span, None)
+
+    def all_spans(self) -> tuple[SpanId, ...]:
+        return tuple(sorted(self.tasks))
+
+    def status(self, span: SpanId) -> TaskStatus | None:
+        return self.tasks.get(span)
+
+    def kill(self) -> None:
+        self.killed.set()
+
+
+class Stage:
+    """One agent process in a thread, and the log as others see it."""
+
+    def __init__(self, lease_seconds: float) -> None:
+        self.broker = MemoryBroker(shards=SHARDS)
+        self.log = self.broker.client()
+        self.others = self.broker.client()
+        self.pen = self.others.writer("test")
+        self.options = AgentOptions(agent="a1", address="here:1", lease_seconds=lease_seconds, drain_seconds=20)
+        self.counters = AgentCounters()
+        self.stop = threading.Event()
+        self.executors: list[RememberingExecutor] = []
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            run_agent(self.options, self.log, self._executor, self.stop, counters=self.counters)
+        except IdInUseError as error:
+            self.error = error
+
+    def _executor(self) -> RememberingExecutor:
+        self.executors.append(RememberingExecutor())
+        return self.executors[-1]
+
+    def write(self, key: Key, value: Record | None) -> None:
+        shard = shard_of(getattr(key, "feed", "shop"), SHARDS)
+        self.pen.write([place(Fact(key, value), shard)], 1)
+
+    def read(self, kind: type[Any]) -> list[tuple[Any, Any]]:
+        topics = ("announce", "sync", "checkpoint")
+        start = {Partition(t, n): 0 for t in topics for n in range(1 if t == "announce" else SHARDS)}
+        found = self.others.reader(start).poll(100_000, 0)
+        return [(d.key, d.value) for d in found if isinstance(d, Delivery) and isinstance(d.value, kind)]
+
+    def sessions(self) -> list[str]:
+        keys = [key.session for key, _ in self.read(AgentAnnounced) if key.agent == "a1"]
+        return list(dict.fromkeys(keys))
+
+    def dispatch(self, state: SetState, session: str, n: int, *, follower: bool = False) -> None:
+        record = SpanDispatched(
+            feed_id="0-7",
+            incarnation=1,
+            owner_rev=1,
+            state=state,
+            primary=Role("a1", session, Epoch(1, n)),
+            secondary=Role("a2", "x", Epoch(1, n + 1)) if follower else None,
+            sealed=False,
+            moving_request=None,
+            failures=0,
+            last_error=None,
+        )
+        self.write(SpanKey("shop", PLAN.span), record)
+
+    def feed(self) -> None:
+        record = FeedRecorded(
+            "0-7", 1, 1, "{}", (PLAN,), WantedState.RUNNING, FeedState.NORMAL, None, None, None, changed_ms=0
+        )
+        self.write(FeedKey("shop"), record)
+
+
+def until(fact: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        answer = fact()
+        if answer:
+            return answer
+        time.sleep(0.02)
+    pytest.fail(f"not within {DEADLINE_SECONDS} s: {what}")
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    made = Stage(lease_seconds=2.0)
+    made.thread.start()
+    yield made
+    made.stop.set()
+    made.thread.join(DEADLINE_SECONDS)
+    assert not made.thread.is_alive()
+
+
+def test_a_session_introduces_itself_runs_what_it_is_given_and_reports(stage: Stage) -> None:
+    until(lambda: len(stage.read(SyncAnswered)) == SHARDS, "an unasked answer to every shard")
+    (session,) = stage.sessions()
+    stage.dispatch(SetState.COMMIT, session, 1)
+    stage.feed()
+    reports = until(lambda: stage.read(TaskReported), "a report")
+    assert [(r.state, r.epoch) for _, r in reports] == [(TaskState.REPLICATING, Epoch(1, 1))]
+    assert until(lambda: stage.read(SpanProgressed), "progress")[0][1].positions == {0: 5}
+
+    stage.dispatch(SetState.COMMIT, session, 1, follower=True)
+    until(lambda: stage.read(TaskReported)[-1][1].state is TaskState.STOPPED, "the drain is reported")
+
+
+def test_a_lost_lease_kills_every_writer_and_a_new_session_begins(stage: Stage) -> None:
+    until(stage.sessions, "the first session")
+    stage.log.cut()
+    until(stage.executors[0].killed.is_set, "suicide")
+    stage.log.heal()
+    until(lambda: len(stage.sessions()) >= 2, "the next session")
+    assert stage.counters.sessions_lost >= 1
+
+
+def test_a_session_that_was_written_dead_ends_at_once(stage: Stage) -> None:
+    until(lambda: stage.read(SyncAnswered), "the first session")
+    (session,) = stage.sessions()
+    stage.write(SessionKey("a1", session), SessionEnded(1, "silent", 0))
+    until(stage.executors[0].killed.is_set, "suicide")
+    until(lambda: len(stage.sessions()) == 2, "the next session")
+
+
+def test_a_stopping_agent_says_so_and_waits_until_its_tables_are_gone(stage: Stage) -> None:
+    until(lambda: stage.read(SyncAnswered), "the session")
+    (session,) = stage.sessions()
+    stage.feed()
+    stage.dispatch(SetState.COMMIT, session, 1)
+    until(lambda: stage.read(TaskReported), "it runs a table")
+    stage.stop.set()
+    until(lambda: stage.read(AgentAnnounced)[-1][1].liveness is Liveness.STOPPING, "it says so")
+    assert stage.thread.is_alive()
+    assert not stage.executors[0].killed.is_set()
+    stage.dispatch(SetState.COMMIT, session, 1, follower=True)
+    until(lambda: not stage.thread.is_alive(), "it ends when the table is drained")
+    assert stage.read(TaskReported)[-1][1].state is TaskState.STOPPED
+    assert stage.counters.sessions_lost == 0
+
+
+def test_an_agent_whose_name_is_taken_ends_with_the_reason(stage: Stage) -> None:
+    other = Stage(lease_seconds=1.0)
+    other.broker, other.log = stage.broker, stage.broker.client()
+    until(stage.sessions, "the elder")
+    other.thread.start()
+    until(lambda: not other.thread.is_alive(), "the younger one goes")
+    assert isinstance(other.error, IdInUseError)
+    assert other.executors[0].killed.is_set()
+    assert stage.thread.is_alive()
+    assert AgentKey("a1", stage.sessions()[0]).session in str(other.error)
