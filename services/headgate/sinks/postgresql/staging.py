@@ -201,7 +201,7 @@ class Stage:
                 raise UnwritableError(change, group.columns[index], str(error)) from error
 
     def _refused(self, group: Group, error: psycopg.Error) -> UnwritableError:
-        place = _COPY_PLACE.match(error.diag.context or "")
+        place = _COPY_PLACE.search(error.diag.context or "")
         reason = error.diag.message_primary or str(error)
         if place is None:
             return UnwritableError(group.changes[0], None, reason)
