@@ -1,5 +1,6 @@
 """Embedded servers start, stop, come back after a crash, and never outlive whoever started them."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -158,14 +159,17 @@ def test_free_ports_are_free_and_different() -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_servers_do_not_outlive_us(folder: Path, how: signal.Signals) -> None:
-    with subprocess.Popen(
+    starter = subprocess.Popen(
         [sys.executable, "-c", BOTH_SERVERS, str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    ) as starter:
-        assert starter.stdout is not None
+    )
+    assert starter.stdin is not None
+    assert starter.stdout is not None
+    family: list[psutil.Process] = []
+    try:
         assert starter.stdout.readline() == "up\n"
         family = _family(psutil.Process(starter.pid))
         assert {"java", "postgres"} <= {member.name() for member in family}
@@ -175,6 +179,13 @@ def test_servers_do_not_outlive_us(folder: Path, how: signal.Signals) -> None:
             assert starter.stdout.readline() == "interrupted\n"
         starter.wait(DEADLINE_SECONDS)
         poll_until(lambda: not any(member.is_running() for member in family), f"all gone: {family}")
+    finally:
+        for left in [starter, *family]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                left.kill()
+        starter.stdin.close()
+        starter.stdout.close()
+        starter.wait()
     assert starter.returncode == (0 if how is signal.SIGINT else -how)
     if how is signal.SIGINT:
         assert "database system is shut down" in (folder / "postgres" / "postgres.log").read_text()
