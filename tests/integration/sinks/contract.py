@@ -50,7 +50,13 @@ class Bench(Protocol):
 
 def upsert(offset: int, row_id: int, value: str | None, partition: int = 0) -> Change:
     return Change(
-        partition, offset, Operation.UPSERT, {"id": row_id}, {"id": row_id, "value": value}, 1_000 + offset, 2_000 + offset
+        partition,
+        offset,
+        Operation.UPSERT,
+        {"id": row_id},
+        {"id": row_id, "value": value},
+        1_000 + offset,
+        2_000 + offset,
     )
 
 
@@ -354,4 +360,3 @@ class SinkContract:
         with pytest.raises(SinkFencedError):
             writer.apply(batch_of(claim, 6, upsert(6, 1, "b")))
         assert bench.rows() == {1: "a"}
-

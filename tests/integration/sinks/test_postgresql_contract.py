@@ -164,7 +164,12 @@ def test_two_first_claims_at_once_leave_one_winner(postgres_bench: PostgresBench
 
 def test_labels_keep_the_epoch_whatever_the_names() -> None:
     long = Claim(
-        FeedIdentity("c", "0-1", "a feed with blanks and ümlauts " * 5), "schema." + "t" * 90, "t", Epoch(10**11, 123456), 0, {}
+        FeedIdentity("c", "0-1", "a feed with blanks and ümlauts " * 5),
+        "schema." + "t" * 90,
+        "t",
+        Epoch(10**11, 123456),
+        0,
+        {},
     )
     text = str(Label.of(long))
     assert len(text.encode()) <= 63

@@ -78,7 +78,12 @@ CASES: list[tuple[str, str | None, object, str | None]] = [
     ("timestamp without time zone", None, 9223372036825200000, "infinity"),
     ("timestamp(3) without time zone", None, -9223372036832400, "-infinity"),
     ("timestamp without time zone", None, -99_999_999_999_000_000, "1200-02-15 14:13:21 BC"),
-    ("timestamp with time zone", f"{TIME}.ZonedTimestamp", "2026-01-02T03:04:05.678901Z", "2026-01-02 03:04:05.678901+00"),
+    (
+        "timestamp with time zone",
+        f"{TIME}.ZonedTimestamp",
+        "2026-01-02T03:04:05.678901Z",
+        "2026-01-02 03:04:05.678901+00",
+    ),
     ("timestamp with time zone", None, "2026-01-02T03:04:05+02:00", "2026-01-02 01:04:05+00"),
     ("timestamp with time zone", None, "infinity", "infinity"),
     ("timestamp with time zone", None, "-infinity", "-infinity"),
@@ -108,7 +113,12 @@ CASES: list[tuple[str, str | None, object, str | None]] = [
     ("integer[]", "array(int32)", [1, None, -3], "{1,NULL,-3}"),
     ("bigint[]", None, [], "{}"),
     ("integer[]", None, [[1, 2], [3, 4]], "{{1,2},{3,4}}"),
-    ("text[]", None, ['x"y', "a\\b", "c,d", "", "NULL", None, "t\tn\n"], '{"x\\"y","a\\\\b","c,d","","NULL",NULL,"t\tn\n"}'),
+    (
+        "text[]",
+        None,
+        ['x"y', "a\\b", "c,d", "", "NULL", None, "t\tn\n"],
+        '{"x\\"y","a\\\\b","c,d","","NULL",NULL,"t\tn\n"}',
+    ),
     ("boolean[]", None, [True, False], "{t,f}"),
     ("double precision[]", None, [1.5, "NaN"], "{1.5,NaN}"),
     ("numeric(10,2)[]", f"array({DEC}(2))", [TWELVE_FIFTY], "{12.50}"),
@@ -215,7 +225,9 @@ def test_a_value_the_column_cannot_hold_is_named(
     server: psycopg.Connection, values_dsn: str, declared: str, meaning: str | None, value: object, says: str
 ) -> None:
     target = Target(server, values_dsn, 1000, declared)
-    with pytest.raises(ValueRefusedError, match=f"(?s)public.values_1000, column v: .*{says}.*topic topic, partition 0, offset 0"):
+    with pytest.raises(
+        ValueRefusedError, match=f"(?s)public.values_1000, column v: .*{says}.*topic topic, partition 0, offset 0"
+    ):
         target.write(meaning, value)
     target.writer.close()
     assert server.execute(f"SELECT count(*) FROM {target.table}").fetchone() == (0,)

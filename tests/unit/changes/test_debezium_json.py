@@ -1,0 +1,262 @@
+"""Debezium JSON as the connectors write it, with schema and without, and what is not."""
+
+import json
+from base64 import b64encode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.changes.change import ABSENT, Change, ChangeError, Operation
+from headgate.changes.debezium_json import Decoder, UndecodableError
+from headgate.changes.debezium_schema import SCHEMAS_MAX
+
+PLACEHOLDER = "__debezium_unavailable_value"
+# As PostgreSQL connector 3.6 wrote it (anchors/capture-chain.md §5).
+UPDATE = (
+    b'{"before":null,"after":{"id":1,"name":"Ann O\'Neil \xc3\xa9","qty":4,"price":"13.75","born":11356,'
+    b'"at":"2026-01-02T03:04:05.678901Z","ts":1767323045678901,"ok":true,"j":"{\\"a\\": 1}","raw":"AP8=","tags":["x","y"]},'
+    b'"source":{"version":"3.6.0.Final","connector":"postgresql","name":"shop","ts_ms":1795228070901,"snapshot":"false",'
+    b'"db":"postgres","sequence":"[null,\\"1\\"]","schema":"public","table":"demo","txId":777,"lsn":1,"xmin":null},'
+    b'"transaction":{"id":"777:1","total_order":1,"data_collection_order":1},"op":"u","ts_ms":1,"ts_us":1,"ts_ns":1}'
+)
+
+
+def compact(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def field(column: str, kind: str = "int32", /, **more: object) -> dict:
+    return {"type": kind, "optional": True, **more, "field": column}
+
+
+def wrapped(fields: list[dict], after: dict | None, op: str = "c") -> bytes:
+    row = {"type": "struct", "fields": fields, "optional": True, "name": "shop.public.t.Value"}
+    envelope = [{**row, "field": "before"}, {**row, "field": "after"}, field("op", "string")]
+    payload = {"before": None, "after": after, "source": {"ts_ms": 5}, "op": op}
+    schema = {"type": "struct", "fields": envelope, "optional": False, "name": "shop.public.t.Envelope"}
+    return compact({"schema": schema, "payload": payload})
+
+
+def wrapped_key(**key: object) -> bytes:
+    fields = [field(name) for name in key]
+    return compact({"schema": {"type": "struct", "fields": fields, "optional": False}, "payload": key})
+
+
+def decode(value: bytes | None, key: bytes | None = b'{"id":1}', decoder: Decoder | None = None) -> Change | None:
+    return (decoder or Decoder()).decode(key, value, 3, 14, 99)
+
+
+def test_an_event_as_a_connector_writes_it() -> None:
+    change = decode(UPDATE)
+    assert change is not None
+    assert (change.partition, change.offset, change.append_ms, change.source_ms) == (3, 14, 99, 1795228070901)
+    assert (change.operation, change.key, change.semantics) == (Operation.UPSERT, {"id": 1}, None)
+    assert change.row is not None
+    assert change.row["name"] == "Ann O'Neil é"
+    assert change.row["ts"] == 1767323045678901
+    assert change.row["tags"] == ["x", "y"]
+    assert change.row["j"] == '{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    ("op", "operation"), [("c", Operation.UPSERT), ("r", Operation.UPSERT), ("u", Operation.UPSERT)]
+)
+def test_create_read_and_update_are_upserts(op: str, operation: Operation) -> None:
+    assert decode(compact({"op": op, "after": {"id": 1}})).operation is operation
+
+
+def test_deletes_truncates_tombstones_and_messages() -> None:
+    delete = decode(compact({"op": "d", "before": {"id": 1, "v": "x"}, "after": None, "source": {"ts_ms": 7}}))
+    assert (delete.operation, delete.key, delete.row, delete.source_ms) == (Operation.DELETE, {"id": 1}, None, 7)
+    truncate = decode(compact({"op": "t", "before": None, "after": None}), key=None)
+    assert (truncate.operation, truncate.key) == (Operation.TRUNCATE, {})
+    assert decode(None) is None
+    assert decode(compact({"op": "m", "message": {"prefix": "x", "content": ""}}), key=None) is None
+
+
+def test_with_schema_the_meaning_of_every_column_is_known() -> None:
+    fields = [
+        field("id"),
+        field("price", "bytes", name="org.apache.kafka.connect.data.Decimal", version=1, parameters={"scale": "2"}),
+        field("born", "int32", name="io.debezium.time.Date", version=1),
+        field("flags", "bytes", name="io.debezium.data.Bits", parameters={"length": "10"}),
+        field("days", "array", items={"type": "int32", "optional": True, "name": "io.debezium.time.Date"}),
+        field("grid", "array", items={"type": "array", "items": {"type": "int32"}}),
+        field("raw", "bytes"),
+    ]
+    row = {"id": 1, "price": "BOI=", "born": 11356, "flags": "BQI=", "days": [1], "grid": [[1]], "raw": "AP8="}
+    change = decode(wrapped(fields, row), key=wrapped_key(id=1))
+    assert (change.key, change.row) == ({"id": 1}, row)
+    assert change.semantics == {
+        "id": "int32",
+        "price": "org.apache.kafka.connect.data.Decimal(2)",
+        "born": "io.debezium.time.Date",
+        "flags": "io.debezium.data.Bits(10)",
+        "days": "array(io.debezium.time.Date)",
+        "grid": "array(array(int32))",
+        "raw": "bytes",
+    }
+    assert decode(wrapped(fields, None, "d"), key=wrapped_key(id=1)).semantics == change.semantics
+
+
+TRICKY = {
+    "payload": 'x","payload":{"op":"c","after":{}}',
+    "after": ',"payload":',
+    "schema": "s",
+    "op": "d",
+    "source": "no",
+}
+
+
+@pytest.mark.parametrize("with_schema", [True, False])
+def test_columns_named_like_parts_of_the_envelope(with_schema: bool) -> None:
+    decoder = Decoder()
+    fields = [field(name, "string") for name in TRICKY] + [field("more", "string", default=',"payload":{"')]
+    key = {"payload": 1, "schema": 2}
+    for number in range(3):  # the schema is unknown, then known
+        row = {**TRICKY, "more": str(number)}
+        value = wrapped(fields, row) if with_schema else compact({"before": None, "after": row, "op": "u"})
+        change = decode(value, wrapped_key(**key) if with_schema else compact(key), decoder)
+        assert (change.row, change.key, change.operation) == (row, key, Operation.UPSERT)
+
+
+def test_a_schema_whose_default_looks_like_the_border_is_not_cut_there() -> None:
+    decoder = Decoder()
+    fields = [field("j", "struct", default={"a": 1, "payload": {"op": "d"}})]
+    for number in range(3):
+        assert decode(wrapped(fields, {"j": number}), decoder=decoder).row == {"j": number}
+
+
+def test_an_altered_table_is_not_read_with_the_old_schema() -> None:
+    decoder = Decoder()
+    old = [field("id"), field("at", "int64", name="io.debezium.time.Timestamp")]
+    new = [field("id"), field("at", "int64", name="io.debezium.time.MicroTimestamp")]
+    seen = [
+        decode(wrapped(fields, {"id": 1, "at": 5}), decoder=decoder).semantics["at"] for fields in (old, new, old, new)
+    ]
+    assert [name.rsplit(".", 1)[1] for name in seen] == ["Timestamp", "MicroTimestamp"] * 2
+
+
+def test_more_schemas_than_are_kept_are_still_read() -> None:
+    decoder = Decoder()
+    for _ in range(2):
+        for number in range(SCHEMAS_MAX + 2):
+            column = f"c{number}"
+            assert decode(wrapped([field(column)], {column: 1}), decoder=decoder).semantics == {column: "int32"}
+
+
+def test_schemas_written_in_an_unusual_way() -> None:
+    value = json.loads(wrapped([field("id")], {"id": 1}))
+    for text in (json.dumps(value, indent=2), json.dumps({"payload": value["payload"], "schema": value["schema"]})):
+        change = decode(text.encode(), key=json.dumps(json.loads(wrapped_key(id=1)), indent=1).encode())
+        assert (change.key, change.row, change.semantics) == ({"id": 1}, {"id": 1}, {"id": "int32"})
+    null_schema = compact({"schema": None, "payload": value["payload"]})
+    assert decode(null_schema, key=compact({"schema": None, "payload": {"id": 1}})).key == {"id": 1}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        PLACEHOLDER,
+        b64encode(PLACEHOLDER.encode()).decode(),
+        [PLACEHOLDER],
+        [b64encode(PLACEHOLDER.encode()).decode()],
+        list(PLACEHOLDER.encode()),
+        {PLACEHOLDER: PLACEHOLDER},
+        json.dumps({PLACEHOLDER: PLACEHOLDER}, separators=(",", ":")),
+    ],
+    ids=["text", "bytea", "text[]", "bytea[]", "integer[]", "hstore map", "hstore json"],
+)
+def test_every_form_of_the_placeholder_is_absent(form: object) -> None:
+    row = {"id": 1, "big": form, "near": f"not {PLACEHOLDER}", "list": [PLACEHOLDER, "x"], "none": None}
+    change = decode(compact({"op": "u", "after": row}))
+    assert change.row == {**row, "big": ABSENT}
+
+
+def test_the_placeholder_can_be_another() -> None:
+    decoder = Decoder(unavailable_value="☠")
+    change = decode(compact({"op": "u", "after": {"id": 1, "a": "☠", "b": PLACEHOLDER}}), decoder=decoder)
+    assert change.row == {"id": 1, "a": ABSENT, "b": PLACEHOLDER}
+
+
+def test_numbers_are_exact() -> None:
+    row = b'{"id":1,"a":9223372036854775807,"b":18446744073709551615,"c":123456789012345678901234567890,"d":0.1,"e":"NaN"}'
+    assert decode(b'{"op":"c","after":' + row + b"}").row == {
+        "id": 1,
+        "a": 2**63 - 1,
+        "b": 2**64 - 1,
+        "c": 123456789012345678901234567890,
+        "d": 0.1,
+        "e": "NaN",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (b"", "not JSON|envelope"),
+        (b"{", "not JSON|envelope"),
+        (b"\x00\x00\x00\x00\x01abc", "not JSON|envelope"),
+        (b"[1]", "not JSON|envelope"),
+        (b'{"id":1,"v":"flat"}', "envelope.*unwrapping"),
+        (b'{"ts_ms":5}', "envelope"),
+        (b'{"op":"x"}', "op='x'.*known are"),
+        (b'{"op":"c","after":null}', "without a row"),
+        (b'{"op":"u"}', "without a row"),
+        (b'{"op":"c","after":{"v":"\xff"}}', "utf-8|envelope"),
+        (b'{"schema":{"type":"struct","fields":[]},"payload":{"op":"c","after":{}}}', "describes no field 'after'"),
+        (wrapped([field("id")], {"id": 1})[:-1], "not JSON|envelope"),
+        (wrapped([field("id")], {"id": 1}) + b"}", "not JSON|envelope"),
+    ],
+)
+def test_what_is_no_event_is_refused_with_the_reason(value: bytes, says: str) -> None:
+    decoder = Decoder()
+    assert decode(wrapped([field("id")], {"id": 1}), decoder=decoder).row == {"id": 1}
+    with pytest.raises(ChangeError, match=says):
+        decode(value, decoder=decoder)
+
+
+@pytest.mark.parametrize(
+    ("key", "says"), [(None, "no primary key"), (b"7", "not a JSON object"), (b"{", "not a JSON object")]
+)
+def test_a_key_is_needed(key: bytes | None, says: str) -> None:
+    with pytest.raises(ChangeError, match=says):
+        decode(UPDATE, key=key)
+
+
+def test_a_batch_names_its_first_bad_event_and_hands_over_what_came_before() -> None:
+    keys = [b'{"id":1}', None, b'{"id":3}', b'{"id":4}']
+    values = [UPDATE, b'{"op":"m"}', b"bad", UPDATE]
+    good = Decoder().decode_batch(keys[:2], values[:2], [0, 0], [10, 11], [1, 2])
+    assert [(change.offset, change.append_ms) for change in good] == [(10, 1)]
+    with pytest.raises(UndecodableError, match="partition 4, offset 12") as refused:
+        Decoder().decode_batch(keys, values, [0, 0, 4, 0], [10, 11, 12, 13], [1, 2, 3, 4])
+    assert (refused.value.partition, refused.value.offset) == (4, 12)
+    assert [change.offset for change in refused.value.decoded] == [10]
+
+
+@given(st.binary(max_size=60), st.binary(max_size=20))
+def test_any_bytes_give_a_change_or_a_typed_error(value: bytes, key: bytes) -> None:
+    decoder = Decoder()
+    decode(wrapped([field("id")], {"id": 1}), decoder=decoder)
+    known = wrapped([field("id")], {"id": 1})
+    for data in (value, known[: len(known) - 20] + value, known + value):
+        try:
+            change = decoder.decode(key, data, 0, 0, 0)
+        except ChangeError:
+            continue
+        assert change is None or isinstance(change, Change)
+
+
+_JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3))
+
+
+@given(st.dictionaries(st.text(), _JSON, min_size=1, max_size=5))
+def test_any_row_comes_out_as_it_went_in_with_schema_and_without(row: dict[str, object]) -> None:
+    plain = decode(json.dumps({"op": "c", "after": row}).encode(), key=b'{"k":1}')
+    decoder = Decoder()
+    fields = [field(name, "string") for name in row]
+    assert plain.row == row
+    for _ in range(2):
+        assert decode(wrapped(fields, row), decoder=decoder).row == row

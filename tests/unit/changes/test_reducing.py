@@ -1,0 +1,170 @@
+"""The last word per key has the same outcome as all the words, one after the other."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.changes.change import ABSENT, Change, Operation, Row
+from headgate.changes.reducing import OrphanRowError, Reduced, WrongKeyError, reduce_changes
+
+Table = dict[int, Row]
+
+
+def put(offset: int, row_id: int, **columns: object) -> Change:
+    return Change(0, offset, Operation.UPSERT, {"id": row_id}, {"id": row_id, **columns}, None, 0)
+
+
+def drop(offset: int, row_id: int) -> Change:
+    return Change(0, offset, Operation.DELETE, {"id": row_id}, None, None, 0)
+
+
+def truncate(offset: int) -> Change:
+    return Change(0, offset, Operation.TRUNCATE, {}, None, None, 0)
+
+
+def as_rows(reduced: Reduced) -> tuple[list[int], list[Row]]:
+    return [change.key["id"] for change in reduced.deletes], [change.row for change in reduced.upserts]
+
+
+def test_the_last_row_of_a_key_is_what_counts() -> None:
+    changes = [put(0, 1, v="a"), put(1, 2, v="b"), put(2, 1, v="c")]
+    assert as_rows(reduce_changes(changes, ["id"])) == ([], [{"id": 2, "v": "b"}, {"id": 1, "v": "c"}])
+
+
+def test_an_absent_column_takes_the_value_of_the_batch() -> None:
+    changes = [put(0, 1, v="a", big="B"), put(1, 1, v="b", big=ABSENT), put(2, 1, v=ABSENT, big=ABSENT)]
+    assert as_rows(reduce_changes(changes, ["id"])) == ([], [{"id": 1, "v": "b", "big": "B"}])
+
+
+def test_what_is_absent_throughout_stays_absent() -> None:
+    changes = [put(0, 1, v="a", big=ABSENT, w=ABSENT), put(1, 1, v=ABSENT, big=ABSENT, w=5)]
+    assert as_rows(reduce_changes(changes, ["id"])) == ([], [{"id": 1, "v": "a", "big": ABSENT, "w": 5}])
+
+
+def test_a_column_that_a_later_row_lacks_is_kept() -> None:
+    changes = [put(0, 1, v="a", dropped=1), put(1, 1, v="b", added=2)]
+    assert as_rows(reduce_changes(changes, ["id"])) == ([], [{"id": 1, "v": "b", "added": 2, "dropped": 1}])
+
+
+def test_values_keep_their_own_meaning() -> None:
+    def meaning(offset: int, unit: str, **row: object) -> Change:
+        return Change(
+            0, offset, Operation.UPSERT, {"id": 1}, {"id": 1, **row}, None, 0, {"id": "int32", "at": unit, "v": "int32"}
+        )
+
+    changes = [meaning(0, "ms", at=5, v=1), meaning(1, "us", at=ABSENT, v=2)]
+    (change,) = reduce_changes(changes, ["id"]).upserts
+    assert change.row == {"id": 1, "at": 5, "v": 2}
+    assert change.semantics == {"id": "int32", "at": "ms", "v": "int32"}
+    assert change.offset == 1
+
+
+def test_deleted_and_made_again_is_deleted_first() -> None:
+    changes = [put(0, 1, v="a"), drop(1, 1), put(2, 1, v="b"), put(3, 1, v=ABSENT)]
+    assert as_rows(reduce_changes(changes, ["id"])) == ([1], [{"id": 1, "v": "b"}])
+
+
+def test_made_and_deleted_is_a_delete() -> None:
+    assert as_rows(reduce_changes([put(0, 1, v="a"), drop(1, 1)], ["id"])) == ([1], [])
+    changes = [drop(0, 1), put(1, 1, v="a"), drop(2, 1), drop(3, 1)]
+    assert as_rows(reduce_changes(changes, ["id"])) == ([1], [])
+
+
+def test_truncate_forgets_everything_before_it() -> None:
+    reduced = reduce_changes([put(0, 1, v="a"), drop(1, 2), truncate(2), put(3, 3, v="c")], ["id"])
+    assert reduced.truncate
+    assert as_rows(reduced) == ([], [{"id": 3, "v": "c"}])
+
+
+@pytest.mark.parametrize("wipe", [drop(0, 1), truncate(0)], ids=["delete", "truncate"])
+def test_a_partial_row_after_its_row_is_gone_is_an_error(wipe: Change) -> None:
+    with pytest.raises(OrphanRowError, match="big are absent") as refused:
+        reduce_changes([wipe, put(1, 1, v="a", big=ABSENT)], ["id"])
+    assert refused.value.change.offset == 1
+
+
+@pytest.mark.parametrize("columns", [["id", "part"], ["other"], ["part"]])
+def test_a_key_of_other_columns_is_an_error(columns: list[str]) -> None:
+    with pytest.raises(WrongKeyError, match=r"key columns \(id\)"):
+        reduce_changes([put(0, 1)], columns)
+    both = Change(0, 0, Operation.DELETE, {"id": 1, "part": 2}, None, None, 0)
+    with pytest.raises(WrongKeyError, match=r"\(id, part\)"):
+        reduce_changes([both], ["id"])
+
+
+def test_keys_of_several_columns_and_of_lists() -> None:
+    def change(offset: int, **key: object) -> Change:
+        return Change(0, offset, Operation.DELETE, key, None, None, 0)
+
+    changes = [
+        change(0, a=1, b=2),
+        change(1, b=1, a=2),
+        change(2, b=2, a=1),
+        change(3, a=[1], b=2),
+        change(4, a=[1], b=2),
+    ]
+    assert [c.offset for c in reduce_changes(changes, ["a", "b"]).deletes] == [1, 2, 4]
+
+
+def _apply_one(table: Table, change: Change) -> None:
+    if change.operation is Operation.TRUNCATE:
+        table.clear()
+    elif change.operation is Operation.DELETE:
+        table.pop(change.key["id"], None)
+    else:
+        present = {column: value for column, value in change.row.items() if value is not ABSENT}
+        if len(present) < len(change.row) and change.key["id"] not in table:
+            raise OrphanRowError(change, ["?"])
+        table[change.key["id"]] = {**table.get(change.key["id"], {}), **present}
+
+
+def _apply_reduced(table: Table, reduced: Reduced) -> None:
+    if reduced.truncate:
+        table.clear()
+    for change in reduced.deletes:
+        table.pop(change.key["id"], None)
+    for change in reduced.upserts:
+        _apply_one(table, change)
+
+
+def _changes() -> st.SearchStrategy[list[Change]]:
+    values = st.sampled_from(["x", "y", None, ABSENT])
+    rows = st.dictionaries(st.sampled_from(["v", "w", "big"]), values)
+    ids = st.integers(1, 3)
+    one = st.one_of(
+        st.builds(lambda i, row: ("put", i, row), ids, rows),
+        st.builds(lambda i: ("drop", i, {}), ids),
+        st.just(("truncate", 0, {})),
+    )
+
+    def build(parts: Sequence[tuple[str, int, Row]]) -> list[Change]:
+        makers = {
+            "drop": lambda o, i, _: drop(o, i),
+            "truncate": lambda o, *_: truncate(o),
+            "put": lambda o, i, r: put(o, i, **r),
+        }
+        return [makers[kind](offset, row_id, row) for offset, (kind, row_id, row) in enumerate(parts)]
+
+    return st.lists(one, max_size=12).map(build)
+
+
+@given(_changes(), st.integers(0, 3))
+def test_reduced_or_one_by_one_the_table_is_the_same(changes: list[Change], rows_before: int) -> None:
+    before: Table = {
+        i: {"id": i, "v": "old", "w": "old", "big": "old", "extra": "old"} for i in range(1, rows_before + 1)
+    }
+    expected = {i: dict(row) for i, row in before.items()}
+    try:
+        for change in changes:
+            _apply_one(expected, change)
+    except OrphanRowError:
+        expected = None
+    try:
+        _apply_reduced(before, reduce_changes(changes, ["id"]))
+    except OrphanRowError:
+        assert expected is None
+        return
+    if expected is not None:
+        assert before == expected
