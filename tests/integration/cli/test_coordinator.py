@@ -1,0 +1,236 @@
+"""The coordinator as a process: who owns, who takes over, and how requests are answered."""
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from headgate.cli.exit_codes import ExitCode
+from headgate.cli.snapshot import Snapshot, read_snapshot
+from headgate.config.settings import Settings
+from headgate.coordinator.service import CoordinatorService, ServiceSettings
+from headgate.coordinator.work import FeedWork
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.role import RoleState
+from headgate.observability.http import Probes
+from headgate.observability.metrics import new_registry
+from headgate.records.control import FeedRecorded, FeedState
+from headgate.records.keys import FeedKey
+from integration.cli.conftest import Service, eventually, headgate
+
+pytestmark = pytest.mark.integration
+
+Serve = Callable[..., Service]
+
+
+def _owns(service: Service) -> bool:
+    role = service.said("role")
+    return role is not None and role["state"] == "serving"
+
+
+def _owner_id(log: KafkaLog) -> str | None:
+    owner = read_snapshot(log).owner(0)
+    return owner.owner_id if owner else None
+
+
+def _pid_owns(log: KafkaLog, service: Service) -> bool:
+    owner = _owner_id(log)
+    return owner is not None and owner.endswith(f"-{service.process.pid}")
+
+
+def test_killed_owner_is_replaced_and_a_resigning_one_at_once(log: KafkaLog, serve: Serve) -> None:
+    first = serve("first", "coordinator")
+    eventually(lambda: _owns(first), "the first owns the shard")
+    second = serve("second", "coordinator")
+    eventually(lambda: second.get("/readyz")[0] == 200, "the standby has replayed and knows the owner")
+    assert not _owns(second)
+    assert "headgate_role_owner{" in second.get("/metrics")[1]
+    assert 'headgate_role_owner{shard="0"} 1.0' in first.get("/metrics")[1]
+
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait(30)
+    eventually(lambda: _owns(second) and _pid_owns(log, second), "the second has taken over")
+
+    third = serve("third", "coordinator")
+    eventually(lambda: third.get("/readyz")[0] == 200, "the third stands by")
+    second.process.send_signal(signal.SIGTERM)
+    assert second.process.wait(30) == ExitCode.DONE
+    assert second.lines()[-1]["event"] == "stopped"
+    eventually(lambda: _owns(third) and _pid_owns(log, third), "the third has taken over")
+
+
+def test_topics_are_created_when_asked_to(settings: Settings, serve: Serve) -> None:
+    service = serve("one", "coordinator", "--create-topics")
+    eventually(lambda: service.get("/readyz")[0] == 200, "it is ready")
+    assert headgate("topic", "list").exit_code == 0
+
+
+def test_newer_schema_ends_the_process_with_its_code(settings: Settings, log: KafkaLog, serve: Serve) -> None:
+    service = serve("one", "coordinator")
+    eventually(lambda: _owns(service), "it owns the shard")
+    producer = Producer({"bootstrap.servers": settings.bootstrap})
+    newer = b"\x00" + (1099).to_bytes(4, "big") + b"whatever"
+    producer.produce(f"{settings.prefix}announce", key=b"agent/a/s", value=newer, partition=0)
+    assert producer.flush(10) == 0
+    assert service.process.wait(60) == ExitCode.NEWER_SCHEMA
+    said = service.log_file.read_text(encoding="utf-8")
+    assert "error:" in said
+    assert "newer" in said
+    assert "Traceback" not in said
+
+
+def test_unknown_shard_is_refused(log: KafkaLog) -> None:
+    result = headgate("serve", "coordinator", "--shard", "7")
+    assert result.exit_code == ExitCode.SETTING
+    assert "has shards 0 to 0" in result.stderr
+
+
+# --- requests -------------------------------------------------------------------------------------------------
+
+
+class _Shop:
+    """A source topic and a target database with one good table, and feeds over them."""
+
+    def __init__(self, settings: Settings, log: KafkaLog, database: str, folder: Path) -> None:
+        self.topic = f"{settings.cluster}-src.public.orders"
+        self.folder = folder
+        self._log = log
+        given = {name: value for name, value in conninfo_to_dict(database).items() if value is not None}
+        self.password_file = folder / "password"
+        self.password_file.write_text(str(given.pop("password", "")), encoding="utf-8")
+        self.dsn = make_conninfo("", **given)
+        self.make_topic(self.topic)
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute("CREATE TABLE orders (id int PRIMARY KEY, what text)")
+            connection.execute("CREATE TABLE keyless (id int)")
+
+    def make_topic(self, name: str) -> None:
+        for future in self._log.connection.admin.create_topics([NewTopic(name, 2, 1)]).values():
+            future.result(10)
+
+    def file(self, feed: str, **changes: Any) -> str:
+        spec = {
+            "feed": feed,
+            "source": {"topics": [self.topic], "format": "debezium-json"},
+            "sink": {"type": "postgresql", "dsn": self.dsn, "password_file": str(self.password_file)},
+        }
+        for section, values in changes.items():
+            spec[section] = {**spec[section], **values}  # type: ignore[dict-item]
+        file = self.folder / f"{feed}.yaml"
+        file.write_text(yaml.safe_dump(spec), encoding="utf-8")
+        return str(file)
+
+
+@pytest.fixture
+def shop(settings: Settings, log: KafkaLog, postgres_database: str, tmp_path: Path) -> _Shop:
+    return _Shop(settings, log, postgres_database, tmp_path)
+
+
+def _feed(log: KafkaLog, name: str) -> FeedRecorded | None:
+    snapshot: Snapshot = read_snapshot(log)
+    return snapshot.get(FeedKey(name), FeedRecorded)
+
+
+@pytest.fixture
+def owner(settings: Settings, log: KafkaLog) -> Iterator[CoordinatorService]:
+    """A coordinator in this process."""
+    service = CoordinatorService(
+        ServiceSettings(
+            cluster=settings.cluster,
+            shards=(0,),
+            lease_seconds=settings.lease_seconds,
+            agent_lease_seconds=settings.lease_seconds,
+            shutdown_seconds=20,
+        ),
+        log,
+        FeedWork(log.connection, cluster_id=log.cluster_id, own_prefix=settings.prefix),
+        probes=Probes(60),
+        registry=new_registry(),
+    )
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(service.run()))
+    thread.start()
+    eventually(lambda: service.roles[0].status.state is RoleState.SERVING, "it owns the shard")
+    yield service
+    service.stop()
+    thread.join(30)
+    assert results == [True], "it did not resign in time"
+
+
+def test_a_feed_from_creation_to_removal(log: KafkaLog, owner: CoordinatorService, shop: _Shop) -> None:
+    created = headgate("feed", "create", shop.file("shop"), "-o", "json")
+    assert created.exit_code == 0, created.stderr
+    assert json.loads(created.stdout)["status"] == "done"
+    feed = _feed(log, "shop")
+    assert feed is not None
+    assert [(plan.table, plan.topic, plan.start) for plan in feed.spans] == [
+        ("public.orders", shop.topic, {0: 0, 1: 0})
+    ]
+    (row,) = json.loads(headgate("feed", "list", "-o", "json").stdout)
+    assert (row["feed"], row["tables"], row["replicating"]) == ("shop", 1, 0)
+    shown = json.loads(headgate("feed", "show", "shop", "-o", "json").stdout)
+    assert [span["table"] for span in shown["spans"]] == ["public.orders"]
+
+    why = headgate("why", "shop", "-o", "json")
+    assert why.exit_code == ExitCode.HELD
+    assert [(reason["table"], reason["stage"]) for reason in json.loads(why.stdout)["reasons"]] == [
+        ("public.orders", "agent missing")
+    ]
+
+    again = headgate("feed", "create", shop.file("shop"))
+    assert again.exit_code == ExitCode.REQUEST_REFUSED
+    second = headgate("feed", "create", shop.file("other"))
+    assert second.exit_code == ExitCode.REQUEST_REFUSED
+    assert "public.orders" in second.stderr
+
+    paused = headgate("feed", "pause", "shop")
+    assert paused.exit_code == 0, paused.stderr
+    held = headgate("why", "shop")
+    assert held.exit_code == ExitCode.HELD
+    assert "headgate feed resume shop" in held.stderr
+    feed = _feed(log, "shop")
+    assert feed is not None
+    assert feed.state is FeedState.STOPPED
+    assert headgate("feed", "resume", "shop").exit_code == 0
+    removed = headgate("feed", "remove", "shop")
+    assert removed.exit_code == 0, removed.stderr
+    assert headgate("feed", "show", "shop").exit_code == ExitCode.NOT_FOUND
+    # Whoever asks deletes its requests, and their owner the outcomes: nothing of them is left.
+    eventually(lambda: json.loads(headgate("topic", "show", "changefeed", "-o", "json").stdout) == [], "all is gone")
+
+
+REFUSALS: list[tuple[dict[str, Any], str]] = [
+    ({"source": {"topics": ["nowhere.public.x"]}}, "source topic nowhere.public.x does not exist"),
+    ({"source": {"topics": [], "topic_pattern": "no-such-.*"}}, "no topic matches"),
+    ({"sink": {"table": "public.nothing"}}, "public.nothing"),
+    ({"sink": {"table": "public.keyless"}}, "key"),
+    ({"sink": {"table": "{database}.x"}}, "known are {schema}"),
+    ({"sink": {"dsn": "host=127.0.0.1 port=1 dbname=x connect_timeout=5"}}, "sink_unavailable"),
+]
+
+
+def test_a_feed_that_cannot_be_is_refused_with_its_reason(
+    log: KafkaLog, owner: CoordinatorService, shop: _Shop
+) -> None:
+    for changes, said in REFUSALS:
+        result = headgate("feed", "create", shop.file("shop", **changes))
+        assert result.exit_code == ExitCode.REQUEST_REFUSED, (changes, result.stderr)
+        assert said in result.stderr, changes
+    assert _feed(log, "shop") is None
+
+
+def test_a_password_does_not_get_into_a_request(log: KafkaLog, shop: _Shop) -> None:
+    file = shop.file("shop", sink={"dsn": shop.dsn + " password=s3cret"})
+    result = headgate("feed", "create", file)
+    assert result.exit_code == ExitCode.SINK_REFUSED
+    assert "password_file" in result.stderr
+    assert "s3cret" not in result.stderr

@@ -1,0 +1,95 @@
+"""Source topics on a real broker: found, planned, checked against retention."""
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
+from headgate.sources.offsets import OffsetExpiredError, check_retention, end_offsets, start_offsets
+from headgate.sources.topics import NoTopicError, TableClashError, TopicMissingError, find_topics, plan_spans
+
+pytestmark = pytest.mark.integration
+
+
+class _Source:
+    def __init__(self, bootstrap: str, prefix: str) -> None:
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._producer = Producer({"bootstrap.servers": bootstrap})
+        self.prefix = prefix
+
+    def make(self, name: str, partitions: int = 1) -> str:
+        topic = f"{self.prefix}{name}"
+        for future in self.admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+            future.result(10)
+        return topic
+
+    def fill(self, topic: str, partition: int, count: int) -> None:
+        for number in range(count):
+            self._producer.produce(topic, value=str(number).encode(), partition=partition)
+        assert self._producer.flush(10) == 0
+
+    def delete_below(self, topic: str, partition: int, offset: int) -> None:
+        for future in self.admin.delete_records([KafkaPartition(topic, partition, offset)]).values():
+            future.result(10)
+
+
+@pytest.fixture
+def source(kafka_bootstrap: str, kafka_prefix: str) -> _Source:
+    return _Source(kafka_bootstrap, kafka_prefix)
+
+
+def _spec(source: SourceSpec, table: str = "{schema}.{table}") -> FeedSpec:
+    return FeedSpec(feed="f", source=source, sink=SinkSpec(type="postgresql", dsn="host=nowhere", table=table))
+
+
+def test_pattern_matches_whole_names_and_no_topics_of_ours(source: _Source) -> None:
+    wanted = source.make("src.public.a", 3)
+    source.make("src.public.a.extra")
+    source.make("ctl.announce")
+    pattern = f"{source.prefix}(src[.]public[.]a|ctl[.].*)"
+    found = find_topics(source.admin, SourceSpec(topic_pattern=pattern), own_prefix=f"{source.prefix}ctl.")
+    assert found == {wanted: 3}
+
+
+def test_nothing_found_is_said(source: _Source) -> None:
+    with pytest.raises(NoTopicError, match="the whole name must match"):
+        find_topics(source.admin, SourceSpec(topic_pattern="no-such-topic-.*"), "x.")
+    there = source.make("there.x")
+    with pytest.raises(TopicMissingError, match=f"{source.prefix}gone.x does not exist"):
+        find_topics(source.admin, SourceSpec(topics=(there, f"{source.prefix}gone.x")), "x.")
+
+
+def test_plan_has_tables_sorted_with_where_to_begin(source: _Source) -> None:
+    second, first = source.make("s.public.b", 2), source.make("s.public.a")
+    source.fill(second, 1, 5)
+    source.fill(first, 0, 3)
+    source.delete_below(first, 0, 2)
+    earliest = plan_spans(source.admin, _spec(SourceSpec(topics=(second, first))), "x.")
+    assert [(plan.span, plan.topic, plan.start) for plan in earliest] == [
+        ("public.a", first, {0: 2}),
+        ("public.b", second, {0: 0, 1: 0}),
+    ]
+    latest = plan_spans(source.admin, _spec(SourceSpec(topics=(second, first), start="latest")), "x.")
+    assert [plan.start for plan in latest] == [{0: 3}, {0: 0, 1: 5}]
+
+
+def test_two_topics_to_one_table_are_refused(source: _Source) -> None:
+    one, two = source.make("x.public.a"), source.make("y.public.a")
+    with pytest.raises(TableClashError, match=r"both go to table public\.a"):
+        plan_spans(source.admin, _spec(SourceSpec(topics=(one, two))), "z.")
+    assert len(plan_spans(source.admin, _spec(SourceSpec(topics=(one, two)), "{topic}"), "z.")) == 2
+
+
+def test_deleted_changes_are_an_error_and_never_a_skip(source: _Source) -> None:
+    topic = source.make("r.public.a", 2)
+    source.fill(topic, 1, 10)
+    assert start_offsets(source.admin, {topic: 2}, "earliest") == {topic: {0: 0, 1: 0}}
+    assert end_offsets(source.admin, {topic: 2}) == {topic: {0: 0, 1: 10}}
+    source.delete_below(topic, 1, 4)
+    check_retention(source.admin, topic, {0: 0, 1: 4})
+    check_retention(source.admin, topic, {1: 10})
+    with pytest.raises(OffsetExpiredError, match=r"\[1\]: offset 3 is next to apply, .* 1 offsets are lost"):
+        check_retention(source.admin, topic, {0: 0, 1: 3})
+    with pytest.raises(OffsetExpiredError, match="deleted and made again"):
+        check_retention(source.admin, topic, {0: 1})
