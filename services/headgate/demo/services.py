@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import yaml
+from psycopg.conninfo import conninfo_to_dict
 
 from headgate.demo.processes import HEADGATE, Fate, ServiceError, ServiceProcess, environment
 from headgate.demo.schema import TABLES
@@ -102,13 +103,15 @@ def _settings(stack: Stack, scratch: Path) -> dict[str, str]:
     }
 
 
-def feed_text(stack: Stack) -> str:
-    """The feed over all tables, as a user would write it."""
+def feed_text(stack: Stack, password_file: Path) -> str:
+    """The feed over all tables, as a user would write it: the password stands in a file, feeds on a topic."""
+    target = conninfo_to_dict(stack.target_dsn)
+    dsn = "postgresql://{user}@{host}:{port}/{dbname}".format(**target)
     return yaml.safe_dump(
         {
             "feed": FEED,
             "source": {"topics": [f"{TOPIC_PREFIX}.{table.full_name}" for table in TABLES], "format": "debezium-json"},
-            "sink": {"type": "postgresql", "dsn": stack.target_dsn},
+            "sink": {"type": "postgresql", "dsn": dsn, "password_file": str(password_file)},
         },
         sort_keys=False,
     )
@@ -116,8 +119,11 @@ def feed_text(stack: Stack) -> str:
 
 def create_feed(stack: Stack, services: Services, folder: Path) -> Path:
     """Write the feed's file and run ``headgate feed create`` on it; the file. Raises ServiceError."""
+    password_file = folder / "target.password"
+    password_file.touch(mode=0o600)
+    password_file.write_text(str(conninfo_to_dict(stack.target_dsn)["password"]), encoding="utf-8")
     file = folder / f"{FEED}.yaml"
-    file.write_text(feed_text(stack), encoding="utf-8")
+    file.write_text(feed_text(stack, password_file), encoding="utf-8")
     answer = run_command(services.settings, "feed", "create", str(file), "-o", "json")
     if answer.get("status") != "done":
         raise ServiceError(f"headgate feed create did not do it: {answer}; logs are in {services.log_folder}")
