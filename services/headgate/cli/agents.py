@@ -8,7 +8,7 @@ import typer
 
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
 from headgate.cli.output import Output, age, show_rows
-from headgate.cli.snapshot import Snapshot, read_snapshot
+from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import AgentAnnounced, SpanDispatched
 from headgate.records.keys import AgentKey, SpanKey
 

@@ -10,10 +10,10 @@ from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
 from headgate.cli.output import Output, note, show_json, show_object, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation
-from headgate.cli.snapshot import Snapshot, read_snapshot
 from headgate.cli.tables import table_rows
 from headgate.config.feed import load_feed
 from headgate.eventlog.log import Log
+from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import FeedProgressed, FeedRecorded, OperationKind, SetState
 from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate.records.names import check_name

@@ -13,9 +13,9 @@ from typing import Final
 from uuid import uuid4
 
 from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.snapshot import read_snapshot
 from headgate.eventlog.log import Delivery, Log, LogReader, Partition
 from headgate.eventlog.sharding import ANNOUNCE, place, shard_of
+from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind, OperationRequested, OutcomeStatus, RequestSettled
 from headgate.records.keys import Fact, OutcomeKey, RequestKey
 

@@ -7,7 +7,7 @@ import typer
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
 from headgate.cli.output import Output, note, show_json, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation
-from headgate.cli.snapshot import Snapshot, read_snapshot
+from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
 from headgate.records.keys import FeedKey
 

@@ -10,9 +10,9 @@ import typer
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, cluster_flags, connected
 from headgate.cli.output import Output, note, show_rows
-from headgate.cli.snapshot import all_partitions, read_snapshot
 from headgate.config.settings import load_settings
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
+from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.eventlog.topics import create_topics
 from headgate.records.keys import KEY_FORMS
 

@@ -11,8 +11,8 @@ from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.feed import find_feed
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
 from headgate.cli.output import Output, note, show_json, show_rows
-from headgate.cli.snapshot import read_snapshot
 from headgate.config.feed import FeedSpec, parse_feed
+from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
 from headgate.verify.postgresql import TableCompared, UncomparableError, compare_table
 

@@ -10,10 +10,10 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.cli.feed import find_feed
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
 from headgate.cli.output import Output, age, note, show_json, show_rows
-from headgate.cli.snapshot import Snapshot, read_snapshot
 from headgate.coordinator.explain import explain
 from headgate.coordinator.state import CoordinatorState, evolve, new_state
 from headgate.eventlog.sharding import shard_of
+from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import FeedRecorded, FeedState, WantedState
 
 __all__ = ["why"]

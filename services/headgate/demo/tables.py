@@ -5,8 +5,8 @@ from collections import Counter
 
 import msgspec
 
-from headgate.cli.snapshot import Snapshot
 from headgate.demo.stack import FEED
+from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedProgressed, FeedRecorded, Role, SetState, TaskState
 from headgate.records.keys import FeedKey, FeedProgressKey
 

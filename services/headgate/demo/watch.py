@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from headgate.cli.snapshot import Snapshot, all_partitions
 from headgate.eventlog.log import Delivery, Garbage, Log, LogError, LogReader
+from headgate.eventlog.snapshot import Snapshot, all_partitions
 from headgate.records.control import (
     AgentAnnounced,
     Epoch,

@@ -15,12 +15,12 @@ from confluent_kafka.admin import NewTopic
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.cli.exit_codes import ExitCode
-from headgate.cli.snapshot import Snapshot, read_snapshot
 from headgate.config.settings import Settings
 from headgate.coordinator.service import CoordinatorService, ServiceSettings
 from headgate.coordinator.work import FeedWork
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.role import RoleState
+from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.observability.http import Probes
 from headgate.observability.metrics import new_registry
 from headgate.records.control import FeedRecorded, FeedState

@@ -1,9 +1,9 @@
 """What the list commands derive from the current records."""
 
 from headgate.cli.agents import agent_rows
-from headgate.cli.snapshot import Snapshot
 from headgate.cli.tables import table_rows
 from headgate.eventlog.log import Delivery, Garbage, Partition
+from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import (
     AgentAnnounced,
     Epoch,
