@@ -112,9 +112,14 @@ def _fold(earlier: Change, later: Change) -> Change:
     taken = {
         column: value for column, value in old.items() if value is not ABSENT and new.get(column, ABSENT) is ABSENT
     }
-    if not taken:
+    # A column that came after a whole row (ALTER TABLE) and has not changed since: whatever the sink has in it stays.
+    untouched = [column for column, value in new.items() if value is ABSENT and column not in old]
+    if untouched and any(value is ABSENT for value in old.values()):
+        untouched = []
+    if not taken and not untouched:
         return later
+    row = {column: value for column, value in new.items() if column not in untouched} | taken
     semantics = later.semantics
     if semantics is not None and earlier.semantics is not None and semantics is not earlier.semantics:
-        semantics = {**semantics, **{column: earlier.semantics[column] for column in taken}}
-    return msgspec.structs.replace(later, row={**new, **taken}, semantics=semantics)
+        semantics = semantics | {column: earlier.semantics[column] for column in taken}
+    return msgspec.structs.replace(later, row=row, semantics=semantics)

@@ -44,7 +44,7 @@ class Bench(Protocol):
         ...
 
     def freeze_while_applying(self, batch: ChangeBatch) -> "subprocess.Popen[str]":
-        """A process that stops itself (SIGSTOP) in the middle of an apply; once thawed prints the error's code, or "applied"."""
+        """A process stopped (SIGSTOP) in the middle of an apply; once thawed it prints the error code or "applied"."""
         ...
 
 

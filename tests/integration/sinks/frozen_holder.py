@@ -1,4 +1,4 @@
-"""A writer that freezes in the middle of its transaction: run as a process, dsn and batch (msgpack, hex) as arguments."""
+"""A writer that freezes in the middle of its transaction. Arguments: dsn, batch (msgpack, hex)."""
 
 import os
 import signal
@@ -25,6 +25,6 @@ writer = PostgresSink(PostgresSettings(dsn)).writer()
 try:
     writer.apply(batch)
 except SinkError as error:
-    print(error.code)
+    sys.stdout.write(error.code)
 else:
-    print("applied")
+    sys.stdout.write("applied")

@@ -192,14 +192,15 @@ def test_a_value_arrives_as_it_was(
     target.writer.close()
     expected = value if literal is None else literal
     rows = server.execute(
-        f"SELECT id, v IS NULL, v::text = CAST(CAST(%s AS text) AS {declared})::text, v::text FROM {target.table} ORDER BY id",
+        f"SELECT id, v IS NULL, v::text = CAST(CAST(%s AS text) AS {declared})::text, v::text "
+        f"FROM {target.table} ORDER BY id",
         (expected,),
     ).fetchall()
     assert [row[:3] for row in rows] == [(0, False, True), (1, True, None), (2, False, True)], rows
 
 
 @pytest.mark.parametrize(
-    ("declared", "meaning", "value", "says"),
+    "case",
     [
         ("smallint", None, 40000, "out of range"),
         ("integer", None, "abc", "invalid input"),
@@ -222,8 +223,9 @@ def test_a_value_arrives_as_it_was(
     ],
 )
 def test_a_value_the_column_cannot_hold_is_named(
-    server: psycopg.Connection, values_dsn: str, declared: str, meaning: str | None, value: object, says: str
+    server: psycopg.Connection, values_dsn: str, case: tuple[str, str | None, object, str]
 ) -> None:
+    declared, meaning, value, says = case
     target = Target(server, values_dsn, 1000, declared)
     with pytest.raises(
         ValueRefusedError, match=f"(?s)public.values_1000, column v: .*{says}.*topic topic, partition 0, offset 0"

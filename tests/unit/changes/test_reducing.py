@@ -48,6 +48,11 @@ def test_a_column_that_a_later_row_lacks_is_kept() -> None:
     assert as_rows(reduce_changes(changes, ["id"])) == ([], [{"id": 1, "v": "b", "added": 2, "dropped": 1}])
 
 
+def test_a_column_added_since_and_left_alone_does_not_make_a_whole_row_partial() -> None:
+    changes = [put(0, 1, v="a"), put(1, 1, v="b", added=ABSENT)]
+    assert as_rows(reduce_changes(changes, ["id"])) == ([], [{"id": 1, "v": "b"}])
+
+
 def test_values_keep_their_own_meaning() -> None:
     def meaning(offset: int, unit: str, **row: object) -> Change:
         return Change(
