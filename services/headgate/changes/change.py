@@ -17,6 +17,9 @@ __all__ = ["ABSENT", "Absent", "Change", "ChangeError", "Operation", "Row"]
 class Absent(msgspec.Struct, frozen=True):
     """A column the source did not send because it has not changed (a large value left alone)."""
 
+    def __reduce__(self) -> str:
+        return "ABSENT"  # one object in every process, so that ``is`` holds after pickling too
+
 
 ABSENT: Final = Absent()
 
