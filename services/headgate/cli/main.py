@@ -7,9 +7,9 @@ from headgate.cli import agents, feed, serve, tables, topic
 from headgate.cli.errors import Commands
 from headgate.cli.options import Format
 from headgate.cli.output import Output, show_object
-from headgate.demo.command import demo, up
 from headgate.cli.verify import verify
 from headgate.cli.why import why
+from headgate.demo.command import demo, up
 
 __all__ = ["app"]
 
