@@ -5,6 +5,8 @@ The table has a key ``id`` (integer) and a text column ``value``; the topic has 
 
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -80,6 +82,13 @@ def batch_of(claim: Claim, expected: int, *changes: Change, to: int | None = Non
     """Changes of partition 0, from ``expected`` to behind the last."""
     end = to if to is not None else max((change.offset for change in changes), default=expected) + 1
     return ChangeBatch(claim, {0: OffsetRange(expected, end)}, changes)
+
+
+def _run_all(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 class SinkContract:
@@ -256,6 +265,52 @@ class SinkContract:
         with pytest.raises(ValueError, match="outside"):
             writer.apply(batch_of(claim, 5, upsert(4, 1, "below the position"), to=6))
         assert bench.rows() == {}
+
+    # --- at the same time ---
+
+    def test_of_attempts_that_race_one_applies(self, bench: Bench) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        outcomes: list[object] = []
+        start = threading.Barrier(4)
+
+        def attempt(name: str) -> None:
+            writer = bench.sink.writer()
+            try:
+                start.wait()
+                outcomes.append(writer.apply(batch_of(claim, 5, upsert(5, 1, name), upsert(6, 2, name))).positions)
+            except SinkError as error:
+                outcomes.append(type(error))
+            finally:
+                writer.close()
+
+        _run_all([threading.Thread(target=attempt, args=(f"attempt {number}",)) for number in range(4)])
+        assert sorted(outcomes, key=str) == [SinkMovedError, SinkMovedError, SinkMovedError, {0: 7}]
+        assert len(set(bench.rows().values())) == 1
+
+    def test_nothing_of_a_busy_writer_comes_after_the_next_claim(self, bench: Bench, writer: SinkWriter) -> None:
+        old = claim_of(bench, 1)
+        bench.sink.claim(old)
+        ended: list[SinkError] = []
+
+        def write_on() -> None:
+            try:
+                for offset in range(5, 100_000):
+                    writer.apply(batch_of(old, offset, upsert(offset, offset, "old")))
+            except SinkError as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=write_on)
+        thread.start()
+        deadline = time.monotonic() + SECONDS_MAX
+        while bench.sink.positions(old)[0] < 20:
+            assert time.monotonic() < deadline
+        new = claim_of(bench, 2)
+        reached = bench.sink.claim(new)
+        thread.join()
+        assert [type(error) for error in ended] in ([SinkFencedError], [SinkUnavailableError])
+        assert bench.sink.positions(new) == reached
+        assert sorted(bench.rows()) == list(range(5, reached[0]))
 
     # --- a holder that does not let go ---
 
