@@ -159,6 +159,31 @@ def test_a_killed_jvm_is_replaced_and_its_spans_go_on(bed: Bed) -> None:
     bed.runtime.kill()
     bed.put(plan, {n: _row(n) for n in range(10, 30)})
     until(lambda: bed.rows(plan) == _expected(range(30)), "it writes again")
-    status = executor.status(task.id)
-    assert status is not None
-    assert (status.state, status.positions) == (TaskState.REPLICATING, {0: 30})
+    until(lambda: executor.status(task.id).positions == {0: 30}, "and knows it")  # type: ignore[union-attr]
+    assert executor.is_add_table_finished(task.id, prepare=False)
+
+
+def test_lanes_are_joined_while_their_spans_are_written(bed: Bed) -> None:
+    plans = [bed.table("one", partitions=2), bed.table("two")]
+    executor = bed.executor()
+    written = 0
+    for n, plan in enumerate(plans):
+        executor.add_table(bed.task(plan, n + 1), prepare=False)
+        reached(executor, bed.task(plan, n + 1).id, TaskState.REPLICATING)
+    assert len(executor.lanes) == 2
+
+    def joined() -> bool:
+        nonlocal written
+        for plan in plans:
+            bed.put(plan, {written + n: _row(written + n) for n in range(20)})
+        written += 20
+        return [len(spans) for spans in executor.lanes.values()] == [2]
+
+    until(joined, "one lane for both")
+    joined()
+    for plan in plans:
+        until(lambda plan=plan: bed.rows(plan) == _expected(range(written)), "all rows")  # type: ignore[misc]
+    for n, plan in enumerate(plans):
+        span = bed.task(plan, n + 1).id
+        until(lambda span=span: sum(executor.status(span).positions.values()) == written, "its position")
+        assert executor.status(span).error is None  # type: ignore[union-attr]

@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.agent.lane.plan import BatchPlan, TaskResult
+from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import check_options
 from headgate.agent.lane.task import INPUT_COLUMNS, RESULT_SCHEMA, run_task
 from headgate.records.control import Positions
@@ -58,12 +59,21 @@ class Crew(Protocol):
 
 
 class Lane:
-    """One query. ``delivered`` is, per topic and partition, the last offset handed over in a finished batch, + 1."""
+    """One query. ``delivered`` is, per topic and partition, the last offset handed over in a finished batch, + 1.
+
+    ``members`` are the spans it may write; ``heirs`` those it has yet to take over from other lanes. ``in_batch`` is
+    true from a batch's plan until it is delivered.
+    """
 
     def __init__(self, name: str, crew: Crew, spec: str, starts: Mapping[str, Positions]) -> None:
         self.name = name
         self.spec = spec
         self.delivered: dict[str, dict[int, int]] = {topic: dict(p) for topic, p in starts.items()}
+        self.members: list[SpanRun] = []
+        self.heirs: list[SpanRun] = []
+        self.in_batch = False
+        self.started = False
+        self.failed = False
         self.stopping = threading.Event()
         self.batches = 0
         self._crew = crew
@@ -98,6 +108,7 @@ class Lane:
             .foreachBatch(self._on_batch)
             .start()
         )
+        self.started = True
         if self.stopping.is_set():
             self.stop()
 
@@ -125,6 +136,13 @@ class Lane:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _on_batch(self, frame: DataFrame, _batch_id: int) -> None:
+        self.started = True
+        try:
+            self._serve(frame)
+        finally:
+            self.in_batch = False
+
+    def _serve(self, frame: DataFrame) -> None:
         rows = frame.coalesce(self._cores).selectExpr(*INPUT_COLUMNS)
         while not self.stopping.is_set():
             plan = self._crew.begin_batch(self)

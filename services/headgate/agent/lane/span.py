@@ -1,12 +1,14 @@
 """One run of one span under one role, as the executor keeps it: a value with a state, changed under its lock only."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.agent.executor import SpanTask, TaskStatus
-from headgate.agent.lane.lane import Lane
 from headgate.agent.lane.plan import SpanResult, SpanWork
 from headgate.records.control import Positions, TaskState
 from headgate.sinks.contract import Claim, FeedIdentity
+
+if TYPE_CHECKING:
+    from headgate.agent.lane.lane import Lane
 
 __all__ = ["SpanRun"]
 
@@ -19,7 +21,8 @@ class SpanRun:
 
     ``primary``: writing is wanted (a claim is allowed). ``claimed``: the sink holds our epoch; only then is it planned.
     ``busy``: a sink or source call is under way in the pool. ``in_batch``: a lane's tasks may be writing it.
-    ``stop`` is "" or how it is to end, "plain" or "seal".
+    ``stop`` is "" or how it is to end, "plain" or "seal". ``heir`` is the joined lane that is to take it over; while
+    ``held``, its present lane leaves it out.
     """
 
     def __init__(self, task: SpanTask, cluster_id: str, *, primary: bool) -> None:
@@ -31,6 +34,8 @@ class SpanRun:
         self.stop = ""
         self.state = TaskState.PREPARING
         self.lane: Lane | None = None
+        self.heir: Lane | None = None
+        self.held = False
         self.ready_at: float | None = None
         self.retry_at: float | None = None
         self.failures = 0

@@ -1,0 +1,296 @@
+"""The lanes of an executor: who is on which, what each batch may write, and how lanes are joined.
+
+What keeps a span exact whatever lane it is on: it is planned into a batch only if it is claimed, in no other batch, and
+if nothing its lane has delivered before lies at or beyond the sink's position. Then every row that the lane has
+dropped for it had been applied already.
+
+That rule is also what joins lanes. A joined lane starts beside the old ones at the positions of that moment, and takes
+the spans over one by one when they are between two batches; the old lanes, left without spans, end. Nobody pauses.
+"""
+
+import itertools
+import logging
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import msgspec
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from headgate.agent.executor import SpanId
+from headgate.agent.lane.keeper import Board, SpanKeeper
+from headgate.agent.lane.lane import Lane, LaneSource
+from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskResult
+from headgate.agent.lane.span import SpanRun
+from headgate.agent.lane.spark import SparkRuntime, SparkStartError
+from headgate.config.feed import parse_feed
+from headgate.records.control import Positions, TaskState
+
+__all__ = ["ARRIVAL_SECONDS", "ExecutorSettings", "Fleet", "LaneCpu"]
+
+_log = logging.getLogger(__name__)
+
+ARRIVAL_SECONDS: Final = 0.2
+"""Spans that become ready within this time share a lane; a lane of its own for each would cost its fixed work."""
+
+PARK_SECONDS: Final = 1.0
+"""How often a warm lane looks where the sink stands, to read along behind the present writer."""
+
+JOIN_SECONDS: Final = 5.0
+"""Lanes of a feed are joined once none has started for so long: a start costs half a second of a core."""
+
+JOIN_LAG_MS: Final = 2_000
+"""While a span lags more, its lane has better things to do than to have its rows read twice."""
+
+HANDOVER_SECONDS: Final = 1.0
+"""How long a joined lane's first batch waits for the old lanes' borders; held spans rest no longer than that."""
+
+_lane_numbers = itertools.count(1)
+"""Names of queries are unique per Spark session, which outlives executors."""
+
+
+class ExecutorSettings(msgspec.Struct, frozen=True):
+    """What the executor must know besides Spark: the source cluster and its identity.
+
+    ``kafka`` are further client properties by librdkafka's names for asking offsets, ``lane_options`` by Java's names
+    for reading.
+    """
+
+    bootstrap: str
+    cluster_id: str
+    kafka: Mapping[str, str] = {}
+    lane_options: Mapping[str, str] = {}
+
+
+class LaneCpu(msgspec.Struct):
+    """What workers have spent so far, in CPU µs, and on how many rows: for the bench."""
+
+    rows: int = 0
+    decode_us: int = 0
+    apply_us: int = 0
+
+
+class Fleet:
+    """All lanes. A Crew to each of them; ``turn`` and ``watch`` are the control thread's."""
+
+    def __init__(self, board: Board, keeper: SpanKeeper, runtime: SparkRuntime, settings: ExecutorSettings) -> None:
+        self.cpu = LaneCpu()
+        self.lanes: dict[str, Lane] = {}
+        self._board = board
+        self._keeper = keeper
+        self._runtime = runtime
+        self._settings = settings
+        self._started_at = 0.0
+        self._starter = ThreadPoolExecutor(2, thread_name_prefix="headgate-lane")
+
+    def signal_stop(self) -> None:
+        """Every lane is to end at its next border."""
+        for lane in self.lanes.values():
+            lane.stopping.set()
+
+    def close(self) -> None:
+        """Take no more work."""
+        self._starter.shutdown(wait=False, cancel_futures=True)
+
+    def begin_batch(self, lane: Lane) -> BatchPlan | None:
+        """Every member that may be written, from the sink's positions on."""
+        with self._board.changed:
+            if self._board.killed or lane.stopping.is_set():
+                return None
+            if lane.heirs and not lane.batches:
+                self._await_heirs(lane)
+            lane.in_batch = True
+            works = []
+            for run in list(lane.members):
+                if not run.writable or run.in_batch or run.held:
+                    continue
+                if not _complete(lane, run):
+                    self._keeper.restart(run, "the lane has read ahead of the sink")
+                    continue
+                run.in_batch = True
+                works.append(run.work())
+            return BatchPlan(spec=lane.spec, works=tuple(works))
+
+    def read_along(self, lane: Lane, seen: Mapping[str, Positions]) -> bool:
+        """A lane of warm spans only is parked until its batch is behind the sink, or a span is promoted."""
+        while True:
+            with self._board.changed:
+                members = [run for run in lane.members if not run.over and not run.stop]
+                if self._board.killed or lane.stopping.is_set() or not members:
+                    return True
+                if any(run.writable for run in members):
+                    return False
+                if any(run.claimed for run in members) or all(_behind(run, seen) for run in members):
+                    return True
+                self._board.changed.wait(PARK_SECONDS)
+                waiting = [run for run in members if not run.claimed and not run.busy and not run.stop]
+            for run in waiting:
+                self._keeper.look(run)
+
+    def end_batch(self, lane: Lane, plan: BatchPlan, results: list[TaskResult] | None) -> None:
+        """Adopt what became visible; a span with an error, or one nobody knows about, leaves the lane."""
+        planned = {work.id: work for work in plan.works}
+        with self._board.changed:
+            runs = {run.task.id: run for run in lane.members if run.task.id in planned}
+            for run in runs.values():
+                run.in_batch = False
+            for result in [span for task in results or () for span in task.spans]:
+                self.cpu.rows += result.rows
+                self.cpu.decode_us += result.decode_cpu_us
+                self.cpu.apply_us += result.apply_cpu_us
+                planned_run = runs.get(result.id)
+                if planned_run is not None and planned_run.task.epoch == planned[result.id].claim.epoch:
+                    self._adopt(planned_run, result)
+            if results is None:
+                for run in runs.values():
+                    self._keeper.restart(run, "the batch ended without an answer")
+            self._board.changed.notify_all()
+
+    def _adopt(self, run: SpanRun, result: SpanResult) -> None:
+        run.adopt(result)
+        if result.error_code is not None and not run.stop:
+            self._keeper.fail(run, result.error_code, result.error or "", retryable=result.retryable)
+
+    # --- starting, joining and ending lanes: on the control thread, with the board's lock ------------------------
+
+    def turn(self, now: float) -> None:
+        """Start lanes for what is ready, hand over what a joined lane waits for, end lanes without spans."""
+        self._start_ready(now)
+        for lane in self.lanes.values():
+            if lane.heirs and not lane.in_batch:
+                self._take_over(lane)
+        for lane in [lane for _, lane in sorted(self.lanes.items()) if not lane.members and not lane.heirs]:
+            self._drop(lane)
+        if now - self._started_at >= JOIN_SECONDS:
+            self._join(now)
+
+    def _start_ready(self, now: float) -> None:
+        """One lane per feed and kind (written or warm) for all that is ready, once the first has waited a moment."""
+        groups: dict[tuple[str, bool], list[SpanRun]] = {}
+        for _, run in sorted(self._board.runs.items()):
+            if run.ready_at is not None and not run.busy and not run.stop and not run.over:
+                groups.setdefault((run.task.spec, run.claimed), []).append(run)
+        for _, runs in sorted(groups.items()):
+            if now - min(run.ready_at or now for run in runs) >= ARRIVAL_SECONDS:
+                lane = self._launch(runs, now)
+                lane.members = runs
+                for run in runs:
+                    run.lane, run.ready_at = lane, None
+
+    def _launch(self, runs: list[SpanRun], now: float) -> Lane:
+        starts: dict[str, dict[int, int]] = {}
+        for run in runs:
+            starts.setdefault(run.task.plan.topic, {}).update(run.positions)
+        spec = runs[0].task.spec
+        lane = Lane(f"{runs[0].task.id.feed}-{next(_lane_numbers)}", self, spec, starts)
+        self.lanes[lane.name] = lane
+        self._started_at = now
+        self._starter.submit(self._start, lane, parse_feed(spec).batch_rows_max)
+        return lane
+
+    def _join(self, now: float) -> None:
+        """One lane for all spans of a feed that has several, when nothing else is going on in it."""
+        feeds: dict[str, list[Lane]] = {}
+        for _, lane in sorted(self.lanes.items()):
+            feeds.setdefault(lane.spec, []).append(lane)
+        for spec, lanes in sorted(feeds.items()):
+            members = [run for lane in lanes for run in lane.members]
+            quiet = all(run.writable and run.state is TaskState.REPLICATING for run in members)
+            behind = any(run.lag_ms > JOIN_LAG_MS for run in members)
+            if len(lanes) < 2 or not quiet or behind or any(lane.heirs or lane.failed for lane in lanes):
+                continue
+            joined = self._launch(members, now)
+            joined.heirs = members
+            for run in members:
+                run.heir = joined
+            _log.info("lane %s joins %d lanes of %s", joined.name, len(lanes), parse_feed(spec).feed)
+
+    def _take_over(self, lane: Lane) -> None:
+        """Every heir that is between two batches, and of which this lane has dropped nothing unapplied."""
+        for run in list(lane.heirs):
+            if run.in_batch or not lane.started or not _complete(lane, run) or run.lane is None:
+                continue
+            run.lane.members.remove(run)
+            lane.members.append(run)
+            lane.heirs.remove(run)
+            run.lane, run.heir, run.held = lane, None, False
+
+    def _await_heirs(self, lane: Lane) -> None:
+        """In a joined lane's first batch: the old lanes leave its spans out from their next border on."""
+        deadline = time.monotonic() + HANDOVER_SECONDS
+        for run in lane.heirs:
+            run.held = True
+        while lane.heirs and not lane.stopping.is_set():
+            self._take_over(lane)
+            left = deadline - time.monotonic()
+            if left <= 0 or not lane.heirs:
+                break
+            self._board.changed.wait(left)
+        for run in lane.heirs:
+            run.held = False
+
+    def _start(self, lane: Lane, rows_max: int) -> None:
+        if self._board.killed:
+            return
+        source = LaneSource(bootstrap=self._settings.bootstrap, rows_max=rows_max, options=self._settings.lane_options)
+        runtime = self._runtime
+        try:
+            lane.start(runtime.start(), source, runtime.settings.cores, runtime.settings.scratch)
+        except (SparkStartError, PySparkException, Py4JError, OSError) as error:
+            with self._board.changed:
+                lane.failed = True
+                for run in list(lane.members):
+                    self._keeper.fail(run, "lane_not_started", str(error), retryable=True)
+                self._drop(lane)
+            return
+        with self._board.changed:
+            for run in lane.members:
+                if run.state is TaskState.PREPARING and not run.stop:
+                    run.state = TaskState.REPLICATING if run.claimed else TaskState.PREPARED
+                if run.primary and not run.claimed and not run.busy and not run.stop:
+                    self._keeper.submit(run, self._keeper.open)
+            self._board.changed.notify_all()
+
+    def watch(self) -> None:
+        """Spans of a lane that is over go back to the sink's positions; a dead JVM ends every lane."""
+        with self._board.changed:
+            lanes = list(self.lanes.values())
+        for lane in lanes:
+            why = None if lane.stopping.is_set() else lane.failure()
+            if why is None:
+                continue
+            _log.warning("lane %s is over: %s", lane.name, why)
+            with self._board.changed:
+                for run in list(lane.members):
+                    self._keeper.fail(run, "lane_lost", why, retryable=True)
+                self._drop(lane)
+
+    def _drop(self, lane: Lane) -> None:
+        for run in lane.heirs:
+            run.heir, run.held = None, False
+        lane.heirs = []
+        self.lanes.pop(lane.name, None)
+        lane.stopping.set()
+        self._board.changed.notify_all()
+        self._starter.submit(lane.stop)
+
+    def crews(self) -> dict[str, tuple[SpanId, ...]]:
+        """The lanes that run and the spans on each, for people and tests."""
+        with self._board.changed:
+            return {
+                name: tuple(sorted(run.task.id for run in lane.members)) for name, lane in sorted(self.lanes.items())
+            }
+
+
+def _complete(lane: Lane, run: SpanRun) -> bool:
+    """Whether all that the lane has delivered so far lies below the span's positions, so that nothing is missed."""
+    delivered = lane.delivered.get(run.task.plan.topic, {})
+    return all(delivered.get(p, position + 1) <= position for p, position in run.positions.items())
+
+
+def _behind(run: SpanRun, seen: Mapping[str, Positions]) -> bool:
+    """Whether a batch that saw up to ``seen`` holds nothing the sink does not have."""
+    ends = seen.get(run.task.plan.topic, {})
+    return all(end <= run.positions.get(partition, 0) for partition, end in ends.items())

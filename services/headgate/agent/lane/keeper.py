@@ -1,0 +1,175 @@
+"""The door of a span: it is opened at source and sink, and ended there, however often that takes.
+
+All of it runs in a small pool, because a sink may be slow and one table's trouble is not another's. A span whose batch
+failed, or whose lane died, comes back through the same door: the sink says where it goes on.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Final
+
+from confluent_kafka.admin import AdminClient
+
+from headgate.agent.executor import SpanId
+from headgate.agent.lane.parts import FeedParts
+from headgate.agent.lane.span import SpanRun
+from headgate.config.feed import FeedSpecError
+from headgate.records.control import TaskState
+from headgate.sinks.contract import SinkError
+from headgate.sources.offsets import SourceError, check_retention
+
+__all__ = ["Board", "SpanKeeper"]
+
+_log = logging.getLogger(__name__)
+
+RETRY_SECONDS_MIN: Final = 0.25
+RETRY_SECONDS_MAX: Final = 5.0
+FAILURES_MAX: Final = 8
+"""A span that cannot be opened so often in a row (about 20 s) is the owner's affair: it is reported failed."""
+
+POOL_THREADS: Final = 8
+"""Slow sinks of other feeds must not hold up a claim; more would only queue up at the sink."""
+
+ERROR_LENGTH_MAX: Final = 1_000
+"""Java's stack traces belong into the log, not onto a control topic."""
+
+
+class Board:
+    """What all threads of an executor share: the spans, and the lock and signal of every change to them."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition(threading.RLock())
+        self.runs: dict[SpanId, SpanRun] = {}
+        self.killed = False
+
+
+class SpanKeeper:
+    """Opens and ends spans. Methods but ``look`` are called with the board's lock held."""
+
+    def __init__(self, board: Board, admin: AdminClient) -> None:
+        self._board = board
+        self._admin = admin
+        self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="headgate-span")
+
+    def close(self) -> None:
+        """Take no more work."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def turn(self, now: float) -> None:
+        """Retry what is due, and end what no batch has any more."""
+        for _, run in sorted(self._board.runs.items()):
+            if run.busy:
+                continue
+            if run.retry_at is not None:
+                if run.retry_at <= now:
+                    self.submit(run, self.end if run.stop else self.open)
+            elif run.stop and not run.over and not run.in_batch:
+                self.leave(run)
+                self.submit(run, self.end)
+
+    def submit(self, run: SpanRun, step: Callable[[SpanRun], None]) -> None:
+        """Run ``step`` in the pool; the span takes no part in anything else meanwhile."""
+        run.busy = True
+        run.retry_at = None
+        self._pool.submit(self._guarded, run, step)
+
+    def _guarded(self, run: SpanRun, step: Callable[[SpanRun], None]) -> None:
+        try:
+            step(run)
+        except (SinkError, SourceError) as error:
+            with self._board.changed:
+                self.fail(run, error.code, str(error), retryable=error.retryable)
+        except FeedSpecError as error:
+            with self._board.changed:
+                self.fail(run, "feed_spec", str(error), retryable=False)
+        except Exception as error:  # noqa: BLE001 (a fault of ours with one span must not end the thread of all)
+            _log.exception("span %s", run.task.id)
+            with self._board.changed:
+                self.fail(run, "internal", f"{type(error).__name__}: {error}", retryable=False)
+        finally:
+            with self._board.changed:
+                run.busy = False
+                self._board.changed.notify_all()
+
+    def open(self, run: SpanRun) -> None:
+        """Check sink and source; claim if the span is ours to write. Then it waits for a lane, or flips its own."""
+        opened = False
+        while not opened:
+            with self._board.changed:
+                claim, primary = run.claim, run.primary
+            with closing(FeedParts(run.task.spec)) as parts:
+                parts.sink.check([claim.table])
+                positions = parts.sink.claim(claim) if primary else parts.sink.positions(claim)
+            check_retention(self._admin, claim.topic, positions)
+            with self._board.changed:
+                opened = (claim.epoch, primary) == (run.task.epoch, run.primary)
+                run.claimed = opened and primary
+                if opened:
+                    run.positions = positions
+                if self._board.killed or run.stop:
+                    return
+        with self._board.changed:
+            if run.lane is None:
+                run.ready_at = time.monotonic()
+            elif primary:
+                run.state = TaskState.REPLICATING
+
+    def end(self, run: SpanRun) -> None:
+        """No batch has the span any more: seal it if so asked, claiming first what was never claimed."""
+        positions = dict(run.positions)
+        if run.stop == "seal":
+            with closing(FeedParts(run.task.spec)) as parts:
+                if not run.claimed:
+                    parts.sink.claim(run.claim)
+                positions = parts.sink.seal(run.claim)
+        with self._board.changed:
+            run.positions = positions
+            run.state = TaskState.STOPPED
+            run.error = None
+
+    def fail(self, run: SpanRun, code: str, text: str, *, retryable: bool) -> None:
+        """Leave the lane; try again later, or report the failure. A seal is tried for as long as it may succeed."""
+        self.leave(run)
+        run.failures += 1
+        run.error = (code, text[:ERROR_LENGTH_MAX], retryable)
+        if retryable and (run.stop or run.failures <= FAILURES_MAX):
+            delay = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** (run.failures - 1))
+            run.retry_at = time.monotonic() + delay
+            _log.warning("span %s: %s (%s); again in %.2f s", run.task.id, text, code, delay)
+        else:
+            run.state = TaskState.FAILED
+            run.retry_at = None
+            _log.error("span %s: %s (%s)", run.task.id, text, code)
+
+    def restart(self, run: SpanRun, why: str) -> None:
+        """Back through the door: a new look at the sink, then a new lane."""
+        self.leave(run)
+        if not run.stop and not run.over:
+            _log.info("span %s: %s; it starts again from the sink's position", run.task.id, why)
+            self.submit(run, self.open)
+
+    def leave(self, run: SpanRun) -> None:
+        """Off its lane, and off the list of the lane that wanted it."""
+        if run.lane is not None and run in run.lane.members:
+            run.lane.members.remove(run)
+        if run.heir is not None and run in run.heir.heirs:
+            run.heir.heirs.remove(run)
+        run.lane = run.heir = run.ready_at = None
+        run.in_batch = run.held = False
+        self._board.changed.notify_all()
+
+    def look(self, run: SpanRun) -> None:
+        """Where the present writer of a warm span stands."""
+        try:
+            with closing(FeedParts(run.task.spec)) as parts:
+                positions = parts.sink.positions(run.claim)
+        except SinkError as error:
+            _log.info("span %s: the sink does not say its position: %s", run.task.id, error)
+            return
+        with self._board.changed:
+            if not run.claimed:
+                run.positions = positions
