@@ -4,6 +4,7 @@ import os
 import re
 import threading
 from pathlib import Path
+from typing import Final
 
 from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
 from headgate.agent.lane.spark import SparkOptions, SparkRuntime, SparkStartError
@@ -17,6 +18,11 @@ from headgate.embedded.java import java_home_for_spark
 from headgate.observability.metrics import watch_agent
 
 __all__ = ["agent_part"]
+
+SPARK_STOP_SECONDS: Final = 4.0
+"""Part of a clean stop's time kept for Spark's end: draining up to the last second would always end in a hard stop."""
+
+DRAIN_SECONDS_MIN: Final = 0.5
 
 
 def agent_part(around: Surroundings, scratch: Path) -> Part:
@@ -46,7 +52,7 @@ def agent_part(around: Surroundings, scratch: Path) -> Part:
         address=f"http://{settings.http.bind}:{around.http_port}",
         capacity_spans=settings.agent.capacity_spans,
         lease_seconds=settings.lease_seconds,
-        drain_seconds=settings.shutdown_seconds,
+        drain_seconds=max(DRAIN_SECONDS_MIN, settings.shutdown_seconds - SPARK_STOP_SECONDS),
     )
     counters, stop = AgentCounters(), threading.Event()
     watch_agent(around.registry, lambda name: float(getattr(counters, name)))

@@ -30,6 +30,7 @@ from headgate.demo.schema import TABLES
 from headgate.records.control import Epoch
 
 __all__ = [
+    "LABEL",
     "AuditReport",
     "Entry",
     "Finding",

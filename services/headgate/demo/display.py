@@ -94,6 +94,8 @@ class _Status:
     def line(self) -> str:
         """The same in one line."""
         found = self._views()
+        if not found:
+            return f"no feed yet; {self._load.counts().total()} changes written to the source"
         agents = sorted({view.role.agent for view in found if view.role is not None})
         replicating = sum(view.replicating for view in found)
         on = f" on {', '.join(agents)}" if agents else ""

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
+import psycopg
 
-from headgate.demo.processes import Fate
+from headgate.demo.audit import LABEL
+from headgate.demo.processes import Fate, ServiceProcess
 from headgate.demo.services import LEASE_SECONDS, Services
 from headgate.demo.tables import busiest_agent, holders
 from headgate.demo.watch import Chronicle, Watch, WatchError
@@ -26,6 +28,12 @@ TAKEOVER_SECONDS_MAX: Final = 60.0
 FREEZE_LEASES: Final = 3.0
 """How long an agent stays frozen, in leases: past its own, and past that of whoever looks after it."""
 
+FREEZE_ATTEMPTS_MAX: Final = 30
+FREEZE_LOOK_SECONDS: Final = 0.05
+"""All attempts together take less than a lease, and half of that time the service runs."""
+
+_IN_TRANSACTION: Final = "SELECT application_name FROM pg_stat_activity WHERE state = 'idle in transaction'"
+
 AGENT_START_SECONDS_MAX: Final = 90.0
 """Three Spark sessions starting at once on two cores take half a minute."""
 
@@ -36,20 +44,27 @@ Say = Callable[[str], None]
 
 
 class Takeover(msgspec.Struct, frozen=True):
-    """One fault made up for. ``goal`` is the design's (§11), in seconds as ``seconds``."""
+    """One fault made up for. ``goal`` is the design's (§11), in seconds as ``seconds``.
+
+    ``tables`` are those it was about, ``begin`` and ``end`` seconds since 1970.
+    """
 
     fault: str
     victim: str
     seconds: float
     goal: float
     detail: str
+    tables: tuple[str, ...]
+    begin: float
+    end: float
 
 
 class Faults:
     """Kills and freezes, one after the other; remembers which losses of sessions and terms it has caused."""
 
-    def __init__(self, services: Services, watch: Watch, say: Say) -> None:
+    def __init__(self, services: Services, watch: Watch, target_dsn: str, say: Say) -> None:
         self._services = services
+        self._target_dsn = target_dsn
         self._watch = watch
         self._say = say
         self._caused_sessions: set[str] = set()
@@ -76,8 +91,9 @@ class Faults:
         agent, moved = self._victim()
         service = self._services.running[agent]
         self._say(f"SIGSTOP {agent} in the middle of its work, which runs {', '.join(sorted(moved))}")
-        began = time.monotonic()
-        service.freeze()
+        began, held = self._freeze_with_locks(service, moved)
+        if held:
+            self._say(f"frozen inside a transaction: {agent} holds its locks on {', '.join(sorted(held))} for ever")
         takeover = self._await_others("agent_frozen", agent, moved, began)
         self._pause_until(began + FREEZE_LEASES * LEASE_SECONDS)
         former = self._watch.seen.sessions[agent][-1]
@@ -119,7 +135,9 @@ class Faults:
         successor = self._services.owner_process(term.owner_id)
         self._services.start_coordinator(service.name)
         detail = f"{successor.name} announced itself after {term.announced_at - began:.1f} s (term {term.owner_rev})"
-        return self._told(Takeover("owner_killed", service.name, seconds, LEASE_SECONDS + 2, detail))
+        with self._watch.condition:
+            tables = set(holders(self._watch.seen.snapshot))
+        return self._told("owner_killed", service.name, began=began, seconds=seconds, detail=detail, tables=tables)
 
     def false_losses(self) -> list[str]:
         """Sessions and terms lost that nothing was done to, one line each. Ask before stopping the services."""
@@ -132,6 +150,27 @@ class Faults:
         lost = [f"session {s} of {why}" for s, why in sorted(dead.items()) if s not in self._caused_sessions]
         lost += [f"an owner's term ended {terms} times more often than owners were killed"] * max(0, terms)
         return lost + [f"{name} ended by itself" for name in self._services.ended_by_themselves()]
+
+    def _freeze_with_locks(self, service: ServiceProcess, tables: set[str]) -> tuple[float, set[str]]:
+        """Freeze a service, inside a sink transaction if a few attempts will do; when, and in which tables.
+
+        That is the worst moment: what it has locked stays locked until somebody ends its session.
+        """
+        with psycopg.connect(self._target_dsn, autocommit=True) as target:
+            for _ in range(FREEZE_ATTEMPTS_MAX):
+                began = time.monotonic()
+                service.freeze()
+                # What the server still executes for the frozen client ends meanwhile.
+                time.sleep(FREEZE_LOOK_SECONDS)
+                rows = target.execute(_IN_TRANSACTION).fetchall()
+                held = {label.group("table") for row in rows if (label := LABEL.fullmatch(row[0]))} & tables
+                if held:
+                    return began, held
+                service.thaw()
+                time.sleep(FREEZE_LOOK_SECONDS)
+        began = time.monotonic()
+        service.freeze()
+        return began, set()
 
     def _victim(self) -> tuple[str, set[str]]:
         with self._watch.condition:
@@ -154,11 +193,23 @@ class Faults:
         with self._watch.condition:
             now = holders(self._watch.seen.snapshot)
         detail = ", ".join(f"{span} → {now[span].agent} (epoch {now[span].epoch})" for span in sorted(moved))
-        return self._told(Takeover(fault, agent, at - began, LEASE_SECONDS + 2, detail))
+        return self._told(fault, agent, began=began, seconds=at - began, detail=detail, tables=moved)
 
-    def _told(self, takeover: Takeover) -> Takeover:
-        self._say(f"taken over after {takeover.seconds:.1f} s: {takeover.detail}")
-        return takeover
+    def _told(
+        self, fault: str, victim: str, *, began: float, seconds: float, detail: str, tables: set[str]
+    ) -> Takeover:
+        begin = time.time() - (time.monotonic() - began)
+        self._say(f"taken over after {seconds:.1f} s: {detail}")
+        return Takeover(
+            fault=fault,
+            victim=victim,
+            seconds=seconds,
+            goal=LEASE_SECONDS + 2,
+            detail=detail,
+            tables=tuple(sorted(tables)),
+            begin=begin,
+            end=begin + seconds,
+        )
 
     def _await_session(self, agent: str) -> None:
         def lives(seen: Chronicle) -> bool:

@@ -30,12 +30,16 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything found. Lags and rates are of the time when the writers wrote; times in seconds."""
+    """Everything found. Lags and rates are of the time when the writers wrote; times in seconds.
+
+    ``pauses`` are, per fault, the longest gaps between visible changes of each table it was about.
+    """
 
     seed: int
     comparisons: tuple[Comparison, ...]
     audited: AuditReport
     takeovers: tuple[Takeover, ...]
+    pauses: dict[str, dict[str, float]]
     false_losses: tuple[str, ...]
     left_over: tuple[str, ...]
     changes_written: int
@@ -58,6 +62,11 @@ class Report(msgspec.Struct, frozen=True):
         for takeover in self.takeovers:
             name = f"failover_{takeover.fault}_s"
             found[name] = Figure(round(takeover.seconds, 2), "s", goal=takeover.goal)
+        for fault, by_table in self.pauses.items():
+            if by_table:
+                spread = round(max(by_table.values()) - min(by_table.values()), 2)
+                longest = round(max(by_table.values()), 2)
+                found[f"pause_{fault}_s_max"] = Figure(longest, "s", n=len(by_table), spread=spread)
         found |= {
             "tables": Figure(len(self.comparisons), "tables"),
             "claims_and_seals_audited": Figure(self.audited.claims, "claims"),

@@ -6,7 +6,7 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 import psutil
 import psycopg
-from confluent_kafka.admin import AdminClient
 from psycopg.sql import SQL, Identifier
 
 from headgate.demo.audit import AuditReport, audit
@@ -22,13 +21,15 @@ from headgate.demo.compare import Comparison, compare
 from headgate.demo.display import Display
 from headgate.demo.faults import Faults, Takeover
 from headgate.demo.load import Load, write_markers
+from headgate.demo.pauses import longest_pauses
 from headgate.demo.processes import stop_all, uninterrupted
 from headgate.demo.report import Report
 from headgate.demo.schema import TABLES, Row, Table
 from headgate.demo.services import Services, create_feed
 from headgate.demo.stack import TOPIC_PREFIX, Stack, running_stack
-from headgate.demo.tables import all_replicate, passed, views
+from headgate.demo.tables import all_apply, all_replicate, passed, views
 from headgate.demo.watch import Watch, WatchError
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.kafka import open_log
 from headgate.eventlog.topics import create_topics
 from headgate.sources.offsets import end_offsets
@@ -37,6 +38,9 @@ __all__ = ["Options", "Shop", "demonstrate", "running_shop"]
 
 REPLICATING_SECONDS_MAX: Final = 120.0
 """From the feed's creation until every table replicates; Spark sessions start meanwhile."""
+
+FIRST_ROWS_SECONDS_MAX: Final = 60.0
+"""A Spark session's first batch compiles everything it does; on two busy cores that takes ten seconds."""
 
 DRAIN_SECONDS_MAX: Final = 120.0
 """From the last commit in the source until the feed has passed it."""
@@ -123,7 +127,7 @@ def _start(options: Options, display: Display, folder: Path, parts: ExitStack, l
     services.start_agents()
     display.say(f"{WRITERS} writers begin: {options.rate:g} changes per second, seed {options.seed}")
     load.start()
-    faults = Faults(services, watch, display.say)
+    faults = Faults(services, watch, stack.target_dsn, display.say)
     faults.await_agents()
     began = time.monotonic()
     file = create_feed(stack, services, folder)
@@ -141,6 +145,10 @@ def _start(options: Options, display: Display, folder: Path, parts: ExitStack, l
             f"{view.span} on {view.role.agent}" for view in views(watch.seen.snapshot) if view.role is not None
         )
     display.say(f"all tables replicate {at - began:.1f} s after that: {held}")
+    at = watch.wait_for(
+        "every table has applied rows", lambda seen: all_apply(seen.snapshot), FIRST_ROWS_SECONDS_MAX, check
+    )
+    display.say(f"all tables have applied their first rows {at - began:.1f} s after that")
     return Shop(folder, stack, services, watch, load, faults)
 
 
@@ -190,12 +198,13 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
     display.head("The writers stop")
     drain_seconds = _drain(shop, options, display)
     false_losses = shop.faults.false_losses()
-    comparisons, audited = _check(shop, display)
+    comparisons, audited, pauses = _check(shop, takeovers, display)
     return Report(
         seed=options.seed,
         comparisons=comparisons,
         audited=audited,
         takeovers=tuple(takeovers),
+        pauses=pauses,
         false_losses=tuple(false_losses),
         left_over=(),
         changes_written=shop.load.counts().total(),
@@ -240,7 +249,9 @@ def _drain(shop: Shop, options: Options, display: Display) -> float:
             time.sleep(POLL_SECONDS)
             missing = [table for table in missing if not _stands(target, table, markers[table.name])]
     topics = {f"{TOPIC_PREFIX}.{table.full_name}": 1 for table in TABLES}
-    ends = end_offsets(AdminClient({"bootstrap.servers": shop.stack.bootstrap}), topics)
+    connection = KafkaConnection(shop.stack.bootstrap)
+    ends = end_offsets(connection.admin, topics)
+    connection.close()
     what = f"the feed's checkpoint passes the ends of its topics, {ends}"
     at = shop.watch.wait_for(what, lambda seen: passed(seen.snapshot, ends), DRAIN_SECONDS_MAX, shop.services.check)
     return at - began
@@ -253,11 +264,13 @@ def _stands(target: psycopg.Connection, table: Table, key: Row) -> bool:
     return target.execute(query, list(key.values())).fetchone() is not None
 
 
-def _check(shop: Shop, display: Display) -> tuple[tuple[Comparison, ...], AuditReport]:
+def _check(
+    shop: Shop, takeovers: Sequence[Takeover], display: Display
+) -> tuple[tuple[Comparison, ...], AuditReport, dict[str, dict[str, float]]]:
     display.say("comparing source and target row by row, all columns, and examining the audit")
     with (
         psycopg.connect(shop.stack.source_dsn, autocommit=True) as source,
         psycopg.connect(shop.stack.target_dsn, autocommit=True) as target,
     ):
-        comparisons = tuple(compare(source, target, table) for table in TABLES)
-        return comparisons, audit(source, target)
+        pauses = {one.fault: longest_pauses(target, one.tables, one.begin, one.end) for one in takeovers}
+        return tuple(compare(source, target, table) for table in TABLES), audit(source, target), pauses

@@ -24,6 +24,9 @@ COORDINATORS: Final = ("coordinator-1", "coordinator-2")
 LEASE_SECONDS: Final = 5.0
 """Headgate's default; the goals of the take-overs are counted from it."""
 
+SHUTDOWN_SECONDS: Final = 6.0
+"""All agents are stopped at once, so there is nobody to whom tables could be moved before."""
+
 SPARK_MEMORY: Final = "512m"
 """Three agents, a broker and two databases fit beside each other in 6 GB; the demo's batches are small."""
 
@@ -94,6 +97,7 @@ def _settings(stack: Stack, scratch: Path) -> dict[str, str]:
         "HEADGATE_SHARDS": "1",
         "HEADGATE_REPLICATION_FACTOR": "1",
         "HEADGATE_LEASE_SECONDS": f"{LEASE_SECONDS:g}",
+        "HEADGATE_SHUTDOWN_SECONDS": f"{SHUTDOWN_SECONDS:g}",
         "HEADGATE_HTTP__PORT": "0",
         "HEADGATE_LOG__FORMAT": "console",
         "HEADGATE_SPARK__MASTER": "local[2]",

@@ -10,7 +10,7 @@ from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedProgressed, FeedRecorded, Role, SetState, TaskState
 from headgate.records.keys import FeedKey, FeedProgressKey
 
-__all__ = ["TableView", "all_replicate", "busiest_agent", "holders", "passed", "views"]
+__all__ = ["RowRate", "TableView", "all_apply", "all_replicate", "busiest_agent", "holders", "passed", "views"]
 
 
 class TableView(msgspec.Struct, frozen=True):
@@ -60,6 +60,11 @@ def all_replicate(snapshot: Snapshot) -> bool:
     """Whether every wanted table replicates."""
     found = views(snapshot)
     return bool(found) and all(view.replicating for view in found)
+
+
+def all_apply(snapshot: Snapshot) -> bool:
+    """Whether every wanted table replicates and has applied rows under its present assignment."""
+    return all_replicate(snapshot) and all(view.rows for view in views(snapshot))
 
 
 def busiest_agent(snapshot: Snapshot) -> str | None:

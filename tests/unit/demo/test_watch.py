@@ -192,7 +192,7 @@ def test_a_loss_is_false_unless_the_demo_has_caused_it(
     story.tell(SessionKey("a", "s1"), SessionEnded(0, "silent", 0))
     story.agent("a", "s2")
     story.owner("c-2")
-    faults = Faults(cast("Services", FakeProcess(ended)), Told(story.seen).watch, lambda _: None)
+    faults = Faults(cast("Services", FakeProcess(ended)), Told(story.seen).watch, "", lambda _: None)
     faults._caused_sessions |= caused
     faults._caused_terms = terms_caused
     assert len(faults.false_losses()) == expected
@@ -202,5 +202,5 @@ def test_a_session_given_up_without_a_word_of_the_owner_is_a_false_loss_too() ->
     story = Story()
     story.agent("a", "s1")
     story.agent("a", "s2")
-    losses = Faults(cast("Services", FakeProcess()), Told(story.seen).watch, lambda _: None).false_losses()
+    losses = Faults(cast("Services", FakeProcess()), Told(story.seen).watch, "", lambda _: None).false_losses()
     assert losses == ["session s1 of a gave up its session by itself"]
