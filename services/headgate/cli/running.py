@@ -31,6 +31,9 @@ __all__ = ["Part", "Surroundings", "run_parts", "surrounded"]
 LOOK_SECONDS: Final = 0.1
 """How often the main thread looks for a note of a signal, or for a part that has ended."""
 
+RESIGN_SECONDS: Final = 2.0
+"""Kept for each part that is stopped later: resigning is one transaction."""
+
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -93,9 +96,10 @@ class Part:
 
 
 def run_parts(parts: Sequence[Part], shutdown_seconds: float) -> None:
-    """Run until a signal comes or the first part ends, then stop all; raises what a part raised.
+    """Run until a signal comes or the first part ends, then stop all, in this order; raises what a part raised.
 
-    CommandError if a part has not ended ``shutdown_seconds`` after it was asked to. A second signal ends the process.
+    An agent stands before the coordinator that moves its tables away. CommandError if a part has not ended
+    ``shutdown_seconds`` after the first was asked to. A second signal ends the process.
     """
     with _noted_signals() as asked:
         for part in parts:
@@ -103,9 +107,10 @@ def run_parts(parts: Sequence[Part], shutdown_seconds: float) -> None:
         while not asked() and not any(part.ended() for part in parts):
             time.sleep(LOOK_SECONDS)
         deadline = time.monotonic() + shutdown_seconds
-        for part in parts:
+        for behind, part in zip(reversed(range(len(parts))), parts, strict=True):
             part.stop()
-        late = [part.name for part in parts if not part.ended(max(deadline - time.monotonic(), LOOK_SECONDS))]
+            part.ended(max(deadline - behind * RESIGN_SECONDS - time.monotonic(), LOOK_SECONDS))
+        late = [part.name for part in parts if not part.ended()]
     for part in parts:
         if part.error is not None:
             raise part.error

@@ -132,7 +132,7 @@ def node(
             prefix="headgate-agent-", dir=around.settings.spark.scratch or None, ignore_cleanup_errors=True
         ) as scratch,
     ):
-        parts = [_coordinator_part(around, shard), _agent_part(around, scratch)]
+        parts = [_agent_part(around, scratch), _coordinator_part(around, shard)]
         run_parts(parts, _patience(around.settings))
 
 

@@ -1,22 +1,28 @@
 """``headgate why``: what holds a feed's checkpoint, since when, and what to do about it."""
 
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
+from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.cli.feed import find_feed
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
 from headgate.cli.output import Output, age, note, show_json, show_rows
-from headgate.coordinator.explain import explain
+from headgate.coordinator.explain import Explanation, explain
 from headgate.coordinator.state import CoordinatorState, evolve, new_state
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import FeedRecorded, FeedState, WantedState
+from headgate.records.control import FeedRecorded, FeedState, Positions, WantedState
+from headgate.sources.offsets import end_offsets
 
 __all__ = ["why"]
+
+LAGGING: Final = "lagging"
+"""The stage (coordinator.checkpoint) of a table whose last batch came late."""
 
 
 def why(
@@ -31,8 +37,8 @@ def why(
     with connected(bootstrap, cluster, kafka_property) as (_, log):
         snapshot = read_snapshot(log)
         shard = shard_of(feed, log.shards)
-    record = find_feed(snapshot, feed)
-    explanation = explain(_replayed(snapshot, shard), feed)
+        record = find_feed(snapshot, feed)
+        explanation = _without_idle(explain(_replayed(snapshot, shard), feed), snapshot, record, log.connection.admin)
     whole = _whole(snapshot, shard, feed, record)
     held = bool(whole or explanation.reasons)
     if output is Output.JSON:
@@ -52,6 +58,32 @@ def why(
             note(f"{feed}: nothing holds it, all of its {explanation.table_count} tables are replicating")
     if held:
         raise typer.Exit(int(ExitCode.HELD))
+
+
+def _without_idle(
+    explanation: Explanation, snapshot: Snapshot, record: FeedRecorded, admin: AdminClient
+) -> Explanation:
+    """Without tables that lagged in their last batch and have applied everything since: the log cannot tell them apart.
+
+    Raises SourceError.
+    """
+    lagging = {reason.span for reason in explanation.reasons if reason.stage == LAGGING}
+    topics = {plan.span: (plan.topic, len(plan.start)) for plan in record.spans if plan.span in lagging}
+    ends = end_offsets(admin, dict(topics.values()))
+    idle = {
+        span
+        for span, (topic, _) in topics.items()
+        if _applied(snapshot, explanation.feed, span).items() >= ends[topic].items()
+    }
+    reasons = tuple(reason for reason in explanation.reasons if reason.span not in idle)
+    return replace(explanation, reasons=reasons, held_count=explanation.held_count - len(idle))
+
+
+def _applied(snapshot: Snapshot, feed: str, span: str) -> Positions:
+    dispatched = snapshot.dispatched(feed, span)
+    role = dispatched.primary if dispatched is not None else None
+    progress = snapshot.progressed(feed, span, role) if role is not None else None
+    return progress.positions if progress is not None else {}
 
 
 def _whole(snapshot: Snapshot, shard: int, feed: str, record: FeedRecorded) -> list[str]:
