@@ -1,0 +1,39 @@
+"""The command as a whole."""
+
+import json
+import subprocess
+import sys
+
+from typer.testing import CliRunner
+
+from headgate.cli.main import app
+
+
+def test_help_names_every_group_and_command() -> None:
+    text = CliRunner().invoke(app, ["--help"]).stdout
+    for name in ("demo", "up", "bench", "serve", "feed", "table", "agent", "topic", "verify", "why", "version"):
+        assert f" {name} " in text
+
+
+def test_late_commands_answer() -> None:
+    for command in (["demo", "--help"], ["up", "--help"], ["bench", "pipeline", "--help"]):
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.output
+        assert "Usage:" in result.stdout
+
+
+def test_what_does_not_exist_is_said_with_the_nearest() -> None:
+    result = CliRunner().invoke(app, ["fed", "list"])
+    assert result.exit_code == 2
+    assert "feed" in result.stderr
+
+
+def test_looking_does_not_bring_spark_along() -> None:
+    code = "import sys, headgate.cli.main; print([name for name in ('pyspark', 'numpy') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "[]"
+
+
+def test_version_as_json() -> None:
+    result = CliRunner().invoke(app, ["version", "-o", "json"])
+    assert json.loads(result.stdout) == {"version": "0.1.0", "schema_version": 1}

@@ -1,0 +1,108 @@
+"""The coordinator's threads: a clean stop, a crash that is not hidden, effects that cannot be run."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from headgate.coordinator.effects import EffectFailed, FeedRefused, ForgetFeed, ResolveFeed
+from headgate.coordinator.service import CoordinatorService, RoleCrashedError, ServiceSettings
+from headgate.coordinator.work import FeedWork
+from headgate.eventlog.log import Delivery, Partition
+from headgate.eventlog.memory import MemoryBroker
+from headgate.eventlog.role import RoleState
+from headgate.observability.http import Probes
+from headgate.observability.metrics import new_registry
+from headgate.records.control import OwnerAnnounced
+
+DEADLINE_SECONDS = 30.0
+
+SPEC = '{"feed": "f", "source": {"topics": ["a.b"]}, "sink": {"type": "postgresql", "dsn": "host=x"}}'
+
+
+class _NoWork:
+    def run(self, effect: Any) -> Any:
+        raise AssertionError(f"nobody asked for {effect}")
+
+
+def _service(log: Any, probes: Probes) -> CoordinatorService:
+    settings = ServiceSettings(
+        cluster="c",
+        shards=(0,),
+        lease_seconds=5,
+        agent_lease_seconds=5,
+        shutdown_seconds=DEADLINE_SECONDS,
+        owner_id="me",
+    )
+    return CoordinatorService(settings, log, _NoWork(), probes=probes, registry=new_registry())
+
+
+def _eventually(fact: Any) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_stopping_resigns_on_the_log() -> None:
+    broker, probes = MemoryBroker(shards=1), Probes(60)
+    service = _service(broker.client(), probes)
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(service.run()))
+    assert probes.waiting() == ["coordinator 0: starting"]
+    thread.start()
+    _eventually(lambda: service.roles[0].status.state is RoleState.SERVING)
+    _eventually(lambda: not probes.waiting())
+    service.stop()
+    thread.join(DEADLINE_SECONDS)
+    assert results == [True]
+    announce = Partition("announce", 0)
+    read = broker.client().reader({announce: 0}).poll(100, 0.0)
+    owners = [each.value for each in read if isinstance(each, Delivery) and isinstance(each.value, OwnerAnnounced)]
+    assert [owner.lease_seconds for owner in owners][-1] == 0
+    assert {owner.owner_id for owner in owners} == {"me"}
+
+
+class _BrokenLog:
+    """A log with a bug."""
+
+    shards = 1
+
+    def __getattr__(self, name: str) -> Any:
+        raise ZeroDivisionError(name)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_crashed_role_ends_the_service_loudly() -> None:
+    with pytest.raises(RoleCrashedError, match="shard 0 has crashed"):
+        _service(_BrokenLog(), Probes(60)).run()
+
+
+class _BrokenConnection:
+    @property
+    def admin(self) -> Any:
+        raise ZeroDivisionError("a bug")
+
+
+def test_a_bug_met_by_one_feed_is_its_own_trouble() -> None:
+    work = FeedWork(_BrokenConnection(), cluster_id="x/c.", own_prefix="c.")  # type: ignore[arg-type]
+    refused = work.run(ResolveFeed(request="r", feed="f", spec=SPEC))
+    assert isinstance(refused, FeedRefused)
+    assert "unexpected ZeroDivisionError" in refused.reason
+
+
+def test_what_a_feed_says_is_checked_before_anything_is_asked() -> None:
+    work = FeedWork(_BrokenConnection(), cluster_id="x/c.", own_prefix="c.")  # type: ignore[arg-type]
+    other = work.run(ResolveFeed(request="r", feed="g", spec=SPEC))
+    assert isinstance(other, FeedRefused)
+    assert "for feed 'g', its description for 'f'" in other.reason
+    bad = work.run(ResolveFeed(request="r", feed="f", spec='{"feed": "f", "sorce": {}}'))
+    assert isinstance(bad, FeedRefused)
+    assert "did you mean 'source'" in bad.reason
+
+
+def test_an_unreachable_sink_is_asked_again_to_forget() -> None:
+    spec = SPEC.replace("host=x", "host=127.0.0.1 port=1 dbname=x connect_timeout=2")
+    work = FeedWork(_BrokenConnection(), cluster_id="x/c.", own_prefix="c.")  # type: ignore[arg-type]
+    assert isinstance(work.run(ForgetFeed(feed="f", feed_id="0-1", spec=spec)), EffectFailed)
