@@ -5,11 +5,15 @@ decided, every effect it asked for. What runs is the real coordinator in the rea
 only agents and the outside world are played by the script. Regenerate with ``pytest tests/scenarios
 --rewrite-scenarios`` and read the diff: it is the behaviour.
 
-At the end of every script the state after replay of the full log, of the compacted log, and the owner's live one must be the same.
+At the end of every script the state after replay of the full log, after replay of the compacted one, and the
+owner's live state must be the same.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from headgate.coordinator.effects import (
     EffectFailed,
@@ -42,7 +46,6 @@ from headgate.records.control import (
 )
 from headgate.records.control import Role as SpanRole
 from headgate.records.keys import AgentKey, AnswerKey, Fact, Key, ProgressKey, RequestKey, SpanKey, TaskKey
-
 from scenarios.trace import describe_effect, describe_fact, describe_input
 
 LEASE_SECONDS: Final = 5.0
@@ -85,7 +88,9 @@ class Owner:
             agent_lease_seconds=LEASE_SECONDS,
         )
         machine = Machine(new_state=new_state, evolve=evolve, decide=self._decide, digest=digest)
-        self.role: Role[State] = Role(settings, machine, self.log, run_effect=self._run_effect)
+        self.role: Role[State] = Role(
+            settings, machine, self.log, run_effect=self._run_effect, on_commit=world.committed.append
+        )
 
     def _decide(self, state: State, given: Any, now: Now) -> Decision:
         decision = decide(state, given, now)
@@ -113,6 +118,7 @@ class World:
         self.is_resolving = True
         self.forget_fails = False
         self.output: list[str] = []
+        self.committed: list[Sequence[Fact]] = []
 
     def say(self, *lines: str) -> None:
         self.output.extend(lines)
@@ -177,9 +183,7 @@ class World:
         key = span_key(target)
         role = SpanRole(agent, f"{agent}s1", Epoch(int(rev), 99))
         now = self.dispatched(key)
-        record = SpanDispatched(
-            now.feed_id, 1, int(rev), SetState.COMMIT, role, None, False, None, 0, None  # noqa: FBT003
-        )
+        record = replace(now, owner_rev=int(rev), state=SetState.COMMIT, primary=role, secondary=None)
         self.write(Partition("dispatch", 0), key, record)
         states = [new_state(0), *(owner.role.view for _, owner in sorted(self.owners.items()))]
         self.replay_into(states[0])
@@ -236,11 +240,11 @@ class World:
                 self.answer(agent, rev)
 
     def do_status(self, name: str, target: str, state: str, **options: str) -> None:
-        """``status a1 f/t1 replicating [epoch=] [pos=] [error=code:text] [session=] [fatal=yes]``."""
+        """``status a1 f/t1 replicating [epoch=] [feed=] [pos=] [error=code:text] [session=] [fatal=yes]``."""
         key, agent = span_key(target), self.agents[name]
         session = options.get("session", agent.session)
         report = TaskReported(
-            feed_id=self.dispatched(key).feed_id,
+            feed_id=options.get("feed", self.dispatched(key).feed_id),
             epoch=self.epoch(agent, key, options.get("epoch")),
             state=TaskState(state),
             positions=positions(options.get("pos")),

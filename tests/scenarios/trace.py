@@ -1,5 +1,6 @@
 """How inputs, facts and effects look in a scenario's trace: short, complete in what matters, without times."""
 
+from collections.abc import Callable
 from typing import Any
 
 from headgate.coordinator.effects import ForgetFeed, ResolveFeed
@@ -65,31 +66,7 @@ def describe_fact(fact: Fact) -> str:
 
 
 def _describe(value: Any) -> str:
-    match value:
-        case SpanDispatched():
-            return _dispatched(value)
-        case SessionEnded():
-            return f"dead, {value.reason}"
-        case AgentAnnounced():
-            return f"{value.liveness}, capacity {value.capacity_spans}"
-        case SyncAnswered():
-            return f"answers {'unasked' if value.owner_rev is None else value.owner_rev}"
-        case TaskReported():
-            error = f" {value.error_code}" if value.error_code else ""
-            return f"{value.state} under {value.epoch}{_at(value.positions)}{error}"
-        case SpanProgressed():
-            return f"under {value.epoch}{_at(value.positions)} ts {value.seen_ts} rows {value.rows}"
-        case FeedProgressed():
-            return _progressed(value)
-        case FeedRecorded():
-            error = f" {value.error_code}: {value.error}" if value.error_code else ""
-            return f"{value.feed_id} wanted {value.wanted}, is {value.state}{error}"
-        case RequestSettled():
-            return f"{value.status}, {value.reason}"
-        case OperationRequested():
-            return " ".join(part for part in (value.kind, value.feed, value.table, value.agent) if part)
-        case _:
-            raise TypeError(value)
+    return _FORMS[type(value)](value)
 
 
 def _dispatched(value: SpanDispatched) -> str:
@@ -121,3 +98,29 @@ def _progressed(value: FeedProgressed) -> str:
 
 def _at(positions: dict[int, int]) -> str:
     return "" if not positions else f" at {'/'.join(str(offset) for _, offset in sorted(positions.items()))}"
+
+
+def _reported(value: TaskReported) -> str:
+    error = f" {value.error_code}" if value.error_code else ""
+    return f"{value.state} under {value.epoch}{_at(value.positions)}{error}"
+
+
+def _recorded(value: FeedRecorded) -> str:
+    error = f" {value.error_code}: {value.error}" if value.error_code else ""
+    return f"{value.feed_id} wanted {value.wanted}, is {value.state}{error}"
+
+
+_FORMS: dict[type, Callable[[Any], str]] = {
+    SpanDispatched: _dispatched,
+    SessionEnded: lambda value: f"dead, {value.reason}",
+    AgentAnnounced: lambda value: f"{value.liveness}, capacity {value.capacity_spans}",
+    SyncAnswered: lambda value: f"answers {'unasked' if value.owner_rev is None else value.owner_rev}",
+    TaskReported: _reported,
+    SpanProgressed: lambda value: f"under {value.epoch}{_at(value.positions)} ts {value.seen_ts} rows {value.rows}",
+    FeedProgressed: _progressed,
+    FeedRecorded: _recorded,
+    RequestSettled: lambda value: f"{value.status}, {value.reason}",
+    OperationRequested: lambda value: " ".join(
+        part for part in (value.kind, value.feed, value.table, value.agent) if part
+    ),
+}

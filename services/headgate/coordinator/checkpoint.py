@@ -11,15 +11,18 @@ from typing import Final
 from msgspec.structs import replace
 
 from headgate.coordinator.draft import Draft
-from headgate.coordinator.index import FeedIndex
+from headgate.coordinator.index import LAG_HOLDS_MS, FeedIndex
 from headgate.coordinator.state import CoordinatorState
 from headgate.records.control import FeedProgressed, HeldBy, Positions, Role, SetState, TaskState, WantedState
 from headgate.records.keys import FeedProgressKey, SpanKey
 
-__all__ = ["CHECKPOINT_SECONDS", "POSITIONS_SPANS_MAX", "note_change", "stage_of", "write"]
+__all__ = ["CHECKPOINT_SECONDS", "FLOWING", "POSITIONS_SPANS_MAX", "note_change", "stage_of", "write"]
 
 CHECKPOINT_SECONDS: Final = 1.0
 """Pace of a feed's checkpoint: a person sees it move; agents report at the same pace."""
+
+FLOWING: Final = "replicating"
+"""The stage that holds nothing."""
 
 POSITIONS_SPANS_MAX: Final = 1_000
 """Most spans whose positions are summed up in a feed's own record: beyond, it would come near Kafka's 1 MiB limit, and
@@ -101,12 +104,11 @@ def stage_of(state: CoordinatorState, key: SpanKey) -> tuple[str, str | None, st
         return "handover", role.agent, f"being drained and sealed for {record.secondary.agent}"
     if record.state is SetState.COMMIT:
         return _stage_of_start(role, doing, record.last_error)
-    index = state.index.feeds.get(key.feed)
-    if index is not None and key.span in index.lagging:
-        progress = state.progress.get(key, {}).get((role.agent, role.session))
-        lag_seconds = 0.0 if progress is None else progress.lag_ms / 1000
+    progress = state.progress.get(key, {}).get((role.agent, role.session))
+    if progress is not None and progress.epoch == role.epoch and progress.lag_ms >= LAG_HOLDS_MS:
+        lag_seconds = progress.lag_ms / 1000
         return "lagging", role.agent, f"its last batch became visible {lag_seconds:.1f} s after it was logged"
-    return "replicating", role.agent, ""
+    return FLOWING, role.agent, ""
 
 
 def _stage_of_start(role: Role, doing: TaskState | None, last_error: str | None) -> tuple[str, str | None, str]:

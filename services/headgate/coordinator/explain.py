@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.coordinator.checkpoint import stage_of
+from headgate.coordinator.checkpoint import FLOWING, stage_of
 from headgate.coordinator.state import CoordinatorState
 from headgate.records.control import FeedState, WantedState
 from headgate.records.keys import SpanKey
@@ -85,9 +85,8 @@ def explain(state: CoordinatorState, feed: str) -> Explanation:
 
 
 def _is_held(state: CoordinatorState, key: SpanKey, wanted: WantedState) -> bool:
-    index = state.index.feed(key.feed)
     if wanted is WantedState.RUNNING:
-        return key in index.waiting or key.span in index.lagging
+        return stage_of(state, key)[0] != FLOWING
     record = state.spans.get(key)
     return record is not None and not record.sealed
 

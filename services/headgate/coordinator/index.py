@@ -75,6 +75,10 @@ class FeedIndex:
     lagging: Ranking[str] = field(default_factory=Ranking)
     """Spans whose last batch was late, the one with the least ts first."""
 
+    def forget_counts(self) -> None:
+        """Nothing is known of any progress."""
+        self.positions, self.ts, self.lagging = {}, Ranking(), Ranking()
+
 
 @dataclass(slots=True)
 class Indexes:
@@ -120,7 +124,7 @@ class Indexes:
             return ()
         index = self.feed(name)
         if old is None or new is None or (old.feed_id, old.incarnation) != (new.feed_id, new.incarnation):
-            index.positions, index.ts, index.lagging = {}, Ranking(), Ranking()
+            index.forget_counts()
         touched = {SpanKey(name, span) for span in index.plans}
         index.plans = {plan.span: plan for plan in new.spans} if new is not None else {}
         touched |= {SpanKey(name, span) for span in index.plans}
@@ -157,10 +161,8 @@ class Indexes:
     def count(self, key: SpanKey, positions: Positions, progress: SpanProgressed | None) -> None:
         """Merge what a primary has applied: per partition the greatest, never back."""
         index = self.feed(key.feed)
-        merged = index.positions.get(key.span)
-        if merged is None:
-            index.positions[key.span] = dict(positions)
-        else:
+        if positions:
+            merged = index.positions.setdefault(key.span, {})
             for partition, offset in positions.items():
                 if offset > merged.get(partition, -1):
                     merged[partition] = offset

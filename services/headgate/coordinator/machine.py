@@ -14,7 +14,7 @@ from typing import Any, Final
 from headgate.coordinator import checkpoint, feeds, membership, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.scheduling import run_round
-from headgate.coordinator.state import CoordinatorState, Term, digest, evolve, new_state
+from headgate.coordinator.state import CoordinatorState, Term, digest, evolve, new_state, start_counting
 from headgate.eventlog.log import Delivery
 from headgate.eventlog.machine import (
     Arrived,
@@ -44,6 +44,7 @@ def decide(state: CoordinatorState, given: Any, now: Now) -> Decision:
     draft = Draft(state, state.term, now)
     match given:
         case Enthroned():
+            start_counting(state)
             if membership.await_answers(draft):
                 _open(draft)
         case Arrived(delivery=delivery):
@@ -65,13 +66,13 @@ def _on_record(draft: Draft, delivery: Delivery) -> None:
     key, value = delivery.key, delivery.value
     is_open = draft.term.is_open
     match key:
-        case TaskKey():
+        case TaskKey() if value is not None:
             membership.note_word_of(draft, (key.agent, key.session))
-            if is_open and value is not None:
+            if is_open:
                 spans.review(draft, SpanKey(key.feed, key.span))
-        case ProgressKey():
+        case ProgressKey() if value is not None:
             membership.note_word_of(draft, (key.agent, key.session))
-            if is_open and value is not None:
+            if is_open:
                 spans.note_progress(draft, SpanKey(key.feed, key.span), (key.agent, key.session))
                 draft.feeds_touched.add(key.feed)
         case AgentKey():

@@ -57,7 +57,8 @@ def note_answer(draft: Draft, session: SessionId, answer: SyncAnswered | None) -
 def note_agent(draft: Draft, session: SessionId, *, left: bool) -> bool:
     """A heartbeat, or, ``left``, a session's own farewell; True if the barrier was waiting for nobody else."""
     if session in draft.state.ended:
-        note_word_of(draft, session)
+        if not left:
+            note_word_of(draft, session)
         return False
     return left and end_session(draft, session, "left: it deleted its announcement")
 

@@ -58,6 +58,8 @@ REVIEW_STEPS_MAX: Final = 8
 FENCED_CODE: Final = "sink_fenced"
 """Code of SinkFencedError (sinks/contract.py)."""
 
+_NOT_RETRIED: Final = "not tried again by itself: remove the cause, then headgate feed resume"
+
 _PRIMARY_SAYS: Final = {
     TaskState.PREPARING: Signal.PRIMARY_STARTING,
     TaskState.PREPARED: Signal.PRIMARY_STARTING,
@@ -104,7 +106,8 @@ def review(draft: Draft, key: SpanKey) -> None:
             return
         for signal, word in _signals(draft, key, record):
             if TRANSITIONS[phase(record), signal] is not Action.WAIT:
-                _act(draft, key, record, signal, _cause_of(draft, record, signal, word))
+                retries = word is None or word.state is not TaskState.FAILED or _is_retryable(word)
+                _act(draft, key, record, signal, _cause_of(draft, record, signal, word), retries=retries)
                 break
         else:
             return
@@ -232,11 +235,15 @@ def _cause_of(draft: Draft, record: SpanDispatched, signal: Signal, word: TaskRe
     if word is not None and word.state is TaskState.FAILED:
         who = secondary if signal is Signal.SECONDARY_FAILED else primary
         reason = f"{who} failed: {word.error_code or 'unknown'}: {word.error or 'no detail'}"
-        return replace(_cause(draft, reason=reason), error_code=word.error_code, error=word.error)
+        is_retried = record.state is SetState.REMOVING or _is_retryable(word)
+        error = word.error if is_retried else f"{word.error} ({_NOT_RETRIED})"
+        return replace(_cause(draft, reason=reason), error_code=word.error_code, error=error)
     return _cause(draft, reason=reason)
 
 
-def _act(draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, cause: Cause) -> None:
+def _act(
+    draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, cause: Cause, *, retries: bool = True
+) -> None:
     action = _allowed(draft, key, record, TRANSITIONS[phase(record), signal])
     step = apply(record, signal, cause, action)
     changed = step.record
@@ -250,7 +257,7 @@ def _act(draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, cau
     if changed.primary is not None or not changed.failures:
         draft.term.retry_due.discard(key)
         draft.cancel_timer("retry", key)
-    if action is Action.FAIL and not _is_retryable(draft, key, record):
+    if action is Action.FAIL and not retries:
         return
     rearm(draft, key, changed)
 
@@ -264,10 +271,9 @@ def _allowed(draft: Draft, key: SpanKey, record: SpanDispatched, action: Action)
     return Action.LOSE if action is Action.PROMOTE else Action.FAIL
 
 
-def _is_retryable(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
+def _is_retryable(word: TaskReported) -> bool:
     """Whether a failed role is worth another. What is not is tried once by each new owner, or on resume."""
-    word = None if record.primary is None else _word(draft.state.tasks.get(key, {}), record, record.primary)
-    if word is None or word.error_code == FENCED_CODE:
+    if word.error_code == FENCED_CODE:
         # Fenced although the log says primary: the sink knows an epoch of ours that came to nothing; a higher one wins.
         return True
     return word.retryable and word.error_code != CONFLICT_CODE

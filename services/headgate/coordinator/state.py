@@ -52,7 +52,17 @@ from headgate.records.keys import (
     TaskKey,
 )
 
-__all__ = ["CoordinatorState", "PlacedRequest", "SessionId", "Term", "TimerPurpose", "digest", "evolve", "new_state"]
+__all__ = [
+    "CoordinatorState",
+    "PlacedRequest",
+    "SessionId",
+    "Term",
+    "TimerPurpose",
+    "digest",
+    "evolve",
+    "new_state",
+    "start_counting",
+]
 
 SessionId = tuple[str, str]
 """(agent, session)."""
@@ -197,14 +207,9 @@ def _evolve_feed(state: CoordinatorState, key: Any, value: Any) -> None:
         records.pop(key.feed, None)
     else:
         records[key.feed] = value
-    touched = state.index.feed_changed(key.feed, old, value, state.spans) if isinstance(key, FeedKey) else ()
-    feed, said = state.feeds.get(key.feed), state.feed_progress.get(key.feed)
-    # What a checkpoint has said once is never taken back, unless it was another feed's under the same name.
-    if feed is not None and said is not None and (said.feed_id, said.incarnation) == (feed.feed_id, feed.incarnation):
-        for name, positions in said.positions.items():
-            state.index.count(SpanKey(key.feed, name), positions, None)
-    for span in touched:
-        _recount(state, span)
+    if isinstance(key, FeedKey):
+        for span in state.index.feed_changed(key.feed, old, value, state.spans):
+            _recount(state, span)
 
 
 def _evolve_request(state: CoordinatorState, key: Any, value: Any, offset: int) -> None:
@@ -242,14 +247,36 @@ def _evolve_session(state: CoordinatorState, key: Any, value: Any) -> None:
     state.index.session_changed(session, state.agents.get(session), is_live=state.is_live(session))
 
 
+def start_counting(state: CoordinatorState) -> None:
+    """At the throne: count what present primaries have said, on top of what checkpoints have said already.
+
+    Not during replay: between topics there is no order, so a word could be met while an earlier record, in which its
+    speaker was still primary, has not been replaced yet.
+    """
+    for name in sorted(state.index.feeds):
+        state.index.feeds[name].forget_counts()
+    for name in sorted(state.feeds):
+        _count_floor(state, name)
+    for key in sorted(state.spans):
+        _recount(state, key)
+
+
+def _count_floor(state: CoordinatorState, name: str) -> None:
+    """What a checkpoint has said once is never taken back, unless it was another feed's under the same name."""
+    feed, said = state.feeds.get(name), state.feed_progress.get(name)
+    if feed is not None and said is not None and (said.feed_id, said.incarnation) == (feed.feed_id, feed.incarnation):
+        for span, positions in said.positions.items():
+            state.index.count(SpanKey(name, span), positions, None)
+
+
 def _recount(state: CoordinatorState, key: SpanKey) -> None:
     """Count what the span's primary has said of its progress (checkpoint.py uses what is counted here).
 
-    Only session *and* epoch of the primary count. What a primary had done when it was followed by another is in the
-    positions it sealed with, which its successor's claim returns.
+    Only in a term, and only session *and* epoch of the primary. What a primary had done when it was followed by
+    another is in the positions it sealed with, which its successor's claim returns.
     """
     record, feed = state.spans.get(key), state.feeds.get(key.feed)
-    if record is None or record.primary is None or feed is None or feed.feed_id != record.feed_id:
+    if state.term is None or record is None or record.primary is None or feed is None or feed.feed_id != record.feed_id:
         return
     role = record.primary
     session = (role.agent, role.session)

@@ -1,0 +1,119 @@
+"""The transition table: every pair is decided, every record that comes out has the shape of its state."""
+
+from itertools import count
+
+import pytest
+from msgspec.structs import replace
+
+from headgate.coordinator.replication import (
+    ACTIONS,
+    TRANSITIONS,
+    Action,
+    Cause,
+    ImpossibleSignalError,
+    Phase,
+    Signal,
+    apply,
+    phase,
+)
+from headgate.records.control import Epoch, OutcomeStatus, Role, SetState, SpanDispatched
+
+PRIMARY = Role("a1", "s1", Epoch(5, 1))
+SECONDARY = Role("a2", "s2", Epoch(5, 2))
+PAIRS = [(p, s) for p in Phase for s in Signal]
+
+
+def record(of: Phase) -> SpanDispatched:
+    shapes = {
+        Phase.ABSENT: (SetState.ABSENT, None, None),
+        Phase.PREPARE: (SetState.PREPARE, PRIMARY, SECONDARY),
+        Phase.HANDOVER: (SetState.COMMIT, PRIMARY, SECONDARY),
+        Phase.COMMIT: (SetState.COMMIT, PRIMARY, None),
+        Phase.REPLICATING: (SetState.REPLICATING, PRIMARY, None),
+        Phase.REMOVING: (SetState.REMOVING, PRIMARY, None),
+        Phase.ORPHANED: (SetState.REMOVING, None, None),
+    }
+    state, primary, secondary = shapes[of]
+    request = "m1" if of in (Phase.PREPARE, Phase.HANDOVER, Phase.COMMIT) else None
+    return SpanDispatched("0-1", 1, 5, state, primary, secondary, False, request, 1, "sink_unavailable: away")
+
+
+def cause() -> Cause:
+    numbers = count(1)
+    return Cause(
+        issue=lambda: Epoch(7, next(numbers)),
+        owner_rev=7,
+        reason="because",
+        target=("a3", "s3"),
+        request="m2",
+        error_code="sink_unavailable",
+        error="still away",
+    )
+
+
+def test_every_pair_is_in_the_table_and_every_action_is_used() -> None:
+    assert sorted(TRANSITIONS) == sorted(PAIRS)
+    assert set(TRANSITIONS.values()) == set(Action)
+    assert set(ACTIONS) == set(Action) - {Action.NEVER}
+
+
+@pytest.mark.parametrize(("of", "signal"), PAIRS, ids=str)
+def test_every_pair_gives_a_well_formed_record_or_the_typed_error(of: Phase, signal: Signal) -> None:
+    before = record(of)
+    if TRANSITIONS[of, signal] is Action.NEVER:
+        with pytest.raises(ImpossibleSignalError, match=f"signal {signal} in phase {of}"):
+            apply(before, signal, cause())
+        return
+    after = apply(before, signal, cause()).record
+    assert record(phase(after)).state is after.state
+    assert (after.primary is None) == (phase(after) in (Phase.ABSENT, Phase.ORPHANED))
+    assert (after.secondary is not None) == (phase(after) in (Phase.PREPARE, Phase.HANDOVER))
+    assert after == before or after.owner_rev == 7
+    if after.sealed:
+        assert phase(after) is Phase.ABSENT
+
+
+@pytest.mark.parametrize(("of", "signal"), PAIRS, ids=str)
+def test_whoever_may_claim_for_the_first_time_does_so_under_a_new_epoch(of: Phase, signal: Signal) -> None:
+    if TRANSITIONS[of, signal] is Action.NEVER:
+        return
+    before = record(of)
+    after = apply(before, signal, cause()).record
+    if after.primary is not None and after.primary != before.primary:
+        assert after.primary.epoch > max(PRIMARY.epoch, SECONDARY.epoch)
+    if after.secondary is not None and after.secondary != before.secondary:
+        assert after.secondary.epoch.owner_rev == 7
+
+
+@pytest.mark.parametrize(("of", "signal"), PAIRS, ids=str)
+def test_a_move_that_ends_has_an_outcome_and_one_that_goes_on_has_none(of: Phase, signal: Signal) -> None:
+    if TRANSITIONS[of, signal] is Action.NEVER:
+        return
+    before = record(of)
+    step = apply(before, signal, cause())
+    ended = before.moving_request is not None and step.record.moving_request is None
+    assert (step.request, step.status is not None) == (("m1", True) if ended else (None, False))
+
+
+@pytest.mark.parametrize("signal", [s for s in Signal if TRANSITIONS[Phase.REPLICATING, s] is not Action.NEVER])
+def test_only_a_seal_makes_a_span_sealed(signal: Signal) -> None:
+    step = apply(record(Phase.REPLICATING), signal, cause())
+    assert step.record.sealed == (signal is Signal.PRIMARY_STOPPED)
+
+
+def test_settled_move_says_where_it_arrived() -> None:
+    step = apply(record(Phase.COMMIT), Signal.PRIMARY_REPLICATING, cause())
+    assert (step.status, step.reason) == (OutcomeStatus.DONE, "replicating on a1")
+
+
+def test_a_conflict_while_closing_counts_as_sealed_and_any_other_failure_does_not() -> None:
+    closing = record(Phase.REMOVING)
+    conflict = apply(closing, Signal.PRIMARY_FAILED, replace(cause(), error_code="sink_conflict"))
+    assert (phase(conflict.record), conflict.record.sealed) == (Phase.ABSENT, True)
+    away = apply(closing, Signal.PRIMARY_FAILED, cause())
+    assert (phase(away.record), away.record.sealed, away.record.failures) == (Phase.ORPHANED, False, 2)
+
+
+def test_a_role_for_nobody_is_an_error() -> None:
+    with pytest.raises(ImpossibleSignalError, match="to nobody"):
+        apply(record(Phase.ABSENT), Signal.ADD, replace(cause(), target=None))
