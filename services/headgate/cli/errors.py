@@ -4,6 +4,7 @@ An error whose type stands here is printed as its message, which says what, wher
 and keeps its traceback.
 """
 
+import os
 from typing import Any, Final
 
 import psycopg
@@ -80,4 +81,7 @@ class Commands(TyperGroup):
             if code is None:
                 raise
             complain(str(error))
+            if code is ExitCode.STOPPED_HARD:
+                # A part hangs on a thread that the interpreter would wait for at its end.
+                os._exit(int(code))
             raise typer.Exit(int(code)) from error

@@ -8,11 +8,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any, Final
 
 import msgspec
+import psutil
 from prometheus_client import CollectorRegistry
 
 from headgate import __version__
@@ -114,13 +115,23 @@ def run_parts(parts: Sequence[Part], shutdown_seconds: float) -> None:
     for part in parts:
         if part.error is not None:
             raise part.error
+    hanging = bool(late)
     late += [part.name for part in parts if part.result is False]
+    if hanging:
+        _end_children()
     if late:
         raise CommandError(
             ExitCode.STOPPED_HARD,
             f"{', '.join(late)}: no clean stop within {shutdown_seconds:g} s, so it was cut short; others take over "
             "when its lease has run out. HEADGATE_SHUTDOWN_SECONDS gives it longer",
         )
+
+
+def _end_children() -> None:
+    """What a part that hangs has started (a Spark just coming up, say) must not outlive us, nor delay our end."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
 
 
 @contextmanager

@@ -30,7 +30,7 @@ __all__ = [
     "uninterrupted",
 ]
 
-STOP_SECONDS_MAX: Final = 15.0
+STOP_SECONDS_MAX: Final = 20.0
 """A service gives itself 10 s for a clean stop (settings.shutdown_seconds); then the tree is killed."""
 
 VANISH_SECONDS_MAX: Final = 10.0
