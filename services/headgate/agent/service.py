@@ -10,32 +10,17 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from headgate import __version__
 from headgate.agent.executor import SpanId, TableExecutor, TaskStatus
-from headgate.agent.machine import (
-    SCHEMA_VERSION,
-    AddTable,
-    AgentInput,
-    CloseTable,
-    ForgetTable,
-    ProgressDue,
-    ReadProgress,
-    RemoveTable,
-    SessionStarted,
-    Suicide,
-    TaskObserved,
-    decide,
-    evolve,
-    new_state,
-    task_count,
-)
+from headgate.agent.machine import SCHEMA_VERSION, AgentInput, SessionStarted, evolve, new_state, task_count
 from headgate.agent.session import AGENT_LEASE_SECONDS, Heartbeat, IdWatch, Lease, SessionLostError
+from headgate.agent.turns import Turns, place_word
 from headgate.eventlog.log import (
     Delivery,
     Garbage,
@@ -44,15 +29,13 @@ from headgate.eventlog.log import (
     LogReader,
     NewerSchemaError,
     Partition,
-    Placed,
     Writer,
 )
-from headgate.eventlog.machine import Arrived, Now, SetTimer, TimerFired
-from headgate.eventlog.sharding import ANNOUNCE, place, shard_of
-from headgate.eventlog.timers import Timers
+from headgate.eventlog.machine import Arrived
+from headgate.eventlog.sharding import ANNOUNCE
 from headgate.observability.http import Probes
 from headgate.records.control import AgentAnnounced, Liveness, TaskState
-from headgate.records.keys import AgentKey, AnswerKey, Fact, ProgressKey, TaskKey
+from headgate.records.keys import AgentKey, Fact
 
 __all__ = ["AgentCounters", "AgentOptions", "AgentSession", "run_agent"]
 
@@ -146,8 +129,6 @@ class AgentSession:
         self._lease = Lease(options.lease_seconds)
         self._watch = IdWatch(self.key, options.lease_seconds, time.monotonic())
         self._state = new_state(options.agent, self.key.session, log.shards)
-        self._timers = Timers()
-        self._observed: dict[SpanId, tuple[Any, ...]] = {}
         self._bytes: dict[SpanId, int] = {}
         self._counted_at = time.monotonic()
         self._executor: TableExecutor
@@ -237,10 +218,19 @@ class AgentSession:
 
     def _turns(self, reader: LogReader, writer: Writer, stop: threading.Event) -> None:
         inputs: deque[AgentInput] = deque([SessionStarted()])
+        turns = Turns(
+            self._state,
+            self._executor,
+            self._lease,
+            lambda facts: self._write(writer, facts),
+            clock=time.monotonic,
+            wall_ms=_wall_ms,
+            on_progress=self._measure,
+        )
         leave_at: float | None = None
         while True:
             self._turned()
-            self._turn(writer, inputs)
+            turns.turn(inputs)
             if stop.is_set():
                 if leave_at is None:
                     leave_at = time.monotonic() + self._options.drain_seconds
@@ -250,32 +240,12 @@ class AgentSession:
             deliveries = self._read(reader)
             self._lease.check()
             inputs.extend(Arrived(delivery) for delivery in deliveries)
-            inputs.extend(self._changes())
-            inputs.extend(self._due())
-
-    def _turn(self, writer: Writer, inputs: deque[AgentInput]) -> None:
-        """Decide all inputs one after the other; facts, then effects, whose answers are decided in the same turn."""
-        while inputs:
-            facts: list[Fact] = []
-            effects: list[Any] = []
-            while inputs:
-                event = inputs.popleft()
-                if isinstance(event, Arrived):
-                    arrived = event.delivery
-                    evolve(self._state, arrived.key, arrived.value, arrived.offset)
-                decision = decide(self._state, event, Now(time.monotonic(), _wall_ms()))
-                for fact in decision.facts:
-                    evolve(self._state, fact.key, fact.value, -1)
-                facts += decision.facts
-                effects += decision.effects
-            self._write(writer, facts)
-            for effect in effects:
-                self._lease.check()
-                inputs.extend(self._perform(effect))
+            inputs.extend(turns.changes())
+            inputs.extend(turns.due())
 
     def _write(self, writer: Writer, facts: list[Fact]) -> None:
         """Until it is acknowledged or the lease is gone: the records are whole states, twice is the same as once."""
-        placed = [self._place(fact) for fact in facts]
+        placed = [place_word(fact, self._log.shards) for fact in facts]
         while placed:
             self._turned()
             try:
@@ -285,56 +255,6 @@ class AgentSession:
             else:
                 self._counters.facts += len(placed)
                 return
-
-    def _place(self, fact: Fact) -> Placed:
-        key = fact.key
-        if isinstance(key, AnswerKey):
-            return place(fact, key.shard)
-        if isinstance(key, TaskKey | ProgressKey):
-            return place(fact, shard_of(key.feed, self._log.shards))
-        raise TypeError(f"a session does not write {key!r}")
-
-    def _perform(self, effect: Any) -> list[AgentInput]:
-        executor = self._executor
-        match effect:
-            case SetTimer(name=name, delay_seconds=delay):
-                self._timers.set(name, time.monotonic() + delay)
-            case AddTable(task=task, prepare=prepare):
-                executor.add_table(task, prepare=prepare)
-            case RemoveTable(span=span, seal=seal):
-                executor.remove_table(span, seal=seal)
-            case CloseTable(task=task):
-                executor.close_table(task)
-            case ForgetTable(span=span):
-                executor.forget_table(span)
-                self._observed.pop(span, None)
-            case ReadProgress():
-                statuses = self._statuses()
-                self._measure(statuses)
-                return [ProgressDue(tuple(statuses))]
-            case Suicide(reason=reason):
-                raise SessionLostError(f"the owner wrote it dead: {reason}")
-            case _:
-                raise TypeError(f"no such effect: {effect!r}")
-        return []
-
-    def _statuses(self) -> list[TaskStatus]:
-        found = (self._executor.status(span) for span in self._executor.all_spans())
-        return [status for status in found if status is not None]
-
-    def _changes(self) -> list[AgentInput]:
-        inputs: list[AgentInput] = []
-        for status in self._statuses():
-            seen = (status.epoch, status.state, status.error)
-            if self._observed.get(status.id) != seen:
-                self._observed[status.id] = seen
-                inputs.append(TaskObserved(status))
-        return inputs
-
-    def _due(self) -> list[AgentInput]:
-        mark = self._timers.mark()
-        names = iter(lambda: self._timers.take_due(time.monotonic(), mark), None)
-        return [TimerFired(name) for name in names if name is not None]
 
     def _turned(self) -> None:
         self._lease.check()
@@ -354,7 +274,7 @@ class AgentSession:
             announced_ms=_wall_ms(),
         )
 
-    def _measure(self, statuses: list[TaskStatus]) -> None:
+    def _measure(self, statuses: Sequence[TaskStatus]) -> None:
         """Bytes a second since the last measure, of the spans that were there then and now."""
         now = time.monotonic()
         counts = {s.id: s.bytes for s in statuses if s.state is TaskState.REPLICATING}
