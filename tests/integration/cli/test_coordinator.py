@@ -68,6 +68,39 @@ def test_killed_owner_is_replaced_and_a_resigning_one_at_once(log: KafkaLog, ser
     eventually(lambda: _owns(third) and _pid_owns(log, third), "the third has taken over")
 
 
+def test_frozen_owner_finds_out_when_it_thaws(log: KafkaLog, serve: Serve) -> None:
+    first = serve("first", "coordinator")
+    eventually(lambda: _owns(first), "the first owns the shard")
+    second = serve("second", "coordinator")
+    eventually(lambda: second.get("/readyz")[0] == 200, "the second stands by")
+    first.process.send_signal(signal.SIGSTOP)
+    try:
+        eventually(lambda: _owns(second), "the second has taken over")
+    finally:
+        first.process.send_signal(signal.SIGCONT)
+
+    def stands_by() -> bool:
+        role = first.said("role")
+        second_id = _owner_id(log)
+        return role is not None and role["state"] == "standby" and role["owner"] == second_id and role["replayed"]
+
+    eventually(stands_by, "the first is a standby of the second")
+    assert _pid_owns(log, second)
+    assert 'headgate_role_falls_total{shard="0"} 0.0' not in first.get("/metrics")[1]
+
+
+def test_tail_prints_records_as_lines(log: KafkaLog, owner: CoordinatorService) -> None:
+    result = headgate("topic", "tail", "announce", "--from-beginning", "--seconds", "2", "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {(line["topic"], line["key"], line["type"]) for line in lines} == {
+        ("announce", "coordinator/0", "OwnerAnnounced")
+    }
+    assert lines[0]["value"]["owner_rev"] is None
+    text = headgate("topic", "tail", "announce", "--from-beginning", "--seconds", "1").stdout
+    assert "announce[0]@0 coordinator/0 OwnerAnnounced {" in text
+
+
 def test_topics_are_created_when_asked_to(settings: Settings, serve: Serve) -> None:
     service = serve("one", "coordinator", "--create-topics")
     eventually(lambda: service.get("/readyz")[0] == 200, "it is ready")
