@@ -58,8 +58,11 @@ _FIXED: Final[dict[str, str]] = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.pollingDelay": "25ms",  # 10 ms, the default, costs a quarter of a core per idle lane
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
     "spark.kafka.consumer.cache.capacity": str(CONSUMER_CACHE_CAPACITY),
+    # Spark's progress log is never the truth, so it needs no checksum files: each costs a process (chmod) per batch.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     "spark.speculation": "false",
     "spark.task.maxFailures": "1",
     "spark.scheduler.mode": "FAIR",  # a big lane must not make a small one wait for all its tasks
