@@ -36,7 +36,8 @@ class Draft:
         self.term = term
         self.now = now
         self.feeds_touched: set[str] = set()
-        self.spans_touched: set[SpanKey] = set()
+        self.spans_touched: dict[str, set[SpanKey]] = {}
+        """By feed."""
         self._facts: dict[Key, Record | None] = {}
         self._effects: list[Any] = []
         self._role_counts: dict[SessionId, int] = {}
@@ -100,11 +101,10 @@ class Draft:
         """(open, broken) spans of the feed."""
         index = self.state.index.feed(feed)
         open_count, broken_count = index.open_count, index.broken_count
-        for key in self.spans_touched:
-            if key.feed == feed:
-                old, new = self.state.spans.get(key), self.span(key)
-                open_count += is_open(new) - is_open(old)
-                broken_count += is_broken(new) - is_broken(old)
+        for key in self.spans_touched.get(feed, ()):
+            old, new = self.state.spans.get(key), self.span(key)
+            open_count += is_open(new) - is_open(old)
+            broken_count += is_broken(new) - is_broken(old)
         return open_count, broken_count
 
     def has_timer(self, kind: str, subject: Any) -> bool:
@@ -122,7 +122,7 @@ class Draft:
         self._count_roles(self.span(key), -1)
         self._count_roles(record, +1)
         self._facts[key] = record
-        self.spans_touched.add(key)
+        self.spans_touched.setdefault(key.feed, set()).add(key)
         self.feeds_touched.add(key.feed)
 
     def settle(self, request: str | None, status: OutcomeStatus, reason: str) -> None:

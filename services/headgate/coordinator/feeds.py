@@ -155,9 +155,9 @@ def _change(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> No
 
 
 def _first_error(draft: Draft, name: str) -> str:
-    for key in sorted(draft.spans_touched):
+    for key in sorted(draft.spans_touched.get(name, ())):
         record = draft.span(key)
-        if key.feed == name and record is not None and is_broken(record):
+        if record is not None and is_broken(record):
             return f"{(record.last_error or 'unknown').partition(': ')[0]}: {key.span}: {record.last_error}"
     return "unknown: see why"
 

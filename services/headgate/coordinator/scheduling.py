@@ -28,7 +28,8 @@ def run_round(draft: Draft) -> None:
         return
     if index.closing:
         _close(draft)
-    touched = [key for key in sorted(draft.spans_touched) if draft.takes_agent(key)]
+    changed = (key for name in sorted(draft.spans_touched) for key in sorted(draft.spans_touched[name]))
+    touched = [key for key in changed if draft.takes_agent(key)]
     if touched or index.needy or term.retry_due or index.stopping:
         seats = seats_of(draft)
         _place(draft, touched, seats)

@@ -1,7 +1,7 @@
 """Random histories of the real machine in the real loop: agents that obey, die, hang and fail; owners that come and go.
 
-Checked all the way: no epoch is given twice, a span's primary epochs only grow, checkpoints never go back, and three ways
-to a state agree. Then the faults stop, and every table must be replicating.
+Checked all the way: no epoch is given twice, the epochs of a span's primaries only grow, checkpoints never go back,
+and three ways to a state agree. Then the faults stop, and every table must be replicating.
 """
 
 import random
