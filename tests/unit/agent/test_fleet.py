@@ -1,0 +1,177 @@
+"""Which spans a lane may write in a batch, and when a joined lane may take one over: no Spark needed."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from headgate.agent.executor import SpanId, SpanTask
+from headgate.agent.lane.fleet import ExecutorSettings, Fleet
+from headgate.agent.lane.keeper import Board, SpanKeeper
+from headgate.agent.lane.lane import Lane
+from headgate.agent.lane.plan import SpanResult, TaskResult
+from headgate.agent.lane.span import SpanRun
+from headgate.agent.lane.spark import RefusedOptionError, SparkOptions, SparkRuntime, check_options
+from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
+
+
+class Restarts(SpanKeeper):
+    """A keeper that only remembers who was sent back."""
+
+    def __init__(self, board: Board) -> None:
+        super().__init__(board, None)  # type: ignore[arg-type]  # nothing here asks a broker
+        self.restarted: list[str] = []
+
+    def restart(self, run: SpanRun, why: str) -> None:
+        self.restarted.append(why)
+        self.leave(run)
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+@pytest.fixture
+def keeper(board: Board) -> Restarts:
+    return Restarts(board)
+
+
+@pytest.fixture
+def fleet(board: Board, keeper: Restarts, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    runtime = SparkRuntime(SparkOptions(jars=(), scratch=tmp_path_factory.mktemp("spark")))
+    return Fleet(board, keeper, runtime, ExecutorSettings(bootstrap="nowhere:1", cluster_id="c"))
+
+
+def lane_of(fleet: Fleet, name: str, starts: Mapping[int, int]) -> Lane:
+    lane = fleet.lanes[name] = Lane(name, fleet, "{}", {"t": starts})
+    lane.started = True
+    return lane
+
+
+def run_on(lane: Lane, positions: Positions) -> SpanRun:
+    plan = SpanPlan(span="s", topic="t", table="public.t", start=dict.fromkeys(positions, 0))
+    run = SpanRun(SpanTask(SpanId("f", "s"), "0-1", 1, Epoch(1, 1), plan, "{}"), "c", primary=True)
+    run.state, run.claimed, run.positions, run.lane = TaskState.REPLICATING, True, positions, lane
+    lane.members.append(run)
+    return run
+
+
+def planned(fleet: Fleet, lane: Lane) -> list[dict[int, int]]:
+    plan = fleet.begin_batch(lane)
+    assert plan is not None
+    return [work.expected for work in plan.works]
+
+
+def test_a_claimed_span_is_planned_from_the_sinks_position(fleet: Fleet) -> None:
+    lane = lane_of(fleet, "a", {0: 3})
+    run = run_on(lane, {0: 5})
+    assert planned(fleet, lane) == [{0: 5}]
+    assert run.in_batch
+
+
+def test_a_span_behind_what_its_lane_has_dropped_goes_back_to_the_sink(fleet: Fleet, keeper: Restarts) -> None:
+    lane = lane_of(fleet, "a", {0: 3, 1: 8})
+    run = run_on(lane, {0: 5, 1: 7})
+    assert planned(fleet, lane) == []
+    assert keeper.restarted == ["the lane has read ahead of the sink"]
+    assert run.lane is None
+
+
+@pytest.mark.parametrize("what", ["unclaimed", "stopping", "busy", "failed", "held"])
+def test_a_span_that_may_not_be_written_is_left_out(fleet: Fleet, what: str) -> None:
+    lane = lane_of(fleet, "a", {0: 3})
+    run = run_on(lane, {0: 5})
+    match what:
+        case "unclaimed":
+            run.claimed = False
+        case "stopping":
+            run.stop = "seal"
+        case "busy":
+            run.busy = True
+        case "failed":
+            run.state = TaskState.FAILED
+        case _:
+            run.held = True
+    assert planned(fleet, lane) == []
+
+
+def answer(run: SpanRun, positions: Positions, code: str | None = None, *, retryable: bool = False) -> TaskResult:
+    result = SpanResult(
+        id=run.task.id,
+        positions=positions,
+        rows=2,
+        bytes=9,
+        oldest_append_ms=100,
+        newest_source_ms=90,
+        visible_ms=130,
+        error_code=code,
+        error=code,
+        retryable=retryable,
+        decode_cpu_us=1,
+        apply_cpu_us=1,
+    )
+    return TaskResult(seen={"t": positions}, spans=(result,))
+
+
+def test_what_became_visible_is_adopted(fleet: Fleet) -> None:
+    lane = lane_of(fleet, "a", {0: 3, 1: 0})
+    run = run_on(lane, {0: 5, 1: 0})
+    plan = fleet.begin_batch(lane)
+    assert plan is not None
+    fleet.end_batch(lane, plan, [answer(run, {0: 9})])
+    status = run.status()
+    assert (status.positions, status.rows, status.lag_ms, run.in_batch) == ({0: 9, 1: 0}, 2, 30, False)
+    assert status.seen_ts == 90 << 18
+
+
+def test_an_error_takes_the_span_off_its_lane(fleet: Fleet) -> None:
+    lane = lane_of(fleet, "a", {0: 3})
+    run = run_on(lane, {0: 5})
+    plan = fleet.begin_batch(lane)
+    assert plan is not None
+    fleet.end_batch(lane, plan, [answer(run, {}, "sink_fenced")])
+    assert (run.state, run.lane, lane.members) == (TaskState.FAILED, None, [])
+
+
+def test_a_moved_sink_is_looked_at_again_later(fleet: Fleet) -> None:
+    lane = lane_of(fleet, "a", {0: 3})
+    run = run_on(lane, {0: 5})
+    plan = fleet.begin_batch(lane)
+    assert plan is not None
+    fleet.end_batch(lane, plan, [answer(run, {}, "sink_moved", retryable=True)])
+    assert run.state is TaskState.REPLICATING
+    assert run.retry_at is not None
+    assert not run.writable
+
+
+def test_a_batch_nobody_knows_about_sends_its_spans_back(fleet: Fleet, keeper: Restarts) -> None:
+    lane = lane_of(fleet, "a", {0: 3})
+    run_on(lane, {0: 5})
+    plan = fleet.begin_batch(lane)
+    assert plan is not None
+    fleet.end_batch(lane, plan, None)
+    assert keeper.restarted == ["the batch ended without an answer"]
+
+
+def test_a_joined_lane_takes_over_between_two_batches_only(fleet: Fleet) -> None:
+    old, joined = lane_of(fleet, "a", {0: 3}), lane_of(fleet, "b", {0: 5})
+    run = run_on(old, {0: 5})
+    run.heir = joined
+    joined.heirs = [run]
+    assert planned(fleet, old) == [{0: 5}]
+    fleet._take_over(joined)
+    assert run.lane is old, "its old lane is in a batch with it"
+    run.in_batch = False
+    joined.delivered["t"][0] = 6
+    fleet._take_over(joined)
+    assert run.lane is old, "the joined lane has dropped offset 5"
+    run.positions = {0: 6}
+    fleet._take_over(joined)
+    assert (run.lane, old.members, joined.members, joined.heirs) == (joined, [], [run], [])
+
+
+@pytest.mark.parametrize("option", ["minPartitions", "maxRecordsPerPartition", "spark.speculation", "failOnDataLoss"])
+def test_options_that_break_order_are_refused_by_name(option: str) -> None:
+    with pytest.raises(RefusedOptionError, match=option):
+        check_options({option: "1"})
+    check_options({"spark.executor.memory": "2g"})
