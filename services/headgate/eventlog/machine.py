@@ -6,7 +6,8 @@ A machine is three functions over a state that only it understands::
     evolve(state, key, value, offset)   # the only thing that changes state; live and in replay
     decide(state, input, now) -> Decision(facts, effects)
 
-``decide`` may read the state but never changes it: what it wants to be true it says as facts, which the loop commits
+``decide`` may read the state but never changes what was folded from the log (a machine may keep memory of one term,
+which no digest covers and which dies with it): what it wants to be true it says as facts, which the loop commits
 in one transaction and gives to ``evolve`` (at once, so that the next decision of the turn sees them; if the commit does
 not return, the whole state is thrown away). Such a fact has no offset yet and is given OFFSET_UNKNOWN; every record
 that is read, and the first OwnerAnnounced of a term, has its own: a state may keep the offset of nothing else, or
