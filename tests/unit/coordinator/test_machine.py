@@ -1,0 +1,111 @@
+"""The facade's own edges, and the two machines against each other: a coordinator and agents as they really decide."""
+
+import pytest
+
+from headgate.agent import machine as agent
+from headgate.agent.executor import SpanId, TaskStatus
+from headgate.coordinator.explain import UnknownFeedError, explain
+from headgate.coordinator.machine import NotEnthronedError, decide, new_state
+from headgate.eventlog.log import Delivery, Partition
+from headgate.eventlog.machine import Arrived, Decision, Enthroned, Now, TimerFired
+from headgate.records.control import Epoch, SetState, TaskState
+from headgate.records.keys import Fact
+from scenarios.runner import World
+
+NOW = Now(1.0, 1000)
+
+
+def test_nothing_is_decided_before_the_throne() -> None:
+    with pytest.raises(NotEnthronedError, match="TimerFired before Enthroned"):
+        decide(new_state(0), TimerFired("x"), NOW)
+
+
+def test_an_input_of_no_kind_is_a_typed_error_and_a_timer_of_another_term_is_none() -> None:
+    state = new_state(0)
+    decide(state, Enthroned(3), NOW)
+    with pytest.raises(TypeError, match="knows no input int"):
+        decide(state, 7, NOW)
+    assert decide(state, TimerFired("prepare/f/t"), NOW) == Decision()
+
+
+def test_explaining_a_feed_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(UnknownFeedError, match="no feed 'x'; known are: none"):
+        explain(new_state(0), "x")
+
+
+class RealAgent:
+    """An agent's machine with an executor that does at once what it is asked."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name, self.session = world, name, f"{name}s1"
+        world.run(f"agent join {name} mute")
+        self.state = agent.new_state(name, self.session, 1)
+        self.reader = world.broker.client().reader(dict.fromkeys(world.broker.partitions(), 0))
+        self.epochs: dict[SpanId, tuple[str, Epoch]] = {}
+        self.has_started = False
+
+    def turn(self) -> None:
+        while batch := self.reader.poll(100, 0.0):
+            for item in batch:
+                assert isinstance(item, Delivery)
+                agent.evolve(self.state, item.key, item.value, item.offset)
+                if self.has_started:
+                    self.follow(agent.decide(self.state, Arrived(item), NOW))
+        if not self.has_started:
+            self.has_started = True
+            self.follow(agent.decide(self.state, agent.SessionStarted(), NOW))
+
+    def follow(self, decision: Decision) -> None:
+        for fact in decision.facts:
+            self.write(fact)
+        for effect in decision.effects:
+            match effect:
+                case agent.AddTable(task=task, prepare=prepare):
+                    self.epochs[task.id] = (task.feed_id, task.epoch)
+                    self.observe(task.id, TaskState.PREPARED if prepare else TaskState.REPLICATING)
+                case agent.CloseTable(task=task):
+                    self.epochs[task.id] = (task.feed_id, task.epoch)
+                    self.observe(task.id, TaskState.STOPPED)
+                case agent.RemoveTable(span=span):
+                    self.observe(span, TaskState.STOPPED)
+
+    def observe(self, span: SpanId, state: TaskState) -> None:
+        feed_id, epoch = self.epochs[span]
+        status = TaskStatus(span, feed_id, epoch, state, {0: 1}, None, 0, 0, 0, None, None, False)
+        self.follow(agent.decide(self.state, agent.TaskObserved(status), NOW))
+
+    def write(self, fact: Fact) -> None:
+        agent.evolve(self.state, fact.key, fact.value, -1)
+        self.world.write(Partition(fact.key.topic, 0), fact.key, fact.value)
+
+
+def test_coordinator_and_agents_as_they_are_move_pause_resume_and_remove_a_feed() -> None:
+    world = World()
+    world.run("owner start o1")
+    agents = [RealAgent(world, "a1"), RealAgent(world, "a2")]
+
+    def run(line: str) -> None:
+        world.run(line)
+        for _ in range(8):
+            for each in agents:
+                each.turn()
+            world.settle()
+
+    def standing() -> dict[str, tuple[SetState, str | None]]:
+        state = new_state(0)
+        world.replay_into(state)
+        return {k.span: (r.state, r.primary.agent if r.primary else None) for k, r in sorted(state.spans.items())}
+
+    run("advance 1s")
+    run("request create r1 shop tables=t1,t2")
+    assert standing() == {"t1": (SetState.REPLICATING, "a1"), "t2": (SetState.REPLICATING, "a2")}
+    run("request move m1 shop t1 a2")
+    assert standing() == {"t1": (SetState.REPLICATING, "a2"), "t2": (SetState.REPLICATING, "a2")}
+    run("request pause p1 shop")
+    assert standing() == {"t1": (SetState.ABSENT, None), "t2": (SetState.ABSENT, None)}
+    run("request resume p2 shop")
+    assert standing() == {"t1": (SetState.REPLICATING, "a1"), "t2": (SetState.REPLICATING, "a2")}
+    run("owner switch o1 o2")
+    run("request remove p3 shop")
+    assert standing() == {}
+    world.check()
