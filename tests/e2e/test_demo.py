@@ -101,3 +101,4 @@ def test_an_interrupted_demo_leaves_nothing_running(demo: Demo, number: signal.S
     demo.process.send_signal(number)
     assert demo.process.wait(120) == 130
     assert belonging_to(folder) == []
+    assert not Path(folder).exists()

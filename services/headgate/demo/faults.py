@@ -28,9 +28,10 @@ TAKEOVER_SECONDS_MAX: Final = 60.0
 FREEZE_LEASES: Final = 3.0
 """How long an agent stays frozen, in leases: past its own, and past that of whoever looks after it."""
 
-FREEZE_ATTEMPTS_MAX: Final = 30
-FREEZE_LOOK_SECONDS: Final = 0.05
+FREEZE_SEARCH_SECONDS_MAX: Final = 3.0
 """All attempts together take less than a lease, and half of that time the service runs."""
+
+FREEZE_LOOK_SECONDS: Final = 0.05
 
 _IN_TRANSACTION: Final = "SELECT application_name FROM pg_stat_activity WHERE state = 'idle in transaction'"
 
@@ -68,12 +69,23 @@ class Faults:
         self._watch = watch
         self._say = say
         self._caused_sessions: set[str] = set()
-        self._caused_terms = 0
+        self._explained_terms = 1
 
-    def await_agents(self) -> None:
-        """Wait until every agent has announced a session that lives. Raises WatchError, ServiceError."""
+    def await_services(self) -> None:
+        """Wait until every agent has announced a session that lives, and an owner decides. Raises as wait_for does.
+
+        Two coordinators that start at the same moment both find no owner and both campaign; the later one fences the
+        earlier. That is how an owner is found, not how one is lost, so losses of terms count from here.
+        """
         for agent in self._services.agents:
             self._await_session(agent)
+
+        def owned(seen: Chronicle) -> bool:
+            return bool(seen.terms)
+
+        self._watch.wait_for("a coordinator becomes the owner", owned, TAKEOVER_SECONDS_MAX, self._services.check)
+        with self._watch.condition:
+            self._explained_terms = len(self._watch.seen.terms)
 
     def kill_agent(self) -> Takeover:
         """SIGKILL the busiest agent with everything under it; afterwards start it again, as its supervisor would."""
@@ -120,7 +132,7 @@ class Faults:
             former = self._watch.seen.terms[-1]
         service = self._services.owner_process(former.owner_id)
         self._say(f"SIGKILL {service.name}, the owner (term {former.owner_rev})")
-        self._caused_terms += 1
+        self._explained_terms += 1
         began = time.monotonic()
         service.kill()
 
@@ -146,7 +158,7 @@ class Faults:
             for agent, sessions in self._watch.seen.sessions.items():
                 for session in sessions[:-1]:
                     dead.setdefault(session, f"{agent} gave up its session by itself")
-            terms = len(self._watch.seen.terms) - 1 - self._caused_terms
+            terms = len(self._watch.seen.terms) - self._explained_terms
         lost = [f"session {s} of {why}" for s, why in sorted(dead.items()) if s not in self._caused_sessions]
         lost += [f"an owner's term ended {terms} times more often than owners were killed"] * max(0, terms)
         return lost + [f"{name} ended by itself" for name in self._services.ended_by_themselves()]
@@ -157,7 +169,8 @@ class Faults:
         That is the worst moment: what it has locked stays locked until somebody ends its session.
         """
         with psycopg.connect(self._target_dsn, autocommit=True) as target:
-            for _ in range(FREEZE_ATTEMPTS_MAX):
+            deadline = time.monotonic() + FREEZE_SEARCH_SECONDS_MAX
+            while time.monotonic() < deadline:
                 began = time.monotonic()
                 service.freeze()
                 # What the server still executes for the frozen client ends meanwhile.

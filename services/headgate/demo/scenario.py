@@ -94,10 +94,13 @@ def running_shop(options: Options, display: Display, left_over: list[str]) -> It
     # PostgreSQL runs as another user when we are root, and must be able to pass.
     folder.chmod(0o711)
     parts = ExitStack()
-    done = False
+    failed = True
     try:
         yield _start(options, display, folder, parts, left_over)
-        done = True
+        failed = False
+    except KeyboardInterrupt:
+        failed = False
+        raise
     finally:
         with uninterrupted():
             display.say("stopping everything")
@@ -105,7 +108,7 @@ def running_shop(options: Options, display: Display, left_over: list[str]) -> It
                 parts.close()
             finally:
                 left_over += [f"{one.pid} {one.name()}" for one in psutil.Process().children(recursive=True)]
-                _clear(folder, options, display, done=done)
+                _clear(folder, options, display, failed=failed)
 
 
 def _start(options: Options, display: Display, folder: Path, parts: ExitStack, left_over: list[str]) -> Shop:
@@ -128,7 +131,7 @@ def _start(options: Options, display: Display, folder: Path, parts: ExitStack, l
     display.say(f"{WRITERS} writers begin: {options.rate:g} changes per second, seed {options.seed}")
     load.start()
     faults = Faults(services, watch, stack.target_dsn, display.say)
-    faults.await_agents()
+    faults.await_services()
     began = time.monotonic()
     file = create_feed(stack, services, folder)
     display.say(f"headgate feed create {file.name}: accepted")
@@ -152,12 +155,12 @@ def _start(options: Options, display: Display, folder: Path, parts: ExitStack, l
     return Shop(folder, stack, services, watch, load, faults)
 
 
-def _clear(folder: Path, options: Options, display: Display, *, done: bool) -> None:
+def _clear(folder: Path, options: Options, display: Display, *, failed: bool) -> None:
     """Remove the folder; keep the logs of what failed, and everything if asked to."""
     if options.keep:
         display.say(f"kept: {folder}")
         return
-    if done:
+    if not failed:
         shutil.rmtree(folder)
         return
     for entry in folder.iterdir():

@@ -194,7 +194,7 @@ def test_a_loss_is_false_unless_the_demo_has_caused_it(
     story.owner("c-2")
     faults = Faults(cast("Services", FakeProcess(ended)), Told(story.seen).watch, "", lambda _: None)
     faults._caused_sessions |= caused
-    faults._caused_terms = terms_caused
+    faults._explained_terms += terms_caused
     assert len(faults.false_losses()) == expected
 
 
