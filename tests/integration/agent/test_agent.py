@@ -1,0 +1,131 @@
+"""A whole agent on a real log: what an owner writes becomes rows, and what it must know comes back as records."""
+
+import threading
+import uuid
+from typing import Any
+
+import msgspec
+import pytest
+
+from headgate.agent.service import AgentOptions, run_agent
+from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.log import Delivery, LogReader, Partition
+from headgate.eventlog.sharding import place
+from headgate.eventlog.topics import create_topics
+from headgate.records.control import (
+    AgentAnnounced,
+    FeedRecorded,
+    FeedState,
+    Role,
+    SetState,
+    SpanDispatched,
+    SpanPlan,
+    SpanProgressed,
+    TaskReported,
+    TaskState,
+    WantedState,
+)
+from headgate.records.keys import Fact, FeedKey, Key, SpanKey
+
+from .conftest import Bed, until
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.integration,
+    # Py4J leaves its sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+class ClusterOf(msgspec.Struct, frozen=True):
+    bootstrap: str
+    cluster: str
+    shards: int = 1
+    replication_factor: int = 1
+    kafka: dict[str, Any] = {}
+
+
+class Owner:
+    """Writes what an owner would, and reads what agents say."""
+
+    def __init__(self, log: KafkaLog, bed: Bed, plan: SpanPlan) -> None:
+        self._pen = log.writer("owner")
+        starts = {Partition("announce", 0): 0, Partition("sync", 0): 0, Partition("checkpoint", 0): 0}
+        self._reader: LogReader = log.reader(starts)
+        self._bed, self._plan = bed, plan
+        self.newest: dict[Key, Any] = {}
+
+    def _write(self, key: Key, value: Any) -> None:
+        self._pen.write([place(Fact(key, value), 0)], 20)
+
+    def find(self, kind: type[Any]) -> Any:
+        """The newest record of a kind, with its key."""
+        for item in self._reader.poll(1000, 0.1):
+            if isinstance(item, Delivery):
+                self.newest[item.key] = item.value
+        return next(((key, value) for key, value in self.newest.items() if isinstance(value, kind)), None)
+
+    def accept(self) -> None:
+        task = self._bed.task(self._plan, 1)
+        record = FeedRecorded(
+            feed_id=task.feed_id,
+            owner_rev=1,
+            incarnation=1,
+            spec=task.spec,
+            spans=(self._plan,),
+            wanted=WantedState.RUNNING,
+            state=FeedState.NORMAL,
+            error_code=None,
+            error=None,
+            request=None,
+            changed_ms=0,
+        )
+        self._write(FeedKey(self._bed.feed), record)
+
+    def dispatch(self, state: SetState, session: str) -> None:
+        task = self._bed.task(self._plan, 1)
+        record = SpanDispatched(
+            feed_id=task.feed_id,
+            incarnation=1,
+            owner_rev=task.epoch.owner_rev,
+            state=state,
+            primary=Role("a1", session, task.epoch),
+            secondary=None,
+            sealed=False,
+            moving_request=None,
+            failures=0,
+            last_error=None,
+        )
+        self._write(SpanKey(self._bed.feed, self._plan.span), record)
+
+    def close(self) -> None:
+        self._pen.close()
+        self._reader.close()
+
+
+def test_a_dispatched_span_is_replicated_reported_and_sealed(bed: Bed) -> None:
+    settings = ClusterOf(bed.bootstrap, f"c{uuid.uuid4().hex[:8]}")
+    create_topics(settings)
+    log = open_log(settings)
+    plan = bed.table("goods")
+    bed.put(plan, {n: {"name": "x", "qty": n} for n in range(25)})
+    owner, stop = Owner(log, bed, plan), threading.Event()
+    options = AgentOptions(agent="a1", address="test", lease_seconds=60)
+    agent = threading.Thread(target=run_agent, args=(options, log, bed.executor, stop))
+    agent.start()
+    try:
+        key, _ = until(lambda: owner.find(AgentAnnounced), "a session")
+        owner.dispatch(SetState.COMMIT, key.session)
+        owner.accept()
+        until(lambda: len(bed.rows(plan)) == 25, "rows")
+        until(lambda: owner.find(SpanProgressed)[1].positions == {0: 25}, "progress to the end")
+        assert owner.find(TaskReported)[1].state is TaskState.REPLICATING
+
+        owner.dispatch(SetState.REMOVING, key.session)
+        until(lambda: owner.find(TaskReported)[1].state is TaskState.STOPPED, "the seal")
+        assert owner.find(TaskReported)[1].positions == {0: 25}
+    finally:
+        stop.set()
+        agent.join(60)
+        owner.close()
+    assert not agent.is_alive()
