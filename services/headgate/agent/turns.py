@@ -26,7 +26,7 @@ from headgate.agent.machine import (
 )
 from headgate.agent.session import Clock, Lease, SessionLostError
 from headgate.eventlog.log import Placed
-from headgate.eventlog.machine import OFFSET_UNKNOWN, Arrived, Now, SetTimer, TimerFired
+from headgate.eventlog.machine import OFFSET_UNKNOWN, Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.eventlog.sharding import place, shard_of
 from headgate.eventlog.timers import Timers
 from headgate.records.keys import AnswerKey, Fact, ProgressKey, TaskKey
@@ -57,10 +57,10 @@ class Turns:
         clock: Clock,
         wall_ms: Callable[[], int],
         on_progress: Callable[[Sequence[TaskStatus]], None],
+        decide: Callable[[AgentState, AgentInput, Now], Decision] = decide,
     ) -> None:
         """``write`` returns once all is acknowledged, or raises SessionLostError; ``on_progress`` sees each reading."""
-        self.decisions = 0
-        """Inputs decided so far."""
+        self._decide = decide
         self._state = state
         self._executor = executor
         self._lease = lease
@@ -81,8 +81,7 @@ class Turns:
                 if isinstance(event, Arrived):
                     arrived = event.delivery
                     evolve(self._state, arrived.key, arrived.value, arrived.offset)
-                self.decisions += 1
-                decision = decide(self._state, event, Now(self._clock(), self._wall_ms()))
+                decision = self._decide(self._state, event, Now(self._clock(), self._wall_ms()))
                 for fact in decision.facts:
                     evolve(self._state, fact.key, fact.value, OFFSET_UNKNOWN)
                 facts += decision.facts

@@ -12,7 +12,7 @@ a real cluster does to its clients.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -55,6 +55,8 @@ class MemoryBroker:
         self._producer_epochs: dict[str, int] = {}
         self._open: dict[str, Transaction] = {}
         self._commit_faults: dict[str, deque[CommitFault]] = {}
+        self.on_committed: Callable[[Partition, Entry], None] = lambda _partition, _entry: None
+        """Sees every record at the moment it becomes a fact, in that order: what no process of a cluster can."""
 
     def client(self) -> "MemoryLog":
         """A connection for one process."""
@@ -82,6 +84,10 @@ class MemoryBroker:
         """Write in a transaction that nobody ends, as a producer killed in the middle does."""
         self.check_placed(placed)
         self._begin(transactional_id, placed)
+
+    def has_open(self, transactional_id: str) -> bool:
+        """Whether a transaction of this id stands open."""
+        return transactional_id in self._open
 
     def end_transaction(self, transactional_id: str, *, commit: bool) -> None:
         """End what ``leave_open`` or UNCERTAIN_OPEN left: a late commit arrives, or the broker's time-out aborts."""
@@ -198,9 +204,14 @@ class MemoryBroker:
     ) -> int:
         log = self._log(partition)
         offset = log.end
-        log.entries.append(Entry(offset, key, value, transaction, fault, newer))
+        entry = Entry(offset, key, value, transaction, fault, newer)
+        log.entries.append(entry)
         log.end = offset + 1
-        if transaction is not None and partition not in transaction.first_offsets:
+        if transaction is None:
+            self.on_committed(partition, entry)
+            return offset
+        transaction.entries.append((partition, entry))
+        if partition not in transaction.first_offsets:
             transaction.first_offsets[partition] = offset
             log.open.add(transaction)
         return offset
@@ -211,6 +222,10 @@ class MemoryBroker:
             log = self._log(partition)
             log.open.remove(transaction)
             log.end += 1
+        entries, transaction.entries = transaction.entries, []
+        if fate is Fate.COMMITTED:
+            for partition, entry in entries:
+                self.on_committed(partition, entry)
 
     def _log(self, partition: Partition) -> PartitionLog:
         if partition not in self._logs:

@@ -26,6 +26,7 @@ class Transaction:
     def __init__(self) -> None:
         self.fate = Fate.OPEN
         self.first_offsets: dict[Partition, int] = {}
+        self.entries: list[tuple[Partition, Entry]] = []
 
 
 class Entry(msgspec.Struct, frozen=True):

@@ -13,14 +13,14 @@ There is no other recovery path (ADR 0001).
 ``status`` may be called from others.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from headgate.eventlog.candidate import Candidate
-from headgate.eventlog.log import Log, LogError, NewerSchemaError, TransactionalWriter
+from headgate.eventlog.log import Log, LogError, NewerSchemaError, Partition, TransactionalWriter
 from headgate.eventlog.machine import Machine, Now
 from headgate.eventlog.settings import RoleCounters, RoleSettings
 from headgate.eventlog.term import Term, TermEffect
@@ -161,6 +161,11 @@ class Role(Generic[StateT]):
     def view(self) -> StateT:
         """The machine's state, to be read between turns by the driving thread."""
         return self._machine.new_state(self._settings.shard) if self._candidate is None else self._candidate.state
+
+    @property
+    def positions(self) -> Mapping[Partition, int] | None:
+        """How far its topics were read; None between a fall and the next start."""
+        return None if self._candidate is None else self._candidate.positions()
 
     def digest(self) -> str:
         """The machine's own digest of its state."""

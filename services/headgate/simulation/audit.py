@@ -1,0 +1,290 @@
+"""The guarantees 1-5 of design §9 as books kept beside the world: one of the sink's writes, one of the log's facts.
+
+Neither asks a machine anything, and both are told of a thing at the moment it becomes visible, so a guarantee is
+checked after every step that could break it, at a cost that does not depend on how much there is.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from headgate.coordinator.machine import COORDINATOR, State
+from headgate.eventlog.log import Partition
+from headgate.eventlog.memory_partition import Entry
+from headgate.records.control import (
+    Epoch,
+    FeedProgressed,
+    FeedRecorded,
+    FeedState,
+    OutcomeStatus,
+    OwnerAnnounced,
+    Positions,
+    RequestSettled,
+    Role,
+    SessionEnded,
+    SetState,
+    SpanDispatched,
+    WantedState,
+)
+from headgate.records.keys import FeedKey, FeedProgressKey, OutcomeKey, OwnerKey, SessionKey, SpanKey
+from headgate.sinks.contract import Claim
+
+__all__ = ["LogAudit", "SinkAudit", "Violation", "ts_of"]
+
+_TERMINAL: Final = (OutcomeStatus.DONE, OutcomeStatus.FAILED, OutcomeStatus.REFUSED)
+
+
+class Violation(Exception):  # noqa: N818 - a finding, not an error of the program
+    """A guarantee does not hold; the message begins with its number in design §9."""
+
+
+def ts_of(offset: int) -> int:
+    """The source time of the change at ``offset``: known to all, so that checkpoints can be checked."""
+    return 1_000 + offset
+
+
+class SinkAudit:
+    """Guarantee 1, and 6 as far as order goes: who wrote what, in the sink's own order."""
+
+    def __init__(self) -> None:
+        self.applied_to: dict[tuple[str, str], Positions] = {}
+        """(feed_id, table) → how far each partition has been written."""
+        self.writes = 0
+        self._top: dict[tuple[str, str], Epoch] = {}
+        self._shut: set[tuple[str, str]] = set()
+        self._holder: dict[str, str] = {}
+        self._gone: set[str] = set()
+        self.stopped: set[str] = set()
+        """Feeds (by id) that the log calls stopped or removed: nothing of theirs may be written."""
+
+    def claimed(self, claim: Claim, positions: Positions) -> None:
+        """A claim is above every other, continues what was written, and finds nobody else's feed at the table."""
+        place = self._check_feed(claim, "claimed")
+        top = self._top.get(place)
+        if top is not None and claim.epoch <= top:
+            raise Violation(f"1: {claim.table} claimed under {claim.epoch} after {top}")
+        self._top[place] = claim.epoch
+        self._shut.discard(place)
+        self._holder[claim.table] = claim.identity.feed_id
+        known = self.applied_to.setdefault(place, dict(claim.start))
+        if known != positions:
+            raise Violation(f"6: {claim.table} claimed at {positions}, but {known} was written")
+
+    def applied(self, claim: Claim, partition: int, begin: int, end: int) -> None:
+        """A write is under the highest epoch, open, and begins where the last one ended."""
+        place = self._check_feed(claim, "written")
+        self.writes += 1
+        top = self._top.get(place)
+        if top is None or claim.epoch < top:
+            raise Violation(f"1: {claim.table} written under {claim.epoch} after {top} had claimed it")
+        if place in self._shut:
+            raise Violation(f"1: {claim.table} written under {claim.epoch}, which is sealed")
+        known = self.applied_to[place]
+        if known[partition] != begin or end < begin:
+            raise Violation(f"6: {claim.table}/{partition}: [{begin}, {end}) written after {known[partition]}")
+        known[partition] = end
+
+    def sealed(self, claim: Claim) -> None:
+        """Nothing may be written under this epoch any more."""
+        self._shut.add((claim.identity.feed_id, claim.table))
+        self._holder.pop(claim.table, None)
+
+    def forgotten(self, feed_id: str) -> None:
+        """Nothing may be written for this feed any more."""
+        self._gone.add(feed_id)
+
+    def is_open(self, feed_id: str, table: str) -> bool:
+        """Whether somebody may still write the table for the feed."""
+        place = (feed_id, table)
+        return place in self._top and place not in self._shut
+
+    def _check_feed(self, claim: Claim, what: str) -> tuple[str, str]:
+        feed_id = claim.identity.feed_id
+        if feed_id in self._gone:
+            raise Violation(f"1: {claim.table} {what} under {claim.epoch} for feed {feed_id}, which was removed")
+        if feed_id in self.stopped:
+            raise Violation(f"1: {claim.table} {what} under {claim.epoch} for feed {feed_id}, which is stopped")
+        holder = self._holder.get(claim.table)
+        if holder not in (None, feed_id):
+            raise Violation(f"1: {claim.table} {what} for feed {feed_id}, held by feed {holder}")
+        return feed_id, claim.table
+
+
+class LogAudit:
+    """Guarantees 3 and 4, and the full log's side of 5: ``state`` is the replay of everything ever committed."""
+
+    def __init__(
+        self, shards: int, sink: SinkAudit, is_session_lost: Callable[[tuple[str, str]], bool], marks: Counter[str]
+    ) -> None:
+        self.states: dict[int, State] = {shard: COORDINATOR.new_state(shard) for shard in range(shards)}
+        self.marks = marks
+        self.records = 0
+        self._sink = sink
+        self._is_session_lost = is_session_lost
+        self._owner_rev: dict[int, int] = {}
+        self._given: dict[Epoch, tuple[SpanKey, tuple[str, str]]] = {}
+        self._may_claim: set[tuple[SpanKey, str, str, Epoch]] = set()
+        self._checkpoints: dict[tuple[str, int], FeedProgressed] = {}
+        self._names: set[str] = set()
+
+    def committed(self, partition: Partition, entry: Entry) -> None:
+        """One record has become a fact: fold it, and check what it may break."""
+        key, value = entry.key, entry.value
+        if isinstance(key, str):
+            return
+        self.records += 1
+        shards = self.states if partition.topic == "announce" else (partition.number,)
+        for shard in shards:
+            state = self.states[shard]
+            match key:
+                case OwnerKey() if key.shard == shard and isinstance(value, OwnerAnnounced):
+                    self._owner_announced(shard, value, entry.offset)
+                case SpanKey():
+                    self._span_dispatched(shard, state, key, value)
+                case SessionKey() if isinstance(value, SessionEnded):
+                    self._session_ended(shard, state, key, value)
+                case FeedProgressKey():
+                    self._feed_progressed(shard, state, key, value)
+                case FeedKey():
+                    self._feed_recorded(shard, state, key, value)
+                case OutcomeKey() if isinstance(value, RequestSettled):
+                    self._settled(shard, state, key, value)
+                case _:
+                    pass
+            COORDINATOR.evolve(state, key, value, entry.offset)
+
+    def check_claim(self, key: SpanKey, agent: str, session: str, epoch: Epoch) -> None:
+        """An agent claims only under a record in which it is primary (design §3)."""
+        if (key, agent, session, epoch) not in self._may_claim:
+            raise Violation(f"1: {agent}/{session} claims {key.text()} under {epoch} without ever being its primary")
+
+    def _check_owner(self, shard: int, what: str, owner_rev: int) -> None:
+        newest = self._owner_rev.get(shard, -1)
+        if owner_rev != newest:
+            raise Violation(f"4: {what} by owner {owner_rev} while {newest} is the owner of shard {shard}")
+
+    def _owner_announced(self, shard: int, value: OwnerAnnounced, offset: int) -> None:
+        rev = offset if value.owner_rev is None else value.owner_rev
+        newest = self._owner_rev.get(shard, -1)
+        if rev < newest:
+            raise Violation(f"4: owner {rev} of shard {shard} announced itself after {newest}")
+        if value.owner_rev is None:
+            self.marks["a term began"] += 1
+        self._owner_rev[shard] = rev
+
+    def _span_dispatched(self, shard: int, state: State, key: SpanKey, value: object) -> None:
+        if not isinstance(value, SpanDispatched):
+            return
+        old = state.spans.get(key)
+        known = () if old is None else (old.primary, old.secondary)
+        for role in (value.primary, value.secondary):
+            if role is None or role in known:
+                continue
+            self._check_owner(shard, f"role of {key.text()}", value.owner_rev)
+            self._role_given(state, key, role)
+        if value.primary is not None:
+            self._may_claim.add((key, value.primary.agent, value.primary.session, value.primary.epoch))
+        if old is not None and value.owner_rev < old.owner_rev:
+            raise Violation(f"4: {key.text()} dispatched by {value.owner_rev} after {old.owner_rev}")
+        self._mark_step(state, old, value)
+
+    def _role_given(self, state: State, key: SpanKey, role: Role) -> None:
+        session = (role.agent, role.session)
+        if role.epoch in self._given:
+            raise Violation(f"1: epoch {role.epoch} given twice: {self._given[role.epoch]}, {(key, session)}")
+        self._given[role.epoch] = (key, session)
+        if session in state.ended:
+            raise Violation(f"4: {key.text()} given to {session}, which was written dead before")
+
+    def _mark_step(self, state: State, old: SpanDispatched | None, new: SpanDispatched) -> None:
+        before = "none" if old is None else _phase(old)
+        after = _phase(new)
+        if before != after:
+            self.marks[f"{before} to {after}"] += 1
+        if old is not None and old.secondary is not None and new.secondary is None and new.primary is not None:
+            promoted = new.primary.session == old.secondary.session
+            self.marks["secondary promoted" if promoted else "move abandoned"] += 1
+
+    def _session_ended(self, shard: int, state: State, key: SessionKey, value: SessionEnded) -> None:
+        session = (key.agent, key.session)
+        if session in state.ended:
+            return
+        self._check_owner(shard, f"death of {session}", value.owner_rev)
+        if not self._is_session_lost(session):
+            raise Violation(f"4: {session} was written dead while its own lease was running: {value.reason}")
+        for span in state.index.roles[session].in_order() if session in state.index.roles else ():
+            record = state.spans[span]
+            lost = [role for role in (record.primary, record.secondary) if role is not None]
+            dead = [(r.agent, r.session) == session or (r.agent, r.session) in state.ended for r in lost]
+            both = "both roles" if len(lost) == 2 and all(dead) else "a role"
+            self.marks[f"{both} lost in {_phase(record)}"] += 1
+
+    def _feed_progressed(self, shard: int, state: State, key: FeedProgressKey, value: object) -> None:
+        feed = state.feeds.get(key.feed)
+        if not isinstance(value, FeedProgressed):
+            return
+        self._check_owner(shard, f"checkpoint of {key.feed}", value.owner_rev)
+        if feed is None or feed.feed_id != value.feed_id:
+            raise Violation(f"3: checkpoint of {key.feed} for {value.feed_id}, the feed is {feed and feed.feed_id}")
+        before = self._checkpoints.get((value.feed_id, value.incarnation))
+        for plan in feed.spans:
+            said = value.positions.get(plan.span, {})
+            written = self._sink.applied_to.get((feed.feed_id, plan.table), plan.start)
+            for partition, offset in said.items():
+                if offset > written[partition]:
+                    raise Violation(f"3: checkpoint of {key.feed} {plan.span}/{partition} {offset} > {written}")
+            for partition, offset in (before.positions.get(plan.span, {}) if before else {}).items():
+                if said.get(partition, -1) < offset:
+                    raise Violation(f"3: checkpoint of {key.feed} {plan.span}/{partition} back from {offset} to {said}")
+            self._check_ts(key.feed, value.checkpoint_ts, plan.span, written, plan.start)
+        if before is not None and before.checkpoint_ts is not None and value.checkpoint_ts is None:
+            raise Violation(f"3: checkpoint_ts of {key.feed} back from {before.checkpoint_ts} to nothing")
+        if before and before.checkpoint_ts and value.checkpoint_ts and value.checkpoint_ts < before.checkpoint_ts:
+            raise Violation(f"3: checkpoint_ts of {key.feed} back from {before.checkpoint_ts} to {value.checkpoint_ts}")
+        self._checkpoints[value.feed_id, value.incarnation] = value
+
+    def _check_ts(self, feed: str, ts: int | None, span: str, written: Positions, start: Positions) -> None:
+        if ts is None:
+            return
+        newest = max((ts_of(end - 1) for p, end in written.items() if end > start[p]), default=None)
+        if newest is None or ts > newest:
+            raise Violation(f"3: checkpoint_ts {ts} of {feed} beyond {newest}, all that {span} has written")
+
+    def _feed_recorded(self, shard: int, state: State, key: FeedKey, value: object) -> None:
+        old = state.feeds.get(key.feed)
+        if not isinstance(value, FeedRecorded):
+            if old is not None:
+                self._sink.stopped.add(old.feed_id)
+                self.marks["feed gone"] += 1
+            return
+        self._check_owner(shard, f"feed {key.feed}", value.owner_rev)
+        if value.state is FeedState.STOPPED and value.wanted is WantedState.STOPPED:
+            for plan in value.spans:
+                if self._sink.is_open(value.feed_id, plan.table):
+                    raise Violation(f"1: feed {key.feed} is called stopped, {plan.table} is open at the sink")
+            self._sink.stopped.add(value.feed_id)
+            self.marks["feed stopped"] += 1
+        elif value.wanted is WantedState.RUNNING:
+            self._sink.stopped.discard(value.feed_id)
+        if old is None and key.feed in self._names:
+            self.marks["feed made again"] += 1
+        self._names.add(key.feed)
+
+    def _settled(self, shard: int, state: State, key: OutcomeKey, value: RequestSettled) -> None:
+        self._check_owner(shard, f"outcome {key.request}", value.owner_rev)
+        old = state.outcomes.get(key.request)
+        placed = state.requests.get(key.request)
+        if old is not None and old.status in _TERMINAL and old.status is not value.status:
+            raise Violation(f"4: request {key.request} was {old.status}, became {value.status}")
+        if placed is not None and (old is None or old.status is not value.status):
+            self.marks[f"{placed.request.kind} {value.status}"] += 1
+
+
+def _phase(record: SpanDispatched) -> str:
+    if record.state is SetState.COMMIT and record.secondary is not None:
+        return "handover"
+    if record.state is SetState.REMOVING and record.primary is None:
+        return "orphaned"
+    if record.state is SetState.ABSENT and record.sealed:
+        return "sealed"
+    return record.state.value

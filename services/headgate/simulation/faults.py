@@ -1,0 +1,170 @@
+"""What happens to the world: processes killed, frozen, cut off and restarted; the log's transactions, cleaner and lag.
+
+Each kind strikes by its own rate (profile.py). Whatever a fault breaks is mended after a while that is drawn too, and
+everything is mended by ``stop``.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from headgate.eventlog.log import Partition, Placed
+from headgate.eventlog.memory import CommitFault
+from headgate.records.keys import Fact, OutcomeKey
+from headgate.simulation.processes import AgentProcess, CoordinatorProcess, Process, transactional_id
+
+if TYPE_CHECKING:
+    from headgate.simulation.world import World
+
+__all__ = ["Faults"]
+
+RESTART_SECONDS: Final = (0.5, 2.0, 15.0)
+"""A supervisor's pause; the last is longer than every lease."""
+
+FREEZE_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 30.0)
+"""Shorter than a lease, about one, and long after everybody has gone on."""
+
+MEND_SECONDS: Final = (0.5, 2.0, 6.0, 20.0)
+
+SECOND_PROCESS_SHARE: Final = 0.3
+"""How often a frozen agent is taken for dead by its supervisor, which starts another under the same name."""
+
+
+class Faults:
+    """See the module's docstring."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._chance = world.chance
+        self._due: list[tuple[float, str, str]] = []
+        """(when, "start" or "mend", whom)."""
+        self._open: list[tuple[float, str]] = []
+        self._frozen_away: list[Process] = []
+        self.stopped = False
+
+    def long_pause(self) -> float:
+        """Seconds of a freeze."""
+        return self._chance.choice(FREEZE_SECONDS)
+
+    def strike(self) -> None:
+        """One tick's faults."""
+        world = self._world
+        self._mend(world.clock)
+        for process in list(world.processes.values()):
+            if not process.is_over and not process.is_frozen_inside:
+                self._strike_process(process)
+        self._strike_log()
+
+    def start_again(self, name: str) -> None:
+        """A process has ended: its supervisor starts another after a while."""
+        pause = RESTART_SECONDS[0] if self.stopped else self._chance.choice(RESTART_SECONDS)
+        self._due.append((self._world.clock + pause, "start", name))
+
+    def stop(self) -> None:
+        """No more faults; everything that was broken is mended."""
+        world = self._world
+        self.stopped = True
+        world.broker.cancel_faults()
+        for process in list(world.processes.values()):
+            process.frozen_until = float("-inf")
+            process.log.heal()
+            for partition in world.broker.partitions():
+                process.log.release(partition)
+        for _, transaction in self._open:
+            self._end_transaction(transaction)
+        self._open.clear()
+
+    def mend(self) -> None:
+        """What is still to be started after ``stop``."""
+        self._mend(self._world.clock)
+
+    def _strike_process(self, process: Process) -> None:
+        world, chance = self._world, self._chance
+        if world.strikes("kill"):
+            world.mark(f"killed {process.name[0]}")
+            process.die()
+            world.bury(process)
+            return
+        if world.strikes("freeze") and process.frozen_until < world.clock:
+            process.frozen_until = world.clock + self.long_pause()
+            world.mark(f"frozen {process.name[0]}")
+            is_first = world.processes.get(process.name) is process
+            if isinstance(process, AgentProcess) and is_first and chance.random() < SECOND_PROCESS_SHARE:
+                world.mark("a second process under a name")
+                del world.processes[process.name]
+                world.start(process.name)
+                world.processes[f"{process.name} frozen {world.clock:.2f}"] = process
+        if world.strikes("cut"):
+            process.log.cut()
+            self._later("mend", process.name)
+        if world.strikes("hold"):
+            process.log.hold(chance.choice(world.broker.partitions()))
+            self._later("mend", process.name)
+        if world.strikes("leave"):
+            world.mark(f"asked to leave {process.name[0]}")
+            if isinstance(process, AgentProcess):
+                process.leave()
+            elif isinstance(process, CoordinatorProcess):
+                process.resign()
+
+    def _strike_log(self) -> None:
+        world, chance, broker = self._world, self._chance, self._world.broker
+        role = transactional_id(chance.randrange(world.profile.shards))
+        if world.strikes("commit_refused"):
+            broker.fail_commit(role, CommitFault.REFUSED)
+        if world.strikes("commit_uncertain"):
+            broker.fail_commit(role, chance.choice((CommitFault.UNCERTAIN_APPLIED, CommitFault.UNCERTAIN_LOST)))
+        if world.strikes("commit_left_open"):
+            broker.fail_commit(role, CommitFault.UNCERTAIN_OPEN)
+            self._open.append((world.clock + chance.choice(MEND_SECONDS), role))
+        if world.strikes("fence"):
+            broker.fence(role)
+        if world.strikes("dangling") and not broker.has_open(role):
+            broker.fence(role)
+            junk = Placed(Partition("changefeed", int(role.rpartition("-")[2])), Fact(OutcomeKey("never"), None))
+            broker.leave_open(role, [junk])
+            self._open.append((world.clock + chance.choice(MEND_SECONDS), role))
+        if world.strikes("compact"):
+            self._compact(chance.choice(broker.partitions()))
+        if world.strikes("garbage"):
+            broker.append_garbage(chance.choice(broker.partitions()), "junk", "made by the simulation")
+
+    def _compact(self, partition: Partition) -> None:
+        """Tombstones go only below what every living reader has read: delete.retention.ms is longer than any pause."""
+        world = self._world
+        world.broker.compact(partition, before=self._chance.choice((None, world.broker.end_offset(partition) // 2)))
+        read = [at for process in world.processes.values() for at in process.read_of(partition)]
+        if self._chance.random() < 0.5:
+            world.broker.compact(partition, before=min(read, default=0), drop_tombstones=True)
+
+    def _end_transaction(self, transaction: str) -> None:
+        """The broker's time-out aborts it, or a commit that was thought lost arrives."""
+        broker = self._world.broker
+        if broker.has_open(transaction):
+            late = not self.stopped and self._chance.random() < 0.3
+            self._world.mark("a late commit arrived" if late else "an open transaction timed out")
+            broker.end_transaction(transaction, commit=late)
+            if not late:
+                broker.fence(transaction)
+
+    def _later(self, what: str, whom: str) -> None:
+        self._due.append((self._world.clock + self._chance.choice(MEND_SECONDS), what, whom))
+
+    def _mend(self, now: float) -> None:
+        world = self._world
+        if self._open:
+            due = [entry for entry in self._open if entry[0] <= now]
+            self._open = [entry for entry in self._open if entry[0] > now]
+            for _, transaction in due:
+                self._end_transaction(transaction)
+        if not self._due or min(self._due)[0] > now:
+            return
+        ready = sorted(entry for entry in self._due if entry[0] <= now)
+        self._due = [entry for entry in self._due if entry[0] > now]
+        for _, what, whom in ready:
+            process = world.processes.get(whom)
+            if what == "start":
+                if process is None:
+                    world.start(whom)
+            elif process is not None:
+                process.log.heal()
+                for partition in world.broker.partitions():
+                    process.log.release(partition)

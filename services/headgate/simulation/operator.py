@@ -1,0 +1,146 @@
+"""Whoever types ``headgate feed …``: random requests, sometimes twice, sometimes taken back, about feeds that may not be.
+
+All it knows it reads from the log's present state, like the CLI; what it asks for may long have changed.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from headgate.coordinator.effects import FeedResolved, ResolveFeed
+from headgate.coordinator.machine import State
+from headgate.eventlog.log import Partition, Placed
+from headgate.eventlog.memory import MemoryBroker
+from headgate.eventlog.sharding import shard_of
+from headgate.records.control import (
+    FeedState,
+    OperationKind,
+    OperationRequested,
+    OutcomeStatus,
+    SetState,
+    SpanPlan,
+    WantedState,
+)
+from headgate.records.keys import Fact, RequestKey
+from headgate.simulation.profile import Profile
+
+__all__ = ["Operator", "resolve"]
+
+KINDS: Final = (
+    *[OperationKind.MOVE_TABLE] * 5,
+    *[OperationKind.PAUSE_FEED] * 2,
+    *[OperationKind.RESUME_FEED] * 3,
+    OperationKind.REMOVE_FEED,
+    *[OperationKind.CREATE_FEED] * 3,
+)
+"""Requests in the proportion in which they are drawn."""
+
+REQUESTS_KEPT_MAX: Final = 12
+"""Settled requests beyond this many are taken back, the oldest first, as operators do."""
+
+
+class _Spec(msgspec.Struct):
+    tables: list[str]
+    starts: list[dict[str, int]]
+
+
+def resolve(effect: ResolveFeed) -> FeedResolved:
+    """What the spec of a request of ours means."""
+    spec = msgspec.json.decode(effect.spec, type=_Spec)
+    plans = tuple(
+        SpanPlan(table, f"db.{table}", table, {int(partition): offset for partition, offset in start.items()})
+        for table, start in zip(spec.tables, spec.starts, strict=True)
+    )
+    return FeedResolved(effect.spec, plans)
+
+
+class Operator:
+    """Makes requests; ``states`` is the log's present state by shard."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        chance: random.Random,
+        broker: MemoryBroker,
+        states: dict[int, State],
+        source_end: Callable[[str, int], int],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._profile, self._chance, self._broker, self._states = profile, chance, broker, states
+        self._source_end, self._wall_ms = source_end, wall_ms
+        self._count = 0
+        self._last: tuple[RequestKey, Any, int] | None = None
+
+    def ask_something(self) -> None:
+        """One random request, or an earlier one again, or one taken back."""
+        draw = self._chance.random()
+        if draw < 0.05 and self._last is not None:
+            self._put(*self._last)
+        elif draw < 0.1 and self._last is not None:
+            key, _, shard = self._last
+            self._put(key, None, shard)
+        else:
+            feed = f"f{self._chance.randint(1, self._profile.feeds)}"
+            self.ask(self._chance.choice(KINDS), feed)
+        self._tidy()
+
+    def ask(self, kind: OperationKind, feed: str) -> None:
+        """A request of this kind."""
+        spec = table = agent = None
+        if kind is OperationKind.CREATE_FEED:
+            spec = self._spec(feed)
+        elif kind is OperationKind.MOVE_TABLE:
+            table = self._chance.choice(self._tables(feed))
+            agent = f"a{self._chance.randint(1, self._profile.agents)}"
+        self._count += 1
+        value = OperationRequested(kind, feed, spec, table, agent, "operator", self._wall_ms())
+        self._last = (RequestKey(f"r{self._count:05}"), value, shard_of(feed, self._broker.shards))
+        self._put(*self._last)
+
+    def create_all(self) -> None:
+        """The beginning of every history: each feed once."""
+        for number in range(1, self._profile.feeds + 1):
+            self.ask(OperationKind.CREATE_FEED, f"f{number}")
+
+    def repair(self) -> None:
+        """Resume what waits for a person: tables whose error is not tried again by itself."""
+        for _, state in sorted(self._states.items()):
+            for name, feed in sorted(state.feeds.items()):
+                is_waiting = any(
+                    record.state is SetState.ABSENT and record.failures
+                    for key, record in state.spans.items()
+                    if key.feed == name
+                )
+                if feed.wanted is WantedState.RUNNING and feed.state is FeedState.WARNING and is_waiting:
+                    self.ask(OperationKind.RESUME_FEED, name)
+
+    def _tables(self, feed: str) -> list[str]:
+        names = [f"{feed}t{number}" for number in range(1, self._profile.tables + 1)]
+        return names
+
+    def _spec(self, feed: str) -> str:
+        tables = self._tables(feed)
+        if self._chance.random() < 0.1:
+            tables = [*tables[1:], "f1t1"] if feed != "f1" else tables
+        starts = []
+        for table in tables:
+            is_latest = self._chance.random() < 0.3
+            ends = {str(p): self._source_end(f"db.{table}", p) for p in range(self._profile.partitions)}
+            starts.append(ends if is_latest else dict.fromkeys(ends, 0))
+        sink = {"type": "memory", "dsn": "here"}
+        return msgspec.json.encode({"feed": feed, "sink": sink, "tables": tables, "starts": starts}).decode()
+
+    def _tidy(self) -> None:
+        for shard, state in sorted(self._states.items()):
+            settled = sorted(
+                name
+                for name in state.requests
+                if (outcome := state.outcomes.get(name)) is not None and outcome.status is not OutcomeStatus.ACCEPTED
+            )
+            for name in settled[: max(0, len(settled) - REQUESTS_KEPT_MAX)]:
+                self._put(RequestKey(name), None, shard)
+
+    def _put(self, key: RequestKey, value: Any, shard: int) -> None:
+        self._broker.append(Placed(Partition("changefeed", shard), Fact(key, value)))

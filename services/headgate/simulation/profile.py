@@ -1,0 +1,107 @@
+"""What a seed decides before anything happens: how large the world is, how it is paced, and which faults it has.
+
+Swarm testing (anchors/style-ecosystem.md §4.1): every seed draws which kinds of fault exist at all and how often they
+strike, because a history in which everything fails at once never comes to the deep states.
+"""
+
+import math
+import random
+from typing import Final
+
+import msgspec
+
+__all__ = ["FAULT_RATES", "Profile", "draw_profile"]
+
+FAULT_RATES: Final[dict[str, tuple[float, float]]] = {
+    # Per tick and process.
+    "kill": (0.0005, 0.006),
+    "freeze": (0.0005, 0.006),
+    "cut": (0.0005, 0.004),
+    "hold": (0.002, 0.02),
+    "leave": (0.0003, 0.002),
+    # Per tick.
+    "commit_refused": (0.001, 0.02),
+    "commit_uncertain": (0.001, 0.02),
+    "commit_left_open": (0.001, 0.01),
+    "fence": (0.0005, 0.005),
+    "dangling": (0.0005, 0.005),
+    "compact": (0.002, 0.1),
+    "garbage": (0.0005, 0.01),
+    # Per passage of a crash point.
+    "killed_between": (0.0002, 0.003),
+    "frozen_between": (0.0002, 0.004),
+    "write_unacknowledged": (0.001, 0.02),
+    # Per request to the sink, and per step of a task.
+    "reply_lost": (0.005, 0.08),
+    "request_lost": (0.005, 0.08),
+    "request_late": (0.005, 0.08),
+    "task_failure": (0.001, 0.02),
+    # Per effect of a coordinator.
+    "effect_failed": (0.02, 0.3),
+    "effect_refused": (0.02, 0.2),
+}
+"""Kind of fault → least and greatest probability; what each does is in faults.py, processes and executor.py."""
+
+FAULT_KINDS_SHARE: Final = 0.5
+"""Share of the kinds that a seed has: FoundationDB's and TigerBeetle's runs draw about as many."""
+
+QUIET_SHARE: Final = 0.04
+"""Share of seeds without any fault: what breaks there needs none."""
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """One seed's world. Times in seconds of its own clock; ``rates`` holds the kinds of fault that exist."""
+
+    seed: int
+    shards: int
+    coordinators: int
+    agents: int
+    feeds: int
+    tables: int
+    partitions: int
+    capacity: int
+    tick_seconds: float
+    ticks: int
+    pace: float
+    """Probability that a task, the sink or an effect gets on in a tick: low makes everything slow and overlap."""
+    request_rate: float
+    event_rate: float
+    lease_seconds: float
+    agent_lease_seconds: float
+    rates: dict[str, float]
+
+    def rate(self, kind: str) -> float:
+        """Probability of a fault; 0 if this seed has none of that kind."""
+        return self.rates.get(kind, 0.0)
+
+
+def draw_profile(seed: int, *, ticks: int, without: frozenset[str] = frozenset()) -> Profile:
+    """The profile of ``seed``; ``without`` takes kinds of fault away and leaves everything else as it is drawn."""
+    chance = random.Random(f"profile {seed}")  # noqa: S311 - it decides what is tried, nothing secret
+    rates = {}
+    for kind, (low, high) in FAULT_RATES.items():
+        rate = math.exp(chance.uniform(math.log(low), math.log(high)))
+        if chance.random() < FAULT_KINDS_SHARE and kind not in without:
+            rates[kind] = rate
+    if chance.random() < QUIET_SHARE:
+        rates = {}
+    agents, feeds, tables = chance.choice((2, 2, 3)), chance.choice((1, 1, 2)), chance.choice((1, 2, 3, 4, 6))
+    return Profile(
+        seed=seed,
+        shards=2 if chance.random() < 0.2 else 1,
+        coordinators=1 if chance.random() < 0.2 else 2,
+        agents=agents,
+        feeds=feeds,
+        tables=tables,
+        partitions=chance.choice((1, 1, 2)),
+        # Small: just enough for all while everybody is there.
+        capacity=100 if chance.random() < 0.8 else -(-feeds * tables // agents) + 1,
+        tick_seconds=chance.choice((0.1, 0.25, 0.5)),
+        ticks=ticks,
+        pace=chance.choice((0.15, 0.4, 0.9)),
+        request_rate=chance.choice((0.01, 0.03, 0.1)),
+        event_rate=chance.choice((0.1, 0.5, 1.0)),
+        lease_seconds=chance.choice((2.0, 5.0)),
+        agent_lease_seconds=chance.choice((3.0, 5.0, 10.0)),
+        rates=rates,
+    )

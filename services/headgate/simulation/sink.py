@@ -1,0 +1,129 @@
+"""A database in memory that keeps the fence of sinks/contract.py, and tells a witness everything that it lets through.
+
+It is written from the contract, row for row as sinks/postgresql/progress.py does it in SQL. It is never asked whether
+it is right: the witness (audit.py) has its own books.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from headgate.records.control import Epoch, Positions
+from headgate.sinks.contract import Claim, OffsetRange, SinkConflictError, SinkFencedError, SinkMovedError
+
+__all__ = ["SimulatedSink", "Witness"]
+
+
+class Witness(Protocol):
+    """Hears of everything that becomes visible at the sink, after it has."""
+
+    def claimed(self, claim: Claim, positions: Positions) -> None:
+        """The span was taken under the claim's epoch."""
+        ...
+
+    def applied(self, claim: Claim, partition: int, begin: int, end: int) -> None:
+        """Offsets [begin, end) of a partition were written under the claim's epoch."""
+        ...
+
+    def sealed(self, claim: Claim) -> None:
+        """The claim's epoch was closed."""
+        ...
+
+    def forgotten(self, feed_id: str) -> None:
+        """Everything that the sink kept for the feed was removed."""
+        ...
+
+
+class _Row(msgspec.Struct):
+    epoch: Epoch
+    incarnation: int
+    next_offset: int
+    closed: bool
+
+
+class SimulatedSink:
+    """All sink tables of the world. Every call is one transaction; a raised SinkError has changed nothing."""
+
+    def __init__(self, witness: Witness, *, remembers_removed: bool = True) -> None:
+        """``remembers_removed``: a removed feed's id is kept, and its claims are refused (docs/bugs.md)."""
+        self._witness = witness
+        self._remembers_removed = remembers_removed
+        self._rows: dict[tuple[str, str, int], _Row] = {}
+        """(feed_id, table, partition) → what the fence knows."""
+        self._forgotten: set[str] = set()
+
+    def claim(self, claim: Claim) -> Positions:
+        """See Sink.claim."""
+        feed_id, table = claim.identity.feed_id, claim.table
+        if feed_id in self._forgotten:
+            raise SinkFencedError(f"{table}: feed {feed_id} was removed, nothing is written for it any more")
+        for (other, name, _), row in self._rows.items():
+            if name == table and other != feed_id and not row.closed:
+                raise SinkConflictError(f"{table}: held open by feed {other}")
+        rows = {p: self._rows.get((feed_id, table, p)) for p in sorted(claim.start)}
+        if all(row and row.epoch == claim.epoch and not row.closed for row in rows.values()):
+            return {partition: row.next_offset for partition, row in rows.items() if row}
+        for row in rows.values():
+            if row is not None and (row.epoch > claim.epoch or (row.epoch == claim.epoch and row.closed)):
+                raise SinkFencedError(f"{table}: at epoch {row.epoch}, closed {row.closed}; the claim is {claim.epoch}")
+            if row is not None and row.incarnation > claim.incarnation:
+                raise SinkConflictError(f"{table}: at incarnation {row.incarnation}, the claim at {claim.incarnation}")
+        positions = {}
+        for partition, row in rows.items():
+            begin = claim.start[partition]
+            if row is not None and row.incarnation == claim.incarnation:
+                begin = row.next_offset
+            self._rows[feed_id, table, partition] = _Row(claim.epoch, claim.incarnation, begin, closed=False)
+            positions[partition] = begin
+        self._witness.claimed(claim, positions)
+        return positions
+
+    def apply(self, claim: Claim, ranges: dict[int, OffsetRange]) -> Positions:
+        """See SinkWriter.apply: all partitions or none."""
+        rows = self._mine(claim)
+        for partition, part in ranges.items():
+            row = rows.get(partition)
+            if row is None or row.epoch != claim.epoch or row.closed:
+                raise SinkFencedError(f"{claim.table}: {row} is not open under {claim.epoch}")
+            if row.next_offset != part.expected:
+                raise SinkMovedError(f"{claim.table}/{partition}: at {row.next_offset}, expected {part.expected}")
+        for partition, part in sorted(ranges.items()):
+            rows[partition].next_offset = part.next
+            self._witness.applied(claim, partition, part.expected, part.next)
+        return {partition: row.next_offset for partition, row in rows.items()}
+
+    def seal(self, claim: Claim) -> Positions:
+        """See Sink.seal."""
+        rows = self._mine(claim)
+        for partition in sorted(claim.start):
+            row = rows.get(partition)
+            if row is None or row.epoch < claim.epoch:
+                raise SinkConflictError(f"{claim.table}: epoch {claim.epoch} never claimed it: claim, then seal")
+            if row.epoch > claim.epoch:
+                raise SinkFencedError(f"{claim.table}: claimed since under {row.epoch}")
+        if not all(row.closed for row in rows.values()):
+            for row in rows.values():
+                row.closed = True
+            self._witness.sealed(claim)
+        return {partition: row.next_offset for partition, row in rows.items()}
+
+    def positions(self, claim: Claim) -> Positions:
+        """See Sink.positions."""
+        rows = self._mine(claim)
+        return {p: rows[p].next_offset if p in rows else claim.start[p] for p in sorted(claim.start)}
+
+    def forget(self, feed_id: str) -> None:
+        """See Sink.forget."""
+        mine = [place for place in sorted(self._rows) if place[0] == feed_id]
+        still_open = [place for place in mine if not self._rows[place].closed]
+        if still_open:
+            raise SinkConflictError(f"feed {feed_id} still writes {still_open[0][1]}")
+        for place in mine:
+            del self._rows[place]
+        if self._remembers_removed:
+            self._forgotten.add(feed_id)
+        self._witness.forgotten(feed_id)
+
+    def _mine(self, claim: Claim) -> dict[int, _Row]:
+        found = {p: self._rows.get((claim.identity.feed_id, claim.table, p)) for p in sorted(claim.start)}
+        return {partition: row for partition, row in found.items() if row is not None}

@@ -1,0 +1,356 @@
+"""One history: processes, log, sink and operator under one clock that only steps, and one source of chance, the seed.
+
+    safety     faults as the profile has them; every guarantee is checked at every step
+    liveness   everything is healed; within a bounded time every wish must be fulfilled, and stay so
+
+The same seed gives the same history, byte for byte: ``digest`` is of all that ever became visible, in order.
+"""
+
+import hashlib
+import random
+from collections import Counter, deque
+from typing import Any, Final
+
+import msgspec
+
+from headgate.agent.machine import AgentInput, AgentState, decide
+from headgate.coordinator.effects import EffectFailed, FeedForgotten, FeedRefused, ForgetFeed
+from headgate.coordinator.machine import COORDINATOR
+from headgate.eventlog.log import Delivery, Partition
+from headgate.eventlog.machine import Decision, Machine, Now
+from headgate.eventlog.memory import MemoryBroker
+from headgate.eventlog.memory_partition import Entry
+from headgate.eventlog.role import Role, RoleState, TermEffect
+from headgate.records.control import Positions
+from headgate.records.keys import AgentKey, SpanKey
+from headgate.simulation.audit import LogAudit, SinkAudit, Violation
+from headgate.simulation.convergence import what_is_missing
+from headgate.simulation.executor import Request, Run
+from headgate.simulation.faults import Faults
+from headgate.simulation.operator import Operator, resolve
+from headgate.simulation.processes import AgentProcess, CoordinatorProcess, KilledError, Process, Sessions
+from headgate.simulation.profile import Profile
+from headgate.simulation.sink import SimulatedSink
+from headgate.sinks.contract import Claim, SinkError, SinkUnavailableError
+
+__all__ = ["World"]
+
+DIGEST_EVERY_STEPS: Final = 1_000
+"""How often the three ways to a state are compared: replay of the compacted log costs as much as many steps."""
+
+LIVENESS_SECONDS_MAX: Final = 400.0
+"""Once faults have stopped: leases, a barrier, the longest back-off (60 s) and a prepare's deadline (60 s), twice."""
+
+QUIET_SECONDS: Final = 12.0
+"""How long what was reached must stay: longer than a lease, so that nothing is about to flap."""
+
+EFFECT_OUTCOME_DRAWS: Final = ("effect_failed", "effect_refused")
+
+
+class World:
+    """A history of one profile; ``run`` plays it, raising Violation."""
+
+    def __init__(self, profile: Profile, *, remembers_removed: bool = True) -> None:
+        self.profile = profile
+        self.chance = random.Random(f"history {profile.seed}")  # noqa: S311 - it decides what is tried, nothing secret
+        self.clock = 1_000.0
+        self.steps = 0
+        self.marks: Counter[str] = Counter()
+        self.sink_audit = SinkAudit()
+        self.sink = SimulatedSink(self.sink_audit, remembers_removed=remembers_removed)
+        self.sessions = Sessions()
+        self.log_audit = LogAudit(profile.shards, self.sink_audit, self.sessions.is_lost, self.marks)
+        self.broker = MemoryBroker(shards=profile.shards)
+        self.broker.on_committed = self._committed
+        self.trace: list[str] | None = None
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._encoder = msgspec.msgpack.Encoder()
+        self._events: dict[tuple[str, int], int] = {}
+        self._wire: list[Request] = []
+        self._effects: deque[tuple[CoordinatorProcess, Role[Any], TermEffect]] = deque()
+        self._machine = Machine(
+            new_state=COORDINATOR.new_state, evolve=COORDINATOR.evolve, decide=self._decide, digest=COORDINATOR.digest
+        )
+        self.processes: dict[str, Process] = {}
+        self.operator = Operator(
+            profile, self.chance, self.broker, self.log_audit.states, self.source_end, lambda: self.now().wall_ms
+        )
+        self.faults = Faults(self)
+        self._digests_at = DIGEST_EVERY_STEPS
+        for number in range(1, profile.coordinators + 1):
+            self.start(f"c{number}")
+        for number in range(1, profile.agents + 1):
+            self.start(f"a{number}")
+
+    # --- phases -----------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Safety, then liveness. Raises Violation."""
+        self.operator.create_all()
+        for _ in range(self.profile.ticks):
+            self.tick()
+        self.faults.stop()
+        self._converge()
+        self.compare_digests()
+
+    def _converge(self) -> None:
+        until = self.clock + LIVENESS_SECONDS_MAX
+        settled_at: float | None = None
+        missing: list[str] = []
+        while self.clock < until:
+            for _ in range(round(1.0 / self.profile.tick_seconds)):
+                self.tick()
+            missing = what_is_missing(self)
+            if missing:
+                if settled_at is not None:
+                    self.marks["unsettled again"] += 1
+                settled_at = None
+                self.operator.repair()
+            elif settled_at is None:
+                settled_at = self.clock
+            elif self.clock - settled_at >= QUIET_SECONDS:
+                return
+        raise Violation(f"2: {LIVENESS_SECONDS_MAX:.0f} s after the last fault: {'; '.join(missing) or 'flapping'}")
+
+    def tick(self) -> None:
+        """Time goes on, and everybody who can does what is due, in an order that is drawn."""
+        profile, chance = self.profile, self.chance
+        self.clock += profile.tick_seconds
+        if not self.faults.stopped:
+            if chance.random() < profile.request_rate:
+                self.operator.ask_something()
+            self.faults.strike()
+        else:
+            self.faults.mend()
+        self._grow_sources()
+        processes = list(self.processes.values())
+        chance.shuffle(processes)
+        for process in processes:
+            if not (process.is_over or process.is_frozen_inside or process.frozen_until > self.clock):
+                self._act(process)
+        self._carry()
+        self._run_effects()
+        if self.steps >= self._digests_at:
+            self._digests_at = self.steps + DIGEST_EVERY_STEPS
+            self.compare_digests()
+
+    def _act(self, process: Process) -> None:
+        if process.is_blocked and isinstance(process, CoordinatorProcess):
+            return
+        try:
+            process.act()
+        except KilledError:
+            process.die()
+        if process.is_over:
+            self.bury(process)
+
+    def bury(self, process: Process) -> None:
+        """A process is over; its supervisor starts another, unless one is there already."""
+        name = next((name for name, other in self.processes.items() if other is process), None)
+        if name is not None:
+            del self.processes[name]
+            if name == process.name:
+                self.faults.start_again(name)
+
+    # --- processes --------------------------------------------------------------------------------------------
+
+    def start(self, name: str) -> None:
+        """A process begins its life under a name; another one of that name may still be there, frozen."""
+        process: Process
+        if name.startswith("c"):
+            process = CoordinatorProcess(self, name, self._machine)
+        else:
+            process = AgentProcess(self, name, self.sessions)
+        self.processes[name] = process
+
+    def now(self) -> Now:
+        """The time."""
+        return Now(self.clock, round(self.clock * 1000))
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.clock
+
+    def mark(self, name: str) -> None:
+        """A rare state was reached."""
+        self.marks[name] += 1
+
+    def strikes(self, kind: str) -> bool:
+        """Whether a fault of this kind happens now."""
+        rate = self.profile.rates.get(kind)
+        return rate is not None and not self.faults.stopped and self.chance.random() < rate
+
+    def gets_on(self) -> bool:
+        """Whether a task takes its next step now."""
+        return self.faults.stopped or self.chance.random() < self.profile.pace
+
+    def crash_point(self, process: Process, where: str) -> None:
+        """See Stage."""
+        if self.strikes("killed_between"):
+            self.marks[f"killed {where}"] += 1
+            raise KilledError(process.name)
+        if self.strikes("frozen_between") and not process.is_frozen_inside:
+            self.marks[f"frozen {where}"] += 1
+            process.is_frozen_inside = True
+            self._live_on(self.faults.long_pause())
+            process.is_frozen_inside = False
+            if process.is_over:
+                raise KilledError(process.name)
+
+    def block(self, process: Process, seconds: float) -> None:
+        """See Stage."""
+        process.is_blocked = True
+        self._live_on(seconds)
+        process.is_blocked = False
+        if process.is_over:
+            raise KilledError(process.name)
+
+    def _live_on(self, seconds: float) -> None:
+        until = self.clock + seconds
+        while self.clock < until:
+            self.tick()
+
+    # --- the outside ------------------------------------------------------------------------------------------
+
+    def source_end(self, topic: str, partition: int) -> int:
+        """How far the source has been written."""
+        return self._events.get((topic, partition), 0)
+
+    def _grow_sources(self) -> None:
+        if self.faults.stopped or self.chance.random() >= self.profile.event_rate:
+            return
+        feed = self.chance.randint(1, self.profile.feeds)
+        for table in range(1, self.profile.tables + 1):
+            place = (f"db.f{feed}t{table}", self.chance.randrange(self.profile.partitions))
+            self._events[place] = self._events.get(place, 0) + 3
+
+    def claims(self, session: AgentKey, run: Run) -> None:
+        """See Surroundings."""
+        key = SpanKey(run.task.id.feed, run.task.id.span)
+        self.log_audit.check_claim(key, session.agent, session.session, run.task.epoch)
+
+    def positions(self, claim: Claim) -> Positions:
+        """See Surroundings."""
+        return self.sink.positions(claim)
+
+    def send(self, request: Request) -> None:
+        """See Surroundings."""
+        self._wire.append(request)
+
+    def _carry(self) -> None:
+        """Requests arrive in any order, and are answered, or not."""
+        wire, self._wire = self._wire, []
+        for request in wire:
+            if not self.gets_on():
+                self._wire.append(request)
+            elif self.strikes("request_lost"):
+                self._answer(request, SinkUnavailableError("the request was lost"))
+            elif self.strikes("request_late") and request.run is not None:
+                self._answer(request, SinkUnavailableError("no answer in time"))
+                # It arrives all the same, some time: nobody waits for its answer any more.
+                request.run = None
+                self._wire.append(request)
+            else:
+                result = self._execute(request)
+                lost = self.strikes("reply_lost")
+                if lost:
+                    self.marks[f"answer to {request.kind} lost"] += 1
+                self._answer(request, SinkUnavailableError("the answer was lost") if lost else result)
+
+    def _execute(self, request: Request) -> Positions | SinkError:
+        try:
+            match request.kind:
+                case "claim":
+                    result = self.sink.claim(request.claim)
+                case "apply":
+                    result = self.sink.apply(request.claim, request.ranges)
+                case _:
+                    result = self.sink.seal(request.claim)
+        except SinkError as error:
+            late = "late " if request.run is None else ""
+            self.marks[f"{late}{request.kind} refused: {error.code}"] += 1
+            return error
+        self._hash.update(self._encoder.encode((request.kind, request.claim.table, request.claim.epoch, result)))
+        if self.trace is not None:
+            self.trace.append(f"{self.clock:9.2f} sink {request.kind} {request.claim.table}@{request.claim.epoch} {result}")
+        return result
+
+    def _answer(self, request: Request, result: Positions | SinkError) -> None:
+        if request.run is not None:
+            request.run.executor.answer(request.run, request, result)
+
+    def run_effect(self, process: CoordinatorProcess, role: Role[Any], effect: TermEffect) -> None:
+        """See Stage."""
+        self._effects.append((process, role, effect))
+
+    def _run_effects(self) -> None:
+        for _ in range(len(self._effects)):
+            process, role, submitted = self._effects.popleft()
+            if process.is_over:
+                continue
+            if not self.gets_on() or process.is_frozen_inside or process.frozen_until > self.clock:
+                self._effects.append((process, role, submitted))
+                continue
+            role.finish(submitted, self._result(submitted.effect))
+
+    def _result(self, effect: Any) -> Any:
+        if self.strikes("effect_failed"):
+            return EffectFailed("not now")
+        if isinstance(effect, ForgetFeed):
+            try:
+                self.sink.forget(effect.feed_id)
+            except SinkError as error:
+                self.marks["forget refused"] += 1
+                return EffectFailed(str(error))
+            return EffectFailed("answer lost") if self.strikes("reply_lost") else FeedForgotten()
+        return FeedRefused("no such topic") if self.strikes("effect_refused") else resolve(effect)
+
+    def decide_for_agent(self, state: AgentState, given: AgentInput, now: Now) -> Decision:
+        """See Stage."""
+        self.steps += 1
+        return decide(state, given, now)
+
+    # --- what is seen of it -----------------------------------------------------------------------------------
+
+    def _decide(self, state: Any, given: Any, now: Now) -> Any:
+        self.steps += 1
+        return COORDINATOR.decide(state, given, now)
+
+    def _committed(self, partition: Partition, entry: Entry) -> None:
+        key = entry.key
+        self._hash.update(self._encoder.encode((partition, entry.offset, key, entry.value)))
+        if self.trace is not None:
+            text = key if isinstance(key, str) else key.text()
+            self.trace.append(f"{self.clock:9.2f} {partition.topic}/{partition.number}@{entry.offset} {text}: {entry.value}")
+        self.log_audit.committed(partition, entry)
+
+    def digest(self) -> str:
+        """Of everything that became visible so far."""
+        return self._hash.hexdigest()
+
+    def compare_digests(self) -> None:
+        """Guarantee 5: replay of the full log, of the compacted one, and every live state that has read all, agree."""
+        for shard, full in sorted(self.log_audit.states.items()):
+            wanted = COORDINATOR.digest(full)
+            replayed = COORDINATOR.new_state(shard)
+            topics = [p for p in self.broker.partitions() if p.topic == "announce" or p.number == shard]
+            reader = self.broker.client().reader(dict.fromkeys(topics, 0))
+            while batch := reader.poll(10_000, 0.0):
+                for item in batch:
+                    if isinstance(item, Delivery):
+                        COORDINATOR.evolve(replayed, item.key, item.value, item.offset)
+            if COORDINATOR.digest(replayed) != wanted:
+                raise Violation(f"5: shard {shard}: replay of the compacted log is not that of the full one")
+            for process in self.processes.values():
+                if isinstance(process, CoordinatorProcess):
+                    self._compare_live(process, shard, wanted)
+
+    def _compare_live(self, process: CoordinatorProcess, shard: int, wanted: str) -> None:
+        role = process.roles[shard]
+        positions = role.positions
+        if positions is None or process.is_frozen_inside or role.status.state is RoleState.ENDED:
+            return
+        if all(self.broker.last_stable_offset(p) == self.broker.end_offset(p) <= at for p, at in positions.items()):
+            self.marks[f"live digest compared, {role.status.state}"] += 1
+            if role.digest() != wanted:
+                raise Violation(f"5: shard {shard}: the live state of {process.name} is not what the log says")
