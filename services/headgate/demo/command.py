@@ -139,5 +139,4 @@ def _show_addresses(display: Display, shop: Shop) -> None:
         "Ctrl-C stops everything.",
     ]
     display.head("Everything is up")
-    for line in lines:
-        display.console.print(line, soft_wrap=True, markup=False)
+    display.console.print("\n".join(lines), soft_wrap=True, markup=False)

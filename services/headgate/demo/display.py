@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -73,12 +73,15 @@ class _Status:
         self._shown_rate = 0.0
         self._looked_at = float("-inf")
 
-    def table(self) -> Table:
+    def table(self) -> RenderableType:
         """The tables, and a line below."""
-        drawn = Table(box=None, pad_edge=False, header_style="bold", caption=self._summary(), caption_justify="left")
+        found = self._views()
+        if not found:
+            return Text(self.line())
+        drawn = Table(box=None, pad_edge=False, header_style="bold")
         for column in ("table", "state", "agent", "epoch", "rows", "lag"):
             drawn.add_column(column, justify="right" if column in ("rows", "lag") else "left", no_wrap=True)
-        for view in self._views():
+        for view in found:
             style = "green" if view.replicating else "yellow"
             role = view.role
             drawn.add_row(
@@ -89,7 +92,7 @@ class _Status:
                 "-" if view.rows is None else str(view.rows),
                 "-" if view.lag_ms is None else f"{view.lag_ms / 1000:.1f} s",
             )
-        return drawn
+        return Group(drawn, Text(self._summary(), style="italic"))
 
     def line(self) -> str:
         """The same in one line."""

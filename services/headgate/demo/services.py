@@ -32,7 +32,7 @@ SPARK_MEMORY: Final = "512m"
 """Three agents, a broker and two databases fit beside each other in 6 GB; the demo's batches are small."""
 
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For agents that live for minutes: a start costs 8 rather than 13 s of CPU, the first jobs 4 rather than 9 (measured)."""
+"""For agents that live for minutes: a start costs 8 s of CPU rather than 13, the first jobs 4 rather than 9."""
 
 COMMAND_SECONDS_MAX: Final = 60.0
 """A request waits 30 s for its outcome by itself."""
