@@ -380,7 +380,9 @@ def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
     last = state.progress.get(status.id)
     if status.state in {TaskState.PREPARING, TaskState.PREPARED} or not status.positions:
         return Decision()
-    if last is not None and (last.epoch, last.positions, last.rows) == (status.epoch, status.positions, status.rows):
+    moved = last is None or (last.epoch, last.positions, last.rows) != (status.epoch, status.positions, status.rows)
+    caught_up = last is not None and last.lag_ms > 0 and status.lag_ms == 0
+    if not moved and not caught_up:
         return Decision()
     value = SpanProgressed(
         feed_id=status.feed_id,

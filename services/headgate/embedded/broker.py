@@ -86,6 +86,10 @@ class EmbeddedKafka:
         log4j.write_text(_LOG4J.format(level="WARN", log_file=self.log_file), encoding="utf-8")
         # SerialGC: the parallel collectors' threads and buffers buy nothing on two cores and half a gigabyte.
         options = [f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={log4j}"]
+        # Native compressors unpack themselves there; what a killed JVM leaves goes with the data folder.
+        scratch = self.data_dir / "tmp"
+        scratch.mkdir(exist_ok=True)
+        options.append(f"-Djava.io.tmpdir={scratch}")
         # The folder was found to hold exactly the pinned jars; named whole it keeps process lists readable.
         self._jvm = Jvm(java, [jars[0].parent / "*"], options, self.data_dir / "jvm.log")
         try:

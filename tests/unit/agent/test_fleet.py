@@ -1,5 +1,6 @@
 """Which spans a lane may write in a batch, and when a joined lane may take one over: no Spark needed."""
 
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from headgate.agent.executor import SpanId, SpanTask
 from headgate.agent.lane.fleet import ExecutorSettings, Fleet
 from headgate.agent.lane.keeper import Board, SpanKeeper
-from headgate.agent.lane.lane import Lane
+from headgate.agent.lane.lane import IDLE_SECONDS, Lane
 from headgate.agent.lane.plan import SpanResult, TaskResult
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import RefusedOptionError, SparkOptions, SparkRuntime, check_options
@@ -175,3 +176,26 @@ def test_options_that_break_order_are_refused_by_name(option: str) -> None:
     with pytest.raises(RefusedOptionError, match=option):
         check_options({option: "1"})
     check_options({"spark.executor.memory": "2g"})
+
+
+def test_a_lane_that_finds_nothing_to_read_has_caught_up(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    lane = lane_of(fleet, "a", {0: 3})
+    run = run_on(lane, {0: 5})
+    run.lag_ms = 9_000
+    assert run.status().lag_ms == 9_000, "before its first batch a lane has not looked"
+    lane.stopping.set()
+    lane._on_batch(_NoRows(), 0)
+    assert run.status().lag_ms == 9_000, "just after a batch there may be more"
+    ended = time.monotonic()
+    monkeypatch.setattr("headgate.agent.lane.lane.time.monotonic", lambda: ended + IDLE_SECONDS + 1)
+    assert run.status().lag_ms == 0
+
+
+class _NoRows:
+    """A batch that a stopping lane does not look into."""
+
+    def coalesce(self, _cores: int) -> "_NoRows":
+        return self
+
+    def selectExpr(self, *_columns: str) -> "_NoRows":  # noqa: N802 (Spark's name)
+        return self

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
 from headgate.agent.executor import SpanId, TaskStatus
 from headgate.agent.machine import (
@@ -298,6 +299,18 @@ def test_progress_is_paced_by_a_timer_and_says_only_news() -> None:
     assert (fact.value.positions, fact.value.rows, fact.value.resolved_ts) == ({0: 8}, 5, None)
     assert decide(state, due, NOW).facts == ()
     assert decide(state, ProgressDue((status(TaskState.PREPARED, rows=9),)), NOW).facts == ()
+
+
+def test_a_task_that_has_caught_up_says_so_once() -> None:
+    state = session()
+    observe(state, status(TaskState.REPLICATING))
+    behind = replace(status(TaskState.REPLICATING, rows=5), lag_ms=9_000)
+    adopt(state, decide(state, ProgressDue((behind,)), NOW))
+    idle = ProgressDue((replace(behind, lag_ms=0),))
+    (fact,) = adopt(state, decide(state, idle, NOW)).facts
+    assert isinstance(fact.value, SpanProgressed)
+    assert (fact.value.rows, fact.value.lag_ms) == (5, 0)
+    assert decide(state, idle, NOW).facts == ()
 
 
 def test_the_log_can_end_a_session() -> None:

@@ -10,6 +10,7 @@ import logging
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -32,6 +33,10 @@ _log = logging.getLogger(__name__)
 FETCH_WAIT_MS: Final = 5
 """The connector asks for offsets on the connection on which its long poll is parked: each partition would otherwise
 cost up to 500 ms a batch (design §4)."""
+
+IDLE_SECONDS: Final = 3.0
+"""Without a batch for so long there is nothing to read: a lane with data starts the next one within a second, under
+full load too."""
 
 
 class LaneSource(msgspec.Struct, frozen=True):
@@ -76,6 +81,7 @@ class Lane:
         self.failed = False
         self.stopping = threading.Event()
         self.batches = 0
+        self._batch_ended_at: float | None = None
         self._crew = crew
         self._cores = 1
         self._query: Any = None
@@ -124,6 +130,11 @@ class Lane:
             return f"the Spark JVM does not answer: {gone}"
         return "the query ended by itself" if error is None else str(error)
 
+    def is_idle(self) -> bool:
+        """Whether the query has found nothing to read for a while: what it has delivered is then all there is."""
+        ended = self._batch_ended_at
+        return not self.in_batch and ended is not None and time.monotonic() - ended > IDLE_SECONDS
+
     def stop(self) -> None:
         """End the query and delete its directory. Blocks until a batch under way is over; idempotent."""
         self.stopping.set()
@@ -141,6 +152,7 @@ class Lane:
             self._serve(frame)
         finally:
             self.in_batch = False
+            self._batch_ended_at = time.monotonic()
 
     def _serve(self, frame: DataFrame) -> None:
         rows = frame.coalesce(self._cores).selectExpr(*INPUT_COLUMNS)

@@ -100,7 +100,7 @@ class SpanRun:
             seen_ts=None if self.seen_ms is None else self.seen_ms << MS_BITS,
             rows=self.rows,
             bytes=self.bytes,
-            lag_ms=self.lag_ms,
+            lag_ms=0 if self.lane is not None and self.lane.is_idle() else self.lag_ms,
             error_code=code,
             error=text,
             retryable=retryable,

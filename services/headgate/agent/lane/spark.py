@@ -172,6 +172,8 @@ class SparkRuntime:
             "spark.driver.memory": settings.driver_memory,
             "spark.jars": ",".join(str(jar) for jar in settings.jars),
             "spark.local.dir": str(settings.scratch),
+            # A killed JVM cannot clean up after itself; its leavings go with the scratch folder.
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={settings.scratch}",
             "spark.sql.warehouse.dir": str(settings.scratch / "warehouse"),
             "spark.sql.execution.arrow.maxRecordsPerBatch": str(settings.arrow_rows_max),
         }
