@@ -133,6 +133,10 @@ class Draft:
             if self.outcome(request) is not None:
                 self._facts[OutcomeKey(request)] = None
             return
+        known = self.outcome(request)
+        if known is not None and known.status is not OutcomeStatus.ACCEPTED:
+            # A request taken back and made again has an outcome of its own; what the first one began may end later.
+            return
         self._facts[OutcomeKey(request)] = RequestSettled(
             owner_rev=self.term.owner_rev, status=status, reason=reason, settled_ms=self.now.wall_ms
         )

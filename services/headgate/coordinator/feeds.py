@@ -131,7 +131,7 @@ def settle_feed(draft: Draft, name: str) -> None:
         if feed.wanted is WantedState.STOPPED:
             _change(draft, name, feed, FeedState.STOPPED)
             if feed.state is not FeedState.STOPPED:
-                _fulfil(draft, feed.request, "stopped: every table is sealed at the sink")
+                draft.settle(feed.request, OutcomeStatus.DONE, "stopped: every table is sealed at the sink")
         elif name not in draft.term.forgetting:
             draft.term.forgetting.add(name)
             draft.add_effect(ForgetFeed(name, feed.feed_id, feed.spec))
@@ -160,13 +160,6 @@ def _first_error(draft: Draft, name: str) -> str:
         if record is not None and is_broken(record):
             return f"{(record.last_error or 'unknown').partition(': ')[0]}: {key.span}: {record.last_error}"
     return "unknown: see why"
-
-
-def _fulfil(draft: Draft, request: str | None, reason: str) -> None:
-    """What a request asked for is true. One made again under its id has an outcome of its own, which stands."""
-    outcome = None if request is None else draft.outcome(request)
-    if outcome is not None and outcome.status is OutcomeStatus.ACCEPTED:
-        draft.settle(request, OutcomeStatus.DONE, reason)
 
 
 # --- requests -------------------------------------------------------------------------------------------------
@@ -426,4 +419,4 @@ def _delete(draft: Draft, effect: ForgetFeed) -> None:
     if name in state.feed_progress:
         draft.put(FeedProgressKey(name), None)
     draft.put(FeedKey(name), None)
-    _fulfil(draft, feed.request, "removed: the sink holds nothing of Headgate's for it any more")
+    draft.settle(feed.request, OutcomeStatus.DONE, "removed: the sink holds nothing of Headgate's for it any more")
