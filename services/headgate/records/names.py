@@ -8,9 +8,10 @@ import re
 from typing import Final
 from urllib.parse import quote, unquote
 
-__all__ = ["RESERVED_NAMES", "InvalidNameError", "check_name", "decode_part", "encode_part"]
+__all__ = ["RESERVED_NAMES", "InvalidNameError", "check_name", "decode_part", "encode_part", "is_plain"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+\Z")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._/-]*\Z")
 _SAFE: Final = "._-"
 
 NAME_LENGTH_MAX: Final = 200
@@ -33,6 +34,11 @@ def check_name(kind: str, name: str) -> str:
     if name in RESERVED_NAMES:
         raise InvalidNameError(f"{kind} name {name!r} is reserved by Headgate's own keys: choose another")
     return name
+
+
+def is_plain(key: str) -> bool:
+    """Whether no part of a key's text is, or needs to be, encoded."""
+    return _PLAIN.match(key) is not None
 
 
 def encode_part(text: str) -> str:
