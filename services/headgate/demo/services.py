@@ -133,7 +133,12 @@ def create_feed(stack: Stack, services: Services, folder: Path) -> Path:
     password_file.write_text(str(conninfo_to_dict(stack.target_dsn)["password"]), encoding="utf-8")
     file = folder / f"{FEED}.yaml"
     file.write_text(feed_text(stack, password_file), encoding="utf-8")
-    answer = run_command(services.settings, "feed", "create", str(file), "-o", "json")
+    try:
+        answer = run_command(services.settings, "feed", "create", str(file), "-o", "json")
+    except ServiceError:
+        # A service that has crashed is the better explanation.
+        services.check()
+        raise
     if answer.get("status") != "done":
         raise ServiceError(f"headgate feed create did not do it: {answer}; logs are in {services.log_folder}")
     return file
