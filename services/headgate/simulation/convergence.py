@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from headgate.agent.executor import SpanId
 from headgate.coordinator.machine import State
 from headgate.records.control import FeedRecorded, FeedState, OutcomeStatus, SetState, TaskState, WantedState
 from headgate.records.keys import SpanKey
-from headgate.agent.executor import SpanId
-from headgate.simulation.processes import AgentProcess
+from headgate.simulation.agents import AgentProcess
 
 if TYPE_CHECKING:
     from headgate.simulation.world import World
@@ -29,7 +29,9 @@ def what_is_missing(world: "World") -> list[str]:
                 missing.append(f"{name} {placed.request.kind} {placed.request.feed} has {outcome}")
         for name, feed in sorted(state.feeds.items()):
             missing += _missing_of_feed(world, state, name, feed, agents)
-        missing += [f"{key.text()} is left of a feed that is gone" for key in state.spans if key.feed not in state.feeds]
+        missing += [
+            f"{key.text()} is left of a feed that is gone" for key in state.spans if key.feed not in state.feeds
+        ]
         missing += [f"outcome of {name}, which is gone" for name in state.outcomes if name not in state.requests]
     return missing
 

@@ -13,8 +13,8 @@ import msgspec
 from headgate.agent.executor import SpanId, SpanTask, TaskStatus
 from headgate.records.control import Positions, TaskState
 from headgate.records.keys import AgentKey
+from headgate.simulation.sink_audit import ts_of
 from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange, SinkError
-from headgate.simulation.audit import ts_of
 
 __all__ = ["Request", "Run", "SimulatedExecutor", "Surroundings"]
 
@@ -34,6 +34,8 @@ class Request(msgspec.Struct, eq=False):
     ranges: dict[int, OffsetRange]
     run: "Run | None"
     """Who waits for the answer; None once nobody does."""
+    arrives_at: float = 0.0
+    """Not before this time of the world's clock."""
 
 
 class Surroundings(Protocol):
@@ -51,8 +53,8 @@ class Surroundings(Protocol):
         """How far the source has been written."""
         ...
 
-    def strikes(self, kind: str) -> bool:
-        """Whether a fault of this kind happens now."""
+    def strikes(self, kind: str, weight: float = 1.0) -> bool:
+        """Whether a fault of this kind happens now; ``weight`` makes up for occasions that are rare."""
         ...
 
     def gets_on(self) -> bool:
@@ -153,9 +155,7 @@ class SimulatedExecutor:
     def is_add_table_finished(self, span: SpanId, *, prepare: bool) -> bool:
         """See TableExecutor."""
         run = self.runs.get(span)
-        return run is not None and (
-            run.state is TaskState.REPLICATING or (prepare and run.state is TaskState.PREPARED)
-        )
+        return run is not None and (run.state is TaskState.REPLICATING or (prepare and run.state is TaskState.PREPARED))
 
     def remove_table(self, span: SpanId, *, seal: bool) -> bool:
         """See TableExecutor."""
@@ -223,9 +223,9 @@ class SimulatedExecutor:
                     self._adopt(run, request, result)
         now = self._world.monotonic()
         for run in list(self.runs.values()):
-            if run.request is None and not run.over and (run.retry_at is None or run.retry_at <= now):
-                if self._world.gets_on():
-                    self._step(run)
+            is_due = run.request is None and not run.over and (run.retry_at is None or run.retry_at <= now)
+            if is_due and self._world.gets_on():
+                self._step(run)
 
     def _step(self, run: Run) -> None:
         run.retry_at = None
@@ -289,4 +289,3 @@ class SimulatedExecutor:
             run.retry_at = self._world.monotonic() + delay
         else:
             run.state = TaskState.FAILED
-

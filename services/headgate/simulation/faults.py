@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.memory import CommitFault
 from headgate.records.keys import Fact, OutcomeKey
-from headgate.simulation.processes import AgentProcess, CoordinatorProcess, Process, transactional_id
+from headgate.simulation.agents import AgentProcess
+from headgate.simulation.processes import CoordinatorProcess, Process, transactional_id
 
 if TYPE_CHECKING:
     from headgate.simulation.world import World
@@ -51,6 +52,8 @@ class Faults:
         for process in list(world.processes.values()):
             if not process.is_over and not process.is_frozen_inside:
                 self._strike_process(process)
+        if world.strikes("outage"):
+            self._outage()
         self._strike_log()
 
     def start_again(self, name: str) -> None:
@@ -105,6 +108,15 @@ class Faults:
             elif isinstance(process, CoordinatorProcess):
                 process.resign()
 
+    def _outage(self) -> None:
+        """Everything of one kind, or simply everything, goes at once: a rack, a bad deployment."""
+        world, whom = self._world, self._chance.choice(("a", "c", "ac"))
+        for process in list(world.processes.values()):
+            if process.name[0] in whom and not process.is_frozen_inside:
+                process.die()
+                world.bury(process)
+        world.mark(f"outage of {whom}")
+
     def _strike_log(self) -> None:
         world, chance, broker = self._world, self._chance, self._world.broker
         role = transactional_id(chance.randrange(world.profile.shards))
@@ -133,6 +145,7 @@ class Faults:
         world.broker.compact(partition, before=self._chance.choice((None, world.broker.end_offset(partition) // 2)))
         read = [at for process in world.processes.values() for at in process.read_of(partition)]
         if self._chance.random() < 0.5:
+            world.mark("tombstones cleaned away")
             world.broker.compact(partition, before=min(read, default=0), drop_tombstones=True)
 
     def _end_transaction(self, transaction: str) -> None:
@@ -162,7 +175,7 @@ class Faults:
         for _, what, whom in ready:
             process = world.processes.get(whom)
             if what == "start":
-                if process is None:
+                if all(other.name != whom for other in world.processes.values()):
                     world.start(whom)
             elif process is not None:
                 process.log.heal()

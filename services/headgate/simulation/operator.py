@@ -1,4 +1,4 @@
-"""Whoever types ``headgate feed …``: random requests, sometimes twice, sometimes taken back, about feeds that may not be.
+"""Whoever types ``headgate feed …``: random requests, made twice or taken back, about feeds that may not be there.
 
 All it knows it reads from the log's present state, like the CLI; what it asks for may long have changed.
 """
@@ -64,6 +64,7 @@ class Operator:
         profile: Profile,
         chance: random.Random,
         broker: MemoryBroker,
+        *,
         states: dict[int, State],
         source_end: Callable[[str, int], int],
         wall_ms: Callable[[], int],
@@ -117,8 +118,7 @@ class Operator:
                     self.ask(OperationKind.RESUME_FEED, name)
 
     def _tables(self, feed: str) -> list[str]:
-        names = [f"{feed}t{number}" for number in range(1, self._profile.tables + 1)]
-        return names
+        return [f"{feed}t{number}" for number in range(1, self._profile.tables + 1)]
 
     def _spec(self, feed: str) -> str:
         tables = self._tables(feed)

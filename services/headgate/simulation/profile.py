@@ -20,6 +20,7 @@ FAULT_RATES: Final[dict[str, tuple[float, float]]] = {
     "hold": (0.002, 0.02),
     "leave": (0.0003, 0.002),
     # Per tick.
+    "outage": (0.0003, 0.003),
     "commit_refused": (0.001, 0.02),
     "commit_uncertain": (0.001, 0.02),
     "commit_left_open": (0.001, 0.01),

@@ -1,7 +1,7 @@
 """A database in memory that keeps the fence of sinks/contract.py, and tells a witness everything that it lets through.
 
 It is written from the contract, row for row as sinks/postgresql/progress.py does it in SQL. It is never asked whether
-it is right: the witness (audit.py) has its own books.
+it is right: the witness (sink_audit.py) has its own books.
 """
 
 from typing import Protocol
@@ -57,8 +57,8 @@ class SimulatedSink:
         feed_id, table = claim.identity.feed_id, claim.table
         if feed_id in self._forgotten:
             raise SinkFencedError(f"{table}: feed {feed_id} was removed, nothing is written for it any more")
-        for (other, name, _), row in self._rows.items():
-            if name == table and other != feed_id and not row.closed:
+        for (other, name, _), held in self._rows.items():
+            if name == table and other != feed_id and not held.closed:
                 raise SinkConflictError(f"{table}: held open by feed {other}")
         rows = {p: self._rows.get((feed_id, table, p)) for p in sorted(claim.start)}
         if all(row and row.epoch == claim.epoch and not row.closed for row in rows.values()):

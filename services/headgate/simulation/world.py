@@ -8,13 +8,13 @@ The same seed gives the same history, byte for byte: ``digest`` is of all that e
 
 import hashlib
 import random
-from collections import Counter, deque
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from headgate.agent.machine import AgentInput, AgentState, decide
-from headgate.coordinator.effects import EffectFailed, FeedForgotten, FeedRefused, ForgetFeed
 from headgate.coordinator.machine import COORDINATOR
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.machine import Decision, Machine, Now
@@ -23,15 +23,18 @@ from headgate.eventlog.memory_partition import Entry
 from headgate.eventlog.role import Role, RoleState, TermEffect
 from headgate.records.control import Positions
 from headgate.records.keys import AgentKey, SpanKey
-from headgate.simulation.audit import LogAudit, SinkAudit, Violation
+from headgate.simulation.agents import AgentProcess, Sessions
 from headgate.simulation.convergence import what_is_missing
 from headgate.simulation.executor import Request, Run
 from headgate.simulation.faults import Faults
-from headgate.simulation.operator import Operator, resolve
-from headgate.simulation.processes import AgentProcess, CoordinatorProcess, KilledError, Process, Sessions
+from headgate.simulation.log_audit import LogAudit
+from headgate.simulation.operator import Operator
+from headgate.simulation.processes import CoordinatorProcess, KilledError, Process
 from headgate.simulation.profile import Profile
 from headgate.simulation.sink import SimulatedSink
-from headgate.sinks.contract import Claim, SinkError, SinkUnavailableError
+from headgate.simulation.sink_audit import SinkAudit, Violation
+from headgate.simulation.wire import Wire
+from headgate.sinks.contract import Claim
 
 __all__ = ["World"]
 
@@ -44,7 +47,10 @@ LIVENESS_SECONDS_MAX: Final = 400.0
 QUIET_SECONDS: Final = 12.0
 """How long what was reached must stay: longer than a lease, so that nothing is about to flap."""
 
-EFFECT_OUTCOME_DRAWS: Final = ("effect_failed", "effect_refused")
+RARE_POINTS: Final = frozenset({"before init", "after init", "before effect"})
+"""Crash points that are passed so seldom that they would hardly ever be struck."""
+
+RARE_WEIGHT: Final = 10.0
 
 
 class World:
@@ -66,14 +72,18 @@ class World:
         self._hash = hashlib.blake2b(digest_size=16)
         self._encoder = msgspec.msgpack.Encoder()
         self._events: dict[tuple[str, int], int] = {}
-        self._wire: list[Request] = []
-        self._effects: deque[tuple[CoordinatorProcess, Role[Any], TermEffect]] = deque()
+        self.wire = Wire(self)
         self._machine = Machine(
             new_state=COORDINATOR.new_state, evolve=COORDINATOR.evolve, decide=self._decide, digest=COORDINATOR.digest
         )
         self.processes: dict[str, Process] = {}
         self.operator = Operator(
-            profile, self.chance, self.broker, self.log_audit.states, self.source_end, lambda: self.now().wall_ms
+            profile,
+            self.chance,
+            self.broker,
+            states=self.log_audit.states,
+            source_end=self.source_end,
+            wall_ms=lambda: self.now().wall_ms,
         )
         self.faults = Faults(self)
         self._digests_at = DIGEST_EVERY_STEPS
@@ -128,8 +138,8 @@ class World:
         for process in processes:
             if not (process.is_over or process.is_frozen_inside or process.frozen_until > self.clock):
                 self._act(process)
-        self._carry()
-        self._run_effects()
+        self.wire.carry()
+        self.wire.run_effects()
         if self.steps >= self._digests_at:
             self._digests_at = self.steps + DIGEST_EVERY_STEPS
             self.compare_digests()
@@ -149,8 +159,8 @@ class World:
         name = next((name for name, other in self.processes.items() if other is process), None)
         if name is not None:
             del self.processes[name]
-            if name == process.name:
-                self.faults.start_again(name)
+            if all(other.name != process.name for other in self.processes.values()):
+                self.faults.start_again(process.name)
 
     # --- processes --------------------------------------------------------------------------------------------
 
@@ -175,10 +185,10 @@ class World:
         """A rare state was reached."""
         self.marks[name] += 1
 
-    def strikes(self, kind: str) -> bool:
-        """Whether a fault of this kind happens now."""
+    def strikes(self, kind: str, weight: float = 1.0) -> bool:
+        """Whether a fault of this kind happens now; ``weight`` makes up for occasions that are rare."""
         rate = self.profile.rates.get(kind)
-        return rate is not None and not self.faults.stopped and self.chance.random() < rate
+        return rate is not None and not self.faults.stopped and self.chance.random() < rate * weight
 
     def gets_on(self) -> bool:
         """Whether a task takes its next step now."""
@@ -186,10 +196,11 @@ class World:
 
     def crash_point(self, process: Process, where: str) -> None:
         """See Stage."""
-        if self.strikes("killed_between"):
+        weight = RARE_WEIGHT if where in RARE_POINTS else 1.0
+        if self.strikes("killed_between", weight):
             self.marks[f"killed {where}"] += 1
             raise KilledError(process.name)
-        if self.strikes("frozen_between") and not process.is_frozen_inside:
+        if self.strikes("frozen_between", weight) and not process.is_frozen_inside:
             self.marks[f"frozen {where}"] += 1
             process.is_frozen_inside = True
             self._live_on(self.faults.long_pause())
@@ -235,75 +246,17 @@ class World:
 
     def send(self, request: Request) -> None:
         """See Surroundings."""
-        self._wire.append(request)
-
-    def _carry(self) -> None:
-        """Requests arrive in any order, and are answered, or not."""
-        wire, self._wire = self._wire, []
-        for request in wire:
-            if not self.gets_on():
-                self._wire.append(request)
-            elif self.strikes("request_lost"):
-                self._answer(request, SinkUnavailableError("the request was lost"))
-            elif self.strikes("request_late") and request.run is not None:
-                self._answer(request, SinkUnavailableError("no answer in time"))
-                # It arrives all the same, some time: nobody waits for its answer any more.
-                request.run = None
-                self._wire.append(request)
-            else:
-                result = self._execute(request)
-                lost = self.strikes("reply_lost")
-                if lost:
-                    self.marks[f"answer to {request.kind} lost"] += 1
-                self._answer(request, SinkUnavailableError("the answer was lost") if lost else result)
-
-    def _execute(self, request: Request) -> Positions | SinkError:
-        try:
-            match request.kind:
-                case "claim":
-                    result = self.sink.claim(request.claim)
-                case "apply":
-                    result = self.sink.apply(request.claim, request.ranges)
-                case _:
-                    result = self.sink.seal(request.claim)
-        except SinkError as error:
-            late = "late " if request.run is None else ""
-            self.marks[f"{late}{request.kind} refused: {error.code}"] += 1
-            return error
-        self._hash.update(self._encoder.encode((request.kind, request.claim.table, request.claim.epoch, result)))
-        if self.trace is not None:
-            self.trace.append(f"{self.clock:9.2f} sink {request.kind} {request.claim.table}@{request.claim.epoch} {result}")
-        return result
-
-    def _answer(self, request: Request, result: Positions | SinkError) -> None:
-        if request.run is not None:
-            request.run.executor.answer(request.run, request, result)
+        self.wire.send(request)
 
     def run_effect(self, process: CoordinatorProcess, role: Role[Any], effect: TermEffect) -> None:
         """See Stage."""
-        self._effects.append((process, role, effect))
+        self.wire.run_effect(process, role, effect)
 
-    def _run_effects(self) -> None:
-        for _ in range(len(self._effects)):
-            process, role, submitted = self._effects.popleft()
-            if process.is_over:
-                continue
-            if not self.gets_on() or process.is_frozen_inside or process.frozen_until > self.clock:
-                self._effects.append((process, role, submitted))
-                continue
-            role.finish(submitted, self._result(submitted.effect))
-
-    def _result(self, effect: Any) -> Any:
-        if self.strikes("effect_failed"):
-            return EffectFailed("not now")
-        if isinstance(effect, ForgetFeed):
-            try:
-                self.sink.forget(effect.feed_id)
-            except SinkError as error:
-                self.marks["forget refused"] += 1
-                return EffectFailed(str(error))
-            return EffectFailed("answer lost") if self.strikes("reply_lost") else FeedForgotten()
-        return FeedRefused("no such topic") if self.strikes("effect_refused") else resolve(effect)
+    def saw(self, what: object, line: Callable[[], str]) -> None:
+        """Something became visible: it goes into the digest, and as a line into the trace if there is one."""
+        self._hash.update(self._encoder.encode(what))
+        if self.trace is not None:
+            self.trace.append(f"{self.clock:9.2f} {line()}")
 
     def decide_for_agent(self, state: AgentState, given: AgentInput, now: Now) -> Decision:
         """See Stage."""
@@ -317,11 +270,9 @@ class World:
         return COORDINATOR.decide(state, given, now)
 
     def _committed(self, partition: Partition, entry: Entry) -> None:
-        key = entry.key
-        self._hash.update(self._encoder.encode((partition, entry.offset, key, entry.value)))
-        if self.trace is not None:
-            text = key if isinstance(key, str) else key.text()
-            self.trace.append(f"{self.clock:9.2f} {partition.topic}/{partition.number}@{entry.offset} {text}: {entry.value}")
+        self.saw(
+            (partition, entry.offset, entry.key, entry.value), lambda: f"{_place(partition, entry)}: {entry.value}"
+        )
         self.log_audit.committed(partition, entry)
 
     def digest(self) -> str:
@@ -331,9 +282,11 @@ class World:
     def compare_digests(self) -> None:
         """Guarantee 5: replay of the full log, of the compacted one, and every live state that has read all, agree."""
         for shard, full in sorted(self.log_audit.states.items()):
+            topics = [p for p in self.broker.partitions() if p.topic == "announce" or p.number == shard]
+            if any(self.broker.last_stable_offset(p) < self.broker.end_offset(p) for p in topics):
+                continue
             wanted = COORDINATOR.digest(full)
             replayed = COORDINATOR.new_state(shard)
-            topics = [p for p in self.broker.partitions() if p.topic == "announce" or p.number == shard]
             reader = self.broker.client().reader(dict.fromkeys(topics, 0))
             while batch := reader.poll(10_000, 0.0):
                 for item in batch:
@@ -354,3 +307,8 @@ class World:
             self.marks[f"live digest compared, {role.status.state}"] += 1
             if role.digest() != wanted:
                 raise Violation(f"5: shard {shard}: the live state of {process.name} is not what the log says")
+
+
+def _place(partition: Partition, entry: Entry) -> str:
+    key = entry.key if isinstance(entry.key, str) else entry.key.text()
+    return f"{partition.topic}/{partition.number}@{entry.offset} {key}"

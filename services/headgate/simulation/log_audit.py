@@ -1,7 +1,7 @@
-"""The guarantees 1-5 of design §9 as books kept beside the world: one of the sink's writes, one of the log's facts.
+"""Guarantees 3 and 4 of design §9, and the full log's side of 5, as books kept beside the log.
 
-Neither asks a machine anything, and both are told of a thing at the moment it becomes visible, so a guarantee is
-checked after every step that could break it, at a cost that does not depend on how much there is.
+Told of every record at the moment it becomes a fact, in that order, which no process of the world can see: what a
+guarantee forbids is noticed at the step that does it, at a cost that does not depend on how much there is.
 """
 
 from collections import Counter
@@ -24,94 +24,20 @@ from headgate.records.control import (
     SessionEnded,
     SetState,
     SpanDispatched,
+    TaskReported,
+    TaskState,
     WantedState,
 )
-from headgate.records.keys import FeedKey, FeedProgressKey, OutcomeKey, OwnerKey, SessionKey, SpanKey
-from headgate.sinks.contract import Claim
+from headgate.records.keys import FeedKey, FeedProgressKey, OutcomeKey, OwnerKey, SessionKey, SpanKey, TaskKey
+from headgate.simulation.sink_audit import SinkAudit, Violation, ts_of
 
-__all__ = ["LogAudit", "SinkAudit", "Violation", "ts_of"]
+__all__ = ["LogAudit"]
 
 _TERMINAL: Final = (OutcomeStatus.DONE, OutcomeStatus.FAILED, OutcomeStatus.REFUSED)
 
 
-class Violation(Exception):  # noqa: N818 - a finding, not an error of the program
-    """A guarantee does not hold; the message begins with its number in design §9."""
-
-
-def ts_of(offset: int) -> int:
-    """The source time of the change at ``offset``: known to all, so that checkpoints can be checked."""
-    return 1_000 + offset
-
-
-class SinkAudit:
-    """Guarantee 1, and 6 as far as order goes: who wrote what, in the sink's own order."""
-
-    def __init__(self) -> None:
-        self.applied_to: dict[tuple[str, str], Positions] = {}
-        """(feed_id, table) → how far each partition has been written."""
-        self.writes = 0
-        self._top: dict[tuple[str, str], Epoch] = {}
-        self._shut: set[tuple[str, str]] = set()
-        self._holder: dict[str, str] = {}
-        self._gone: set[str] = set()
-        self.stopped: set[str] = set()
-        """Feeds (by id) that the log calls stopped or removed: nothing of theirs may be written."""
-
-    def claimed(self, claim: Claim, positions: Positions) -> None:
-        """A claim is above every other, continues what was written, and finds nobody else's feed at the table."""
-        place = self._check_feed(claim, "claimed")
-        top = self._top.get(place)
-        if top is not None and claim.epoch <= top:
-            raise Violation(f"1: {claim.table} claimed under {claim.epoch} after {top}")
-        self._top[place] = claim.epoch
-        self._shut.discard(place)
-        self._holder[claim.table] = claim.identity.feed_id
-        known = self.applied_to.setdefault(place, dict(claim.start))
-        if known != positions:
-            raise Violation(f"6: {claim.table} claimed at {positions}, but {known} was written")
-
-    def applied(self, claim: Claim, partition: int, begin: int, end: int) -> None:
-        """A write is under the highest epoch, open, and begins where the last one ended."""
-        place = self._check_feed(claim, "written")
-        self.writes += 1
-        top = self._top.get(place)
-        if top is None or claim.epoch < top:
-            raise Violation(f"1: {claim.table} written under {claim.epoch} after {top} had claimed it")
-        if place in self._shut:
-            raise Violation(f"1: {claim.table} written under {claim.epoch}, which is sealed")
-        known = self.applied_to[place]
-        if known[partition] != begin or end < begin:
-            raise Violation(f"6: {claim.table}/{partition}: [{begin}, {end}) written after {known[partition]}")
-        known[partition] = end
-
-    def sealed(self, claim: Claim) -> None:
-        """Nothing may be written under this epoch any more."""
-        self._shut.add((claim.identity.feed_id, claim.table))
-        self._holder.pop(claim.table, None)
-
-    def forgotten(self, feed_id: str) -> None:
-        """Nothing may be written for this feed any more."""
-        self._gone.add(feed_id)
-
-    def is_open(self, feed_id: str, table: str) -> bool:
-        """Whether somebody may still write the table for the feed."""
-        place = (feed_id, table)
-        return place in self._top and place not in self._shut
-
-    def _check_feed(self, claim: Claim, what: str) -> tuple[str, str]:
-        feed_id = claim.identity.feed_id
-        if feed_id in self._gone:
-            raise Violation(f"1: {claim.table} {what} under {claim.epoch} for feed {feed_id}, which was removed")
-        if feed_id in self.stopped:
-            raise Violation(f"1: {claim.table} {what} under {claim.epoch} for feed {feed_id}, which is stopped")
-        holder = self._holder.get(claim.table)
-        if holder not in (None, feed_id):
-            raise Violation(f"1: {claim.table} {what} for feed {feed_id}, held by feed {holder}")
-        return feed_id, claim.table
-
-
 class LogAudit:
-    """Guarantees 3 and 4, and the full log's side of 5: ``state`` is the replay of everything ever committed."""
+    """See the module's docstring; ``states`` is, by shard, the replay of everything ever committed."""
 
     def __init__(
         self, shards: int, sink: SinkAudit, is_session_lost: Callable[[tuple[str, str]], bool], marks: Counter[str]
@@ -149,6 +75,8 @@ class LogAudit:
                     self._feed_recorded(shard, state, key, value)
                 case OutcomeKey() if isinstance(value, RequestSettled):
                     self._settled(shard, state, key, value)
+                case TaskKey() if isinstance(value, TaskReported):
+                    self._mark_word(state, key, value)
                 case _:
                     pass
             COORDINATOR.evolve(state, key, value, entry.offset)
@@ -186,7 +114,7 @@ class LogAudit:
             self._may_claim.add((key, value.primary.agent, value.primary.session, value.primary.epoch))
         if old is not None and value.owner_rev < old.owner_rev:
             raise Violation(f"4: {key.text()} dispatched by {value.owner_rev} after {old.owner_rev}")
-        self._mark_step(state, old, value)
+        self._mark_step(old, value)
 
     def _role_given(self, state: State, key: SpanKey, role: Role) -> None:
         session = (role.agent, role.session)
@@ -196,7 +124,7 @@ class LogAudit:
         if session in state.ended:
             raise Violation(f"4: {key.text()} given to {session}, which was written dead before")
 
-    def _mark_step(self, state: State, old: SpanDispatched | None, new: SpanDispatched) -> None:
+    def _mark_step(self, old: SpanDispatched | None, new: SpanDispatched) -> None:
         before = "none" if old is None else _phase(old)
         after = _phase(new)
         if before != after:
@@ -204,6 +132,19 @@ class LogAudit:
         if old is not None and old.secondary is not None and new.secondary is None and new.primary is not None:
             promoted = new.primary.session == old.secondary.session
             self.marks["secondary promoted" if promoted else "move abandoned"] += 1
+
+    def _mark_word(self, state: State, key: TaskKey, value: TaskReported) -> None:
+        session = (key.agent, key.session)
+        if session in state.ended:
+            self.marks["a word of a dead session"] += 1
+            return
+        record = state.spans.get(SpanKey(key.feed, key.span))
+        roles = () if record is None else (record.primary, record.secondary)
+        mine = next((role for role in roles if role is not None and (role.agent, role.session) == session), None)
+        if mine is not None and mine.epoch != value.epoch:
+            self.marks["a word under an old epoch"] += 1
+        if mine is None and value.state in (TaskState.REPLICATING, TaskState.STOPPING):
+            self.marks["an undetermined writer"] += 1
 
     def _session_ended(self, shard: int, state: State, key: SessionKey, value: SessionEnded) -> None:
         session = (key.agent, key.session)
@@ -214,9 +155,9 @@ class LogAudit:
             raise Violation(f"4: {session} was written dead while its own lease was running: {value.reason}")
         for span in state.index.roles[session].in_order() if session in state.index.roles else ():
             record = state.spans[span]
-            lost = [role for role in (record.primary, record.secondary) if role is not None]
-            dead = [(r.agent, r.session) == session or (r.agent, r.session) in state.ended for r in lost]
-            both = "both roles" if len(lost) == 2 and all(dead) else "a role"
+            held = [role for role in (record.primary, record.secondary) if role is not None]
+            lost = [role for role in held if self._is_session_lost((role.agent, role.session))]
+            both = "both roles" if len(lost) > 1 else "a role"
             self.marks[f"{both} lost in {_phase(record)}"] += 1
 
     def _feed_progressed(self, shard: int, state: State, key: FeedProgressKey, value: object) -> None:

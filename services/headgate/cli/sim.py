@@ -1,0 +1,91 @@
+"""``headgate sim``: the control plane in a world of faults, seed by seed, every guarantee checked at every step."""
+
+import logging
+import time
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from headgate.cli.exit_codes import ExitCode
+from headgate.cli.options import Format
+from headgate.cli.output import Output, note, show_json, show_object
+from headgate.simulation.campaign import TICKS, Campaign, Played, play, shrink
+from headgate.simulation.profile import Profile, draw_profile
+
+__all__ = ["sim"]
+
+TRACE_LINES_SHOWN = 60
+
+
+def sim(
+    *,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="histories to play")] = 300,
+    start: Annotated[int, typer.Option("--start", min=0, help="the first seed")] = 0,
+    ticks: Annotated[int, typer.Option("--ticks", min=1, help="length of the phase with faults")] = TICKS,
+    shrink_seed: Annotated[
+        int | None, typer.Option("--shrink", metavar="SEED", help="find the least form of this seed's finding")
+    ] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Play histories; exit 0 only if every guarantee held and (from 300 seeds on) every rare state was reached."""
+    logging.getLogger("headgate").setLevel(logging.CRITICAL)
+    if shrink_seed is not None:
+        _shrink(shrink_seed, ticks, output)
+        return
+    campaign, began, digest = Campaign(), time.process_time(), ""
+    for seed in range(start, start + seeds):
+        played = play(draw_profile(seed, ticks=ticks))
+        campaign.add(played)
+        digest = played.digest
+        if played.finding is not None or seeds == 1:
+            note(_line(played))
+    seconds = time.process_time() - began
+    _show(campaign, seconds, digest if seeds == 1 else None, output)
+    if not campaign.holds:
+        raise typer.Exit(int(ExitCode.DIFFERENCE))
+
+
+def _show(campaign: Campaign, seconds: float, digest: str | None, output: Output) -> None:
+    facts: dict[str, Any] = {
+        "seeds": campaign.seeds,
+        "steps": campaign.steps,
+        "steps_per_s": round(campaign.steps / max(seconds, 1e-9)),
+        "violations": len(campaign.findings),
+        "marks_missing": campaign.marks_missing,
+    }
+    if digest is not None:
+        facts["digest"] = digest
+    if output is Output.JSON:
+        show_json(
+            facts | {"findings": msgspec.to_builtins(campaign.findings), "marks": dict(sorted(campaign.marks.items()))}
+        )
+        return
+    facts["marks_missing"] = ", ".join(campaign.marks_missing) or "none"
+    show_object(facts, output)
+
+
+def _shrink(seed: int, ticks: int, output: Output) -> None:
+    least = shrink(seed, ticks, note)
+    if least is None or least.finding is None:
+        note(f"seed {seed} holds over {ticks} ticks: nothing to shrink")
+        return
+    if output is Output.JSON:
+        show_json(msgspec.to_builtins(least))
+    else:
+        note(_line(least))
+        for line in least.trace[-TRACE_LINES_SHOWN:]:
+            note(line)
+    raise typer.Exit(int(ExitCode.DIFFERENCE))
+
+
+def _line(played: Played) -> str:
+    found = "holds" if played.finding is None else f"{played.finding.what} at {played.finding.at} s"
+    head = f"seed {played.profile.seed}: {found} after {played.steps} steps, digest {played.digest}"
+    return f"{head}\n  {_profile(played.profile)}"
+
+
+def _profile(profile: Profile) -> str:
+    sizes = ", ".join(f"{n} {v}" for n, v in msgspec.structs.asdict(profile).items() if n not in ("seed", "rates"))
+    rates = ", ".join(f"{kind} {rate:.4f}" for kind, rate in sorted(profile.rates.items()))
+    return f"{sizes}; faults: {rates or 'none'}"

@@ -1,0 +1,78 @@
+"""The short form of ``make sim``: enough seeds that a guarantee broken in a plain way is noticed, in half a minute."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate.simulation.campaign import Campaign, play, shrink
+from headgate.simulation.profile import FAULT_RATES, draw_profile
+from headgate.simulation.sink import SimulatedSink
+
+SEEDS = 40
+FIRST_SEED = 0
+
+GUARDING_SEEDS = (24, 394, 1144, 1216, 1435)
+"""Seeds that once found a bug (docs/bugs.md), with the ticks they were played for."""
+
+
+def test_every_guarantee_holds_over_some_seeds() -> None:
+    campaign = Campaign()
+    for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
+        campaign.add(play(draw_profile(seed, ticks=300)))
+    assert campaign.findings == []
+    assert campaign.steps > 50_000
+    common = {"none to commit", "secondary promoted", "removing to sealed", "fenced after deciding, at the commit"}
+    assert common <= {name for name, count in campaign.marks.items() if count}
+
+
+@pytest.mark.parametrize("seed", GUARDING_SEEDS)
+def test_a_seed_that_found_a_bug_holds(seed: int) -> None:
+    assert play(draw_profile(seed, ticks=800 if seed >= 1000 else 400)).finding is None
+
+
+def test_the_same_seed_is_the_same_history_in_another_process(tmp_path: Path) -> None:
+    profile = draw_profile(7, ticks=200)
+    here = play(profile)
+    assert play(profile, trace=True).digest == here.digest
+    program = (
+        "from headgate.simulation.campaign import play\n"
+        "from headgate.simulation.profile import draw_profile\n"
+        "print(play(draw_profile(7, ticks=200)).digest)\n"
+    )
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        ran = subprocess.run(
+            [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert ran.stdout.strip() == here.digest
+
+
+def test_another_seed_is_another_history() -> None:
+    assert play(draw_profile(7, ticks=50)).digest != play(draw_profile(8, ticks=50)).digest
+
+
+def test_seeds_differ_in_the_faults_they_have_and_some_have_none() -> None:
+    rates = [draw_profile(seed, ticks=1).rates for seed in range(200)]
+    assert {kind for drawn in rates for kind in drawn} == set(FAULT_RATES)
+    assert not all(rates)
+    assert "kill" not in draw_profile(3, ticks=1, without=frozenset({"kill"})).rates
+
+
+def test_a_sink_that_forgets_removed_feeds_is_found_out_and_the_finding_shrinks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bug that docs/bugs.md calls B3, brought back: the audit is not the fence."""
+    original = SimulatedSink.__init__
+    monkeypatch.setattr(
+        SimulatedSink, "__init__", lambda self, witness, **_: original(self, witness, remembers_removed=False)
+    )
+    found = next((seed for seed in range(400) if play(draw_profile(seed, ticks=400)).finding), None)
+    assert found is not None
+    whole, least = draw_profile(found, ticks=400), shrink(found)
+    assert least is not None
+    assert least.finding is not None
+    assert len(least.profile.rates) <= len(whole.rates)
+    assert least.trace
