@@ -57,6 +57,8 @@ KINDS: Final = {
     "resume": OperationKind.RESUME_FEED,
     "remove": OperationKind.REMOVE_FEED,
     "move": OperationKind.MOVE_TABLE,
+    "rebalance": OperationKind.REBALANCE_FEED,
+    "drain": OperationKind.DRAIN_AGENT,
 }
 
 
@@ -256,7 +258,7 @@ class World:
         self.write(Partition("sync", 0), TaskKey(key.feed, key.span, name, session), report)
 
     def do_progress(self, name: str, target: str, **options: str) -> None:
-        """``progress a1 f/t1 pos=5 [ts=] [rows=] [lag=ms] [epoch=]``."""
+        """``progress a1 f/t1 pos=5 [ts=] [rows=] [mb=] [lag=ms] [epoch=]``."""
         key, agent = span_key(target), self.agents[name]
         value = SpanProgressed(
             feed_id=self.dispatched(key).feed_id,
@@ -265,7 +267,7 @@ class World:
             seen_ts=int(options["ts"]) if "ts" in options else None,
             resolved_ts=None,
             rows=int(options.get("rows", "0")),
-            bytes=0,
+            bytes=int(options.get("mb", "0")) * 1_000_000,
             lag_ms=int(options.get("lag", "0")),
             progressed_ms=round(self.now * 1000),
         )
@@ -299,6 +301,12 @@ class World:
 
     def do_request_move(self, request: str, feed: str, table: str, agent: str) -> None:
         self.ask(request, "move", feed, table=table, agent=agent)
+
+    def do_request_rebalance(self, request: str, feed: str) -> None:
+        self.ask(request, "rebalance", feed)
+
+    def do_request_drain(self, request: str, agent: str) -> None:
+        self.ask(request, "drain", "", agent=agent)
 
     def do_request_delete(self, request: str) -> None:
         self.write(Partition("changefeed", 0), RequestKey(request), None)

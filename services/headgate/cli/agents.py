@@ -1,4 +1,4 @@
-"""``headgate agent``: sessions of agents, alive and lately dead."""
+"""``headgate agent``: sessions of agents, alive and lately dead, and emptying one before it is stopped."""
 
 import time
 from collections import Counter
@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
-from headgate.cli.output import Output, age, show_rows
+from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
+from headgate.cli.output import Output, age, note, show_json, show_rows
+from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import AgentAnnounced, SpanDispatched
+from headgate.records.control import AgentAnnounced, OperationKind, SpanDispatched
 from headgate.records.keys import AgentKey, SpanKey
 
 __all__ = ["agent_rows", "app"]
@@ -32,6 +33,31 @@ def list_agents(
     now_ms = time.time_ns() // 1_000_000
     rows = [row for row in agent_rows(snapshot, now_ms) if dead or row["state"] != "dead"]
     show_rows(("agent", "session", "state", "tables", "capacity", "heartbeat", "version", "address"), rows, output)
+
+
+@app.command()
+def drain(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="see `headgate agent list`")],
+    *,
+    timeout: Timeout = MOVES_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Move every table away from AGENT, in two phases; done when it has none, then stop it.
+
+    An agent that is told to stop (SIGTERM) does the same by itself, as far as its shutdown time allows; draining it
+    first has no such limit. It gets no tables for a minute after that.
+    """
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        asked = operation(OperationKind.DRAIN_AGENT, "", agent=agent)
+        outcomes = ask_shards(log, asked, range(log.shards), timeout)
+    reason = outcomes[0].reason
+    if output is Output.JSON:
+        show_json({"agent": agent, "status": outcomes[0].status.value, "reason": reason})
+    else:
+        note(f"{agent}: {outcomes[0].status.value}: {reason}")
 
 
 def agent_rows(snapshot: Snapshot, now_ms: int) -> list[dict[str, Any]]:

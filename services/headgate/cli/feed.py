@@ -9,7 +9,7 @@ import typer
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
 from headgate.cli.output import Output, note, show_json, show_object, show_rows
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation
+from headgate.cli.requests import MOVES_SECONDS_DEFAULT, OUTCOME_SECONDS_DEFAULT, ask, operation
 from headgate.cli.tables import table_rows
 from headgate.config.feed import load_feed
 from headgate.eventlog.log import Log
@@ -129,6 +129,21 @@ def remove(
     """Remove a feed; its tables stay as they are, what Headgate kept in the sink goes."""
     with connected(bootstrap, cluster, kafka_property) as (_, log):
         _settle(log, OperationKind.REMOVE_FEED, feed, timeout, output)
+
+
+@app.command()
+def rebalance(
+    feed: FeedName,
+    *,
+    timeout: Timeout = MOVES_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Spread a feed's tables over the agents so that their numbers differ by one at most, with the fewest moves."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        _settle(log, OperationKind.REBALANCE_FEED, feed, timeout, output)
 
 
 def _settle(

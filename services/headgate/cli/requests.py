@@ -8,6 +8,7 @@ import getpass
 import os
 import socket
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Final
 from uuid import uuid4
@@ -17,12 +18,15 @@ from headgate.eventlog.log import Delivery, Log, LogReader, Partition
 from headgate.eventlog.sharding import ANNOUNCE, place, shard_of
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind, OperationRequested, OutcomeStatus, RequestSettled
-from headgate.records.keys import Fact, OutcomeKey, RequestKey
+from headgate.records.keys import Fact, Key, OutcomeKey, RequestKey
 
-__all__ = ["OUTCOME_SECONDS_DEFAULT", "ask", "operation"]
+__all__ = ["MOVES_SECONDS_DEFAULT", "OUTCOME_SECONDS_DEFAULT", "ask", "ask_shards", "operation"]
 
 OUTCOME_SECONDS_DEFAULT: Final = 30.0
 """A take-over of a lost owner and a slow sink's check fit in; longer work is what --timeout is for."""
+
+MOVES_SECONDS_DEFAULT: Final = 300.0
+"""For what moves many tables, some tens at a time, each in seconds."""
 
 WRITE_SECONDS_MAX: Final = 10.0
 """For the broker to acknowledge one small record."""
@@ -61,17 +65,33 @@ def ask(log: Log, request: OperationRequested, timeout_seconds: float) -> Reques
     Raises CommandError when it was refused, has failed or was not settled in time; LogError.
     """
     shard = shard_of(request.feed, log.shards)
-    partition = Partition("changefeed", shard)
-    key = RequestKey(uuid4().hex)
+    return ask_shards(log, request, [shard], timeout_seconds)[shard]
+
+
+def ask_shards(
+    log: Log, request: OperationRequested, shards: Sequence[int], timeout_seconds: float
+) -> dict[int, RequestSettled]:
+    """The same of several shards at once, each by its own owner; the outcomes, which are ``done``.
+
+    Raises CommandError as soon as all have been waited for and one is not done; LogError.
+    """
+    keys = {shard: RequestKey(uuid4().hex) for shard in shards}
+    awaited: dict[Key, int] = {OutcomeKey(key.request): shard for shard, key in keys.items()}
     deadline = time.monotonic() + timeout_seconds
-    start = log.end_offsets([partition])
+    start = log.end_offsets([Partition("changefeed", shard) for shard in shards])
     with closing(log.reader(start)) as reader, closing(log.writer("headgate-cli")) as writer:
-        writer.write([place(Fact(key, request), shard)], WRITE_SECONDS_MAX)
+        writer.write([place(Fact(key, request), shard) for shard, key in keys.items()], WRITE_SECONDS_MAX)
         try:
-            outcome = _await_outcome(reader, OutcomeKey(key.request), deadline)
+            outcomes = _await_outcomes(reader, awaited, deadline)
         finally:
-            writer.write([place(Fact(key, None), shard)], WRITE_SECONDS_MAX)
-    what = f"{request.kind.value} of {request.feed}"
+            writer.write([place(Fact(key, None), shard) for shard, key in keys.items()], WRITE_SECONDS_MAX)
+    return {shard: _done(log, request, shard, outcomes.get(shard), timeout_seconds) for shard in shards}
+
+
+def _done(
+    log: Log, request: OperationRequested, shard: int, outcome: RequestSettled | None, timeout_seconds: float
+) -> RequestSettled:
+    what = f"{request.kind.value} of {request.feed or request.agent or f'shard {shard}'}"
     if outcome is None:
         raise CommandError(ExitCode.REQUEST_TIMED_OUT, _why_no_outcome(log, shard, what, timeout_seconds))
     if outcome.status is OutcomeStatus.REFUSED:
@@ -81,21 +101,28 @@ def ask(log: Log, request: OperationRequested, timeout_seconds: float) -> Reques
     if outcome.status is OutcomeStatus.ACCEPTED:
         raise CommandError(
             ExitCode.REQUEST_TIMED_OUT,
-            f"{what} was accepted and is under way, but not done within {timeout_seconds:g} s: {outcome.reason}; "
-            f"look with `headgate feed show {request.feed}`, or give a longer --timeout",
+            f"{what} was accepted, but is not done after {timeout_seconds:g} s: {outcome.reason}; {_what_now(request)}",
         )
     return outcome
 
 
-def _await_outcome(reader: LogReader, key: OutcomeKey, deadline: float) -> RequestSettled | None:
-    """The final outcome, or the last one seen when the deadline has passed."""
-    latest: RequestSettled | None = None
+def _what_now(request: OperationRequested) -> str:
+    """What has become of a request that was under way when nobody waited for it any more."""
+    if request.kind in (OperationKind.DRAIN_AGENT, OperationKind.REBALANCE_FEED):
+        return "it was taken back: no other table moves; ask again with a longer --timeout"
+    return f"it goes on; look with `headgate feed show {request.feed}`, or give a longer --timeout"
+
+
+def _await_outcomes(reader: LogReader, keys: Mapping[Key, int], deadline: float) -> dict[int, RequestSettled]:
+    """By shard, the final outcomes, or the last ones seen when the deadline has passed."""
+    latest: dict[int, RequestSettled] = {}
     while (remaining := deadline - time.monotonic()) > 0:
         for read in reader.poll(POLL_RECORDS_MAX, min(POLL_SECONDS, remaining)):
-            if isinstance(read, Delivery) and read.key == key and isinstance(read.value, RequestSettled):
-                latest = read.value
-                if latest.status is not OutcomeStatus.ACCEPTED:
-                    return latest
+            if isinstance(read, Delivery) and read.key in keys and isinstance(read.value, RequestSettled):
+                latest[keys[read.key]] = read.value
+        final = [outcome for outcome in latest.values() if outcome.status is not OutcomeStatus.ACCEPTED]
+        if len(final) == len(keys):
+            break
     return latest
 
 

@@ -8,7 +8,7 @@ answers every question as if they were true already.
 
 from typing import Any, Final, cast
 
-from headgate.coordinator.index import is_broken, is_open, is_starting, takes_agent
+from headgate.coordinator.index import is_broken, is_moving, is_open, is_starting, takes_agent
 from headgate.coordinator.state import CoordinatorState, SessionId, Term, TimerPurpose
 from headgate.eventlog.machine import CancelTimer, Decision, Now, SetTimer
 from headgate.records.control import (
@@ -87,7 +87,7 @@ class Draft:
         """The session may be given roles."""
         if not self.is_live(session) or not self.is_answered(session):
             return False
-        return self.state.agents[session].liveness is Liveness.ALIVE
+        return self.state.agents[session].liveness is Liveness.ALIVE and session not in self.term.drains
 
     def role_count(self, session: SessionId) -> int:
         """Roles the session has."""
@@ -106,6 +106,13 @@ class Draft:
             open_count += is_open(new) - is_open(old)
             broken_count += is_broken(new) - is_broken(old)
         return open_count, broken_count
+
+    def moving_count(self, feed: str) -> int:
+        """Spans of the feed that are on their way from one agent to another."""
+        count = self.state.index.feed(feed).moving_count
+        for key in self.spans_touched.get(feed, ()):
+            count += is_moving(self.span(key)) - is_moving(self.state.spans.get(key))
+        return count
 
     def has_timer(self, kind: str, subject: Any) -> bool:
         """Whether the term has this timer running."""

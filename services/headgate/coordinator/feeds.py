@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.coordinator import spans
+from headgate.coordinator import relocation, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.effects import (
     EffectFailed,
@@ -31,6 +31,7 @@ from headgate.coordinator.effects import (
     ResolveFeed,
 )
 from headgate.coordinator.index import is_broken
+from headgate.coordinator.schedulers.move import seat_of
 from headgate.coordinator.scheduling import seats_of
 from headgate.records.control import (
     FeedRecorded,
@@ -45,7 +46,15 @@ from headgate.records.control import (
 from headgate.records.keys import FeedKey, FeedProgressKey, OutcomeKey, ProgressKey, SpanKey, TaskKey
 from headgate.records.names import InvalidNameError, check_name
 
-__all__ = ["answer_request", "catch_up", "finish_effect", "forget_outcome", "retry_effect", "settle_feed"]
+__all__ = [
+    "answer_request",
+    "catch_up",
+    "finish_effect",
+    "forget_outcome",
+    "retry_forget",
+    "retry_resolve",
+    "settle_feed",
+]
 
 EFFECT_RETRY_SECONDS: Final = 5.0
 """Pause before an effect that could not be run is asked for again."""
@@ -68,10 +77,15 @@ def answer_request(draft: Draft, request: str) -> None:
             _resume(draft, request, wish)
         case OperationKind.MOVE_TABLE:
             _move(draft, request, wish)
+        case OperationKind.REBALANCE_FEED:
+            relocation.ask_rebalance(draft, request, wish)
+        case OperationKind.DRAIN_AGENT:
+            relocation.ask_drain(draft, request, wish)
 
 
 def forget_outcome(draft: Draft, request: str) -> None:
     """The operator has deleted the request: its outcome goes too."""
+    relocation.take_back(draft, request)
     if request in draft.state.outcomes:
         draft.put(OutcomeKey(request), None)
 
@@ -85,9 +99,22 @@ def catch_up(draft: Draft) -> None:
         outcome, wish = state.outcomes.get(request), state.requests[request].request
         if outcome is None:
             answer_request(draft, request)
-        elif outcome.status is OutcomeStatus.ACCEPTED and wish.kind is OperationKind.CREATE_FEED:
-            draft.add_effect(ResolveFeed(request, wish.feed, wish.spec or ""))
+        elif outcome.status is OutcomeStatus.ACCEPTED:
+            _take_up(draft, request, wish)
     draft.feeds_touched.update(state.feeds)
+
+
+def _take_up(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """What an owner before me has accepted; what is not here is in the records of feeds and spans."""
+    match wish.kind:
+        case OperationKind.CREATE_FEED:
+            draft.add_effect(ResolveFeed(request, wish.feed, wish.spec or ""))
+        case OperationKind.REBALANCE_FEED:
+            relocation.ask_rebalance(draft, request, wish)
+        case OperationKind.DRAIN_AGENT:
+            relocation.ask_drain(draft, request, wish)
+        case _:
+            pass
 
 
 def finish_effect(draft: Draft, effect: Any, result: Any) -> None:
@@ -110,15 +137,17 @@ def finish_effect(draft: Draft, effect: Any, result: Any) -> None:
             raise TypeError(f"{type(result).__name__} is no answer to {type(effect).__name__}")
 
 
-def retry_effect(draft: Draft, kind: str, subject: str) -> None:
-    """Ask again for an effect that could not be run."""
-    if kind == "forget":
-        draft.term.forgetting.discard(subject)
-        draft.feeds_touched.add(subject)
-        return
-    placed, outcome = draft.state.requests.get(subject), draft.outcome(subject)
+def retry_resolve(draft: Draft, request: str) -> None:
+    """Ask again what a feed means; it could not be found out."""
+    placed, outcome = draft.state.requests.get(request), draft.outcome(request)
     if placed is not None and outcome is not None and outcome.status is OutcomeStatus.ACCEPTED:
-        draft.add_effect(ResolveFeed(subject, placed.request.feed, placed.request.spec or ""))
+        draft.add_effect(ResolveFeed(request, placed.request.feed, placed.request.spec or ""))
+
+
+def retry_forget(draft: Draft, name: str) -> None:
+    """Ask again to clean up after a feed; the sink did not answer."""
+    draft.term.forgetting.discard(name)
+    draft.feeds_touched.add(name)
 
 
 def settle_feed(draft: Draft, name: str) -> None:
@@ -350,7 +379,10 @@ def _move(draft: Draft, request: str, wish: OperationRequested) -> None:
     reason = _why_not_movable(draft, wish, plans) or _why_no_target(draft, wish, plans[0])
     if reason is not None:
         return _refuse(draft, request, reason)
-    target = _target(draft, wish)
+    target = seat_of(_sessions_of(draft, wish.agent), seats_of(draft))
+    if target is None:
+        reason = "its capacity is reached, or it opens too many tables just now"
+        return _refuse(draft, request, f"agent {wish.agent!r} has no free seat: {reason}")
     draft.settle(request, OutcomeStatus.ACCEPTED, f"{wish.agent} prepares the table")
     spans.begin_move(draft, SpanKey(wish.feed, plans[0].span), target, request)
     return None
@@ -378,16 +410,8 @@ def _why_no_target(draft: Draft, wish: OperationRequested, plan: SpanPlan) -> st
         return f"table {wish.table!r} is on {wish.agent} already"
     targets = [session for session in sessions if draft.is_target(session)]
     if not targets:
-        return f"agent {wish.agent!r} is stopping, or has not answered the owner yet"
-    seats = seats_of(draft)
-    if not any(seats.has(session) for session in targets):
-        return f"agent {wish.agent!r} has no free seat: its capacity is reached, or it opens too many tables just now"
+        return f"agent {wish.agent!r} is stopping or being drained, or has not answered the owner yet"
     return None
-
-
-def _target(draft: Draft, wish: OperationRequested) -> tuple[str, str]:
-    seats = seats_of(draft)
-    return next(session for session in _sessions_of(draft, wish.agent) if seats.has(session))
 
 
 def _sessions_of(draft: Draft, agent: str | None) -> list[tuple[str, str]]:
@@ -408,6 +432,7 @@ def _delete(draft: Draft, effect: ForgetFeed) -> None:
     if feed is None or feed.feed_id != effect.feed_id or feed.wanted is not WantedState.REMOVED:
         return
     for key in _spans_of(feed, name):
+        draft.term.loads.forget(key)
         if key in state.spans:
             draft.put_span(key, None)
         for session in sorted(state.tasks.get(key, ())):

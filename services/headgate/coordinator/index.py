@@ -25,7 +25,7 @@ from headgate.records.control import (
 )
 from headgate.records.keys import SpanKey
 
-__all__ = ["LAG_HOLDS_MS", "FeedIndex", "Indexes", "is_broken", "is_open", "is_starting", "takes_agent"]
+__all__ = ["LAG_HOLDS_MS", "FeedIndex", "Indexes", "is_broken", "is_moving", "is_open", "is_starting", "takes_agent"]
 
 LAG_HOLDS_MS: Final = 10_000
 """A span whose last batch was older than this when it became visible is said to hold the checkpoint (TiCDC calls a
@@ -35,6 +35,11 @@ lag below 10 s normal: anchors/ticdc.md §4)."""
 def is_open(record: SpanDispatched | None) -> bool:
     """Somebody may still write the span: it was dispatched once and is not sealed."""
     return record is not None and not (record.state is SetState.ABSENT and record.sealed)
+
+
+def is_moving(record: SpanDispatched | None) -> bool:
+    """The span is on its way from one agent to another."""
+    return record is not None and record.secondary is not None
 
 
 def is_broken(record: SpanDispatched | None) -> bool:
@@ -67,6 +72,7 @@ class FeedIndex:
     plans: dict[str, SpanPlan] = field(default_factory=dict)
     open_count: int = 0
     broken_count: int = 0
+    moving_count: int = 0
     waiting: Ranking[SpanKey] = field(default_factory=Ranking)
     """Wanted spans that nobody replicates."""
     positions: dict[str, Positions] = field(default_factory=dict)
@@ -109,6 +115,7 @@ class Indexes:
         index = self.feed(key.feed)
         index.open_count += is_open(new) - is_open(old)
         index.broken_count += is_broken(new) - is_broken(old)
+        index.moving_count += is_moving(new) - is_moving(old)
         self._roles_changed(key, old, -1)
         self._roles_changed(key, new, +1)
         self._place(key, new, feed, index)

@@ -3,15 +3,17 @@
     membership   who is there, the sync barrier, the dead          replication   every transition of a span, as a table
     spans        from words to signals to steps                    scheduling    who gets what
     checkpoint   how far a feed is, and what holds it              feeds         requests, outcomes, a feed's life
+    relocation   emptying an agent, spreading a feed
 
 An input is noted, its rule drafts facts, a round of scheduling gives out what has become free, and feeds are brought
 in line with
 their spans. Everything drafted is one decision. Before the barrier is over only memory and deaths are written.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headgate.coordinator import checkpoint, feeds, membership, spans
+from headgate.coordinator import checkpoint, feeds, membership, relocation, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.scheduling import run_round
 from headgate.coordinator.state import CoordinatorState, Term, digest, evolve, new_state, start_counting
@@ -74,6 +76,7 @@ def _on_record(draft: Draft, delivery: Delivery) -> None:
             membership.note_word_of(draft, (key.agent, key.session))
             if is_open:
                 spans.note_progress(draft, SpanKey(key.feed, key.span), (key.agent, key.session))
+                relocation.measure(draft, SpanKey(key.feed, key.span), (key.agent, key.session))
                 draft.feeds_touched.add(key.feed)
         case AgentKey():
             if membership.note_agent(draft, (key.agent, key.session), left=value is None):
@@ -97,24 +100,35 @@ def _on_timer(draft: Draft, name: str) -> None:
     purpose = draft.term.timers.pop(name, None)
     if purpose is None:
         return
-    match purpose.kind:
-        case "barrier":
-            if not draft.term.is_open:
-                _open(draft)
-        case "prepare":
-            spans.expire_prepare(draft, purpose.subject)
-        case "retry":
-            draft.term.retry_due.put(purpose.subject)
-        case "checkpoint":
-            checkpoint.write(draft, purpose.subject)
-        case "sweep":
-            membership.sweep(draft, purpose.subject)
-        case "resolve" | "forget":
-            feeds.retry_effect(draft, purpose.kind, purpose.subject)
-        case "schedule":
-            pass
-        case _:
-            raise TypeError(f"no rule for timer {name}")
+    rule = TIMERS.get(purpose.kind)
+    if rule is None:
+        raise TypeError(f"no rule for timer {name}")
+    rule(draft, purpose.subject)
+
+
+def _end_barrier(draft: Draft, _subject: Any) -> None:
+    if not draft.term.is_open:
+        _open(draft)
+
+
+def _weigh(draft: Draft, _subject: Any) -> None:
+    draft.term.loads.is_due = True
+
+
+TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
+    "barrier": _end_barrier,
+    "prepare": spans.expire_prepare,
+    "retry": lambda draft, key: draft.term.retry_due.put(key),
+    "rest": lambda draft, key: draft.term.resting.discard(key),
+    "checkpoint": checkpoint.write,
+    "sweep": membership.sweep,
+    "resolve": feeds.retry_resolve,
+    "forget": feeds.retry_forget,
+    "drained": relocation.end_hold,
+    "balance": _weigh,
+    "schedule": lambda _draft, _subject: None,
+}
+"""What each kind of timer is set for; the round of scheduling that follows every input is part of it."""
 
 
 def _open(draft: Draft) -> None:
@@ -137,6 +151,7 @@ def _open(draft: Draft) -> None:
 def _finish(draft: Draft) -> Decision:
     if draft.term.is_open:
         run_round(draft)
+        relocation.settle(draft)
         for name in sorted(draft.feeds_touched):
             feeds.settle_feed(draft, name)
             if draft.feed(name) is not None:

@@ -1,21 +1,28 @@
-"""One round of scheduling: first what must be closed, then what wants an agent, then what should be elsewhere.
+"""One round of scheduling: what must be closed, then the first scheduler that has work.
+
+Their order is TiCDC's (anchors/ticdc.md §2): **basic** (nobody has the span), **drain** (its agent goes, or is to be
+emptied), move (an operator's, begun when it is asked for: feeds.py), **rebalance** (even numbers, on request),
+**balance** (even load, by itself). The first with work has the round, because what follows would take its seats; the
+others get theirs when it has none: every input ends in a round, and heartbeats are inputs.
 
 A round looks only at the spans that need something (index.py) and stops when no agent has a seat left, so its cost is
-that of the work it does. What a bound leaves undone is done by the round after: every change ends in one.
+that of the work it does.
 """
 
 import heapq
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
 from headgate.coordinator import spans
 from headgate.coordinator.draft import Draft
-from headgate.coordinator.schedulers import basic, move
-from headgate.coordinator.schedulers.seats import Seat, Seats
+from headgate.coordinator.schedulers import balance, basic, drain, rebalance
+from headgate.coordinator.schedulers.seats import FeedQuota, Seat, Seats
+from headgate.coordinator.state import Rebalance, SessionId
 from headgate.records.keys import SpanKey
 
-__all__ = ["run_round", "seats_of"]
+__all__ = ["is_anyone_leaving", "run_round", "seats_of"]
 
 CLOSES_PER_ROUND_MAX: Final = 2_000
 """Spans closed in one decision; the transaction of a turn stays below the client's queue bound (eventlog/term.py)."""
@@ -30,10 +37,24 @@ def run_round(draft: Draft) -> None:
         _close(draft)
     changed = (key for name in sorted(draft.spans_touched) for key in sorted(draft.spans_touched[name]))
     touched = [key for key in changed if draft.takes_agent(key)]
-    if touched or index.needy or term.retry_due or index.stopping:
-        seats = seats_of(draft)
-        _place(draft, touched, seats)
-        _leave(draft, seats)
+    leaving = _leaving(draft)
+    wants_agent = bool(touched or index.needy or term.retry_due)
+    if not (wants_agent or leaving or term.rebalances or term.loads.is_due):
+        return
+    seats, quota = seats_of(draft), FeedQuota(draft.moving_count)
+    if wants_agent and _place(draft, touched, seats):
+        return
+    if leaving and _drain(draft, leaving, seats, quota):
+        return
+    if term.rebalances and _rebalance(draft, seats, quota):
+        return
+    if term.loads.is_due:
+        _balance(draft, seats, quota)
+
+
+def is_anyone_leaving(draft: Draft) -> bool:
+    """An agent is stopping, or being emptied: nothing is evened out meanwhile, for it would be for nothing."""
+    return bool(_leaving(draft))
 
 
 def seats_of(draft: Draft) -> Seats:
@@ -57,10 +78,11 @@ def _close(draft: Draft) -> None:
         draft.set_timer("schedule", "", 0.0)
 
 
-def _place(draft: Draft, touched: list[SpanKey], seats: Seats) -> None:
-    placements = basic.place(_needy(draft, touched), seats, lambda key: spans.writers(draft, key))
-    for key, target in list(placements):
+def _place(draft: Draft, touched: list[SpanKey], seats: Seats) -> bool:
+    placements = list(basic.place(_needy(draft, touched), seats, lambda key: spans.writers(draft, key)))
+    for key, target in placements:
         spans.add(draft, key, target)
+    return bool(placements)
 
 
 def _needy(draft: Draft, touched: list[SpanKey]) -> Iterator[SpanKey]:
@@ -74,15 +96,99 @@ def _needy(draft: Draft, touched: list[SpanKey]) -> Iterator[SpanKey]:
             yield key
 
 
-def _leave(draft: Draft, seats: Seats) -> None:
-    index = draft.state.index
-    moves = move.leave(
-        (session for session in index.stopping.in_order() if draft.is_live(session)),
-        lambda session: index.roles[session].in_order() if session in index.roles else (),
-        lambda key: spans.is_movable(draft.span(key)) and draft.is_wanted(key),
-        seats,
+def _leaving(draft: Draft) -> list[SessionId]:
+    asked = [session for session, task in draft.term.drains.items() if not task.is_done]
+    return sorted(filter(draft.is_live, {*draft.state.index.stopping.in_order(), *asked}))
+
+
+def _may_move(draft: Draft, key: SpanKey) -> bool:
+    return spans.is_movable(draft.span(key)) and draft.is_wanted(key) and key not in draft.term.resting
+
+
+def _drain(draft: Draft, leaving: list[SessionId], seats: Seats, quota: FeedQuota) -> bool:
+    roles = draft.state.index.roles
+    moves = list(
+        drain.leave(
+            leaving,
+            lambda session: roles[session].in_order() if session in roles else (),
+            lambda key: _may_move(draft, key),
+            seats,
+            quota,
+        )
     )
-    for key, target in list(moves):
+    for key, target in moves:
+        spans.begin_move(draft, key, target, None)
+    return bool(moves)
+
+
+def _rebalance(draft: Draft, seats: Seats, quota: FeedQuota) -> bool:
+    if is_anyone_leaving(draft):
+        return False
+    has_begun = False
+    for name, task in sorted(draft.term.rebalances.items()):
+        if task.plan is None:
+            task.plan = _even_plan(draft, name)
+        while task.plan and quota.has(name) and _begin_next(draft, task, seats):
+            quota.take(name)
+            has_begun = True
+    return has_begun
+
+
+def _even_plan(draft: Draft, name: str) -> deque[tuple[SpanKey, SessionId]] | None:
+    """None while a span of the feed does not replicate: it would be counted where it does not stay."""
+    index = draft.state.index.feed(name)
+    if index.waiting or draft.moving_count(name):
+        return None
+    held = []
+    for span in sorted(index.plans):
+        record = draft.span(SpanKey(name, span))
+        if record is None or record.primary is None or not spans.is_movable(record):
+            return None
+        held.append((SpanKey(name, span), (record.primary.agent, record.primary.session)))
+    targets = [session for session in draft.state.index.live.in_order() if draft.is_target(session)]
+    return deque(rebalance.spread(held, targets))
+
+
+def _begin_next(draft: Draft, task: Rebalance, seats: Seats) -> bool:
+    """Begin the plan's next move that can be made; False if it has to wait for a seat, or there is none."""
+    while task.plan:
+        key, target = task.plan[0]
+        if _may_move(draft, key) and draft.is_target(target):
+            if not seats.has(target):
+                return False
+            task.plan.popleft()
+            seats.take(target)
+            spans.begin_move(draft, key, target, None)
+            task.moving[key] = target
+            return True
+        task.plan.popleft()
+        task.failed_count += 1
+    return False
+
+
+def _balance(draft: Draft, seats: Seats, quota: FeedQuota) -> None:
+    loads = draft.term.loads
+    rates = loads.end(draft.now.monotonic)
+    if not rates:
+        loads.judge(None)
+        return
+    loads.begin(draft.now.monotonic)
+    draft.set_timer("balance", "", balance.BALANCE_SECONDS)
+    totals = {session: 0.0 for session in draft.state.index.live.in_order() if draft.is_target(session)}
+    movable: dict[SessionId, dict[SpanKey, float]] = {session: {} for session in totals}
+    for key, rate in rates.items():
         record = draft.span(key)
-        if record is not None and record.primary is not None and record.primary.session != target[1]:
+        role = None if record is None else record.primary
+        if role is not None and (role.agent, role.session) in totals:
+            totals[role.agent, role.session] += rate
+            if _may_move(draft, key):
+                movable[role.agent, role.session][key] = rate
+    busiest = None if is_anyone_leaving(draft) else balance.hottest(totals)
+    if loads.judge(busiest) < balance.STREAK_MIN or busiest is None:
+        return
+    loads.judge(None)
+    for key, target in balance.relieve(busiest, totals, movable[busiest]):
+        if seats.has(target) and quota.has(key.feed):
+            seats.take(target)
+            quota.take(key.feed)
             spans.begin_move(draft, key, target, None)

@@ -52,6 +52,10 @@ RETRY_SECONDS_MIN: Final = 1.0
 RETRY_SECONDS_MAX: Final = 60.0
 """Longest back-off: after a repair nobody waits longer than a minute."""
 
+MOVE_REST_SECONDS: Final = 5.0
+"""Pause before a scheduler tries to move a span again whose move came to nothing: what kept the target from it (a lost
+agent, a sink that does not answer) is rarely over at once."""
+
 REVIEW_STEPS_MAX: Final = 8
 """No history needs more steps at one look (the longest: secondary lost, primary lost); more means a cycle: a bug."""
 
@@ -252,6 +256,9 @@ def _act(
     draft.put_span(key, changed)
     if step.request is not None and step.status is not None:
         draft.settle(step.request, step.status, step.reason)
+    if action in (Action.ABANDON_MOVE, Action.REAPPOINT) and record.moving_request is None:
+        draft.term.resting.add(key)
+        draft.set_timer("rest", key, MOVE_REST_SECONDS)
     if record.state is SetState.PREPARE and changed.state is not SetState.PREPARE:
         draft.cancel_timer("prepare", key)
     if changed.primary is not None or not changed.failures:

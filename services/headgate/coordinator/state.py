@@ -14,6 +14,7 @@ Three parts, told apart because they live differently:
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.coordinator.index import Indexes
+from headgate.coordinator.loads import Loads
 from headgate.coordinator.ranking import Ranking
 from headgate.records.control import (
     AgentAnnounced,
@@ -54,7 +56,9 @@ from headgate.records.keys import (
 
 __all__ = [
     "CoordinatorState",
+    "Drain",
     "PlacedRequest",
+    "Rebalance",
     "SessionId",
     "Term",
     "TimerPurpose",
@@ -86,6 +90,25 @@ class TimerPurpose(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
+class Drain:
+    """One session being emptied on request; ``is_done`` once it has no role left."""
+
+    request: str
+    is_done: bool = False
+
+
+@dataclass(slots=True)
+class Rebalance:
+    """One feed being spread evenly: what is still to be moved (None before the plan is made), what is moving now."""
+
+    request: str
+    plan: deque[tuple[SpanKey, SessionId]] | None = None
+    moving: dict[SpanKey, SessionId] = field(default_factory=dict)
+    moved_count: int = 0
+    failed_count: int = 0
+
+
+@dataclass(slots=True)
 class Term:
     """One owner's memory between its throne and its end; see the module's docstring."""
 
@@ -101,6 +124,13 @@ class Term:
     forgetting: set[str] = field(default_factory=set)
     """Feeds whose rows the service is removing from the sink."""
     timers: dict[str, TimerPurpose] = field(default_factory=dict)
+    drains: dict[SessionId, Drain] = field(default_factory=dict)
+    """Sessions whose spans leave on request, and those that are empty now and are given no others for a while."""
+    rebalances: dict[str, Rebalance] = field(default_factory=dict)
+    """By feed: the request to spread its spans evenly that is under way."""
+    resting: set[SpanKey] = field(default_factory=set)
+    """Spans whose move by a scheduler came to nothing lately."""
+    loads: Loads = field(default_factory=Loads)
 
     def issue(self) -> Epoch:
         """The next epoch: numbers are the term's, so no two assignments of a term share one."""

@@ -109,6 +109,8 @@ class OperationKind(StrEnum):
     RESUME_FEED = "resume_feed"
     REMOVE_FEED = "remove_feed"
     MOVE_TABLE = "move_table"
+    REBALANCE_FEED = "rebalance_feed"
+    DRAIN_AGENT = "drain_agent"
 
 
 class OutcomeStatus(StrEnum):
@@ -279,7 +281,10 @@ class FeedProgressed(msgspec.Struct, frozen=True):
 
 
 class OperationRequested(msgspec.Struct, frozen=True):
-    """``request/<id>``: what an operator wants. ``spec`` is the feed's JSON, for create_feed."""
+    """``request/<id>``: what an operator wants. ``spec`` is the feed's JSON, for create_feed.
+
+    ``feed`` is empty where the request is about no feed (drain_agent); it then goes to every shard, under an id each.
+    """
 
     kind: OperationKind
     feed: str

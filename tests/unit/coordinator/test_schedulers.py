@@ -1,7 +1,7 @@
 """Who gets what: least load, bounded seats, the undetermined rule, leaving a stopping agent."""
 
-from headgate.coordinator.schedulers import basic, move
-from headgate.coordinator.schedulers.seats import STARTING_PER_AGENT_MAX, Seat, Seats
+from headgate.coordinator.schedulers import balance, basic, drain, rebalance
+from headgate.coordinator.schedulers.seats import MOVING_PER_FEED_MAX, STARTING_PER_AGENT_MAX, FeedQuota, Seat, Seats
 from headgate.records.keys import SpanKey
 
 A, B, C = ("a", "s"), ("b", "s"), ("c", "s")
@@ -31,9 +31,47 @@ def test_a_span_with_a_writer_goes_to_nobody_else() -> None:
     assert got == {keys(3)[0]: B, keys(3)[2]: A}
 
 
+def quota(moving: int = 0) -> FeedQuota:
+    return FeedQuota(lambda _: moving)
+
+
 def test_spans_of_a_stopping_agent_leave_while_there_are_seats() -> None:
     first, second, third = keys(3)
     seats = Seats([Seat(B, 0, 0, 1)])
-    got = list(move.leave([A], lambda _: [first, second, third], lambda key: key != first, seats))
+    got = list(drain.leave([A], lambda _: [first, second, third], lambda key: key != first, seats, quota()))
     assert got == [(second, B)]
-    assert list(move.leave([A], lambda _: [first], lambda _: True, Seats([Seat(A, 1, 0, 9)]))) == []
+    assert list(drain.leave([A], lambda _: [first], lambda _: True, Seats([Seat(A, 1, 0, 9)]), quota())) == []
+
+
+def test_a_feed_has_so_many_moves_at_a_time() -> None:
+    seats = Seats([Seat(B, 0, 0, 1000)])
+    left = 3
+    got = list(drain.leave([A], lambda _: keys(9), lambda _: True, seats, quota(MOVING_PER_FEED_MAX - left)))
+    assert got == [(key, B) for key in keys(left)]
+
+
+def test_rebalance_makes_the_fewest_moves() -> None:
+    held = [*((key, A) for key in keys(6)[:5]), (keys(6)[5], B)]
+    assert rebalance.spread(held, [A, B, C]) == [(keys(6)[2], B), (keys(6)[3], C), (keys(6)[4], C)]
+    even = [(keys(3)[0], A), (keys(3)[1], B), (keys(3)[2], B)]
+    assert rebalance.spread(even, [A, B]) == []
+    assert rebalance.spread(even, []) == []
+
+
+MIB = 1_048_576.0
+
+
+def test_within_the_band_or_with_little_to_do_nobody_is_too_busy() -> None:
+    assert balance.hottest({A: 120 * MIB, B: 100 * MIB, C: 90 * MIB}) is None
+    assert balance.hottest({A: 200 * MIB, B: 50 * MIB, C: 50 * MIB}) == A
+    assert balance.hottest({A: 1000.0, B: 0.0}) is None
+    assert balance.hottest({A: 200 * MIB}) is None
+
+
+def test_a_move_has_to_bring_two_agents_closer() -> None:
+    one, two, three = keys(3)
+    loads = {A: 100 * MIB, B: 0.0}
+    assert balance.relieve(A, loads, {one: 100 * MIB}) == []
+    assert balance.relieve(A, loads, {one: 60 * MIB, two: 39 * MIB, three: MIB}) == [(one, B)]
+    assert balance.relieve(A, loads, dict.fromkeys(keys(100), MIB)) == []
+    assert len(balance.relieve(A, loads, dict.fromkeys(keys(16), 6 * MIB))) == balance.MOVES_PER_ROUND_MAX

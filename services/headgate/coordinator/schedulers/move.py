@@ -1,28 +1,15 @@
-"""Move: spans leave agents that are stopping, two-phase, as far as others have seats for them."""
+"""Move: one span goes where an operator says, if that agent can take it just now."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
 from headgate.coordinator.schedulers.seats import Seats
-from headgate.records.keys import SpanKey
 
-__all__ = ["leave"]
+__all__ = ["seat_of"]
 
 
-def leave(
-    stopping: Iterable[tuple[str, str]],
-    spans_of: Callable[[tuple[str, str]], Iterable[SpanKey]],
-    is_movable: Callable[[SpanKey], bool],
-    seats: Seats,
-) -> Iterator[tuple[SpanKey, tuple[str, str]]]:
-    """(span, target) for replicating spans of sessions on their way out, while there are seats.
+def seat_of(sessions: Iterable[tuple[str, str]], seats: Seats) -> tuple[str, str] | None:
+    """The first of the target's sessions that has a seat left by the schedulers before; None if none has.
 
-    With nobody else there the spans stay: a table on an agent that is going is better than a table nowhere.
+    An operator is refused rather than put in a queue: what is asked now may be wrong by the time a seat is free.
     """
-    for session in stopping:
-        for key in spans_of(session):
-            target = seats.least(other_than=session)
-            if target is None:
-                break
-            if is_movable(key):
-                seats.take(target)
-                yield key, target
+    return next((session for session in sessions if seats.has(session)), None)

@@ -1,12 +1,12 @@
 """How much each session can still take: the read-only view that every scheduler gets, and what it hands out of it."""
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
-__all__ = ["STARTING_PER_AGENT_MAX", "Seat", "Seats"]
+__all__ = ["MOVING_PER_FEED_MAX", "STARTING_PER_AGENT_MAX", "FeedQuota", "Seat", "Seats"]
 
 STARTING_PER_AGENT_MAX: Final = 64
 """Spans an agent opens at the same time. Opening costs connections and memory (800 feeds started at once took 96 GB in
@@ -68,3 +68,27 @@ class Seats:
         for entry in passed_over:
             heapq.heappush(self._heap, entry)
         return found
+
+
+MOVING_PER_FEED_MAX: Final = 64
+"""Spans of one feed on their way at the same time: each is open at two agents meanwhile, which is
+memory and connections for nothing; as many as one agent opens at a time keep it busy."""
+
+
+class FeedQuota:
+    """How many more spans of each feed may be set moving; ``moving_count`` says how many are."""
+
+    def __init__(self, moving_count: Callable[[str], int]) -> None:
+        """Nothing is asked before a feed is."""
+        self._moving_count = moving_count
+        self._left: dict[str, int] = {}
+
+    def has(self, feed: str) -> bool:
+        """Whether another may go."""
+        if feed not in self._left:
+            self._left[feed] = MOVING_PER_FEED_MAX - self._moving_count(feed)
+        return self._left[feed] > 0
+
+    def take(self, feed: str) -> None:
+        """One more goes; ``has`` has been asked."""
+        self._left[feed] -= 1

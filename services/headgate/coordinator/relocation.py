@@ -1,0 +1,177 @@
+"""Spans that are elsewhere than they should be, on request or by measure: what schedulers are given to work on.
+
+Two requests take time: to empty an agent (``drain_agent``), to spread a feed's spans evenly (``rebalance_feed``). Each
+is ``accepted``, lives in the term while it is worked off round by round (scheduling.py), and ends in an outcome. A new
+owner takes up what was accepted; a request that is deleted is taken back: nothing more is begun, what moves arrives.
+
+An agent that has been emptied is given nothing for a while, so that whoever asked can stop it. It needs no request to
+be emptied when it stops by itself: its liveness says so, and the drain scheduler sees to it.
+"""
+
+from typing import Final
+
+from headgate.coordinator import spans
+from headgate.coordinator.draft import Draft
+from headgate.coordinator.schedulers.balance import BALANCE_SECONDS
+from headgate.coordinator.scheduling import is_anyone_leaving
+from headgate.coordinator.state import Drain, Rebalance, SessionId
+from headgate.records.control import Liveness, OperationRequested, OutcomeStatus, WantedState
+from headgate.records.keys import SpanKey
+
+__all__ = ["ask_drain", "ask_rebalance", "end_hold", "measure", "settle", "take_back"]
+
+DRAINED_SECONDS: Final = 60.0
+"""How long an emptied agent is given nothing: time to stop it, and an end if nobody does."""
+
+
+def ask_drain(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """Take up a drain_agent: every span of the agent's session in this shard leaves it."""
+    sessions = [session for session in draft.state.index.live.in_order() if session[0] == wish.agent]
+    sessions = [session for session in sessions if draft.is_live(session)]
+    reason = _why_not_drained(draft, wish, sessions)
+    if reason is not None:
+        return _turn_down(draft, request, reason)
+    for session in sessions:
+        draft.term.drains[session] = Drain(request)
+    count = sum(draft.role_count(session) for session in sessions)
+    draft.settle(request, OutcomeStatus.ACCEPTED, f"{count} tables leave {wish.agent}")
+    return None
+
+
+def _why_not_drained(draft: Draft, wish: OperationRequested, sessions: list[SessionId]) -> str | None:
+    live = [session for session in draft.state.index.live.in_order() if draft.is_live(session)]
+    if not sessions:
+        known = ", ".join(sorted({agent for agent, _ in live})) or "none"
+        return f"there is no live agent {wish.agent!r}; known are: {known}"
+    if all(draft.state.agents[session].liveness is Liveness.STOPPING for session in sessions):
+        return f"agent {wish.agent!r} is stopping, its tables leave it already"
+    if any(session in draft.term.drains and not draft.term.drains[session].is_done for session in sessions):
+        return f"agent {wish.agent!r} is being drained already, by request {draft.term.drains[sessions[0]].request}"
+    others = [session for session in live if session not in sessions and draft.is_target(session)]
+    if not others and any(draft.role_count(session) for session in sessions):
+        return f"there is no agent but {wish.agent!r} to take its tables: start another first"
+    return None
+
+
+def ask_rebalance(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """Take up a rebalance_feed: the feed's spans are spread evenly over the agents, by number."""
+    feed = draft.feed(wish.feed)
+    if feed is None:
+        known = ", ".join(sorted(draft.state.feeds)[:NAMES_SHOWN_MAX]) or "none"
+        return _turn_down(draft, request, f"there is no feed {wish.feed!r}; known are: {known}")
+    if feed.wanted is not WantedState.RUNNING:
+        reason = f"feed {wish.feed!r} is {feed.state}, wanted {feed.wanted}: resume it first"
+        return _turn_down(draft, request, reason)
+    if is_anyone_leaving(draft):
+        return _turn_down(draft, request, "an agent is on its way out: ask again when it has left")
+    if wish.feed in draft.term.rebalances:
+        other = draft.term.rebalances[wish.feed].request
+        reason = f"feed {wish.feed!r} is being rebalanced already, by request {other}"
+        return _turn_down(draft, request, reason)
+    targets = [session for session in draft.state.index.live.in_order() if draft.is_target(session)]
+    if len(targets) < 2:
+        return _turn_down(draft, request, f"{len(targets)} agent can take tables: there is nothing to spread them over")
+    draft.term.rebalances[wish.feed] = Rebalance(request)
+    draft.settle(request, OutcomeStatus.ACCEPTED, "begins when every table of the feed is replicating")
+    return None
+
+
+NAMES_SHOWN_MAX: Final = 20
+"""Names in an error message: more would hide it."""
+
+
+def _turn_down(draft: Draft, request: str, reason: str) -> None:
+    """Refused, or failed if an earlier owner had accepted it."""
+    status = OutcomeStatus.REFUSED if draft.outcome(request) is None else OutcomeStatus.FAILED
+    draft.settle(request, status, reason)
+
+
+def take_back(draft: Draft, request: str) -> None:
+    """The operator does not want it any more."""
+    term = draft.term
+    for session in [session for session, task in term.drains.items() if task.request == request and not task.is_done]:
+        del term.drains[session]
+    for name in [name for name, task in term.rebalances.items() if task.request == request]:
+        del term.rebalances[name]
+
+
+def settle(draft: Draft) -> None:
+    """After a round: what has been reached, or cannot be any more."""
+    if draft.term.drains and not any(map(draft.is_target, draft.state.index.live.in_order())):
+        _give_up_drains(draft)
+    for session in sorted(draft.term.drains):
+        _settle_drain(draft, session, draft.term.drains[session])
+    for name in sorted(draft.term.rebalances):
+        _settle_rebalance(draft, name, draft.term.rebalances[name])
+
+
+def end_hold(draft: Draft, session: SessionId) -> None:
+    """An emptied agent that is still there may be given tables again."""
+    draft.term.drains.pop(session, None)
+
+
+def _give_up_drains(draft: Draft) -> None:
+    """Nobody else is left: tables on an agent that was to be emptied are better than tables nowhere."""
+    for session, task in sorted(draft.term.drains.items()):
+        draft.cancel_timer("drained", session)
+        if not task.is_done:
+            draft.settle(task.request, OutcomeStatus.FAILED, "no other agent is left to take its tables: start another")
+    draft.term.drains.clear()
+    draft.set_timer("schedule", "", 0.0)
+
+
+def _settle_drain(draft: Draft, session: SessionId, task: Drain) -> None:
+    if not draft.is_live(session):
+        del draft.term.drains[session]
+        draft.cancel_timer("drained", session)
+        if not task.is_done:
+            reason = f"session {session[1]} ended before it was empty; its tables go to whoever is free"
+            draft.settle(task.request, OutcomeStatus.FAILED, reason)
+    elif not task.is_done and not draft.role_count(session):
+        task.is_done = True
+        draft.set_timer("drained", session, DRAINED_SECONDS)
+        reason = f"{session[0]} has no table left and is given none for {DRAINED_SECONDS:.0f} s: stop it now"
+        draft.settle(task.request, OutcomeStatus.DONE, reason)
+
+
+def _settle_rebalance(draft: Draft, name: str, task: Rebalance) -> None:
+    feed = draft.feed(name)
+    for key, target in sorted(task.moving.items()):
+        record = draft.span(key)
+        if record is not None and record.secondary is not None:
+            continue
+        holder = None if record is None else record.primary
+        is_there = holder is not None and (holder.agent, holder.session) == target
+        if is_there and not spans.is_movable(record):
+            continue
+        task.moved_count += is_there
+        task.failed_count += not is_there
+        del task.moving[key]
+    if feed is None or feed.wanted is not WantedState.RUNNING:
+        reason = "the feed is being stopped or removed"
+    elif is_anyone_leaving(draft):
+        reason = "an agent is on its way out: ask again when it has left"
+    elif task.plan is None or task.plan or task.moving:
+        return
+    elif task.failed_count:
+        reason = f"{task.failed_count} tables could not be moved: ask again; see why"
+    else:
+        del draft.term.rebalances[name]
+        draft.settle(task.request, OutcomeStatus.DONE, f"{task.moved_count} tables moved, the numbers are even")
+        return
+    del draft.term.rebalances[name]
+    draft.settle(task.request, OutcomeStatus.FAILED, f"{task.moved_count} tables moved, then it ended: {reason}")
+
+
+def measure(draft: Draft, key: SpanKey, session: SessionId) -> None:
+    """A session's report on how much it has moved, if it has the role; the first of all begins a round of balance."""
+    record = draft.state.spans.get(key)
+    progress = draft.state.progress.get(key, {}).get(session)
+    if record is None or record.primary is None or progress is None:
+        return
+    role, loads = record.primary, draft.term.loads
+    if (role.agent, role.session) != session or progress.epoch != role.epoch:
+        return
+    if loads.note(key, progress.epoch, progress.bytes) and not loads.is_running:
+        loads.begin(draft.now.monotonic)
+        draft.set_timer("balance", "", BALANCE_SECONDS)

@@ -1,0 +1,29 @@
+"""Rebalance: on request, one feed's spans are spread over the agents so that their numbers differ by one at most."""
+
+from collections.abc import Iterable, Sequence
+
+from headgate.records.keys import SpanKey
+
+__all__ = ["spread"]
+
+
+def spread(
+    held: Iterable[tuple[SpanKey, tuple[str, str]]], targets: Sequence[tuple[str, str]]
+) -> list[tuple[SpanKey, tuple[str, str]]]:
+    """(span, target): the fewest moves that make the numbers even, in the spans' order.
+
+    ``held`` says who has which span now; spans of a session that is no target are somebody else's to place. Those who
+    hold most may keep the one more that a division leaves over, so that nothing is moved for it.
+    """
+    spans_of: dict[tuple[str, str], list[SpanKey]] = {session: [] for session in sorted(targets)}
+    for key, session in sorted(held):
+        if session in spans_of:
+            spans_of[session].append(key)
+    if not spans_of:
+        return []
+    share, extra = divmod(sum(map(len, spans_of.values())), len(spans_of))
+    fullest = sorted(spans_of, key=lambda session: (-len(spans_of[session]), session))
+    shares = {session: share + (number < extra) for number, session in enumerate(fullest)}
+    surplus = sorted(key for session, keys in spans_of.items() for key in keys[shares[session] :])
+    places = [session for session, keys in spans_of.items() for _ in range(shares[session] - len(keys))]
+    return list(zip(surplus, places, strict=True))
