@@ -1,7 +1,7 @@
 """An audit of every single change in the target, by triggers that know nothing of Headgate's own bookkeeping.
 
-A trigger on each target table writes down, in the order in which rows were locked, who changed which key from which
-version to which. A second one, put on Headgate's progress table the moment that table is created, writes down claims
+A trigger on each target table writes down, in the order of the commits, who changed which key from which version to
+which. A second one, put on Headgate's progress table the moment that table is created, writes down claims
 and seals, so that a write by a former holder is seen even if its successor has not written yet. In the source a trigger
 writes down which version of which key was deleted (``audit_triggers.py``). ``examine`` then asks of the whole record
 (guarantee 1 of the design):

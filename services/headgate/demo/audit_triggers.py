@@ -1,10 +1,12 @@
 """The triggers of the audit (``audit.py`` says what they are for): plain SQL, nothing of Headgate in it.
 
-They are ENABLE ALWAYS, so that no session gets round them by ``session_replication_role``. An entry's number is drawn
-while the changed row is locked, so that entries of one row, and of one holder after the other, are in order.
+They are ENABLE ALWAYS, so that no session gets round them by ``session_replication_role``. The target's are deferred to
+the commit: an entry's number is drawn while the transaction that ends still holds its locks, so that entries of one
+row, and of one holder after the other, are in the order in which they became facts. A holder frozen in the middle of a
+transaction, which commits when it wakes up, is thereby seen where it belongs: behind its successor's claim.
 """
 
-from typing import Final
+from typing import Final, LiteralString
 
 from psycopg import Connection
 from psycopg.sql import SQL, Identifier, Literal
@@ -93,7 +95,7 @@ def install_source_audit(source: Connection) -> None:
     """Write down deletions in the source; after create_source, before the first row."""
     source.execute(_SOURCE)
     for table in TABLES:
-        _create_trigger(source, table, "AFTER UPDATE OR DELETE", "note_deletion")
+        _create_trigger(source, table, "note_deletion", "CREATE TRIGGER {name} AFTER UPDATE OR DELETE ON {table}")
 
 
 def install_target_audit(target: Connection) -> None:
@@ -101,20 +103,22 @@ def install_target_audit(target: Connection) -> None:
     target.execute(_TARGET)
     target.execute(_HOLDERS)
     for table in TABLES:
-        _create_trigger(target, table, "AFTER INSERT OR UPDATE OR DELETE", "note_change")
+        _create_trigger(target, table, "note_change", _AT_COMMIT)
 
 
-def _create_trigger(connection: Connection, table: Table, when: str, function: str) -> None:
-    arguments = SQL(", ").join(Literal(column) for column in table.key)
+_AT_COMMIT: Final = (
+    "CREATE CONSTRAINT TRIGGER {name} AFTER INSERT OR UPDATE OR DELETE ON {table} DEFERRABLE INITIALLY DEFERRED"
+)
+
+
+def _create_trigger(connection: Connection, table: Table, function: str, create: LiteralString) -> None:
+    names = {
+        "name": Identifier(function),
+        "table": Identifier(SCHEMA, table.name),
+        "function": Identifier(AUDIT_SCHEMA, function),
+        "arguments": SQL(", ").join(Literal(column) for column in table.key),
+    }
     connection.execute(
-        SQL(
-            "CREATE TRIGGER {name} {when} ON {table} FOR EACH ROW EXECUTE FUNCTION {function}({arguments});"
-            "ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
-        ).format(
-            name=Identifier(function),
-            when=SQL(when),
-            table=Identifier(SCHEMA, table.name),
-            function=Identifier(AUDIT_SCHEMA, function),
-            arguments=arguments,
-        )
+        SQL(create).format(**names) + SQL(" FOR EACH ROW EXECUTE FUNCTION {function}({arguments})").format(**names)
     )
+    connection.execute(SQL("ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}").format(**names))

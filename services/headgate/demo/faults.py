@@ -33,6 +33,9 @@ FREEZE_SEARCH_SECONDS_MAX: Final = 3.0
 
 FREEZE_LOOK_SECONDS: Final = 0.05
 
+HEAD_START_SECONDS: Final = 1.0
+"""How long the writers of a thawed agent run before the agent itself, whose lease would stop them."""
+
 _IN_TRANSACTION: Final = "SELECT application_name FROM pg_stat_activity WHERE state = 'idle in transaction'"
 
 AGENT_START_SECONDS_MAX: Final = 90.0
@@ -110,8 +113,10 @@ class Faults:
         self._pause_until(began + FREEZE_LEASES * LEASE_SECONDS)
         former = self._watch.seen.sessions[agent][-1]
         thawed = time.monotonic()
-        service.thaw()
-        self._say(f"SIGCONT {agent} after {thawed - began:.1f} s: it believes that no time has passed")
+        self._say(
+            f"SIGCONT {agent} after {thawed - began:.1f} s, its writers first: they go on as if no time had passed"
+        )
+        service.thaw(HEAD_START_SECONDS)
 
         def former_life_is_over(seen: Chronicle) -> bool:
             return service.exit_code is not None or seen.sessions[agent][-1] != former

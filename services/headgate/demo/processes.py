@@ -128,9 +128,19 @@ class ServiceProcess:
         self.fate = Fate.FROZEN
         self._signal_tree(signal.SIGSTOP)
 
-    def thaw(self) -> None:
-        """SIGCONT a frozen tree; it goes on in the middle of whatever it was doing."""
+    def thaw(self, head_start_seconds: float = 0.0) -> None:
+        """SIGCONT a frozen tree; it goes on in the middle of whatever it was doing.
+
+        What is under the service wakes up first and has a head start: nobody promises the service itself that it is
+        the first to run again and to find out that its time is over.
+        """
         self.fate = Fate.THAWED
+        if head_start_seconds > 0:
+            for process in self.tree():
+                if process.pid != self.pid:
+                    with suppress(psutil.NoSuchProcess):
+                        process.send_signal(signal.SIGCONT)
+            time.sleep(head_start_seconds)
         self._signal_tree(signal.SIGCONT)
 
     def kill(self) -> None:

@@ -170,6 +170,20 @@ def test_a_former_holder_is_found_even_before_its_successor_writes(shop: Shop) -
     assert set(report.counts) == {FindingKind.STALE_EPOCH}
 
 
+def test_a_transaction_that_commits_after_its_successors_claim_is_found(shop: Shop) -> None:
+    fill(shop.source, seed=2)
+    copy(shop)
+    the_sink_claims(shop, Epoch(1, 1))
+    shop.source.execute("UPDATE shop.customers SET name = 'frozen' WHERE id = 5")
+    version = shop.source.execute("SELECT version FROM shop.customers WHERE id = 5").fetchone()
+    label = f"headgate shop {CUSTOMERS.full_name} 1.1"
+    with psycopg.connect(shop.target_dsn, application_name=label) as frozen:
+        frozen.execute("UPDATE shop.customers SET name = 'frozen', version = %s WHERE id = 5", version)
+        the_sink_claims(shop, Epoch(1, 2))
+    assert differences(shop) == 0
+    assert set(audit(shop.source, shop.target).counts) == {FindingKind.STALE_EPOCH}
+
+
 def test_no_session_gets_round_the_audit(shop: Shop) -> None:
     fill(shop.source, seed=2)
     copy(shop)
