@@ -75,7 +75,8 @@ def fill_topic(bootstrap: str, workload: Workload) -> Expected:
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": bootstrap,
-            "acks": "all",
+            # A retried request must not put an older version of a row behind a newer one.
+            "enable.idempotence": True,
             "linger.ms": 20,
             "compression.type": "lz4",
             "batch.size": 1 << 20,

@@ -56,7 +56,7 @@ class Bed:
         self.runtime = runtime
         self.feed = "f" + uuid.uuid4().hex[:6]
         self.executors: list[SparkExecutor] = []
-        self.producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        self.producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
         self.database = psycopg.connect(dsn, autocommit=True)
 
     def table(self, name: str, partitions: int = 1) -> SpanPlan:

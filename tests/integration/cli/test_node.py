@@ -57,7 +57,7 @@ def test_a_feed_runs_is_verified_and_stops(
         database.execute("CREATE SCHEMA src; CREATE TABLE src.orders (id int PRIMARY KEY, what text)")
         database.execute(f"INSERT INTO src.orders SELECT n, 'ä' || n FROM generate_series(1, {ROWS}) n")
         database.execute("CREATE TABLE orders (id int PRIMARY KEY, what text)")
-    producer = Producer({"bootstrap.servers": settings.bootstrap})
+    producer = Producer({"bootstrap.servers": settings.bootstrap, "enable.idempotence": True})
     for number in range(1, ROWS + 1):
         key, value = _change(number)
         producer.produce(topic, key=key, value=value)
