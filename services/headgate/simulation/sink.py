@@ -45,7 +45,7 @@ class SimulatedSink:
     """All sink tables of the world. Every call is one transaction; a raised SinkError has changed nothing."""
 
     def __init__(self, witness: Witness, *, remembers_removed: bool = True) -> None:
-        """``remembers_removed``: a removed feed's id is kept, and its claims are refused (docs/bugs.md)."""
+        """Without ``remembers_removed`` it has the bug that was found here: see docs/bugs.md, B1."""
         self._witness = witness
         self._remembers_removed = remembers_removed
         self._rows: dict[tuple[str, str, int], _Row] = {}
@@ -120,7 +120,7 @@ class SimulatedSink:
             raise SinkConflictError(f"feed {feed_id} still writes {still_open[0][1]}")
         for place in mine:
             del self._rows[place]
-        if self._remembers_removed:
+        if mine and self._remembers_removed:
             self._forgotten.add(feed_id)
         self._witness.forgotten(feed_id)
 

@@ -197,7 +197,10 @@ class Sink(Protocol):
         ...
 
     def forget(self, identity: FeedIdentity) -> None:
-        """Remove what Headgate keeps in the sink for this feed, whose spans are all sealed."""
+        """Remove what Headgate keeps in the sink for this feed, whose spans are all sealed.
+
+        But for the fact that it was there: its claims, however late they arrive, are refused (SinkFencedError).
+        """
         ...
 
     def writer(self) -> SinkWriter:

@@ -415,3 +415,14 @@ class SinkContract:
         with pytest.raises(SinkFencedError):
             writer.apply(batch_of(claim, 6, upsert(6, 1, "b")))
         assert bench.rows() == {1: "a"}
+
+    def test_a_claim_that_arrives_after_its_feed_was_forgotten_is_refused(self, bench: Bench) -> None:
+        """Else it would create the rows anew and begin at ``start`` again (docs/bugs.md)."""
+        claim = claim_of(bench, 2)
+        bench.sink.claim(claim)
+        bench.sink.seal(claim)
+        bench.sink.forget(FEED)
+        for late in (1, 2, 3):
+            with pytest.raises(SinkFencedError, match="removed"):
+                bench.sink.claim(claim_of(bench, late))
+        bench.sink.forget(FEED)

@@ -53,6 +53,13 @@ CREATE TABLE IF NOT EXISTS headgate.progress (
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (cluster_id, feed_id, table_name, topic, partition)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE TABLE IF NOT EXISTS headgate.removed (
+    cluster_id  text NOT NULL,
+    feed_id     text NOT NULL,
+    feed        text NOT NULL,
+    removed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (cluster_id, feed_id)
+);
 COMMENT ON SCHEMA headgate IS 'Headgate: how far each table is, and who may write it. Remove with its last feed.'
 """
 # fillfactor: rows are updated with every batch and stay on their page.
@@ -63,6 +70,8 @@ _READ: Final = f"""
 SELECT partition, owner_rev, n, incarnation, next_offset, closed, topic_id FROM headgate.progress
 WHERE {_MINE} AND partition = ANY (%(partitions)s) ORDER BY partition
 """  # noqa: S608 - parts of our own
+
+_REMOVED: Final = "SELECT removed_at FROM headgate.removed WHERE cluster_id = %(cluster)s AND feed_id = %(feed_id)s"
 
 _STRANGERS: Final = """
 SELECT DISTINCT cluster_id, feed_id, feed FROM headgate.progress
@@ -137,7 +146,7 @@ def _read(connection: Connection, parameters: dict[str, object], *, lock: bool =
 
 def progress_exists(connection: Connection) -> bool:
     """Whether Headgate has ever claimed anything in this database."""
-    row = connection.execute("SELECT to_regclass('headgate.progress') IS NOT NULL").fetchone()
+    row = connection.execute("SELECT to_regclass('headgate.removed') IS NOT NULL").fetchone()
     return row is not None and bool(row[0])
 
 
@@ -170,7 +179,8 @@ def claim_rows(connection: Connection, claim: Claim, table: str, lock_wait_secon
     with connection.transaction():
         _limit_wait(connection, lock_wait_seconds)
         # One claim per table at a time: two feeds must not both find it free.
-        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('headgate ' || %s, 0))", (table,))
+        _hold_table(connection, table)
+        _refuse_removed(connection, claim.identity, table)
         refuse_strangers(connection, claim.identity, table)
         rows = _read(connection, parameters)
         if _is_same_claim(claim, rows):  # answered without a lock: a late attempt of this epoch may hold it
@@ -181,6 +191,18 @@ def claim_rows(connection: Connection, claim: Claim, table: str, lock_wait_secon
         connection.execute(_RAISE, parameters)
         rows = _read(connection, parameters)
     return {partition: row.next_offset for partition, row in rows.items()}
+
+
+def _hold_table(connection: Connection, table: str) -> None:
+    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('headgate ' || %s, 0))", (table,))
+
+
+def _refuse_removed(connection: Connection, identity: FeedIdentity, table: str) -> None:
+    """A claim that was under way when its feed was removed would else find no row, and begin at ``start`` again."""
+    mine = {"cluster": identity.cluster_id, "feed_id": identity.feed_id}
+    row = connection.execute(_REMOVED, mine).fetchone()
+    if row is not None:
+        raise SinkFencedError(f"{table}: feed {identity.feed} ({identity.feed_id}) was removed at {row[0]}")
 
 
 def _is_same_claim(claim: Claim, rows: Mapping[int, _Row]) -> bool:
@@ -243,11 +265,19 @@ def read_positions(connection: Connection, claim: Claim, table: str) -> Position
 
 
 def forget_rows(connection: Connection, identity: FeedIdentity) -> None:
-    """Delete a feed's rows, if none is open."""
+    """Delete a feed's rows, if none is open, and remember that it was removed: one small row for ever."""
     if not progress_exists(connection):
         return
-    mine = {"cluster": identity.cluster_id, "feed_id": identity.feed_id}
+    mine = {"cluster": identity.cluster_id, "feed_id": identity.feed_id, "feed": identity.feed}
     with connection.transaction():
+        tables = connection.execute(
+            "SELECT DISTINCT table_name FROM headgate.progress WHERE cluster_id = %(cluster)s AND "
+            "feed_id = %(feed_id)s ORDER BY table_name",
+            mine,
+        ).fetchall()
+        for (table,) in tables:
+            # Before the rows' own locks, as claims do: a claim either comes first, or finds the feed removed.
+            _hold_table(connection, str(table))
         rows = connection.execute(
             "SELECT table_name, closed FROM headgate.progress WHERE cluster_id = %(cluster)s AND feed_id = %(feed_id)s "
             "ORDER BY table_name, topic, partition FOR UPDATE",
@@ -261,6 +291,12 @@ def forget_rows(connection: Connection, identity: FeedIdentity) -> None:
         connection.execute(
             "DELETE FROM headgate.progress WHERE cluster_id = %(cluster)s AND feed_id = %(feed_id)s", mine
         )
+        if rows:
+            connection.execute(
+                "INSERT INTO headgate.removed (cluster_id, feed_id, feed) VALUES (%(cluster)s, %(feed_id)s, %(feed)s) "
+                "ON CONFLICT DO NOTHING",
+                mine,
+            )
 
 
 def advance(connection: Connection, claim: Claim, table: str, ranges: Mapping[int, OffsetRange]) -> None:
