@@ -21,6 +21,7 @@ from headgate.coordinator.effects import (
     FeedRefused,
     FeedResolved,
     ForgetFeed,
+    ResignOwner,
     ResolveFeed,
 )
 from headgate.coordinator.explain import explain
@@ -59,6 +60,7 @@ KINDS: Final = {
     "move": OperationKind.MOVE_TABLE,
     "rebalance": OperationKind.REBALANCE_FEED,
     "drain": OperationKind.DRAIN_AGENT,
+    "resign": OperationKind.RESIGN_OWNER,
 }
 
 
@@ -104,7 +106,10 @@ class Owner:
         return decision
 
     def _run_effect(self, effect: TermEffect) -> None:
-        self.world.effects.append((self, effect))
+        if isinstance(effect.effect, ResignOwner):
+            self.role.cede()
+        else:
+            self.world.effects.append((self, effect))
 
 
 class World:
@@ -307,6 +312,9 @@ class World:
 
     def do_request_drain(self, request: str, agent: str) -> None:
         self.ask(request, "drain", "", agent=agent)
+
+    def do_request_resign(self, request: str) -> None:
+        self.ask(request, "resign", "")
 
     def do_request_delete(self, request: str) -> None:
         self.write(Partition("changefeed", 0), RequestKey(request), None)

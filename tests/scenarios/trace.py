@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from headgate.coordinator.effects import ForgetFeed, ResolveFeed
+from headgate.coordinator.effects import ForgetFeed, ResignOwner, ResolveFeed
 from headgate.eventlog.machine import (
     Arrived,
     CancelTimer,
@@ -57,6 +57,8 @@ def describe_effect(effect: Any) -> str:
             return f"* no timer {name}"
         case ResolveFeed() | ForgetFeed():
             return f"* {type(effect).__name__} {effect.feed}"
+        case ResignOwner():
+            return "* ResignOwner"
         case _:
             raise TypeError(effect)
 

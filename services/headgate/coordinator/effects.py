@@ -8,7 +8,7 @@ import msgspec
 
 from headgate.records.control import SpanPlan
 
-__all__ = ["EffectFailed", "FeedForgotten", "FeedRefused", "FeedResolved", "ForgetFeed", "ResolveFeed"]
+__all__ = ["EffectFailed", "FeedForgotten", "FeedRefused", "FeedResolved", "ForgetFeed", "ResignOwner", "ResolveFeed"]
 
 
 class ResolveFeed(msgspec.Struct, frozen=True):
@@ -31,6 +31,12 @@ class ForgetFeed(msgspec.Struct, frozen=True):
     feed: str
     feed_id: str
     spec: str
+
+
+class ResignOwner(msgspec.Struct, frozen=True):
+    """Give the throne back and stand by, behind the others. No result: the term that asked for it is over."""
+
+    request: str
 
 
 class FeedResolved(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ from headgate.coordinator.effects import (
     FeedRefused,
     FeedResolved,
     ForgetFeed,
+    ResignOwner,
     ResolveFeed,
 )
 from headgate.coordinator.index import is_broken
@@ -81,6 +82,10 @@ def answer_request(draft: Draft, request: str) -> None:
             relocation.ask_rebalance(draft, request, wish)
         case OperationKind.DRAIN_AGENT:
             relocation.ask_drain(draft, request, wish)
+        case OperationKind.RESIGN_OWNER:
+            reason = f"the owner of term {draft.term.owner_rev} gives shard {draft.state.shard} back"
+            draft.settle(request, OutcomeStatus.DONE, reason)
+            draft.add_effect(ResignOwner(request))
 
 
 def forget_outcome(draft: Draft, request: str) -> None:

@@ -17,7 +17,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from headgate import SCHEMA_VERSION, __version__
-from headgate.coordinator.effects import EffectFailed
+from headgate.coordinator.effects import EffectFailed, ResignOwner
 from headgate.coordinator.machine import COORDINATOR
 from headgate.coordinator.state import CoordinatorState
 from headgate.eventlog.log import Log, NewerSchemaError
@@ -207,6 +207,9 @@ class CoordinatorService:
 
     def _submitter(self, shard: int) -> Callable[[TermEffect], None]:
         def submit(effect: TermEffect) -> None:
+            if isinstance(effect.effect, ResignOwner):
+                self._roles[shard].cede()  # takes effect at the next turn, when this one's facts are committed
+                return
             try:
                 self._work.put_nowait((shard, effect))
             except queue.Full:

@@ -97,6 +97,7 @@ class Role(Generic[StateT]):
         self._falls_in_a_row = 0
         self._turned_at: float | None = None
         self._resigning = False
+        self._ceding = False
         self._failure: LogError | None = None
         self._last_error: str | None = None
 
@@ -115,6 +116,8 @@ class Role(Generic[StateT]):
             if self._resigning:
                 self._step_down(now)
                 return 0.0
+            if self._ceding:
+                self._cede(now)
             return self._step(now)
         except NewerSchemaError as error:
             self._end(f"a newer Headgate has written to the log; upgrade this one: {error}")
@@ -152,6 +155,10 @@ class Role(Generic[StateT]):
     def resign(self) -> None:
         """Step down at the next turn, from any thread: the role then ends for good."""
         self._resigning = True
+
+    def cede(self) -> None:
+        """Step down at the next turn, from any thread, but stay: as a standby that lets the others go first."""
+        self._ceding = True
 
     def close(self) -> None:
         """Let go of the log at once, without a word to anybody; a standby finds out by the lease. Idempotent."""
@@ -263,6 +270,13 @@ class Role(Generic[StateT]):
         except LogError as error:
             reason = f"resigned, but could not say so on the log, so a standby waits for the lease: {error}"
         self._end(reason)
+
+    def _cede(self, now: Now) -> None:
+        self._ceding = False
+        if self._term is not None:
+            self._term.step_down(now)
+            # A lease is time for every standby to campaign; if there is none, this one does after it.
+            self._fall("resigned on request", now.monotonic + self._settings.lease_seconds)
 
     def _fall(self, reason: str, resume_at: float) -> None:
         """Throw the state away; start as new at ``resume_at``."""

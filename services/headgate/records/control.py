@@ -111,6 +111,7 @@ class OperationKind(StrEnum):
     MOVE_TABLE = "move_table"
     REBALANCE_FEED = "rebalance_feed"
     DRAIN_AGENT = "drain_agent"
+    RESIGN_OWNER = "resign_owner"
 
 
 class OutcomeStatus(StrEnum):
@@ -283,7 +284,8 @@ class FeedProgressed(msgspec.Struct, frozen=True):
 class OperationRequested(msgspec.Struct, frozen=True):
     """``request/<id>``: what an operator wants. ``spec`` is the feed's JSON, for create_feed.
 
-    ``feed`` is empty where the request is about no feed (drain_agent); it then goes to every shard, under an id each.
+    ``feed`` is empty where the request is about no feed (drain_agent, resign_owner); it then goes to every shard
+    concerned, under an id each.
     """
 
     kind: OperationKind

@@ -9,12 +9,13 @@ import pytest
 from headgate.coordinator.effects import EffectFailed, FeedRefused, ForgetFeed, ResolveFeed
 from headgate.coordinator.service import CoordinatorService, RoleCrashedError, ServiceSettings
 from headgate.coordinator.work import FeedWork
-from headgate.eventlog.log import Delivery, Partition
+from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.eventlog.memory import MemoryBroker
 from headgate.eventlog.role import RoleState
 from headgate.observability.http import Probes
 from headgate.observability.metrics import new_registry
-from headgate.records.control import OwnerAnnounced
+from headgate.records.control import OperationKind, OperationRequested, OwnerAnnounced
+from headgate.records.keys import Fact, RequestKey
 
 DEADLINE_SECONDS = 30.0
 
@@ -36,6 +37,23 @@ def _service(log: Any, probes: Probes) -> CoordinatorService:
         owner_id="me",
     )
     return CoordinatorService(settings, log, _NoWork(), probes=probes, registry=new_registry())
+
+
+def test_an_owner_that_is_asked_to_gives_its_throne_back_and_stays() -> None:
+    broker, probes = MemoryBroker(shards=1), Probes(60)
+    service = _service(broker.client(), probes)
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(service.run()))
+    thread.start()
+    _eventually(lambda: service.roles[0].status.state is RoleState.SERVING)
+    asked = OperationRequested(OperationKind.RESIGN_OWNER, "", None, None, None, "tester", 0)
+    broker.append(Placed(Partition("changefeed", 0), Fact(RequestKey("r1"), asked)))
+    _eventually(lambda: service.roles[0].status.last_error == "resigned on request")
+    assert service.roles[0].status.owner_rev is None
+    assert thread.is_alive()
+    service.stop()
+    thread.join(DEADLINE_SECONDS)
+    assert results == [True]
 
 
 def _eventually(fact: Any) -> None:
