@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint fmt types bench lock up clean
+.PHONY: help demo test lint fmt types bench sim sim-long lock up clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,12 @@ fmt: $(READY) ## format, and fix what can be fixed
 bench: $(READY) ## figures, not tests: pipeline and latency
 	$(RUN)/headgate bench pipeline
 	$(RUN)/headgate bench latency
+
+sim: $(READY) ## the control plane in a simulated world of faults, a minute of it
+	$(RUN)/headgate sim --seeds 400
+
+sim-long: $(READY) ## the same for as long as asked: make sim-long SEEDS=20000 START=1000
+	$(RUN)/headgate sim --seeds $(or $(SEEDS),5000) --start $(or $(START),1000) --ticks 800
 
 lock: ## resolve anew and write requirements.lock (hashes, no registry's host)
 	$(RUN)/uv lock --quiet

@@ -20,6 +20,7 @@ LATE: Final = {
     "demo": ("headgate.demo.command", "demo"),
     "up": ("headgate.demo.command", "up"),
     "bench": ("headgate.benchmarks.command", "app"),
+    "sim": ("headgate.cli.sim", "sim"),
 }
 """Commands that bring Spark and servers along: imported when they are called, for the others answer in a blink."""
 
