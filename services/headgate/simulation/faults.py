@@ -54,6 +54,8 @@ class Faults:
                 self._strike_process(process)
         if world.strikes("outage"):
             self._outage()
+        if world.strikes("both_movers"):
+            self._strike_both_movers()
         self._strike_log()
 
     def start_again(self, name: str) -> None:
@@ -116,6 +118,20 @@ class Faults:
                 process.die()
                 world.bury(process)
         world.mark(f"outage of {whom}")
+
+    def _strike_both_movers(self) -> None:
+        """Whoever a moving table comes from and goes to: by chance alone both hardly ever go together."""
+        world = self._world
+        for state in world.log_audit.states.values():
+            moving = next((record for _, record in sorted(state.spans.items()) if record.secondary is not None), None)
+            if moving is None:
+                continue
+            for role in (moving.primary, moving.secondary):
+                process = None if role is None else world.processes.get(role.agent)
+                if process is not None and not process.is_frozen_inside:
+                    process.die()
+                    world.bury(process)
+            return
 
     def _strike_log(self) -> None:
         world, chance, broker = self._world, self._chance, self._world.broker

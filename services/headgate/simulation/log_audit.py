@@ -28,7 +28,17 @@ from headgate.records.control import (
     TaskState,
     WantedState,
 )
-from headgate.records.keys import FeedKey, FeedProgressKey, OutcomeKey, OwnerKey, SessionKey, SpanKey, TaskKey
+from headgate.records.keys import (
+    AnswerKey,
+    FeedKey,
+    FeedProgressKey,
+    OutcomeKey,
+    OwnerKey,
+    ProgressKey,
+    SessionKey,
+    SpanKey,
+    TaskKey,
+)
 from headgate.simulation.sink_audit import SinkAudit, Violation, ts_of
 
 __all__ = ["LogAudit"]
@@ -77,6 +87,8 @@ class LogAudit:
                     self._settled(shard, state, key, value)
                 case TaskKey() if isinstance(value, TaskReported):
                     self._mark_word(state, key, value)
+                case ProgressKey() | AnswerKey() if (key.agent, key.session) in state.ended and value is not None:
+                    self.marks["a word of a dead session"] += 1
                 case _:
                     pass
             COORDINATOR.evolve(state, key, value, entry.offset)

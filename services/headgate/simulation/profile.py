@@ -21,6 +21,7 @@ FAULT_RATES: Final[dict[str, tuple[float, float]]] = {
     "leave": (0.0003, 0.002),
     # Per tick.
     "outage": (0.0003, 0.003),
+    "both_movers": (0.005, 0.05),
     "commit_refused": (0.001, 0.02),
     "commit_uncertain": (0.001, 0.02),
     "commit_left_open": (0.001, 0.01),
