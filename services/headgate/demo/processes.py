@@ -21,10 +21,12 @@ import psutil
 from headgate.embedded.jvm import tail
 
 __all__ = [
+    "HEADGATE",
     "Fate",
     "ServiceError",
     "ServiceProcess",
     "environment",
+    "interrupts_deferred",
     "stop_all",
     "terminated_as_interrupt",
     "uninterrupted",
@@ -212,6 +214,24 @@ def terminated_as_interrupt() -> Iterator[None]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Within, Ctrl-C and SIGTERM are only noted, and raise KeyboardInterrupt at the end.
+
+    Between a process's start and the moment when somebody is answerable for it, an interrupt would leave it behind.
+    """
+    noted: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    former = {number: signal.signal(number, lambda caught, _frame: noted.append(caught)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    if noted:
+        raise KeyboardInterrupt
 
 
 @contextmanager

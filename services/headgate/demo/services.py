@@ -13,7 +13,14 @@ from typing import Final
 import yaml
 from psycopg.conninfo import conninfo_to_dict
 
-from headgate.demo.processes import HEADGATE, Fate, ServiceError, ServiceProcess, environment
+from headgate.demo.processes import (
+    HEADGATE,
+    Fate,
+    ServiceError,
+    ServiceProcess,
+    environment,
+    interrupts_deferred,
+)
 from headgate.demo.schema import TABLES
 from headgate.demo.stack import FEED, TOPIC_PREFIX, Stack
 from headgate.embedded.java import java_home_for_spark
@@ -87,9 +94,10 @@ class Services:
         return [service.name for service in self.all if service.fate is Fate.RUNNING and service.exit_code is not None]
 
     def _start(self, name: str, *arguments: str) -> ServiceProcess:
-        service = ServiceProcess(name, arguments, self.settings, self.log_folder)
-        self.running[name] = service
-        self.all.append(service)
+        with interrupts_deferred():
+            service = ServiceProcess(name, arguments, self.settings, self.log_folder)
+            self.running[name] = service
+            self.all.append(service)
         return service
 
 

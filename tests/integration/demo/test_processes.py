@@ -1,6 +1,9 @@
 """What is done to a service is done to its whole tree, also to children whose parent has gone before them."""
 
+import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headgate.demo.processes import Fate, ServiceError, ServiceProcess, stop_all
+from headgate.demo.processes import Fate, ServiceError, ServiceProcess, interrupts_deferred, stop_all
 
 pytestmark = pytest.mark.integration
 
@@ -103,3 +106,38 @@ def test_a_service_that_ends_by_itself_is_reported_with_the_end_of_its_log(
     await_fact(lambda: service.exit_code is not None)
     with pytest.raises(ServiceError, match=r"exit code 1.*\n(.*\n)*.*port taken"):
         service.check()
+
+
+def test_an_interrupt_while_a_process_is_being_started_is_kept_until_it_is_known() -> None:
+    done: list[str] = []
+
+    def start_interrupted() -> None:
+        with interrupts_deferred():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("registered")
+
+    with pytest.raises(KeyboardInterrupt):
+        start_interrupted()
+    assert done == ["registered"]
+    with interrupts_deferred():
+        done.append("undisturbed")
+    assert done == ["registered", "undisturbed"]
+
+
+def test_writers_under_a_thawed_service_run_before_it_does(services: list[ServiceProcess], tmp_path: Path) -> None:
+    service = start(services, tmp_path)
+    service.freeze()
+    root, *writers = service.tree()
+    await_fact(lambda: states([root, *writers]) == {psutil.STATUS_STOPPED})
+    seen: list[tuple[str, set[str]]] = []
+    watcher = threading.Thread(target=lambda: watch_thaw(root, writers, seen))
+    watcher.start()
+    service.thaw(head_start_seconds=0.5)
+    watcher.join(WAIT_SECONDS_MAX)
+    assert seen
+    assert seen[0][0] == psutil.STATUS_STOPPED, "the service itself still stood when its writers ran"
+
+
+def watch_thaw(root: psutil.Process, writers: list[psutil.Process], seen: list[tuple[str, set[str]]]) -> None:
+    await_fact(lambda: psutil.STATUS_STOPPED not in states(writers))
+    seen.append((root.status(), states(writers)))
