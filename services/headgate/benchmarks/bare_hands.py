@@ -69,13 +69,15 @@ def _move(source: tuple[str, str, list[int]], target: tuple[str, str], signals: 
         ready.wait(60)
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in share])
         ended, moved = 0, 0
-        last: dict[bytes, bytes] = {}
+        last: dict[bytes, dict[str, Any]] = {}
         while ended < len(share):
             for message in consumer.consume(10_000, 0.2):
                 if message.error():
                     ended += message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
                     continue
-                last[message.key()] = message.value()
+                value = message.value()
+                cut = value.find(_MARK) if value.startswith(b'{"schema":') else -1
+                last[message.key()] = orjson.loads(value if cut < 0 else value[cut + len(_MARK) : -1])["after"]
                 moved += 1
             if last and (moved >= BATCH_CHANGES or ended == len(share)):
                 _write(connection, table, last)
@@ -84,12 +86,10 @@ def _move(source: tuple[str, str, list[int]], target: tuple[str, str], signals: 
     results.put(True)
 
 
-def _write(connection: psycopg.Connection[Any], table: str, last: dict[bytes, bytes]) -> None:
-    lines = []
-    for value in last.values():
-        cut = value.find(_MARK) if value.startswith(b'{"schema":') else -1
-        row = orjson.loads(value if cut < 0 else value[cut + len(_MARK) : -1])["after"]
-        lines.append(f"{row['id']}\t{row['name']}\t{row['qty']}\t{row['ver']}\t{row['price']}\t{row['at']}")
+def _write(connection: psycopg.Connection[Any], table: str, last: dict[bytes, dict[str, Any]]) -> None:
+    lines = [
+        f"{row['id']}\t{row['name']}\t{row['qty']}\t{row['ver']}\t{row['price']}\t{row['at']}" for row in last.values()
+    ]
     columns = sql.SQL(", ").join(map(sql.Identifier, _COLUMNS))
     updates = sql.SQL(", ").join(
         sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in _COLUMNS if name != "id"

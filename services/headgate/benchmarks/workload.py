@@ -31,6 +31,9 @@ INSERT_SHARE: Final = 2 / 3
 POLL_EVERY: Final = 2_000
 """Delivery reports are served this often, so that the producer's queue never fills up."""
 
+QUEUE_RECORDS_MAX: Final = 40_000
+"""Below librdkafka's own bound of 100 000, past which produce() raises."""
+
 TOPIC_TIMEOUT_SECONDS: Final = 30
 
 _FIELDS: Final = [
@@ -98,7 +101,7 @@ def fill_topic(bootstrap: str, workload: Workload) -> Expected:
         producer.produce(workload.topic, value, key, partition=row_id % workload.partitions)
         if number % POLL_EVERY == 0:
             producer.poll(0)
-            while len(producer) > 50 * POLL_EVERY:
+            while len(producer) > QUEUE_RECORDS_MAX:
                 producer.poll(0.1)
     if producer.flush(120):
         raise RuntimeError(f"{workload.topic}: the broker did not take the whole workload within two minutes")
