@@ -34,8 +34,14 @@ KINDS: Final = (
     *[OperationKind.RESUME_FEED] * 3,
     OperationKind.REMOVE_FEED,
     *[OperationKind.CREATE_FEED] * 3,
+    OperationKind.REBALANCE_FEED,
+    OperationKind.DRAIN_AGENT,
+    OperationKind.RESIGN_OWNER,
 )
 """Requests in the proportion in which they are drawn."""
+
+ABOUT_NO_FEED: Final = (OperationKind.DRAIN_AGENT, OperationKind.RESIGN_OWNER)
+"""Requests that go to a shard as such."""
 
 REQUESTS_KEPT_MAX: Final = 12
 """Settled requests beyond this many are taken back, the oldest first, as operators do."""
@@ -95,9 +101,14 @@ class Operator:
         elif kind is OperationKind.MOVE_TABLE:
             table = self._chance.choice(self._tables(feed))
             agent = f"a{self._chance.randint(1, self._profile.agents)}"
+        elif kind is OperationKind.DRAIN_AGENT:
+            agent = f"a{self._chance.randint(1, self._profile.agents)}"
+        shard = shard_of(feed, self._broker.shards)
+        if kind in ABOUT_NO_FEED:
+            feed, shard = "", self._chance.randrange(self._broker.shards)
         self._count += 1
         value = OperationRequested(kind, feed, spec, table, agent, "operator", self._wall_ms())
-        self._last = (RequestKey(f"r{self._count:05}"), value, shard_of(feed, self._broker.shards))
+        self._last = (RequestKey(f"r{self._count:05}"), value, shard)
         self._put(*self._last)
 
     def create_all(self) -> None:
@@ -106,9 +117,11 @@ class Operator:
             self.ask(OperationKind.CREATE_FEED, f"f{number}")
 
     def repair(self) -> None:
-        """Resume what waits for a person: tables whose error is not tried again by itself."""
-        for _, state in sorted(self._states.items()):
+        """Resume what waits for a person, and take back what cannot be: see the two rules."""
+        for shard, state in sorted(self._states.items()):
+            self._take_back_hopeless_drains(shard, state)
             for name, feed in sorted(state.feeds.items()):
+                # Tables whose error is not tried again by itself.
                 is_waiting = any(
                     record.state is SetState.ABSENT and record.failures
                     for key, record in state.spans.items()
@@ -116,6 +129,15 @@ class Operator:
                 )
                 if feed.wanted is WantedState.RUNNING and feed.state is FeedState.WARNING and is_waiting:
                     self.ask(OperationKind.RESUME_FEED, name)
+
+    def _take_back_hopeless_drains(self, shard: int, state: State) -> None:
+        """An agent cannot be emptied while the others have not seats enough for all."""
+        profile = self._profile
+        if profile.capacity * (profile.agents - 1) >= profile.feeds * profile.tables:
+            return
+        for name, placed in sorted(state.requests.items()):
+            if placed.request.kind is OperationKind.DRAIN_AGENT:
+                self._put(RequestKey(name), None, shard)
 
     def _tables(self, feed: str) -> list[str]:
         return [f"{feed}t{number}" for number in range(1, self._profile.tables + 1)]

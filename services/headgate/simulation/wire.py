@@ -3,7 +3,7 @@
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from headgate.coordinator.effects import EffectFailed, FeedForgotten, FeedRefused, ForgetFeed
+from headgate.coordinator.effects import EffectFailed, FeedForgotten, FeedRefused, ForgetFeed, ResignOwner
 from headgate.eventlog.role import Role, TermEffect
 from headgate.records.control import Positions
 from headgate.simulation.executor import Request
@@ -86,7 +86,10 @@ class Wire:
             if not self._world.gets_on() or process.is_frozen_inside or process.frozen_until > self._world.clock:
                 self._effects.append((process, role, submitted))
                 continue
-            role.finish(submitted, self._result(submitted.effect))
+            if isinstance(submitted.effect, ResignOwner):
+                role.cede()
+            else:
+                role.finish(submitted, self._result(submitted.effect))
 
     def _result(self, effect: Any) -> Any:
         if self._world.strikes("effect_failed"):
