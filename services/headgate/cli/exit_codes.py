@@ -83,7 +83,10 @@ MEANINGS: Final[dict[ExitCode, tuple[str, str]]] = {
         "another session of the same agent name is alive",
         "`--name`; or wait for its lease to run out",
     ),
-    ExitCode.DIFFERENCE: ("`verify` found rows that differ", "they are printed"),
+    ExitCode.DIFFERENCE: (
+        "`verify` found rows that differ, or `demo` something that must hold and does not",
+        "they are printed",
+    ),
     ExitCode.HELD: ("`why` found that something holds the feed's checkpoint", "it says what to do"),
     ExitCode.STOPPED_HARD: (
         "a clean stop took longer than allowed, so it was cut short",

@@ -11,7 +11,7 @@ import typer
 
 from headgate.demo.display import Display
 from headgate.demo.load import LoadError
-from headgate.demo.processes import ServiceError, terminated_as_interrupt
+from headgate.demo.processes import ServiceError
 from headgate.demo.report import show_report
 from headgate.demo.scenario import Options, Shop, demonstrate, running_shop
 from headgate.demo.watch import WatchError
@@ -71,14 +71,13 @@ def demo(
         keep=keep,
     )
     display = Display(to_stderr=output is Output.JSON)
-    with terminated_as_interrupt():
-        try:
-            report = demonstrate(options, display)
-        except (WatchError, ServiceError, LoadError) as error:
-            display.fail(str(error))
-            raise typer.Exit(EXIT_FAILED) from error
-        except KeyboardInterrupt as error:
-            raise typer.Exit(EXIT_INTERRUPTED) from error
+    try:
+        report = demonstrate(options, display)
+    except (WatchError, ServiceError, LoadError) as error:
+        display.fail(str(error))
+        raise typer.Exit(EXIT_FAILED) from error
+    except KeyboardInterrupt as error:
+        raise typer.Exit(EXIT_INTERRUPTED) from error
     if output is Output.JSON:
         sys.stdout.write(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n")
     else:
@@ -91,17 +90,16 @@ def up(*, rate: Rate = RATE_GENTLE, agents: Agents = None, seed: Seed = None, ke
     """Start what the demo runs on, with a gentle load, and leave it running until Ctrl-C."""
     options = Options(duration=0, rate=rate, agents=agents or AGENTS_SHORT, seed=_seed(seed), keep=keep)
     display = Display(to_stderr=False)
-    with terminated_as_interrupt():
-        try:
-            with running_shop(options, display, []) as shop:
-                _show_addresses(display, shop)
-                _look_after(shop, display)
-        except (WatchError, ServiceError, LoadError) as error:
-            display.fail(str(error))
-            raise typer.Exit(EXIT_FAILED) from error
-        except KeyboardInterrupt:
-            # Ctrl-C is how it is meant to end.
-            display.say("stopped")
+    try:
+        with running_shop(options, display, []) as shop:
+            _show_addresses(display, shop)
+            _look_after(shop, display)
+    except (WatchError, ServiceError, LoadError) as error:
+        display.fail(str(error))
+        raise typer.Exit(EXIT_FAILED) from error
+    except KeyboardInterrupt:
+        # Ctrl-C is how it is meant to end.
+        display.say("stopped")
 
 
 def _seed(given: int | None) -> int:

@@ -201,16 +201,22 @@ def stop_all(services: Iterable[ServiceProcess]) -> list[str]:
 
 
 @contextmanager
-def terminated_as_interrupt() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP end the main thread as Ctrl-C does, so that one way of cleaning up serves them all."""
+def terminated_as_interrupt() -> Iterator[list[int]]:
+    """Within, SIGTERM and SIGHUP end the main thread as Ctrl-C does, so that one way of cleaning up serves them all.
 
-    def interrupt(_number: int, _frame: object) -> None:
+    Gives the list of the signals that came: code that is interrupted may turn the interrupt into an error of its own
+    (Py4J does, when it waits for Java).
+    """
+    noted: list[int] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        noted.append(number)
         raise KeyboardInterrupt
 
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     former = {number: signal.signal(number, interrupt) for number in numbers}
     try:
-        yield
+        yield noted
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

@@ -22,7 +22,7 @@ from headgate.demo.display import Display
 from headgate.demo.faults import Faults, Takeover
 from headgate.demo.load import Load, write_markers
 from headgate.demo.pauses import longest_pauses
-from headgate.demo.processes import stop_all, uninterrupted
+from headgate.demo.processes import stop_all, terminated_as_interrupt, uninterrupted
 from headgate.demo.report import Report
 from headgate.demo.schema import TABLES, Row, Table
 from headgate.demo.services import Services, create_feed
@@ -95,20 +95,22 @@ def running_shop(options: Options, display: Display, left_over: list[str]) -> It
     folder.chmod(0o711)
     parts = ExitStack()
     failed = True
-    try:
-        yield _start(options, display, folder, parts, left_over)
-        failed = False
-    except KeyboardInterrupt:
-        failed = False
-        raise
-    finally:
-        with uninterrupted():
-            display.say("stopping everything")
-            try:
-                parts.close()
-            finally:
-                left_over += [f"{one.pid} {one.name()}" for one in psutil.Process().children(recursive=True)]
-                _clear(folder, options, display, failed=failed)
+    with terminated_as_interrupt() as signals:
+        try:
+            yield _start(options, display, folder, parts, left_over)
+            failed = False
+        except Exception as error:
+            if signals:
+                raise KeyboardInterrupt from error
+            raise
+        finally:
+            with uninterrupted():
+                display.say("stopping everything")
+                try:
+                    parts.close()
+                finally:
+                    left_over += [f"{one.pid} {one.name()}" for one in psutil.Process().children(recursive=True)]
+                    _clear(folder, options, display, failed=failed and not signals)
 
 
 def _start(options: Options, display: Display, folder: Path, parts: ExitStack, left_over: list[str]) -> Shop:
