@@ -23,6 +23,8 @@ from headgate.coordinator.effects import (
     ForgetFeed,
     ResignOwner,
     ResolveFeed,
+    ResolveStart,
+    StartResolved,
 )
 from headgate.coordinator.explain import explain
 from headgate.coordinator.machine import COORDINATOR, State, decide, digest, evolve, new_state
@@ -56,6 +58,7 @@ KINDS: Final = {
     "create": OperationKind.CREATE_FEED,
     "pause": OperationKind.PAUSE_FEED,
     "resume": OperationKind.RESUME_FEED,
+    "update": OperationKind.UPDATE_FEED,
     "remove": OperationKind.REMOVE_FEED,
     "move": OperationKind.MOVE_TABLE,
     "rebalance": OperationKind.REBALANCE_FEED,
@@ -298,8 +301,13 @@ class World:
     def do_request_pause(self, request: str, feed: str) -> None:
         self.ask(request, "pause", feed)
 
-    def do_request_resume(self, request: str, feed: str) -> None:
-        self.ask(request, "resume", feed)
+    def do_request_update(self, request: str, feed: str, tables: str = "t1", dsn: str = "target") -> None:
+        spec = f'{{"tables": "{tables}", "sink": {{"type": "postgresql", "dsn": "{dsn}"}}}}'
+        self.ask(request, "update", feed, spec=spec)
+
+    def do_request_resume(self, request: str, feed: str, start: str = "") -> None:
+        """``request resume p1 f [start=7]``: from offset 7 of every partition."""
+        self.ask(request, "resume", feed, spec=start or None)
 
     def do_request_remove(self, request: str, feed: str) -> None:
         self.ask(request, "remove", feed)
@@ -339,7 +347,7 @@ class World:
     def do_effects_run(self) -> None:
         for owner, term_effect in self.take_effects():
             effect = term_effect.effect
-            result = FeedForgotten() if isinstance(effect, ForgetFeed) else resolved(effect)
+            result = run_effect(effect)
             owner.role.finish(term_effect, result)
 
     def do_effects_fail(self) -> None:
@@ -404,6 +412,17 @@ class World:
     def owner_rev(self) -> int | None:
         revs = [owner.role.status.owner_rev for _, owner in sorted(self.owners.items())]
         return next((rev for rev in revs if rev is not None), None)
+
+
+def run_effect(effect: ResolveFeed | ResolveStart | ForgetFeed) -> FeedResolved | StartResolved | FeedForgotten:
+    """What the world outside answers when nothing is wrong."""
+    match effect:
+        case ResolveFeed():
+            return resolved(effect)
+        case ResolveStart(start=start, spans=spans):
+            return StartResolved(tuple(replace(plan, start=positions(start)) for plan in spans))
+        case ForgetFeed():
+            return FeedForgotten()
 
 
 def resolved(effect: ResolveFeed) -> FeedResolved:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from headgate.coordinator.effects import ForgetFeed, ResignOwner, ResolveFeed
+from headgate.coordinator.effects import ForgetFeed, ResignOwner, ResolveFeed, ResolveStart
 from headgate.eventlog.machine import (
     Arrived,
     CancelTimer,
@@ -55,7 +55,7 @@ def describe_effect(effect: Any) -> str:
             return f"* timer {name} in {delay:g} s"
         case CancelTimer(name=name):
             return f"* no timer {name}"
-        case ResolveFeed() | ForgetFeed():
+        case ResolveFeed() | ResolveStart() | ForgetFeed():
             return f"* {type(effect).__name__} {effect.feed}"
         case ResignOwner():
             return "* ResignOwner"
@@ -74,6 +74,8 @@ def _describe(value: Any) -> str:
 def _dispatched(value: SpanDispatched) -> str:
     parts = [f"{value.state} by {value.owner_rev}"]
     parts += [f"{name} {_role(role)}" for name, role in _roles(value)]
+    if value.incarnation > 1 or value.revision:
+        parts.append(f"of {value.incarnation}.{value.revision}")
     if value.sealed:
         parts.append("sealed")
     if value.moving_request:
@@ -109,7 +111,9 @@ def _reported(value: TaskReported) -> str:
 
 def _recorded(value: FeedRecorded) -> str:
     error = f" {value.error_code}: {value.error}" if value.error_code else ""
-    return f"{value.feed_id} wanted {value.wanted}, is {value.state}{error}"
+    form = f", incarnation {value.incarnation}" if value.incarnation > 1 else ""
+    form += f", revision {value.revision}" if value.revision else ""
+    return f"{value.feed_id} wanted {value.wanted}, is {value.state}{form}{error}"
 
 
 _FORMS: dict[type, Callable[[Any], str]] = {

@@ -422,7 +422,7 @@ def _start(state: AgentState, span: SpanId, action: Action) -> Decision:
     record = state.dispatched[span]
     role = _role_of(state, record)
     feed = state.feeds.get(span.feed)
-    if role is None or feed is None or (feed.feed_id, feed.incarnation) != (record.feed_id, record.incarnation):
+    if role is None or feed is None or not _is_under(record, feed):
         return Decision()
     plan = next((plan for plan in feed.spans if plan.span == span.span), None)
     if plan is None:
@@ -431,6 +431,12 @@ def _start(state: AgentState, span: SpanId, action: Action) -> Decision:
     if action is Action.CLOSE:
         return Decision(effects=(CloseTable(task),))
     return Decision(effects=(AddTable(task, prepare=action is Action.PREPARE),))
+
+
+def _is_under(record: SpanDispatched, feed: FeedRecorded) -> bool:
+    """Whether the record was made for the feed as it is recorded here, neither an older nor a newer form of it."""
+    made_for = (record.feed_id, record.incarnation, record.revision)
+    return made_for == (feed.feed_id, feed.incarnation, feed.revision)
 
 
 def directive_of(state: AgentState, record: SpanDispatched | None, report: TaskReported | None) -> Directive:

@@ -102,8 +102,8 @@ def pause(
 
 
 @app.command()
-def resume(
-    feed: FeedName,
+def update(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's YAML as it is to be; its name stays")],
     *,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
@@ -111,9 +111,50 @@ def resume(
     cluster: Cluster = None,
     kafka_property: KafkaProperty = None,
 ) -> None:
-    """Let a paused or failed feed go on from where it stood."""
+    """Change a stopped feed: limits, a password's file, tables that join. Not its sink, format, or what is there."""
+    spec = load_feed(file)
+    name = check_name("feed", spec.feed)
+    same_sink(spec.sink)
     with connected(bootstrap, cluster, kafka_property) as (_, log):
-        _settle(log, OperationKind.RESUME_FEED, feed, timeout, output)
+        _settle(log, OperationKind.UPDATE_FEED, name, timeout, output, spec=spec.to_json())
+
+
+@app.command()
+def resume(
+    feed: FeedName,
+    *,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="earliest|latest|FILE",
+            help="where to go on from, while it is stopped; FILE: JSON, topic → partition → offset [where it stood]",
+        ),
+    ] = None,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Let a paused or failed feed go on from where it stood, or, with --from, from somewhere else in the log.
+
+    Going on from earlier applies changes again: tables go back in time and come forward. From later leaves changes out.
+    """
+    spec = None if start is None else _start_json(start)
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        _settle(log, OperationKind.RESUME_FEED, feed, timeout, output, spec=spec)
+
+
+def _start_json(start: str) -> str:
+    """The request's word for where to go on from. Raises typer.BadParameter."""
+    if start in ("earliest", "latest"):
+        return msgspec.json.encode(start).decode()
+    try:
+        offsets = msgspec.json.decode(Path(start).read_bytes(), type=dict[str, dict[str, int]])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise typer.BadParameter(f"{start}: neither earliest nor latest, and as a file: {error}") from error
+    return msgspec.json.encode(offsets).decode()
 
 
 @app.command()

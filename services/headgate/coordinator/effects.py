@@ -8,11 +8,21 @@ import msgspec
 
 from headgate.records.control import SpanPlan
 
-__all__ = ["EffectFailed", "FeedForgotten", "FeedRefused", "FeedResolved", "ForgetFeed", "ResignOwner", "ResolveFeed"]
+__all__ = [
+    "EffectFailed",
+    "FeedForgotten",
+    "FeedRefused",
+    "FeedResolved",
+    "ForgetFeed",
+    "ResignOwner",
+    "ResolveFeed",
+    "ResolveStart",
+    "StartResolved",
+]
 
 
 class ResolveFeed(msgspec.Struct, frozen=True):
-    """Find out what a new feed means: topics, partitions, start offsets; check the sink and its tables.
+    """Find out what a new, or changed, feed means: topics, partitions, start offsets; check the sink and its tables.
 
     ``spec`` is the feed's JSON as requested. Result: FeedResolved, FeedRefused, or EffectFailed to be asked again.
     """
@@ -20,6 +30,18 @@ class ResolveFeed(msgspec.Struct, frozen=True):
     request: str
     feed: str
     spec: str
+
+
+class ResolveStart(msgspec.Struct, frozen=True):
+    """Find the offsets that a stopped feed is to go on from: ``start`` as requested, ``spans`` as planned at present.
+
+    Result: StartResolved, FeedRefused (the log has it no more, or never had), or EffectFailed to be asked again.
+    """
+
+    request: str
+    feed: str
+    start: str
+    spans: tuple[SpanPlan, ...]
 
 
 class ForgetFeed(msgspec.Struct, frozen=True):
@@ -48,6 +70,12 @@ class FeedResolved(msgspec.Struct, frozen=True):
     """
 
     spec: str
+    spans: tuple[SpanPlan, ...]
+
+
+class StartResolved(msgspec.Struct, frozen=True):
+    """The plan with other start offsets, all of which can be read now."""
+
     spans: tuple[SpanPlan, ...]
 
 

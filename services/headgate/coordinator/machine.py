@@ -3,7 +3,7 @@
     membership   who is there, the sync barrier, the dead          replication   every transition of a span, as a table
     spans        from words to signals to steps                    scheduling    who gets what
     checkpoint   how far a feed is, and what holds it              feeds         requests, outcomes, a feed's life
-    relocation   emptying an agent, spreading a feed
+    relocation   emptying an agent, spreading a feed               acceptance    create, update, rewind: what a feed is
 
 An input is noted, its rule drafts facts, a round of scheduling gives out what has become free, and feeds are brought
 in line with
@@ -13,7 +13,7 @@ their spans. Everything drafted is one decision. Before the barrier is over only
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headgate.coordinator import checkpoint, feeds, membership, relocation, spans
+from headgate.coordinator import acceptance, checkpoint, feeds, membership, relocation, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.scheduling import run_round
 from headgate.coordinator.state import CoordinatorState, Term, digest, evolve, new_state, start_counting
@@ -122,7 +122,7 @@ TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "rest": lambda draft, key: draft.term.resting.discard(key),
     "checkpoint": checkpoint.write,
     "sweep": membership.sweep,
-    "resolve": feeds.retry_resolve,
+    "resolve": acceptance.ask_again,
     "forget": feeds.retry_forget,
     "drained": relocation.end_hold,
     "balance": _weigh,

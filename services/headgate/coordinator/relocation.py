@@ -12,6 +12,7 @@ from typing import Final
 
 from headgate.coordinator import spans
 from headgate.coordinator.draft import Draft
+from headgate.coordinator.outcomes import no_such_feed
 from headgate.coordinator.schedulers.balance import BALANCE_SECONDS
 from headgate.coordinator.scheduling import is_anyone_leaving
 from headgate.coordinator.state import Drain, Rebalance, SessionId
@@ -57,8 +58,7 @@ def ask_rebalance(draft: Draft, request: str, wish: OperationRequested) -> None:
     """Take up a rebalance_feed: the feed's spans are spread evenly over the agents, by number."""
     feed = draft.feed(wish.feed)
     if feed is None:
-        known = ", ".join(sorted(draft.state.feeds)[:NAMES_SHOWN_MAX]) or "none"
-        return _turn_down(draft, request, f"there is no feed {wish.feed!r}; known are: {known}")
+        return _turn_down(draft, request, no_such_feed(draft, wish.feed))
     if feed.wanted is not WantedState.RUNNING:
         reason = f"feed {wish.feed!r} is {feed.state}, wanted {feed.wanted}: resume it first"
         return _turn_down(draft, request, reason)
@@ -74,10 +74,6 @@ def ask_rebalance(draft: Draft, request: str, wish: OperationRequested) -> None:
     draft.term.rebalances[wish.feed] = Rebalance(request)
     draft.settle(request, OutcomeStatus.ACCEPTED, "begins when every table of the feed is replicating")
     return None
-
-
-NAMES_SHOWN_MAX: Final = 20
-"""Names in an error message: more would hide it."""
 
 
 def _turn_down(draft: Draft, request: str, reason: str) -> None:

@@ -120,9 +120,8 @@ def review(draft: Draft, key: SpanKey) -> None:
 
 def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
     """Give a span that nobody has to ``target``: to run it, or to close it where it is orphaned."""
-    record = draft.span(key)
+    record, feed = draft.span(key), draft.feed(key.feed)
     if record is None:
-        feed = draft.feed(key.feed)
         if feed is None:
             raise RuntimeError(f"{key.text()} was to be dispatched, but its feed is not there")
         record = SpanDispatched(
@@ -136,7 +135,11 @@ def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
             moving_request=None,
             failures=0,
             last_error=None,
+            revision=feed.revision,
         )
+    elif record.state is SetState.ABSENT and feed is not None:
+        # An orphan is closed in the form it was run in; whoever starts anew starts with the feed as it is now.
+        record = replace(record, incarnation=feed.incarnation, revision=feed.revision)
     _act(draft, key, record, Signal.ADD, _cause(draft, target=target))
 
 

@@ -6,7 +6,10 @@ asked now (our own broker is away) is said to have failed, and is asked for agai
 """
 
 from contextlib import closing
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
 from headgate.coordinator.effects import (
@@ -16,21 +19,28 @@ from headgate.coordinator.effects import (
     FeedResolved,
     ForgetFeed,
     ResolveFeed,
+    ResolveStart,
+    StartResolved,
 )
 from headgate.eventlog.connection import KafkaConnection
 from headgate.observability.logs import logger
+from headgate.records.control import Positions, SpanPlan
 from headgate.records.names import InvalidNameError, check_name
 from headgate.sinks.contract import FeedIdentity, SinkError
 from headgate.sinks.identity import same_sink
 from headgate.sinks.open import open_sink
-from headgate.sources.offsets import SourceError, SourceUnreachableError
+from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, start_offsets
 from headgate.sources.topics import plan_spans
 
 __all__ = ["FeedWork"]
 
 
+class StartIncompleteError(Exception):
+    """The offsets given to go on from are not those of the feed's partitions."""
+
+
 class FeedWork:
-    """Runs ResolveFeed and ForgetFeed; may be called from several threads.
+    """Runs ResolveFeed, ResolveStart and ForgetFeed; may be called from several threads.
 
     ``cluster_id`` is the log's identity, ``own_prefix`` that of the control topics, which are no sources.
     """
@@ -45,6 +55,8 @@ class FeedWork:
         try:
             if isinstance(effect, ResolveFeed):
                 return self._resolve(effect)
+            if isinstance(effect, ResolveStart):
+                return self._resolve_start(effect)
             if isinstance(effect, ForgetFeed):
                 return self._forget(effect)
         except Exception as error:  # noqa: BLE001 - one feed's trouble, even a bug met by it, is no other feed's
@@ -54,8 +66,8 @@ class FeedWork:
             )
         raise TypeError(f"no work is known for {effect!r}")
 
-    def _failed(self, effect: ResolveFeed | ForgetFeed, reason: str) -> FeedRefused | EffectFailed:
-        return FeedRefused(reason) if isinstance(effect, ResolveFeed) else EffectFailed(reason)
+    def _failed(self, effect: ResolveFeed | ResolveStart | ForgetFeed, reason: str) -> FeedRefused | EffectFailed:
+        return EffectFailed(reason) if isinstance(effect, ForgetFeed) else FeedRefused(reason)
 
     def _resolve(self, effect: ResolveFeed) -> FeedResolved | FeedRefused | EffectFailed:
         try:
@@ -71,6 +83,34 @@ class FeedWork:
         except SinkError as error:
             return FeedRefused(f"{error.code}: {error}")
         return FeedResolved(spec=accepted.to_json(), spans=spans)
+
+    def _resolve_start(self, effect: ResolveStart) -> StartResolved | FeedRefused | EffectFailed:
+        try:
+            start = msgspec.json.decode(effect.start, type=Literal["earliest", "latest"] | dict[str, Positions])
+            spans = tuple(self._from(plan, start) for plan in effect.spans)
+        except SourceUnreachableError as error:
+            return EffectFailed(str(error))
+        except msgspec.MsgspecError as error:
+            return FeedRefused(f"where to go on from: {error}; say earliest, latest, or topic → partition → offset")
+        except (SourceError, StartIncompleteError) as error:
+            return FeedRefused(str(error))
+        return StartResolved(spans)
+
+    def _from(self, plan: SpanPlan, start: str | dict[str, Positions]) -> SpanPlan:
+        """The plan with other start offsets. Raises StartIncompleteError, SourceError."""
+        topic, partitions = plan.topic, sorted(plan.start)
+        if isinstance(start, str):
+            where: Literal["earliest", "latest"] = "earliest" if start == "earliest" else "latest"
+            listed = start_offsets(self._connection.admin, {topic: len(partitions)}, where)
+            return replace(plan, start=listed[topic])
+        offsets = start.get(topic, {})
+        if sorted(offsets) != partitions:
+            raise StartIncompleteError(
+                f"{topic}: offsets of partitions {sorted(offsets)} were given, needed are those of {partitions}: "
+                "a feed goes on from one place as a whole"
+            )
+        check_retention(self._connection.admin, topic, offsets)
+        return replace(plan, start=offsets)
 
     def _check_sink(self, spec: FeedSpec, tables: list[str]) -> FeedSpec:
         """The spec with the sink's address spelled as every feed's for the same sink. Raises SinkError."""

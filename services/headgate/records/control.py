@@ -108,6 +108,7 @@ class OperationKind(StrEnum):
     PAUSE_FEED = "pause_feed"
     RESUME_FEED = "resume_feed"
     REMOVE_FEED = "remove_feed"
+    UPDATE_FEED = "update_feed"
     MOVE_TABLE = "move_table"
     REBALANCE_FEED = "rebalance_feed"
     DRAIN_AGENT = "drain_agent"
@@ -211,7 +212,8 @@ class SpanDispatched(msgspec.Struct, frozen=True):
     An agent claims only under a record in which it is ``primary``. ``commit`` with a secondary tells the primary
     to drain, seal and report; ``removing`` tells it the same, with nobody to follow.
     ``moving_request`` is the operator's request this move answers to, if any. ``failures`` counts failures in a
-    row and is reset by progress.
+    row and is reset by progress. ``revision`` is that of the feed's spec which the roles were given under: an agent
+    waits for the feed's record of the same incarnation and revision, for there is no order between topics.
     """
 
     feed_id: str
@@ -224,6 +226,7 @@ class SpanDispatched(msgspec.Struct, frozen=True):
     moving_request: str | None
     failures: int
     last_error: str | None
+    revision: int = 0
 
 
 class SessionEnded(msgspec.Struct, frozen=True):
@@ -282,10 +285,11 @@ class FeedProgressed(msgspec.Struct, frozen=True):
 
 
 class OperationRequested(msgspec.Struct, frozen=True):
-    """``request/<id>``: what an operator wants. ``spec`` is the feed's JSON, for create_feed.
+    """``request/<id>``: what an operator wants.
 
-    ``feed`` is empty where the request is about no feed (drain_agent, resign_owner); it then goes to every shard
-    concerned, under an id each.
+    ``spec`` is the feed's JSON, for create_feed and update_feed; for resume_feed where to go on from, as JSON, null for
+    where it stood: ``"earliest"``, ``"latest"``, or topic → partition → offset. ``feed`` is empty where the request is
+    about no feed (drain_agent, resign_owner); it then goes to every shard concerned, under an id each.
     """
 
     kind: OperationKind
@@ -310,7 +314,8 @@ class FeedRecorded(msgspec.Struct, frozen=True):
     """``<feed>`` on changefeed: the feed as accepted, what is wanted of it and what it is.
 
     ``feed_id`` is ``<shard>-<offset of its create request>``: a feed made again under an old name is another one.
-    ``request`` is the operator's request that the last change of ``wanted`` answers to.
+    ``request`` is the operator's request that the last change of ``wanted`` answers to. ``incarnation`` counts rewinds,
+    ``revision`` updates of the spec.
     """
 
     feed_id: str
@@ -324,6 +329,7 @@ class FeedRecorded(msgspec.Struct, frozen=True):
     error: str | None
     request: str | None
     changed_ms: int
+    revision: int = 0
 
 
 Record = (

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import structlog
 import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
@@ -189,6 +191,8 @@ def owner(settings: Settings, log: KafkaLog) -> Iterator[CoordinatorService]:
         probes=Probes(60),
         registry=new_registry(),
     )
+    # Its threads log while a command in this process prints its JSON to what the runner has put for stdout.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     results: list[bool] = []
     thread = threading.Thread(target=lambda: results.append(service.run()))
     thread.start()
@@ -196,6 +200,7 @@ def owner(settings: Settings, log: KafkaLog) -> Iterator[CoordinatorService]:
     yield service
     service.stop()
     thread.join(30)
+    structlog.reset_defaults()
     assert results == [True], "it did not resign in time"
 
 
@@ -233,12 +238,56 @@ def test_a_feed_from_creation_to_removal(log: KafkaLog, owner: CoordinatorServic
     feed = _feed(log, "shop")
     assert feed is not None
     assert feed.state is FeedState.STOPPED
-    assert headgate("feed", "resume", "shop").exit_code == 0
+    _change_while_stopped(log, shop)
     removed = headgate("feed", "remove", "shop")
     assert removed.exit_code == 0, removed.stderr
     assert headgate("feed", "show", "shop").exit_code == ExitCode.NOT_FOUND
     # Whoever asks deletes its requests, and their owner the outcomes: nothing of them is left.
     eventually(lambda: json.loads(headgate("topic", "show", "changefeed", "-o", "json").stdout) == [], "all is gone")
+
+
+def _change_while_stopped(log: KafkaLog, shop: _Shop) -> None:
+    """Update, and resume from somewhere: accepted where it can be, else refused by name; it runs afterwards."""
+    other_sink = headgate("feed", "update", shop.file("shop", sink={"table": "public.keyless"}))
+    assert other_sink.exit_code == ExitCode.REQUEST_REFUSED
+    updated = headgate("feed", "update", shop.file("shop", source={"unavailable_value": "gone"}))
+    assert updated.exit_code == 0, updated.stderr
+    feed = _feed(log, "shop")
+    assert feed is not None
+    assert (feed.revision, feed.state) == (1, FeedState.STOPPED)
+    assert json.loads(feed.spec)["source"]["unavailable_value"] == "gone"
+
+    offsets = shop.folder / "offsets.json"
+    for given, said in (({"0": 0}, "needed are those of [0, 1]"), ({"0": 5, "1": 0}, "deleted and made again")):
+        offsets.write_text(json.dumps({shop.topic: given}), encoding="utf-8")
+        refused = headgate("feed", "resume", "shop", "--from", str(offsets))
+        assert refused.exit_code == ExitCode.REQUEST_REFUSED, refused.stderr
+        assert said in refused.stderr
+    assert headgate("feed", "resume", "shop", "--from", "yesterday").exit_code == ExitCode.USAGE
+    resumed = headgate("feed", "resume", "shop", "--from", "earliest")
+    assert resumed.exit_code == 0, resumed.stderr
+    feed = _feed(log, "shop")
+    assert feed is not None
+    assert (feed.incarnation, feed.state) == (2, FeedState.NORMAL)
+    assert [plan.start for plan in feed.spans] == [{0: 0, 1: 0}]
+    assert headgate("feed", "update", shop.file("shop")).exit_code == ExitCode.REQUEST_REFUSED
+
+
+def test_what_is_asked_of_shards_and_agents(log: KafkaLog, owner: CoordinatorService) -> None:
+    drained = headgate("agent", "drain", "nobody")
+    assert drained.exit_code == ExitCode.REQUEST_REFUSED
+    assert "no live agent 'nobody'" in drained.stderr
+    rebalanced = headgate("feed", "rebalance", "nofeed")
+    assert rebalanced.exit_code == ExitCode.REQUEST_REFUSED
+    (row,) = json.loads(headgate("coordinator", "list", "-o", "json").stdout)
+    assert row["shard"] == 0
+    assert row["owner"]
+    assert headgate("coordinator", "resign", "--shard", "1").exit_code == ExitCode.USAGE
+    term = owner.roles[0].status.owner_rev
+    resigned = headgate("coordinator", "resign")
+    assert resigned.exit_code == 0, resigned.stderr
+    assert str(term) in resigned.stderr
+    eventually(lambda: owner.roles[0].status.owner_rev not in (None, term), "alone, it takes over again")
 
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [

@@ -226,6 +226,7 @@ def test_a_dispatch_waits_for_the_very_feed_it_is_about() -> None:
     assert arrive(state, SpanKey("shop", "public.goods"), record).effects == ()
     assert arrive(state, FeedKey("shop"), feed(feed_id="0-2")).effects == ()
     assert arrive(state, FeedKey("shop"), feed(incarnation=2)).effects == ()
+    assert arrive(state, FeedKey("shop"), replace(feed(), revision=1)).effects == ()
     (effect,) = arrive(state, FeedKey("shop"), feed()).effects
     assert isinstance(effect, AddTable)
     assert not effect.prepare

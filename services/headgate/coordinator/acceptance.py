@@ -1,0 +1,284 @@
+"""What a feed means, found out and recorded: when it is created, updated, or told to go on from somewhere else.
+
+The machine knows neither brokers nor sinks. It accepts the request, asks for an effect, and decides on its result, for
+much may have happened meanwhile: the name taken, the feed resumed, the request taken back.
+
+- **update**: only while the feed is stopped, when no agent runs any of it. What a feed is (FIXED) cannot change; tables
+  may join, none may leave. The record's ``revision`` grows, so that nobody starts with an older spec.
+- **rewind** (resume from somewhere): only while stopped. The record's ``incarnation`` grows; a claim of a higher
+  incarnation sets the sink's positions to the new start offsets (sinks/contract.py), and the checkpoint begins anew.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.coordinator.draft import Draft
+from headgate.coordinator.effects import (
+    EffectFailed,
+    FeedRefused,
+    FeedResolved,
+    ResolveFeed,
+    ResolveStart,
+    StartResolved,
+)
+from headgate.coordinator.outcomes import NAMES_SHOWN_MAX, change_wish, no_such_feed, refuse
+from headgate.records.control import (
+    FeedRecorded,
+    FeedState,
+    OperationKind,
+    OperationRequested,
+    OutcomeStatus,
+    WantedState,
+)
+from headgate.records.keys import FeedKey
+from headgate.records.names import InvalidNameError, check_name
+
+__all__ = ["FIXED", "ask_again", "create", "finish", "rewind", "update"]
+
+EFFECT_RETRY_SECONDS: Final = 5.0
+"""Pause before an effect that could not be run is asked for again."""
+
+FIXED: Final = (
+    ("feed",),
+    ("source", "format"),
+    ("source", "start"),
+    ("sink", "type"),
+    ("sink", "dsn"),
+    ("sink", "table"),
+)
+"""Options that an update may not change: they say what the feed is, or were used up when it was accepted."""
+
+
+def create(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """Take up a create_feed: find out what it means."""
+    try:
+        check_name("feed", wish.feed)
+    except InvalidNameError as error:
+        return refuse(draft, request, str(error))
+    if wish.spec is None:
+        return refuse(draft, request, "the request has no spec: say what to read and where to write")
+    reason = _name_is_taken(draft, request, wish.feed)
+    if reason is not None:
+        return refuse(draft, request, reason)
+    draft.settle(request, OutcomeStatus.ACCEPTED, "looking at the source topics and the sink")
+    draft.add_effect(ResolveFeed(request, wish.feed, wish.spec))
+    return None
+
+
+def _name_is_taken(draft: Draft, request: str, name: str) -> str | None:
+    feed = draft.feed(name)
+    if feed is not None and feed.wanted is WantedState.REMOVED:
+        return f"feed {name!r} is still being removed: try again when it is gone"
+    if feed is not None:
+        return f"feed {name!r} exists: choose another name, or remove it first"
+    for other, placed in sorted(draft.state.requests.items()):
+        outcome = draft.outcome(other)
+        is_under_way = outcome is not None and outcome.status is OutcomeStatus.ACCEPTED
+        if (
+            other != request
+            and is_under_way
+            and (placed.request.kind, placed.request.feed)
+            == (
+                OperationKind.CREATE_FEED,
+                name,
+            )
+        ):
+            return f"feed {name!r} is being created by request {other}"
+    return None
+
+
+def update(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """Take up an update_feed: find out what the new spec means."""
+    feed = draft.feed(wish.feed)
+    reason = no_such_feed(draft, wish.feed) if feed is None else _why_not_stopped(feed, wish.feed, "updated")
+    if reason is None and wish.spec is None:
+        reason = "the request has no spec: say what the feed is to be"
+    if reason is not None:
+        return refuse(draft, request, reason)
+    draft.settle(request, OutcomeStatus.ACCEPTED, "looking at the source topics and the sink")
+    draft.add_effect(ResolveFeed(request, wish.feed, wish.spec or ""))
+    return None
+
+
+def rewind(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """Take up a resume_feed that says from where: find the offsets."""
+    feed = draft.feed(wish.feed)
+    reason = no_such_feed(draft, wish.feed) if feed is None else _why_not_stopped(feed, wish.feed, "resumed from there")
+    if reason is not None or feed is None:
+        return refuse(draft, request, reason or "")
+    draft.settle(request, OutcomeStatus.ACCEPTED, "looking for the offsets to go on from")
+    draft.add_effect(ResolveStart(request, wish.feed, wish.spec or "", feed.spans))
+    return None
+
+
+def _why_not_stopped(feed: FeedRecorded, name: str, what: str) -> str | None:
+    if (feed.wanted, feed.state) == (WantedState.STOPPED, FeedState.STOPPED):
+        return None
+    return (
+        f"feed {name!r} is {feed.state}, wanted {feed.wanted}: it can be {what} only while it is stopped; "
+        f"`headgate feed pause {name}` first"
+    )
+
+
+def ask_again(draft: Draft, request: str) -> None:
+    """Ask once more for what an accepted request waits for; nothing if it does not wait any more."""
+    placed, outcome = draft.state.requests.get(request), draft.outcome(request)
+    if placed is None or outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:
+        return
+    wish = placed.request
+    feed = draft.feed(wish.feed)
+    if wish.kind in (OperationKind.CREATE_FEED, OperationKind.UPDATE_FEED):
+        draft.add_effect(ResolveFeed(request, wish.feed, wish.spec or ""))
+    elif wish.kind is OperationKind.RESUME_FEED and feed is not None:
+        draft.add_effect(ResolveStart(request, wish.feed, wish.spec or "", feed.spans))
+    else:
+        refuse(draft, request, no_such_feed(draft, wish.feed))
+
+
+def finish(draft: Draft, effect: ResolveFeed | ResolveStart, result: Any) -> None:
+    """The service's answer. Of a request that was taken back, or answered meanwhile, nothing becomes."""
+    placed, outcome = draft.state.requests.get(effect.request), draft.outcome(effect.request)
+    if placed is None or outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:
+        return
+    match effect, result:
+        case _, EffectFailed():
+            reason = f"under way, but: {result.reason}; tried again every {EFFECT_RETRY_SECONDS:.0f} s"
+            draft.settle(effect.request, OutcomeStatus.ACCEPTED, reason)
+            draft.set_timer("resolve", effect.request, EFFECT_RETRY_SECONDS)
+        case _, FeedRefused():
+            refuse(draft, effect.request, result.reason)
+        case ResolveFeed(), FeedResolved() if placed.request.kind is OperationKind.UPDATE_FEED:
+            _change(draft, effect, result)
+        case ResolveFeed(), FeedResolved():
+            _record(draft, effect, result, placed.offset)
+        case ResolveStart(), StartResolved():
+            _rewind(draft, effect, result)
+        case _:
+            raise TypeError(f"{type(result).__name__} is no answer to {type(effect).__name__}")
+
+
+def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int) -> None:
+    reason = _name_is_taken(draft, effect.request, effect.feed) or _why_not(draft, effect.feed, result)
+    if reason is not None:
+        return refuse(draft, effect.request, reason)
+    record = FeedRecorded(
+        feed_id=f"{draft.state.shard}-{offset}",
+        owner_rev=draft.term.owner_rev,
+        incarnation=1,
+        spec=result.spec,
+        spans=tuple(sorted(result.spans, key=lambda plan: plan.span)),
+        wanted=WantedState.RUNNING,
+        state=FeedState.NORMAL,
+        error_code=None,
+        error=None,
+        request=effect.request,
+        changed_ms=draft.now.wall_ms,
+    )
+    draft.put(FeedKey(effect.feed), record)
+    draft.settle(effect.request, OutcomeStatus.DONE, f"created with {len(record.spans)} tables")
+    draft.set_timer("schedule", "", 0.0)
+    return None
+
+
+def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
+    feed = draft.feed(effect.feed)
+    if feed is None:
+        return refuse(draft, effect.request, no_such_feed(draft, effect.feed))
+    reason = (
+        _why_not_stopped(feed, effect.feed, "updated")
+        or _why_fixed(feed.spec, result.spec)
+        or _why_not(draft, effect.feed, result)
+    )
+    kept = {plan.span: plan for plan in feed.spans}
+    found = {plan.span: plan for plan in result.spans}
+    for name, plan in sorted(kept.items()):
+        new = found.get(name)
+        if reason is None and (new is None or (new.topic, new.table) != (plan.topic, plan.table)):
+            reason = f"table {plan.table} from topic {plan.topic} would leave the feed: tables may join, none may leave"
+    if reason is not None:
+        return refuse(draft, effect.request, reason)
+    joined = sorted(set(found) - set(kept))
+    changed = replace(
+        feed,
+        owner_rev=draft.term.owner_rev,
+        revision=feed.revision + 1,
+        spec=result.spec,
+        spans=tuple(plan for _, plan in sorted({**found, **kept}.items())),
+        changed_ms=draft.now.wall_ms,
+    )
+    draft.put(FeedKey(effect.feed), changed)
+    more = f"; {len(joined)} tables join: {', '.join(joined[:NAMES_SHOWN_MAX])}" if joined else ""
+    draft.settle(effect.request, OutcomeStatus.DONE, f"updated, and still stopped: resume it{more}")
+    return None
+
+
+def _why_fixed(old: str, new: str) -> str | None:
+    before, after = msgspec.json.decode(old), msgspec.json.decode(new)
+    for path in FIXED:
+        was, will_be = _option(before, path), _option(after, path)
+        if was != will_be:
+            name = ".".join(path)
+            return f"{name} cannot be changed (it is {was!r}, not {will_be!r}): make another feed, and remove this one"
+    return None
+
+
+def _option(spec: Any, path: tuple[str, ...]) -> Any:
+    """None stands for the default, which an accepted spec leaves out."""
+    for name in path:
+        spec = spec.get(name) if isinstance(spec, dict) else None
+    return spec
+
+
+def _rewind(draft: Draft, effect: ResolveStart, result: StartResolved) -> None:
+    feed = draft.feed(effect.feed)
+    if feed is None:
+        return refuse(draft, effect.request, no_such_feed(draft, effect.feed))
+    reason = _why_not_stopped(feed, effect.feed, "resumed from there")
+    if reason is None and [plan.span for plan in result.spans] != [plan.span for plan in feed.spans]:
+        reason = "its tables have changed meanwhile: ask again"
+    if reason is not None:
+        return refuse(draft, effect.request, reason)
+    changed = replace(feed, incarnation=feed.incarnation + 1, spans=result.spans)
+    change_wish(draft, effect.feed, changed, WantedState.RUNNING, effect.request)
+    reason = f"running from the offsets asked for, as incarnation {changed.incarnation}"
+    draft.settle(effect.request, OutcomeStatus.DONE, reason)
+    return None
+
+
+def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
+    names = [plan.span for plan in result.spans]
+    if not names:
+        return "no table is to be replicated: check source.topics or source.topic_pattern"
+    if len(set(names)) != len(names):
+        return "two spans have one name: check sink.table, which names tables after topics"
+    sink = _sink_of(result.spec)
+    if sink is None:
+        return "the spec has no sink.type and sink.dsn"
+    tables = {plan.table for plan in result.spans}
+    for name, other in sorted(draft.state.feeds.items()):
+        if name == feed or _sink_of(other.spec) != sink:
+            continue
+        shared = sorted(tables & {plan.table for plan in other.spans})
+        if shared:
+            return f"table {shared[0]} is already written by feed {name!r}: a table has one writer"
+    return None
+
+
+class _SinkPart(msgspec.Struct):
+    type: str
+    dsn: str
+
+
+class _SpecPart(msgspec.Struct):
+    sink: _SinkPart
+
+
+def _sink_of(spec: str) -> tuple[str, str] | None:
+    """Where a feed writes, as text that is equal for equal databases (effects.FeedResolved)."""
+    try:
+        part = msgspec.json.decode(spec, type=_SpecPart)
+    except msgspec.MsgspecError:
+        return None
+    return part.sink.type, part.sink.dsn

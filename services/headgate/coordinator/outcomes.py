@@ -1,0 +1,49 @@
+"""What operators are told, and what their wishes do to a feed's record: shared by all that answers requests."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from headgate.coordinator.draft import Draft
+from headgate.records.control import FeedRecorded, FeedState, OutcomeStatus, WantedState
+from headgate.records.keys import FeedKey
+
+__all__ = ["NAMES_SHOWN_MAX", "change_wish", "no_such_feed", "refuse", "supersede"]
+
+NAMES_SHOWN_MAX: Final = 20
+"""Names in an error message: more would hide it."""
+
+
+def refuse(draft: Draft, request: str, reason: str) -> None:
+    """Nothing was changed, and why. What an earlier look has accepted is refused all the same if it cannot be."""
+    draft.settle(request, OutcomeStatus.REFUSED, reason)
+
+
+def supersede(draft: Draft, feed: FeedRecorded, request: str) -> None:
+    """The wish that is under way comes to nothing: another follows it."""
+    outcome = None if feed.request is None else draft.outcome(feed.request)
+    if outcome is not None and outcome.status is OutcomeStatus.ACCEPTED:
+        draft.settle(feed.request, OutcomeStatus.FAILED, f"superseded by request {request}")
+
+
+def change_wish(draft: Draft, name: str, feed: FeedRecorded, wanted: WantedState, request: str) -> None:
+    """Record what the operator wants of the feed, and let the next round see to its spans."""
+    changed = replace(
+        feed,
+        owner_rev=draft.term.owner_rev,
+        wanted=wanted,
+        # A stopped feed that is resumed runs from here on; settle_feed finds out how well.
+        state=FeedState.NORMAL if wanted is WantedState.RUNNING else feed.state,
+        request=request,
+        changed_ms=draft.now.wall_ms,
+    )
+    draft.put(FeedKey(name), changed)
+    draft.feeds_touched.add(name)
+    # The spans concerned are in the index once this is evolved; the next round, at once, takes them from there.
+    draft.set_timer("schedule", "", 0.0)
+
+
+def no_such_feed(draft: Draft, name: str) -> str:
+    """The reason, with the names there are."""
+    known = ", ".join(sorted(draft.state.feeds)[:NAMES_SHOWN_MAX]) or "none"
+    return f"there is no feed {name!r}; known are: {known}"

@@ -1,0 +1,31 @@
+"""What an update may change: every option of a feed is on one side."""
+
+import pydantic
+
+from headgate.config.feed import FeedSpec
+from headgate.coordinator.acceptance import FIXED
+
+CHANGEABLE = {
+    ("source", "topics"),
+    ("source", "topic_pattern"),
+    ("source", "unavailable_value"),
+    ("sink", "password_file"),
+    ("batch_rows_max",),
+}
+"""Topics may join: what leaves is refused by the tables that would."""
+
+
+def options(model: type[pydantic.BaseModel], path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    found: set[tuple[str, ...]] = set()
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
+            found |= options(kind, (*path, name))
+        else:
+            found.add((*path, name))
+    return found
+
+
+def test_every_option_is_fixed_or_changeable() -> None:
+    assert options(FeedSpec) == CHANGEABLE | set(FIXED)
+    assert not CHANGEABLE & set(FIXED)
