@@ -8,7 +8,7 @@ answers every question as if they were true already.
 
 from typing import Any, Final, cast
 
-from headgate.coordinator.index import is_broken, is_moving, is_open, is_starting, takes_agent
+from headgate.coordinator.index import is_broken, is_failing, is_moving, is_open, is_starting, takes_agent
 from headgate.coordinator.state import CoordinatorState, SessionId, Term, TimerPurpose
 from headgate.eventlog.machine import CancelTimer, Decision, Now, SetTimer
 from headgate.records.control import (
@@ -106,6 +106,13 @@ class Draft:
             open_count += is_open(new) - is_open(old)
             broken_count += is_broken(new) - is_broken(old)
         return open_count, broken_count
+
+    def failing_count(self, feed: str) -> int:
+        """Spans of the feed with failures that no progress has reset yet."""
+        count = self.state.index.feed(feed).failing_count
+        for key in self.spans_touched.get(feed, ()):
+            count += is_failing(self.span(key)) - is_failing(self.state.spans.get(key))
+        return count
 
     def moving_count(self, feed: str) -> int:
         """Spans of the feed that are on their way from one agent to another."""

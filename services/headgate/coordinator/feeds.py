@@ -13,6 +13,7 @@ resolved is taken back.
 
 ``wanted`` is the operator's wish, ``state`` what is. A feed is ``stopped`` only when each of its spans is sealed or
 was never dispatched. ``warning`` means that a table has failed and does not replicate again yet; the others go on.
+``failed`` means that such tables were given up: tried again for half an hour without progress (docs/error-codes.md).
 """
 
 from typing import Any, Final
@@ -50,9 +51,14 @@ __all__ = [
     "catch_up",
     "finish_effect",
     "forget_outcome",
+    "give_up",
     "retry_forget",
     "settle_feed",
 ]
+
+STUCK_SECONDS_MAX: Final = 1800.0
+"""Longest time that broken tables are tried again without any of them making progress (TiCDC's
+changefeed-error-stuck-duration): beyond, only a person can help, and should be told."""
 
 EFFECT_RETRY_SECONDS: Final = 5.0
 """Pause before an effect that could not be run is asked for again."""
@@ -146,6 +152,8 @@ def settle_feed(draft: Draft, name: str) -> None:
     if feed is None:
         return
     open_count, broken_count = draft.count_spans(name)
+    if feed.wanted is not WantedState.RUNNING:
+        draft.cancel_timer("stuck", name)
     if feed.wanted is not WantedState.RUNNING and not open_count:
         if feed.wanted is WantedState.STOPPED:
             _change(draft, name, feed, FeedState.STOPPED)
@@ -155,7 +163,37 @@ def settle_feed(draft: Draft, name: str) -> None:
             draft.term.forgetting.add(name)
             draft.add_effect(ForgetFeed(name, feed.feed_id, feed.spec))
         return
-    _change(draft, name, feed, FeedState.WARNING if broken_count else FeedState.NORMAL)
+    if not draft.failing_count(name):
+        draft.cancel_timer("stuck", name)
+    if not broken_count:
+        _change(draft, name, feed, FeedState.NORMAL)
+    elif feed.state is not FeedState.FAILED:
+        if feed.wanted is WantedState.RUNNING and not draft.has_timer("stuck", name):
+            draft.set_timer("stuck", name, STUCK_SECONDS_MAX)
+        _change(draft, name, feed, FeedState.WARNING)
+
+
+def give_up(draft: Draft, name: str) -> None:
+    """The feed has had broken tables for too long, none of which has written anything: nobody tries them any more.
+
+    Its other tables go on. A table that is just being tried may still heal the feed; else an operator's resume does.
+    """
+    feed = draft.feed(name)
+    if feed is None or feed.wanted is not WantedState.RUNNING or not draft.count_spans(name)[1]:
+        return
+    changed = replace(
+        feed,
+        owner_rev=draft.term.owner_rev,
+        state=FeedState.FAILED,
+        error=f"given up after {STUCK_SECONDS_MAX / 60:.0f} min without progress: {feed.error or 'see why'}",
+        changed_ms=draft.now.wall_ms,
+    )
+    draft.put(FeedKey(name), changed)
+    for key in _spans_of(feed, name):
+        record = draft.span(key)
+        if record is not None and spans.is_given_up(draft, key, record):
+            draft.cancel_timer("retry", key)
+            draft.term.retry_due.discard(key)
 
 
 def _change(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> None:
@@ -210,6 +248,7 @@ def _resume(draft: Draft, request: str, wish: OperationRequested) -> None:
     failed = [key for key in _spans_of(feed, wish.feed) if _waits_after_failure(draft, key)]
     if feed.wanted is WantedState.RUNNING and not failed:
         return refuse(draft, request, f"feed {wish.feed!r} runs already")
+    draft.cancel_timer("stuck", wish.feed)
     for key in failed:
         draft.cancel_timer("retry", key)
         draft.term.retry_due.put(key)

@@ -25,7 +25,17 @@ from headgate.records.control import (
 )
 from headgate.records.keys import SpanKey
 
-__all__ = ["LAG_HOLDS_MS", "FeedIndex", "Indexes", "is_broken", "is_moving", "is_open", "is_starting", "takes_agent"]
+__all__ = [
+    "LAG_HOLDS_MS",
+    "FeedIndex",
+    "Indexes",
+    "is_broken",
+    "is_failing",
+    "is_moving",
+    "is_open",
+    "is_starting",
+    "takes_agent",
+]
 
 LAG_HOLDS_MS: Final = 10_000
 """A span whose last batch was older than this when it became visible is said to hold the checkpoint (TiCDC calls a
@@ -47,6 +57,11 @@ def is_broken(record: SpanDispatched | None) -> bool:
     if record is None or not record.failures:
         return False
     return record.state in (SetState.ABSENT, SetState.COMMIT, SetState.REMOVING)
+
+
+def is_failing(record: SpanDispatched | None) -> bool:
+    """The span has failed, and has written nothing since."""
+    return record is not None and record.failures > 0
 
 
 def takes_agent(record: SpanDispatched | None, *, is_wanted: bool) -> bool:
@@ -73,6 +88,8 @@ class FeedIndex:
     open_count: int = 0
     broken_count: int = 0
     moving_count: int = 0
+    failing_count: int = 0
+    """Spans with failures that no progress has reset yet."""
     waiting: Ranking[SpanKey] = field(default_factory=Ranking)
     """Wanted spans that nobody replicates."""
     positions: dict[str, Positions] = field(default_factory=dict)
@@ -116,6 +133,7 @@ class Indexes:
         index.open_count += is_open(new) - is_open(old)
         index.broken_count += is_broken(new) - is_broken(old)
         index.moving_count += is_moving(new) - is_moving(old)
+        index.failing_count += is_failing(new) - is_failing(old)
         self._roles_changed(key, old, -1)
         self._roles_changed(key, new, +1)
         self._place(key, new, feed, index)

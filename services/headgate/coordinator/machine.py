@@ -124,6 +124,7 @@ TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "sweep": membership.sweep,
     "resolve": acceptance.ask_again,
     "forget": feeds.retry_forget,
+    "stuck": feeds.give_up,
     "drained": relocation.end_hold,
     "balance": _weigh,
     "schedule": lambda _draft, _subject: None,

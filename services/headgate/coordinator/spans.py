@@ -27,7 +27,7 @@ from headgate.coordinator.replication import (
     phase,
 )
 from headgate.coordinator.state import SessionId
-from headgate.records.control import Role, SetState, SpanDispatched, TaskReported, TaskState
+from headgate.records.control import FeedState, Role, SetState, SpanDispatched, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "begin_move",
     "close",
     "expire_prepare",
+    "is_given_up",
     "is_movable",
     "note_progress",
     "rearm",
@@ -55,6 +56,10 @@ RETRY_SECONDS_MAX: Final = 60.0
 MOVE_REST_SECONDS: Final = 5.0
 """Pause before a scheduler tries to move a span again whose move came to nothing: what kept the target from it (a lost
 agent, a sink that does not answer) is rarely over at once."""
+
+TRIES_IN_FAILED_MAX: Final = 5
+"""Failures in a row after which a table is tried again even though its feed has failed: half a minute, in which a
+neighbour's passing trouble is over. A table that was given up has had more."""
 
 REVIEW_STEPS_MAX: Final = 8
 """No history needs more steps at one look (the longest: secondary lost, primary lost); more means a cycle: a bug."""
@@ -175,14 +180,23 @@ def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
     if progress is None or session != (role.agent, role.session) or progress.epoch != role.epoch or not progress.rows:
         return
     _act(draft, key, record, Signal.PRIMARY_PROGRESSED, _cause(draft))
+    draft.cancel_timer("stuck", key.feed)  # progress of one: its neighbours get their time anew (feeds.py)
 
 
 def rearm(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
     """Set the timers that the record implies: a new owner has none."""
     if record.state is SetState.PREPARE and not draft.has_timer("prepare", key):
         draft.set_timer("prepare", key, PREPARE_SECONDS_MAX)
-    if record.primary is None and record.failures and not draft.has_timer("retry", key):
+    is_waiting = record.primary is None and record.failures > 0
+    if is_waiting and not is_given_up(draft, key, record) and not draft.has_timer("retry", key):
         draft.set_timer("retry", key, _retry_seconds(record.failures))
+
+
+def is_given_up(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
+    """The feed has failed, and the span is among those it failed for (what is to be closed never is)."""
+    feed = draft.feed(key.feed)
+    has_failed = feed is not None and feed.state is FeedState.FAILED
+    return has_failed and record.state is SetState.ABSENT and record.failures > TRIES_IN_FAILED_MAX
 
 
 def _known(draft: Draft, key: SpanKey) -> SpanDispatched:

@@ -1,0 +1,188 @@
+"""What can be wrong with a table: every code, whether trying again can help, what it means and what to do.
+
+A code stands on the log (TaskReported, FeedRecorded) and in people's runbooks, so it never changes its meaning. Whoever
+raises an error says its code and whether it is retryable there; this table must say the same, and
+docs/error-codes.md shows it (both tested). Errors of the log itself end a role, are no table's, and have exit codes.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+__all__ = ["ERROR_CODES", "ErrorCode", "Stage", "error_code_of"]
+
+
+class Stage(StrEnum):
+    """Where on its way a table is held up."""
+
+    SOURCE = "source"
+    DECODE = "decode"
+    SINK = "sink"
+    SCHEDULING = "scheduling"
+    AGENT_MISSING = "agent missing"
+    BARRIER = "barrier"
+
+
+class ErrorCode(msgspec.Struct, frozen=True):
+    """One row of the table."""
+
+    code: str
+    stage: Stage
+    retryable: bool
+    meaning: str
+    advice: str
+
+
+_ROWS: Final = (
+    ErrorCode(
+        "source",
+        Stage.SOURCE,
+        False,
+        "the source cannot be read",
+        "the message says what; see the broker",
+    ),
+    ErrorCode(
+        "source_unreachable",
+        Stage.SOURCE,
+        True,
+        "the source's broker does not answer",
+        "is it up, and reachable from the agent?",
+    ),
+    ErrorCode(
+        "source_no_topic",
+        Stage.SOURCE,
+        True,
+        "no topic matches the feed's pattern",
+        "let the connector create its topics, or correct `source.topic_pattern`",
+    ),
+    ErrorCode(
+        "source_topic_missing",
+        Stage.SOURCE,
+        True,
+        "a source topic does not exist",
+        "create it, let its connector create it, or correct `source.topics`",
+    ),
+    ErrorCode(
+        "source_table_clash",
+        Stage.SOURCE,
+        False,
+        "two topics go to one table",
+        "put `{schema}` or `{topic}` into `sink.table`, or split the feed",
+    ),
+    ErrorCode(
+        "source_table_name",
+        Stage.SOURCE,
+        False,
+        "no table's name can be made of a topic's",
+        "correct `sink.table`",
+    ),
+    ErrorCode(
+        "source_offset_expired",
+        Stage.SOURCE,
+        False,
+        "changes not applied yet have been deleted from the topic",
+        "copy the table afresh, make the feed again, and give the topic a longer retention",
+    ),
+    ErrorCode(
+        "lane_not_started",
+        Stage.SOURCE,
+        True,
+        "the Spark query that reads the topics does not start",
+        "see the agent's log; memory and free space of the agent",
+    ),
+    ErrorCode(
+        "lane_lost",
+        Stage.SOURCE,
+        True,
+        "the Spark query that reads the topics has ended",
+        "it is started again; if it keeps ending, see the agent's log",
+    ),
+    ErrorCode(
+        "feed_spec",
+        Stage.SOURCE,
+        False,
+        "the feed's description cannot be read by this agent",
+        "agents of an older version? upgrade them, then `headgate feed resume`",
+    ),
+    ErrorCode(
+        "change_undecodable",
+        Stage.DECODE,
+        False,
+        "a record is no change of the feed's format",
+        "the message names topic, partition and offset: is `source.format` right?",
+    ),
+    ErrorCode(
+        "internal",
+        Stage.DECODE,
+        False,
+        "an error nobody expected, in reading, decoding or applying",
+        "a bug: report it with the agent's log",
+    ),
+    ErrorCode(
+        "sink",
+        Stage.SINK,
+        False,
+        "the sink cannot do what was asked",
+        "the message says what",
+    ),
+    ErrorCode(
+        "sink_fenced",
+        Stage.SINK,
+        False,
+        "another assignment has claimed the table: this one is over",
+        "nothing: the owner gives the table out again under a higher epoch",
+    ),
+    ErrorCode(
+        "sink_moved",
+        Stage.SINK,
+        True,
+        "the sink's position is not where this assignment left it",
+        "nothing: it goes on from the sink's",
+    ),
+    ErrorCode(
+        "sink_conflict",
+        Stage.SINK,
+        False,
+        "another cluster, another feed or an epoch unknown to the log holds the table",
+        "find out who writes it; end that, then `headgate feed resume`",
+    ),
+    ErrorCode(
+        "sink_refused",
+        Stage.SINK,
+        False,
+        "the sink cannot take the table: missing, without key, without rights",
+        "do what the message says, then `headgate feed resume`",
+    ),
+    ErrorCode(
+        "sink_unavailable",
+        Stage.SINK,
+        True,
+        "the sink does not answer, or has ended the session",
+        "is it up, and reachable from the agent?",
+    ),
+    ErrorCode(
+        "value_refused",
+        Stage.SINK,
+        False,
+        "a value that the sink's column cannot hold",
+        "the message names column and offset: widen the column, then `headgate feed resume`",
+    ),
+    ErrorCode(
+        "constraint_violated",
+        Stage.SINK,
+        True,
+        "a rule over several rows or tables refuses a change",
+        "it may heal with another table's change; if it stays, the sink has rows or rules the source has not",
+    ),
+)
+
+ERROR_CODES: Final = {row.code: row for row in _ROWS}
+"""By code."""
+
+_UNKNOWN: Final = ErrorCode("unknown", Stage.SINK, False, "a code of another version", "see the agent's log")
+
+
+def error_code_of(last_error: str | None) -> ErrorCode:
+    """The row of a record's ``last_error``, which is ``<code>: <text>``; one that says so if the code is not ours."""
+    return ERROR_CODES.get((last_error or "").partition(":")[0], _UNKNOWN)
