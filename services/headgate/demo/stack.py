@@ -32,6 +32,9 @@ TOPIC_PREFIX: Final = "shop"
 
 DATABASE: Final = "shop"
 
+BROKER_SETTINGS: Final = {"broker.session.timeout.ms": "18000", "broker.heartbeat.interval.ms": "2000"}
+"""The demo never kills its broker; on two busy cores a session of 1.5 s is lost for no reason, and leaders with it."""
+
 ARTIFACTS: Final[tuple[ArtifactSet, ...]] = ("kafka", "debezium-postgres", "spark-kafka")
 
 Say = Callable[[str], None]
@@ -67,7 +70,7 @@ def running_stack(folder: Path, seed: int, say: Say) -> Iterator[Stack]:
         say(f"creating {len(TABLES)} tables in both, with the audit's triggers, and filling the source")
         keys = _prepare(source_dsn, target_dsn, seed)
         say("starting a Kafka broker (KRaft), and Kafka Connect with Debezium, in one JVM")
-        kafka = parts.enter_context(EmbeddedKafka(folder / "kafka"))
+        kafka = parts.enter_context(EmbeddedKafka(folder / "kafka", settings=BROKER_SETTINGS))
         connect = kafka.start_connect("debezium-postgres")
         say("capturing: snapshot of the source, then its changes")
         connect.put_connector(CONNECTOR, _connector(source))

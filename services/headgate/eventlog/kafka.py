@@ -39,8 +39,15 @@ LEADER_SECONDS_MAX: Final = 10.0
 LEADER_POLL_SECONDS: Final = 0.1
 """Between two attempts meanwhile."""
 
-_LEADER_MOVES: Final = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
-"""What a broker says of a partition that it does not lead yet, or no longer."""
+_LEADER_MOVES: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
+"""What a broker says of a partition that it does not lead yet, or no longer, or again (an epoch later)."""
 
 FETCH_WAIT_MS: Final = 100
 """How long the broker may hold a fetch back: decides how soon a standby sees a record (kafka-facts §6)."""
@@ -93,6 +100,9 @@ class KafkaLog:
             except KafkaException as error:
                 if error.args[0].code() not in _LEADER_MOVES or time.monotonic() >= deadline:
                     raise self.connection.failed("asking for the ends of the control topics", error) from error
+                # The client asks with the leader epoch it has remembered, and would do so until the next refresh of
+                # its metadata, minutes later: a new one looks anew. (Seen with a broker fenced under load.)
+                self.connection.close()
             except TimeoutError as error:
                 raise self.connection.unreachable("asking for the ends of the control topics") from error
             time.sleep(LEADER_POLL_SECONDS)
