@@ -1,0 +1,42 @@
+"""The standing searches: what is searched whole, and how far the rest."""
+
+from typing import Final
+
+import msgspec
+
+from headgate.simulation.exhaustive.world import Bounds
+
+__all__ = ["DEEP", "QUICK", "Scope"]
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Bounds of a search and where it stops: at a depth, or after the level that reaches ``states_max``."""
+
+    bounds: Bounds
+    depth: int | None = None
+    states_max: int | None = None
+
+
+QUICK: Final = (
+    Scope(Bounds(faults=1)),
+    Scope(Bounds(commands=("move",), faults=0)),
+    Scope(Bounds(commands=("pause", "resume"), faults=0)),
+    Scope(Bounds(commands=("move", "remove"), faults=0)),
+    Scope(Bounds(events=2, faults=0, housekeeping=True)),
+    Scope(Bounds(commands=("move",), faults=1), depth=18),
+    Scope(Bounds(commands=("pause", "resume"), faults=1), depth=18),
+    Scope(Bounds(commands=("move",), faults=2), depth=13),
+    Scope(Bounds(spans=2, faults=1), depth=13),
+)
+"""For ``make test``: seconds each."""
+
+DEEP: Final = (
+    Scope(Bounds(faults=2)),
+    Scope(Bounds(commands=("move",), faults=1)),
+    Scope(Bounds(commands=("pause", "resume"), faults=1)),
+    Scope(Bounds(commands=("remove",), faults=1)),
+    Scope(Bounds(events=2, faults=1, housekeeping=True), depth=16),
+    Scope(Bounds(commands=("move",), faults=2), depth=18),
+    Scope(Bounds(spans=2, commands=("move",), faults=1), depth=18),
+)
+"""For ``make sim-long``: minutes each."""

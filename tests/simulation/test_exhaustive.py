@@ -1,0 +1,78 @@
+"""The search of every history of a small world: it finds nothing, and what it should find if a guard were gone."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headgate.agent import machine as agent_machine
+from headgate.coordinator import replication, spans
+from headgate.simulation.exhaustive.scopes import QUICK, Scope
+from headgate.simulation.exhaustive.search import search
+from headgate.simulation.exhaustive.world import Bounds
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("scope", QUICK, ids=str)
+def test_no_history_breaks_a_guarantee(scope: Scope) -> None:
+    result = search(scope.bounds, depth=scope.depth, states_max=scope.states_max)
+    assert result.finding is None, (result.finding.message, result.finding.path)
+    assert result.is_complete or result.depth == scope.depth
+    assert result.states > 100
+
+
+@pytest.fixture
+def changed() -> Iterator[Any]:
+    """Change entries of a machine's table for one test."""
+    before: list[tuple[dict[Any, Any], Any, Any]] = []
+
+    def change(table: dict[Any, Any], pair: Any, action: Any) -> None:
+        before.append((table, pair, table[pair]))
+        table[pair] = action
+
+    yield change
+    for table, pair, action in reversed(before):
+        table[pair] = action
+
+
+def test_a_secondary_promoted_before_the_primary_has_stopped_is_found(changed: Any) -> None:
+    pair = (replication.Phase.HANDOVER, replication.Signal.PRIMARY_STOPPING)
+    changed(replication.TRANSITIONS, pair, replication.Action.PROMOTE)
+    changed(replication.TRANSITIONS, (pair[0], replication.Signal.PRIMARY_REPLICATING), replication.Action.PROMOTE)
+    finding = search(Bounds(commands=("move",), faults=0)).finding
+    assert finding is not None
+    assert "may" in finding.message or "says" in finding.message
+
+
+def test_an_agent_that_claims_as_a_secondary_is_found(changed: Any) -> None:
+    pair = (None, agent_machine.Directive.PREPARE_ANEW)
+    changed(agent_machine.TRANSITIONS, pair, agent_machine.Action.REPLICATE)
+    finding = search(Bounds(commands=("move",), faults=0)).finding
+    assert finding is not None
+    assert "sets out to claim" in finding.message
+
+
+def test_a_span_called_sealed_when_its_agent_was_only_lost_is_found(changed: Any, monkeypatch: Any) -> None:
+    monkeypatch.setitem(
+        replication.ACTIONS, replication.Action.ORPHAN, replication.ACTIONS[replication.Action.SEAL_CLOSED]
+    )
+    finding = search(Bounds(commands=("pause",), faults=1), depth=22).finding
+    assert finding is not None
+    assert finding.message.startswith("1: ")
+
+
+def test_a_lost_table_is_found(changed: Any) -> None:
+    pair = (replication.Phase.REPLICATING, replication.Signal.PRIMARY_LOST)
+    changed(replication.TRANSITIONS, pair, replication.Action.WAIT)
+    finding = search(Bounds(faults=1)).finding
+    assert finding is not None
+    assert finding.message.startswith("2: ")
+
+
+def test_the_undetermined_rule_is_needed(monkeypatch: Any) -> None:
+    """Without it a span is given away while the session that has it, unheard for a while, still writes."""
+    monkeypatch.setattr(spans, "writers", lambda _draft, _key: [])
+    finding = search(Bounds(faults=1)).finding
+    assert finding is not None
+    assert "says" in finding.message
