@@ -127,7 +127,8 @@ class Operator:
                     for key, record in state.spans.items()
                     if key.feed == name
                 )
-                if feed.wanted is WantedState.RUNNING and feed.state is FeedState.WARNING and is_waiting:
+                is_sick = feed.state in (FeedState.WARNING, FeedState.FAILED)
+                if feed.wanted is WantedState.RUNNING and is_sick and is_waiting:
                     self.ask(OperationKind.RESUME_FEED, name)
 
     def _take_back_hopeless_drains(self, shard: int, state: State) -> None:
