@@ -368,8 +368,9 @@ class World:
         """From a replayed state, as the CLI does it."""
         state = new_state(0)
         self.replay_into(state)
-        told = explain(state, feed)
+        told = explain(state, feed, has_owner=bool(self.owners))
         self.say(f"{told.feed}: {told.state}, ts {told.checkpoint_ts}, {told.held_count} of {told.table_count} held")
+        self.say(*(f"  {line}" for line in told.feed_held_by))
         self.say(*(f"  {r.span}: {r.stage} on {r.agent}: {r.detail}" for r in told.reasons))
 
     def do_show(self) -> None:

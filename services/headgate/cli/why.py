@@ -1,7 +1,7 @@
 """``headgate why``: what holds a feed's checkpoint, since when, and what to do about it."""
 
 import time
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -16,13 +16,10 @@ from headgate.coordinator.explain import Explanation, explain
 from headgate.coordinator.state import CoordinatorState, evolve, new_state
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import FeedRecorded, FeedState, Positions, WantedState
+from headgate.records.control import FeedRecorded, Positions
 from headgate.sources.offsets import end_offsets
 
 __all__ = ["why"]
-
-LAGGING: Final = "lagging"
-"""The stage (coordinator.checkpoint) of a table whose last batch came late."""
 
 
 def why(
@@ -38,13 +35,12 @@ def why(
         snapshot = read_snapshot(log)
         shard = shard_of(feed, log.shards)
         record = find_feed(snapshot, feed)
-        explanation = _without_idle(explain(_replayed(snapshot, shard), feed), snapshot, record, log.connection.admin)
-    whole = _whole(snapshot, shard, feed, record)
-    held = bool(whole or explanation.reasons)
+        explanation = _without_idle(_explain(snapshot, shard, feed), snapshot, record, log.connection.admin)
+    held = bool(explanation.feed_held_by or explanation.reasons)
     if output is Output.JSON:
-        show_json({**msgspec.to_builtins(explanation), "held": held, "feed_held_by": whole})
+        show_json({**msgspec.to_builtins(explanation), "held": held})
     else:
-        for line in whole:
+        for line in explanation.feed_held_by:
             note(f"{feed}: {line}")
         now_ms = time.time_ns() // 1_000_000
         rows: list[dict[str, Any]] = [
@@ -67,7 +63,7 @@ def _without_idle(
 
     Raises SourceError.
     """
-    lagging = {reason.span for reason in explanation.reasons if reason.stage == LAGGING}
+    lagging = {reason.span for reason in explanation.reasons if reason.is_late}
     topics = {plan.span: (plan.topic, len(plan.start)) for plan in record.spans if plan.span in lagging}
     ends = end_offsets(admin, dict(topics.values()))
     idle = {
@@ -86,16 +82,8 @@ def _applied(snapshot: Snapshot, feed: str, span: str) -> Positions:
     return progress.positions if progress is not None else {}
 
 
-def _whole(snapshot: Snapshot, shard: int, feed: str, record: FeedRecorded) -> list[str]:
-    """What holds the feed as a whole: each says what, and what to do."""
-    lines = []
-    if snapshot.owner(shard) is None:
-        lines.append(f"its shard {shard} has no owner; start one: `headgate serve coordinator`")
-    if record.state is FeedState.FAILED:
-        lines.append(f"it has failed: {record.error}; remove the cause, then `headgate feed resume {feed}`")
-    elif record.wanted is not WantedState.RUNNING:
-        lines.append(f"an operator wants it {record.wanted.value}; `headgate feed resume {feed}` lets it go on")
-    return lines
+def _explain(snapshot: Snapshot, shard: int, feed: str) -> Explanation:
+    return explain(_replayed(snapshot, shard), feed, has_owner=snapshot.owner(shard) is not None)
 
 
 def _replayed(snapshot: Snapshot, shard: int) -> CoordinatorState:

@@ -11,18 +11,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from headgate.coordinator.draft import Draft
-from headgate.coordinator.index import LAG_HOLDS_MS, FeedIndex
-from headgate.coordinator.state import CoordinatorState
-from headgate.records.control import FeedProgressed, HeldBy, Positions, Role, SetState, TaskState, WantedState
+from headgate.coordinator.index import FeedIndex
+from headgate.coordinator.stages import standing_of
+from headgate.records.control import FeedProgressed, HeldBy, Positions, WantedState
 from headgate.records.keys import FeedProgressKey, SpanKey
 
-__all__ = ["CHECKPOINT_SECONDS", "FLOWING", "POSITIONS_SPANS_MAX", "note_change", "stage_of", "write"]
+__all__ = ["CHECKPOINT_SECONDS", "POSITIONS_SPANS_MAX", "note_change", "write"]
 
 CHECKPOINT_SECONDS: Final = 1.0
 """Pace of a feed's checkpoint: a person sees it move; agents report at the same pace."""
-
-FLOWING: Final = "replicating"
-"""The stage that holds nothing."""
 
 POSITIONS_SPANS_MAX: Final = 1_000
 """Most spans whose positions are summed up in a feed's own record: beyond, it would come near Kafka's 1 MiB limit, and
@@ -80,51 +77,12 @@ def _held_by(draft: Draft, name: str, index: FeedIndex, said: FeedProgressed | N
     key = waiting if waiting is not None else None if lagging is None else SpanKey(name, lagging)
     if key is None:
         return None
-    stage, agent, detail = stage_of(draft.state, key)
+    standing = standing_of(draft.state, key)
     since = draft.now.wall_ms
-    if said is not None and said.held_by is not None and (said.held_by.span, said.held_by.stage) == (key.span, stage):
+    if (
+        said is not None
+        and said.held_by is not None
+        and (said.held_by.span, said.held_by.stage) == (key.span, standing.stage)
+    ):
         since = said.held_by.since_ms
-    return HeldBy(span=key.span, stage=stage, agent=agent, since_ms=since, detail=detail)
-
-
-def stage_of(state: CoordinatorState, key: SpanKey) -> tuple[str, str | None, str]:
-    """(stage, agent, detail) of a span: where it stands on its way to being replicated, from the log alone.
-
-    Stages: agent missing, scheduling, retrying, starting, preparing, claiming, handover, closing, lagging, replicating.
-    """
-    record = state.spans.get(key)
-    if record is None or record.primary is None:
-        return _stage_of_unassigned(state, key)
-    role = record.primary
-    word = state.tasks.get(key, {}).get((role.agent, role.session))
-    doing = word.state if word is not None and word.epoch == role.epoch else None
-    if record.state is SetState.REMOVING:
-        return "closing", role.agent, "its last position is being sealed at the sink"
-    if record.secondary is not None and record.state is SetState.COMMIT:
-        return "handover", role.agent, f"being drained and sealed for {record.secondary.agent}"
-    if record.state is SetState.COMMIT:
-        return _stage_of_start(role, doing, record.last_error)
-    progress = state.progress.get(key, {}).get((role.agent, role.session))
-    if progress is not None and progress.epoch == role.epoch and progress.lag_ms >= LAG_HOLDS_MS:
-        lag_seconds = progress.lag_ms / 1000
-        return "lagging", role.agent, f"its last batch became visible {lag_seconds:.1f} s after it was logged"
-    return FLOWING, role.agent, ""
-
-
-def _stage_of_start(role: Role, doing: TaskState | None, last_error: str | None) -> tuple[str, str | None, str]:
-    before = f"; before: {last_error}" if last_error else ""
-    if doing is None:
-        return "starting", role.agent, f"told to replicate; no word from the agent yet{before}"
-    stage = "preparing" if doing is TaskState.PREPARING else "claiming"
-    return stage, role.agent, f"the agent reports {doing}{before}"
-
-
-def _stage_of_unassigned(state: CoordinatorState, key: SpanKey) -> tuple[str, str | None, str]:
-    record = state.spans.get(key)
-    if record is not None and record.failures:
-        return "retrying", None, f"failed {record.failures} times in a row; {record.last_error}"
-    if not state.index.live:
-        return "agent missing", None, "no agent is alive"
-    if record is not None and record.state is SetState.REMOVING:
-        return "closing", None, "waits for an agent to seal it"
-    return "scheduling", None, "waits for an agent with a free seat, or for one that has not stopped writing it yet"
+    return HeldBy(span=key.span, stage=standing.stage, agent=standing.agent, since_ms=since, detail=standing.detail)

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.coordinator.checkpoint import FLOWING, stage_of
+from headgate.coordinator.stages import FLOWING, Standing, feed_held_by, standing_of
 from headgate.coordinator.state import CoordinatorState
 from headgate.records.control import FeedState, WantedState
 from headgate.records.keys import SpanKey
@@ -18,25 +18,16 @@ __all__ = ["Explanation", "Reason", "UnknownFeedError", "explain"]
 REASONS_MAX: Final = 50
 """Tables named at once; ``held_count`` says how many there are."""
 
-_ADVICE: Final = {
-    "agent missing": "start an agent: headgate serve agent",
-    "scheduling": "wait; if it stays, look for an agent with a free seat: headgate agent list",
-    "retrying": "fix what the error names; then headgate feed resume tries again at once",
-    "starting": "look at the agent's log; if the agent hangs, end it: its tables go elsewhere after a lease",
-    "preparing": "the source is being opened; check that the agent reaches the broker and that offsets are retained",
-    "claiming": "the sink is being claimed; check that it answers and that no session holds the progress row locked",
-    "handover": "wait: the table moves; its writer is draining",
-    "closing": "the sink must answer for the table to be sealed; at least one agent must live",
-    "lagging": "more than one agent? headgate table move spreads the load; else check the sink's write latency",
-}
-
 
 class UnknownFeedError(Exception):
     """There is no feed of that name; the message lists those there are."""
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """One table that holds the feed back. ``since_ms`` is milliseconds since 1970, by the writer's clock."""
+    """One table that holds the feed back. ``since_ms`` is milliseconds since 1970, by the writer's clock.
+
+    ``is_late`` says that it replicates and only its last batch was late (stages.py).
+    """
 
     span: str
     table: str
@@ -45,10 +36,11 @@ class Reason(msgspec.Struct, frozen=True):
     since_ms: int
     detail: str
     advice: str
+    is_late: bool = False
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """A feed, what is wanted of it, how far it is, and what holds it (nothing, if ``reasons`` is empty)."""
+    """A feed, what is wanted of it, how far it is, and what holds it: some of its tables, or the feed as a whole."""
 
     feed: str
     feed_id: str
@@ -58,10 +50,14 @@ class Explanation(msgspec.Struct, frozen=True):
     table_count: int
     held_count: int
     reasons: tuple[Reason, ...]
+    feed_held_by: tuple[str, ...] = ()
 
 
-def explain(state: CoordinatorState, feed: str) -> Explanation:
-    """Why the feed is where it is, from the records alone. Raises UnknownFeedError."""
+def explain(state: CoordinatorState, feed: str, *, has_owner: bool = True) -> Explanation:
+    """Why the feed is where it is, from the records alone. Raises UnknownFeedError.
+
+    ``has_owner``: whether the shard's owner is there; what it said last may be long ago.
+    """
     record = state.feeds.get(feed)
     if record is None:
         known = ", ".join(sorted(state.feeds)) or "none"
@@ -81,25 +77,31 @@ def explain(state: CoordinatorState, feed: str) -> Explanation:
         table_count=len(record.spans),
         held_count=len(held),
         reasons=tuple(_reason(state, key, table) for key, table in held[:REASONS_MAX]),
+        feed_held_by=feed_held_by(state, feed, has_owner=has_owner),
     )
 
 
 def _is_held(state: CoordinatorState, key: SpanKey, wanted: WantedState) -> bool:
     if wanted is WantedState.RUNNING:
-        return stage_of(state, key)[0] != FLOWING
+        return standing_of(state, key).stage != FLOWING
     record = state.spans.get(key)
     return record is not None and not record.sealed
 
 
 def _reason(state: CoordinatorState, key: SpanKey, table: str) -> Reason:
-    stage, agent, detail = stage_of(state, key)
-    return Reason(key.span, table, stage, agent, _since_ms(state, key, stage), detail, _ADVICE.get(stage, "wait"))
+    at = standing_of(state, key)
+    since_ms = _since_ms(state, key, at)
+    return Reason(key.span, table, at.stage, at.agent, since_ms, at.detail, at.advice, at.is_late)
 
 
-def _since_ms(state: CoordinatorState, key: SpanKey, stage: str) -> int:
+def _since_ms(state: CoordinatorState, key: SpanKey, at: Standing) -> int:
     """Since when, as far as the log says: the checkpoint's word, the agent's last report, the feed's last change."""
     said = state.feed_progress.get(key.feed)
-    if said is not None and said.held_by is not None and (said.held_by.span, said.held_by.stage) == (key.span, stage):
+    if (
+        said is not None
+        and said.held_by is not None
+        and (said.held_by.span, said.held_by.stage) == (key.span, at.stage)
+    ):
         return said.held_by.since_ms
     record = state.spans.get(key)
     if record is not None and record.primary is not None:
