@@ -122,11 +122,11 @@ def bench_parts() -> Iterator[Parts]:
 
 
 def make_task(parts: Parts, topic: str, table: str, partitions: int, number: int) -> SpanTask:
-    """A task as an agent would get it, for a feed of one table that was never written before."""
+    """A task as an agent would get it, of a table never written before; all are of one feed, so they share lanes."""
     spec = FeedSpec(
         feed="bench",
-        source=SourceSpec(topics=(topic,)),
-        sink=SinkSpec(type="postgresql", dsn=parts.dsn, table=table),
+        source=SourceSpec(topic_pattern=r"bench\..*"),
+        sink=SinkSpec(type="postgresql", dsn=parts.dsn),
     )
     return SpanTask(
         id=SpanId("bench", table),
