@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from headgate.agent import machine as agent_machine
-from headgate.coordinator import replication, spans
+from headgate.coordinator import replication
 from headgate.simulation.exhaustive.scopes import QUICK, Scope
 from headgate.simulation.exhaustive.search import search
 from headgate.simulation.exhaustive.world import Bounds
-
-pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("scope", QUICK, ids=str)
@@ -68,11 +66,3 @@ def test_a_lost_table_is_found(changed: Any) -> None:
     finding = search(Bounds(faults=1)).finding
     assert finding is not None
     assert finding.message.startswith("2: ")
-
-
-def test_the_undetermined_rule_is_needed(monkeypatch: Any) -> None:
-    """Without it a span is given away while the session that has it, unheard for a while, still writes."""
-    monkeypatch.setattr(spans, "writers", lambda _draft, _key: [])
-    finding = search(Bounds(faults=1)).finding
-    assert finding is not None
-    assert "says" in finding.message

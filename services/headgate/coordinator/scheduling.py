@@ -18,7 +18,7 @@ from typing import Final
 from headgate.coordinator import spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.schedulers import balance, basic, drain, rebalance
-from headgate.coordinator.schedulers.seats import FeedQuota, Seat, Seats
+from headgate.coordinator.schedulers.seats import STARTING_PER_AGENT_MAX, FeedQuota, Seat, Seats
 from headgate.coordinator.state import Rebalance, SessionId
 from headgate.records.keys import SpanKey
 
@@ -64,7 +64,8 @@ def seats_of(draft: Draft) -> Seats:
         [
             Seat(session, draft.role_count(session), draft.starting_count(session), agents[session].capacity_spans)
             for session in draft.state.index.live.in_order()
-            if draft.is_target(session)
+            # Asked first because it is cheap: while much is to be dispatched, every event finds nearly all agents busy.
+            if draft.starting_count(session) < STARTING_PER_AGENT_MAX and draft.is_target(session)
         ]
     )
 

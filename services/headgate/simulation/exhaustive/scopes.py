@@ -24,8 +24,8 @@ QUICK: Final = (
     Scope(Bounds(commands=("move", "remove"), faults=0)),
     Scope(Bounds(events=2, faults=0, housekeeping=True)),
     Scope(Bounds(commands=("move",), faults=1), depth=18),
-    Scope(Bounds(commands=("pause", "resume"), faults=1), depth=18),
-    Scope(Bounds(commands=("move",), faults=2), depth=13),
+    Scope(Bounds(commands=("pause", "resume"), faults=1), depth=15),
+    Scope(Bounds(commands=("move",), faults=2), depth=11),
     Scope(Bounds(spans=2, faults=1), depth=13),
 )
 """For ``make test``: seconds each."""
