@@ -21,7 +21,7 @@ def told(scope: Scope, result: Result) -> str:
     return (
         f"{bounds.spans} spans, {bounds.faults} faults, commands {','.join(bounds.commands) or 'none'}"
         f"{', housekeeping' if bounds.housekeeping else ''}: {extent}: {result.states} states, {result.steps} steps, "
-        f"depth {result.depth}, {result.good} with a good end in reach, {result.seconds} s: {verdict}"
+        f"depth {result.depth}, {result.good} with a good end in reach: {verdict}"
     )
 
 

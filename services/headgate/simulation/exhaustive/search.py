@@ -5,7 +5,6 @@ from each of them, with no further fault and no further command, a state must be
 replicated to its end, or sealed as was asked.
 """
 
-import time
 from array import array
 from collections.abc import Callable
 
@@ -35,7 +34,6 @@ class Result(msgspec.Struct, frozen=True):
     depth: int
     is_complete: bool
     good: int
-    seconds: float
     parts: dict[str, int]
     finding: Finding | None
 
@@ -66,7 +64,6 @@ def search(
     say: Callable[[str], None] = lambda _: None,
 ) -> Result:
     """Every state within ``bounds``, at most ``depth`` steps away, until ``states_max`` are known. Raises nothing."""
-    begun = time.monotonic()
     world = World(bounds)
     graph = _Graph(world.first())
     frontier, level, steps = list(graph.numbers), 0, 0
@@ -109,7 +106,6 @@ def search(
         level,
         not frontier,
         sum(good),
-        round(time.monotonic() - begun, 1),
         parts,
         finding,
     )
