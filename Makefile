@@ -40,15 +40,17 @@ fmt: $(READY) ## format, and fix what can be fixed
 	$(RUN)/ruff check --fix .
 	$(RUN)/ruff format .
 
-bench: $(READY) ## figures, not tests: pipeline and latency
+bench: $(READY) ## figures, not tests: pipeline, latency, control
 	$(RUN)/headgate bench pipeline
 	$(RUN)/headgate bench latency
+	$(RUN)/headgate bench control
 
 sim: $(READY) ## the control plane in a simulated world of faults, a minute of it
 	$(RUN)/headgate sim --seeds 400
 
 sim-long: $(READY) ## the same for as long as asked: make sim-long SEEDS=20000 START=1000
 	$(RUN)/headgate sim --seeds $(or $(SEEDS),5000) --start $(or $(START),1000) --ticks 800
+	$(RUN)/python -m headgate.simulation.exhaustive
 
 lock: ## resolve anew and write requirements.lock (hashes, no registry's host)
 	$(RUN)/uv lock --quiet

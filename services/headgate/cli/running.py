@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any, Final
@@ -102,6 +103,7 @@ def run_parts(parts: Sequence[Part], shutdown_seconds: float) -> None:
     An agent stands before the coordinator that moves its tables away. CommandError if a part has not ended
     ``shutdown_seconds`` after the first was asked to. A second signal ends the process.
     """
+    strangers = set(psutil.Process().children(recursive=True))
     with _noted_signals() as asked:
         for part in parts:
             part.start()
@@ -118,7 +120,7 @@ def run_parts(parts: Sequence[Part], shutdown_seconds: float) -> None:
     hanging = bool(late)
     late += [part.name for part in parts if part.result is False]
     if hanging:
-        _end_children()
+        _end_children(strangers)
     if late:
         raise CommandError(
             ExitCode.STOPPED_HARD,
@@ -127,9 +129,12 @@ def run_parts(parts: Sequence[Part], shutdown_seconds: float) -> None:
         )
 
 
-def _end_children() -> None:
-    """What a part that hangs has started (a Spark just coming up, say) must not outlive us, nor delay our end."""
-    for child in psutil.Process().children(recursive=True):
+def _end_children(strangers: AbstractSet[psutil.Process]) -> None:
+    """What a part that hangs has started (a Spark just coming up, say) must not outlive us, nor delay our end.
+
+    ``strangers`` were there before the parts: they belong to whoever runs us.
+    """
+    for child in set(psutil.Process().children(recursive=True)) - strangers:
         with suppress(psutil.NoSuchProcess):
             child.kill()
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -47,6 +48,25 @@ def test_a_part_that_does_not_end_is_named() -> None:
         run_parts([stuck, Part("done", lambda: None, lambda: None)], 0.2)
     assert late.value.code is ExitCode.STOPPED_HARD
     never.set()
+
+
+def test_what_a_stuck_part_has_started_ends_with_it_and_nothing_else() -> None:
+    never, started = threading.Event(), []
+    stranger = subprocess.Popen(["sleep", "60"])
+
+    def run() -> None:
+        started.append(subprocess.Popen(["sleep", "60"]))
+        never.wait()
+
+    try:
+        with pytest.raises(CommandError, match="stuck"):
+            run_parts([Part("stuck", run, lambda: None), Part("done", lambda: None, lambda: None)], 0.2)
+        assert started[0].wait(10) == -signal.SIGKILL
+        assert stranger.poll() is None
+    finally:
+        never.set()
+        stranger.kill()
+        stranger.wait()
 
 
 def test_a_part_that_says_it_was_not_clean_is_named() -> None:
