@@ -118,8 +118,8 @@ def test_a_dispatched_span_is_replicated_reported_and_sealed(bed: Bed) -> None:
         owner.dispatch(SetState.COMMIT, key.session)
         owner.accept()
         until(lambda: len(bed.rows(plan)) == 25, "rows")
-        until(lambda: owner.find(SpanProgressed)[1].positions == {0: 25}, "progress to the end")
-        assert owner.find(TaskReported)[1].state is TaskState.REPLICATING
+        until(lambda: (said := owner.find(SpanProgressed)) and said[1].positions == {0: 25}, "progress to the end")
+        until(lambda: (said := owner.find(TaskReported)) and said[1].state is TaskState.REPLICATING, "a report of it")
 
         owner.dispatch(SetState.REMOVING, key.session)
         until(lambda: owner.find(TaskReported)[1].state is TaskState.STOPPED, "the seal")

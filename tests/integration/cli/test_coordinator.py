@@ -192,6 +192,7 @@ def owner(settings: Settings, log: KafkaLog) -> Iterator[CoordinatorService]:
         registry=new_registry(),
     )
     # Its threads log while a command in this process prints its JSON to what the runner has put for stdout.
+    structlog.reset_defaults()  # an earlier command in this process may have set up logging for itself
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     results: list[bool] = []
     thread = threading.Thread(target=lambda: results.append(service.run()))
