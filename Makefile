@@ -25,8 +25,11 @@ demo: $(READY) ## the main job on real parts, with kills, checked row by row
 up: $(READY) ## the same parts, left running for you to play with
 	$(RUN)/headgate up
 
+# One order of tests, so that a red run is about the change; `make test SEED=random` draws another and prints it.
+SEED ?= 20261121
+
 test: $(READY) ## unit, scenarios, integration on a real broker and PostgreSQL, one end-to-end run
-	$(RUN)/pytest
+	$(RUN)/pytest $(if $(filter random,$(SEED)),,--randomly-seed=$(SEED))
 
 lint: $(READY) types ## ruff, formatter, import contracts, mypy
 	$(RUN)/ruff check .
