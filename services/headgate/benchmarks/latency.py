@@ -118,7 +118,7 @@ def _append_times(bootstrap: str, topic: str, count: int) -> dict[int, float]:
     times: dict[int, float] = {}
     try:
         while len(times) < count:
-            messages = consumer.consume(10_000, 10)
+            messages = consumer.consume(min(10_000, count - len(times)), 10)
             if not messages:
                 raise BenchError(f"{topic} ends after {len(times)} of {count} records")
             for message in messages:
