@@ -73,6 +73,13 @@ def coordinator(
         run_parts([_coordinator_part(around, shard)], _patience(around.settings))
 
 
+def _scratch(around: Surroundings) -> tempfile.TemporaryDirectory[str]:
+    """A folder for Spark's temporary files; what a killed JVM still writes there must not spoil our own end."""
+    return tempfile.TemporaryDirectory(
+        prefix="headgate-agent-", dir=around.settings.spark.scratch or None, ignore_cleanup_errors=True
+    )
+
+
 @app.command()
 def agent(
     *,
@@ -96,9 +103,7 @@ def agent(
     )
     with (
         surrounded("agent", flags, create=False) as around,
-        tempfile.TemporaryDirectory(
-            prefix="headgate-agent-", dir=around.settings.spark.scratch or None, ignore_cleanup_errors=True
-        ) as scratch,
+        _scratch(around) as scratch,
     ):
         run_parts([_agent_part(around, scratch)], _patience(around.settings))
 
@@ -128,9 +133,7 @@ def node(
     )
     with (
         surrounded("node", flags, create=create) as around,
-        tempfile.TemporaryDirectory(
-            prefix="headgate-agent-", dir=around.settings.spark.scratch or None, ignore_cleanup_errors=True
-        ) as scratch,
+        _scratch(around) as scratch,
     ):
         parts = [_agent_part(around, scratch), _coordinator_part(around, shard)]
         run_parts(parts, _patience(around.settings))

@@ -64,8 +64,7 @@ class ResignOwner(msgspec.Struct, frozen=True):
 class FeedResolved(msgspec.Struct, frozen=True):
     """The feed can be: its spans with distinct names, and where they are written.
 
-    ``sink`` identifies the database as such, however its address was spelled; the machine keeps it nowhere but in
-    ``spec``, the feed's JSON as accepted. There ``sink.dsn`` must be spelled the same for the same database: two
+    ``spec`` is the feed's JSON as accepted. In it ``sink.dsn`` must be spelled the same for the same database: two
     feeds with equal ``sink.type`` and ``sink.dsn`` may not share a table.
     """
 

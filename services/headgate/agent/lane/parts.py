@@ -1,12 +1,11 @@
-"""What a feed's spec means in objects: its decoder and its sink. The one place where a format or sink is chosen."""
+"""What a feed's spec means in objects: its decoder and its sink. The one place where a format is chosen."""
 
 from functools import cached_property
 
 from headgate.changes.debezium_json import Decoder
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.sinks.contract import Sink, SinkWriter
-from headgate.sinks.postgresql.connection import PostgresSettings
-from headgate.sinks.postgresql.sink import PostgresSink
+from headgate.sinks.open import open_sink
 
 __all__ = ["FeedParts"]
 
@@ -26,8 +25,7 @@ class FeedParts:
     @cached_property
     def sink(self) -> Sink:
         """The feed's sink; connections are its own affair."""
-        sink = self.spec.sink
-        return PostgresSink(PostgresSettings(dsn=sink.dsn, password_file=sink.password_file))
+        return open_sink(self.spec.sink)
 
     def writer(self) -> SinkWriter:
         """The writer, opened if there is none."""
