@@ -444,6 +444,13 @@ def positions(text: str | None) -> dict[int, int]:
 def play(path: Path) -> str:
     """The script with the trace that it has now."""
     world = World()
+    text = perform(world, path)
+    world.check()
+    return text
+
+
+def perform(world: World, path: Path) -> str:
+    """The same in a world that the caller looks at afterwards."""
     blocks = []
     for block in path.read_text(encoding="utf-8").split("\n\n"):
         commands = block.split("\n----")[0].strip("\n")
@@ -455,5 +462,4 @@ def play(path: Path) -> str:
             blocks.append("\n".join((commands, "----", *(trace or ["nothing happens"]))))
         elif commands:
             blocks.append(commands)
-    world.check()
     return "\n\n".join(blocks) + "\n"

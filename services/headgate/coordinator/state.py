@@ -39,6 +39,7 @@ from headgate.records.control import (
     SyncAnswered,
     TaskReported,
 )
+from headgate.records.defaults import without_defaults
 from headgate.records.keys import (
     AgentKey,
     AnswerKey,
@@ -321,20 +322,22 @@ def _recount(state: CoordinatorState, key: SpanKey) -> None:
 def digest(state: CoordinatorState) -> str:
     """SHA-256 over the log part, the same for the full log, the compacted one and the live state.
 
+    Fields at their default are left out, so that it is also the same in a version that has added some (golden logs).
     Not in it: owners' announcements (the loop's, not the machine's).
     """
     total = hashlib.sha256()
-    for name, value in _log_part(state):
-        total.update(name.encode())
-        plain = msgspec.to_builtins(value, str_keys=True, order="deterministic")
+    for name, key, record in _log_part(state):
+        plain = (name, msgspec.to_builtins(key), without_defaults(record))
         total.update(msgspec.json.encode(plain))
     return total.hexdigest()
 
 
-def _log_part(state: CoordinatorState) -> Iterator[tuple[str, Any]]:
-    for name in ("agents", "answers", "ended"):
-        yield name, sorted(getattr(state, name).items())
+def _log_part(state: CoordinatorState) -> Iterator[tuple[str, Any, msgspec.Struct]]:
+    """Kind, key and record of all that was folded, in an order that only depends on what is there."""
+    for name in ("agents", "answers", "ended", "spans", "feeds", "feed_progress", "requests", "outcomes"):
+        for key, record in sorted(getattr(state, name).items()):
+            yield name, key, record
     for name in ("tasks", "progress"):
-        yield name, [(key, sorted(words.items())) for key, words in sorted(getattr(state, name).items())]
-    for name in ("spans", "feeds", "feed_progress", "requests", "outcomes"):
-        yield name, sorted(getattr(state, name).items())
+        for span, words in sorted(getattr(state, name).items()):
+            for session, record in sorted(words.items()):
+                yield name, (span, session), record

@@ -1,0 +1,125 @@
+"""The histories that are recorded: the real coordinator and agent machines in the real role loop, nothing made up.
+
+One long run of the simulation, with two shards, owners and agents that die, and an operator who asks for everything;
+and some scenario scripts, named after what they show, for what the simulation does not come to.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Final
+
+from golden_logs.dump import Dump, lines_of
+from headgate.coordinator.machine import COORDINATOR
+from headgate.eventlog.log import Delivery
+from headgate.eventlog.memory import MemoryBroker
+from headgate.eventlog.schema_files import schema_directory, schemas
+from headgate.eventlog.sharding import ANNOUNCE, partitions_of_shard
+from headgate.simulation.profile import Profile
+from headgate.simulation.world import World
+from scenarios.runner import World as Scenario
+from scenarios.runner import perform
+
+HERE: Final = Path(__file__).parent
+
+RELEASED: Final[dict[str, dict[str, str]]] = json.loads((HERE / "released.json").read_bytes())
+"""By level, as text: the SHA-256 of its dumps and of the schema files they were written with."""
+
+SIMULATION: Final = "simulation"
+
+SCENARIOS: Final = Path(__file__).parents[1] / "scenarios"
+
+SCRIPTS: Final = ("given_up", "rewind", "update", "balance", "owner_resigns", "stopping", "prepare_deadline")
+"""What the simulation does not come to, or seldom: feeds that are updated, given up, go on from elsewhere."""
+
+HISTORIES: Final = (SIMULATION, *SCRIPTS)
+
+WHOLE_LIFE: Final = Profile(
+    seed=1,
+    shards=2,
+    coordinators=2,
+    agents=3,
+    feeds=4,
+    tables=2,
+    partitions=2,
+    capacity=100,
+    tick_seconds=0.5,
+    ticks=450,
+    pace=0.4,
+    request_rate=0.1,
+    event_rate=0.1,
+    lease_seconds=5.0,
+    agent_lease_seconds=10.0,
+    # Everything that leaves its trace on the log; not the cleaner, who would take it away again.
+    rates={
+        "kill": 0.003,
+        "freeze": 0.002,
+        "leave": 0.001,
+        "both_movers": 0.01,
+        "commit_refused": 0.002,
+        "commit_left_open": 0.002,
+        "dangling": 0.002,
+        "garbage": 0.01,
+        "task_failure": 0.01,
+        "effect_refused": 0.05,
+    },
+)
+
+
+class ReleasedError(Exception):
+    """What a released level has written is the past."""
+
+
+def newest_level() -> int:
+    """The level that this code writes."""
+    return max(version.version for version in schemas().by_id.values())
+
+
+def hashes(level: int) -> dict[str, str]:
+    """SHA-256 of a level's dumps and of the schema files that it added."""
+    dumps = sorted((HERE / f"v{level}").iterdir())
+    files = sorted(schema_directory().glob(f"*.v{level}.avsc"))
+    named = [(f"v{level}/{path.name}", path) for path in dumps] + [(path.name, path) for path in files]
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in named}
+
+
+def release(level: int) -> None:
+    """From now on nothing of a level may change."""
+    text = json.dumps({**RELEASED, str(level): hashes(level)}, indent=2, sort_keys=True)
+    (HERE / "released.json").write_text(text + "\n", encoding="utf-8")
+
+
+def rewrite(level: int) -> None:
+    """Record a level's dumps anew. Raises ReleasedError."""
+    if str(level) in RELEASED:
+        raise ReleasedError(f"level {level} is released, its dumps stay: a change is a new version of the record")
+    folder = HERE / f"v{level}"
+    folder.mkdir(exist_ok=True)
+    for name in HISTORIES:
+        (folder / f"{name}.tsv").write_text(record(name).text(), encoding="utf-8")
+
+
+def record(name: str) -> Dump:
+    """The history of that name, played now."""
+    if name == SIMULATION:
+        world = World(WHOLE_LIFE)
+        world.run()
+        broker = world.broker
+    else:
+        scenario = Scenario()
+        perform(scenario, SCENARIOS / f"{name}.txt")
+        broker = scenario.broker
+        # Half an hour of heartbeats shows nothing: the cleaner leaves the last of each.
+        broker.compact(ANNOUNCE)
+    return Dump({shard: _digest(broker, shard) for shard in range(broker.shards)}, tuple(lines_of(broker)))
+
+
+def _digest(broker: MemoryBroker, shard: int) -> str:
+    """Of the state after replay of the log itself, without bytes in between."""
+    state = COORDINATOR.new_state(shard)
+    reader = broker.client().reader(dict.fromkeys(partitions_of_shard(shard), 0))
+    while batch := reader.poll(1_000, 0.0):
+        for item in batch:
+            if isinstance(item, Delivery):
+                COORDINATOR.evolve(state, item.key, item.value, item.offset)
+    return COORDINATOR.digest(state)
