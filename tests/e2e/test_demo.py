@@ -7,6 +7,7 @@ itself (that nothing is left over) is looked up on the machine.
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,3 +103,15 @@ def test_an_interrupted_demo_leaves_nothing_running(demo: Demo, number: signal.S
     assert demo.process.wait(120) == 130
     assert belonging_to(folder) == []
     assert not Path(folder).exists()
+
+
+@pytest.mark.timeout(RUN_SECONDS_MAX)
+def test_a_killed_demo_leaves_nothing_running(demo: Demo) -> None:
+    folder = demo.folder()
+    assert belonging_to(folder)
+    demo.process.kill()
+    deadline = time.monotonic() + 60
+    while left := belonging_to(folder):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
+    shutil.rmtree(folder)

@@ -18,6 +18,7 @@ from typing import Final
 
 import psutil
 
+from headgate.demo.orphans import marked
 from headgate.embedded.jvm import tail
 
 __all__ = [
@@ -47,9 +48,9 @@ CACHE_VARIABLE: Final = "HEADGATE_CACHE"
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Our environment without the user's Headgate settings, which are for another cluster, and with ``settings``."""
+    """Our environment with ``settings`` and our mark, without the user's settings, which are for another cluster."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(OUR_VARIABLES) or k == CACHE_VARIABLE}
-    return kept | dict(settings) | {"PYTHONUNBUFFERED": "1"}
+    return kept | dict(settings) | {"PYTHONUNBUFFERED": "1"} | marked()
 
 
 class ServiceError(Exception):

@@ -21,6 +21,7 @@ from headgate.demo.compare import Comparison, compare
 from headgate.demo.display import Display
 from headgate.demo.faults import Faults, Takeover
 from headgate.demo.load import Load, write_markers
+from headgate.demo.orphans import no_orphans
 from headgate.demo.pauses import longest_pauses
 from headgate.demo.processes import stop_all, terminated_as_interrupt, uninterrupted
 from headgate.demo.report import Report
@@ -115,6 +116,7 @@ def running_shop(options: Options, display: Display, left_over: list[str]) -> It
 
 def _start(options: Options, display: Display, folder: Path, parts: ExitStack, left_over: list[str]) -> Shop:
     (folder / "logs").mkdir()
+    parts.enter_context(no_orphans())
     stack = parts.enter_context(running_stack(folder, options.seed, display.say))
     cluster = _Cluster(stack.bootstrap)
     create_topics(cluster)
