@@ -4,6 +4,7 @@ The service runs on threads of its own. The main thread only waits for a signal 
 runs in between any two instructions of the main thread, so it may do no more than leave a note.
 """
 
+import os
 import signal
 import threading
 import time
@@ -20,6 +21,7 @@ from prometheus_client import CollectorRegistry
 from headgate import __version__
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import cluster_settings
+from headgate.config.crash_points import VARIABLE as CRASH_POINTS_VARIABLE
 from headgate.config.settings import Settings, redacted
 from headgate.coordinator.service import SILENCE_SECONDS_MAX
 from headgate.eventlog.kafka import KafkaLog, open_log
@@ -66,6 +68,11 @@ def surrounded(service: str, flags: dict[str, Any], *, create: bool) -> Iterator
         logger(service=service).info(
             "started", version=__version__, http_port=ops.port, cluster_id=log.cluster_id, settings=redacted(settings)
         )
+        if CRASH_POINTS_VARIABLE in os.environ:
+            logger(service=service).warning(
+                "this process can be made to stand still at named points: for tests only",
+                variable=CRASH_POINTS_VARIABLE,
+            )
         yield Surroundings(settings, log, probes, registry, ops.port)
     logger(service=service).info("stopped")
 

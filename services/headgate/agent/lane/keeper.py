@@ -17,9 +17,10 @@ from confluent_kafka.admin import AdminClient
 from headgate.agent.executor import SpanId
 from headgate.agent.lane.parts import FeedParts
 from headgate.agent.lane.span import SpanRun
+from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
-from headgate.records.control import TaskState
-from headgate.sinks.contract import SinkError
+from headgate.records.control import Positions, TaskState
+from headgate.sinks.contract import Claim, Sink, SinkError
 from headgate.sources.offsets import SourceError, check_retention
 
 __all__ = ["Board", "SpanKeeper"]
@@ -103,7 +104,7 @@ class SpanKeeper:
                 claim, primary = run.claim, run.primary
             with closing(FeedParts(run.task.spec)) as parts:
                 parts.sink.check([claim.table])
-                positions = parts.sink.claim(claim) if primary else parts.sink.positions(claim)
+                positions = _claimed(parts.sink, claim) if primary else parts.sink.positions(claim)
             check_retention(self._admin, claim.topic, positions)
             with self._board.changed:
                 opened = (claim.epoch, primary) == (run.task.epoch, run.primary)
@@ -173,3 +174,10 @@ class SpanKeeper:
         with self._board.changed:
             if not run.claimed:
                 run.positions = positions
+
+
+def _claimed(sink: Sink, claim: Claim) -> Positions:
+    reach(CrashPoint.BEFORE_CLAIM)
+    positions = sink.claim(claim)
+    reach(CrashPoint.AFTER_CLAIM)
+    return positions

@@ -24,6 +24,7 @@ from headgate.agent.lane.plan import BatchPlan, TaskResult
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import check_options
 from headgate.agent.lane.task import INPUT_COLUMNS, RESULT_SCHEMA, run_task
+from headgate.config.crash_points import CrashPoint, reach
 from headgate.records.control import Positions
 
 __all__ = ["Crew", "Lane", "LaneSource"]
@@ -175,6 +176,8 @@ class Lane:
             results: list[TaskResult] | None = None
             try:
                 results = self._run(rows, plan)
+                if plan.works:
+                    reach(CrashPoint.BEFORE_CHECKPOINT)
             finally:
                 if plan.works or results is None:
                     self._crew.end_batch(self, plan, results)

@@ -14,6 +14,7 @@ from psycopg import errors
 
 from headgate.changes.change import Change, ChangeError
 from headgate.changes.reducing import reduce_changes
+from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.contract import (
     Applied,
     ChangeBatch,
@@ -115,6 +116,8 @@ def apply_prefix(connection: Connection, stage: Stage, batch: ChangeBatch) -> Ap
             for partition, span in batch.ranges.items()
         }
         advance(connection, claim, table, reached)
+        reach(CrashPoint.BEFORE_COMMIT)
+    reach(CrashPoint.COMMITTED)
     positions = {partition: span.next for partition, span in reached.items()}
     return Applied(positions, prefix.upserts, prefix.updates, prefix.deletes)
 

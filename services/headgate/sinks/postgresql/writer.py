@@ -15,6 +15,7 @@ from psycopg import errors
 
 from headgate.changes.change import ChangeError, Operation
 from headgate.changes.reducing import Reduced, reduce_changes
+from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError, ValueRefusedError
 from headgate.sinks.postgresql.catalog import Connection, load_table
 from headgate.sinks.postgresql.connection import Label, PostgresSettings, connect, sink_error
@@ -116,10 +117,13 @@ def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:
         )
         with connection.transaction():
             groups = stage.fill(reduced) if batch.changes else []
+            reach(CrashPoint.ROWS_SENT)
             advance(connection, claim, table.name, batch.ranges)
             merged = stage.merge(reduced, groups)
+            reach(CrashPoint.BEFORE_COMMIT)
     except (*REFUSALS, ChangeError):
         return apply_prefix(connection, stage, batch)
+    reach(CrashPoint.COMMITTED)
     positions = {partition: span.next for partition, span in batch.ranges.items()}
     return Applied(positions, merged.upserts, merged.updates, merged.deletes)
 

@@ -1,0 +1,126 @@
+"""A writer dies, or freezes and wakes up too late, at every named point of the commit path: subclass, give ``site``.
+
+The table is that of the contract. What it went through is written down by a trigger of the test's own, so that a change
+applied twice shows, whatever the sink's own bookkeeping says.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import pytest
+
+from headgate.config.crash_points import ArmedPoints, CrashPoint
+from headgate.records.control import Epoch
+from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, Sink, SinkFencedError
+from integration.sinks.contract import upsert
+
+WRITER = Path(__file__).with_name("crashing_writer.py")
+SECONDS_MAX = 30.0
+
+HISTORY = ["a", "b", "c"]
+"""What row 1 goes through, one offset each, from 5 on."""
+
+
+class Site(Protocol):
+    """A sink with the contract's table, empty, and an independent record of what happens to it."""
+
+    spec: dict[str, object]
+    sink: Sink
+    table: str
+
+    def history(self) -> list[str]:
+        """Every value that row 1 was given, in the order of the commits, noted by a trigger."""
+        ...
+
+
+def claim_on(site: Site, n: int) -> Claim:
+    identity = FeedIdentity("cluster-a", "0-7", "shop")
+    return Claim(identity, site.table, "shop.public.orders", Epoch(3, n), 0, {0: 5})
+
+
+def batches_of(claim: Claim, position: int = 5) -> list[ChangeBatch]:
+    """The changes from ``position`` on, a batch each."""
+    return [
+        ChangeBatch(claim, {0: OffsetRange(offset, offset + 1)}, [upsert(offset, 1, value)])
+        for offset, value in enumerate(HISTORY, 5)
+        if offset >= position
+    ]
+
+
+def write_rest(site: Site, claim: Claim) -> None:
+    """As the next holder: from the sink's positions on, whatever they are."""
+    writer = site.sink.writer()
+    for batch in batches_of(claim, site.sink.claim(claim)[0]):
+        writer.apply(batch)
+    writer.close()
+
+
+def hexed(value: object) -> str:
+    return msgspec.msgpack.encode(value).hex()
+
+
+@contextmanager
+def writer_at(
+    point: CrashPoint, site: Site, armed: ArmedPoints, spec: dict[str, object] | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """A process that claims and writes all changes under epoch 1, and stands still at ``point``."""
+    claim = claim_on(site, 1)
+    arguments = [json.dumps(spec or site.spec), hexed(claim), hexed(batches_of(claim))]
+    armed.arm(point)
+    environment = os.environ | armed.variables
+    with subprocess.Popen(
+        [sys.executable, str(WRITER), *arguments], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            assert armed.await_reached(point, SECONDS_MAX) == process.pid
+            yield process
+        finally:
+            process.kill()
+
+
+class CrashContract:
+    """Whatever happens to a writer, and wherever: its successor goes on exactly where it stopped."""
+
+    @pytest.fixture
+    def site(self) -> Site:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def armed(self, tmp_path: Path) -> ArmedPoints:
+        return ArmedPoints(tmp_path / "points")
+
+    @pytest.mark.parametrize("point", CrashPoint)
+    def test_a_killed_writer_loses_and_doubles_nothing(self, site: Site, armed: ArmedPoints, point: CrashPoint) -> None:
+        with writer_at(point, site, armed) as process:
+            process.send_signal(signal.SIGKILL)
+        write_rest(site, claim_on(site, 2))
+        assert site.history() == HISTORY
+        assert site.sink.positions(claim_on(site, 2)) == {0: 8}
+
+    @pytest.mark.parametrize("point", CrashPoint)
+    def test_a_frozen_writer_wakes_up_to_an_error_from_the_sink(
+        self, site: Site, armed: ArmedPoints, point: CrashPoint
+    ) -> None:
+        with writer_at(point, site, armed) as process:
+            write_rest(site, claim_on(site, 2))
+            process.send_signal(signal.SIGCONT)
+            said, _ = process.communicate(timeout=SECONDS_MAX)
+        assert said.split()[-1] == SinkFencedError.code
+        assert site.history() == HISTORY
+        assert site.sink.positions(claim_on(site, 2)) == {0: 8}
+
+    @pytest.mark.parametrize("point", CrashPoint)
+    def test_a_writer_that_nobody_overtook_goes_on(self, site: Site, armed: ArmedPoints, point: CrashPoint) -> None:
+        with writer_at(point, site, armed) as process:
+            process.send_signal(signal.SIGCONT)
+            said, _ = process.communicate(timeout=SECONDS_MAX)
+        assert said == "done"
+        assert site.history() == HISTORY
