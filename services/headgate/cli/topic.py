@@ -36,7 +36,7 @@ def list_topics(
 ) -> None:
     """List the control topics with their partitions, ends, keys and garbage."""
     with connected(bootstrap, cluster, kafka_property) as (settings, log):
-        partitions = all_partitions(log)
+        partitions = all_partitions(log, KEY_FORMS)
         ends = log.end_offsets(partitions)
         snapshot = read_snapshot(log, partitions)
     standing = snapshot.standing()

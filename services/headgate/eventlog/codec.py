@@ -70,7 +70,8 @@ class Codec:
         schema = self._newest[type(fact.value)]
         out = BytesIO()
         out.write(_FRAME.pack(MAGIC, schema.id))
-        fastavro.schemaless_writer(out, schema.parsed, msgspec.to_builtins(fact.value, str_keys=True))
+        builtins = msgspec.to_builtins(fact.value, str_keys=True, builtin_types=(bytes,))
+        fastavro.schemaless_writer(out, schema.parsed, builtins)
         return key, out.getvalue()
 
     def decode(self, topic: str, key: bytes | None, value: bytes | None) -> tuple[Key, Record | None]:

@@ -24,8 +24,8 @@ from headgate.records.keys import KEY_FORMS, Key
 
 __all__ = ["CommitFault", "MemoryBroker", "MemoryLog", "MemoryReader", "MemoryTransactionalWriter", "MemoryWriter"]
 
-SHARDED_TOPICS: Final = tuple(sorted(set(KEY_FORMS) - {"announce"}))
-"""Every control topic but announce has one partition per shard."""
+SHARDED_TOPICS: Final = tuple(sorted(set(KEY_FORMS) - {"announce", "deadletter"}))
+"""Every control topic that a role reads, but announce, has one partition per shard."""
 
 
 class CommitFault(Enum):

@@ -6,8 +6,9 @@ import msgspec
 
 from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.machine import Now
+from headgate.eventlog.sharding import SHARDED_TOPICS
 from headgate.records.control import OwnerAnnounced
-from headgate.records.keys import KEY_FORMS, Fact, Key, OwnerKey
+from headgate.records.keys import Fact, Key, OwnerKey
 
 __all__ = ["ANNOUNCE", "HEARTBEATS_PER_LEASE", "RoleCounters", "RoleSettings"]
 
@@ -32,7 +33,7 @@ class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int
     lease_seconds: float
     agent_lease_seconds: float
-    topics: tuple[str, ...] = tuple(KEY_FORMS)
+    topics: tuple[str, ...] = ("announce", *SHARDED_TOPICS)
 
     def partitions(self) -> tuple[Partition, ...]:
         """What the role reads: announce/0 and its shard's partition of every other topic, sorted."""

@@ -11,13 +11,16 @@ from zlib import crc32
 from headgate.eventlog.log import Partition, Placed
 from headgate.records.keys import Fact
 
-__all__ = ["ANNOUNCE", "SHARDED_TOPICS", "partitions_of_shard", "place", "shard_of"]
+__all__ = ["ANNOUNCE", "DEADLETTER", "SHARDED_TOPICS", "partitions_of_shard", "place", "shard_of"]
 
 ANNOUNCE: Final = Partition("announce", 0)
 """The one partition of the topic that everybody reads."""
 
 SHARDED_TOPICS: Final = ("changefeed", "checkpoint", "dispatch", "sync")
-"""Topics with one partition per shard, in sorted order."""
+"""State topics with one partition per shard, in sorted order."""
+
+DEADLETTER: Final = "deadletter"
+"""Also one partition per shard, but no role reads it: it holds what was set aside, not what is decided by."""
 
 
 def shard_of(feed: str, shards: int) -> int:

@@ -46,17 +46,24 @@ SEGMENT_BYTES: Final = 32 * 1024 * 1024
 TOMBSTONE_RETENTION_MS: Final = 86_400_000
 """A reader that began before a deletion must reach it within this time."""
 
+FOR_EVER: Final = "-1"
+"""Retention of what was set aside: once its source topic has expired it is nowhere else."""
 
 VISIBLE_POLL_SECONDS: Final = 0.05
 """Between two looks whether new topics are known to the brokers; it takes milliseconds."""
 
 
 class ControlTopic(msgspec.Struct, frozen=True):
-    """One control topic. ``sharded``: one partition per shard, else one in all."""
+    """One control topic. ``sharded``: one partition per shard, else one in all.
+
+    ``compacted`` topics hold state, the newest record of each key; the other holds every record, until an operator
+    deletes it.
+    """
 
     name: str
     sharded: bool
     segment_ms: int
+    compacted: bool = True
 
     def partitions(self, shards: int) -> int:
         """How many partitions it has in a cluster of ``shards``."""
@@ -64,28 +71,37 @@ class ControlTopic(msgspec.Struct, frozen=True):
 
     def settings(self, replication_factor: int) -> dict[str, str]:
         """Every setting it is created with."""
-        return {
-            **_EXACT,
+        settings = {
+            **self.exact,
             **{name: str(least) for name, least in _least(replication_factor).items()},
             "segment.ms": str(self.segment_ms),
             "segment.bytes": str(SEGMENT_BYTES),
+        }
+        if not self.compacted:
+            return {**settings, "retention.ms": FOR_EVER, "retention.bytes": FOR_EVER}
+        return {
+            **settings,
             "max.compaction.lag.ms": str(self.segment_ms),
             "min.cleanable.dirty.ratio": "0.1",
             "delete.retention.ms": str(TOMBSTONE_RETENTION_MS),
         }
+
+    @property
+    def exact(self) -> dict[str, str]:
+        """Settings that must be exactly so: without them records that were acknowledged disappear."""
+        policy = "compact" if self.compacted else "delete"
+        return {"cleanup.policy": policy, "unclean.leader.election.enable": "false"}
 
 
 CONTROL_TOPICS: Final = (
     ControlTopic("announce", sharded=False, segment_ms=HEARTBEAT_SEGMENT_MS),
     ControlTopic("changefeed", sharded=True, segment_ms=STATE_SEGMENT_MS),
     ControlTopic("checkpoint", sharded=True, segment_ms=HEARTBEAT_SEGMENT_MS),
+    ControlTopic("deadletter", sharded=True, segment_ms=STATE_SEGMENT_MS, compacted=False),
     ControlTopic("dispatch", sharded=True, segment_ms=STATE_SEGMENT_MS),
     ControlTopic("sync", sharded=True, segment_ms=HEARTBEAT_SEGMENT_MS),
 )
-"""All of them. What is checked at start are _EXACT, _least and the partitions; sizes and ages may be tuned."""
-
-_EXACT: Final = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
-"""Settings that must be exactly so: without them records that were acknowledged disappear."""
+"""All of them. What is checked at start are ``exact``, _least and the partitions; sizes and ages may be tuned."""
 
 
 def _least(replication_factor: int) -> dict[str, int]:
@@ -239,7 +255,7 @@ def _problems(
         metadata = described[topic.name]
         if len(metadata.partitions) != topic.partitions(shards):
             partitions.append(_wrong_partitions(name, len(metadata.partitions), topic.partitions(shards), shards))
-        for setting, wanted in _EXACT.items():
+        for setting, wanted in topic.exact.items():
             if found[name].get(setting) != wanted:
                 kind = TopicNotCompactedError if setting == "cleanup.policy" else TopicSettingError
                 problem = _wrong_setting(kind, name, setting, found[name].get(setting), wanted)

@@ -11,10 +11,12 @@ import msgspec
 
 __all__ = [
     "AgentAnnounced",
+    "ChangeQuarantined",
     "Epoch",
     "FeedProgressed",
     "FeedRecorded",
     "FeedState",
+    "Header",
     "HeldBy",
     "Liveness",
     "OperationKind",
@@ -332,6 +334,35 @@ class FeedRecorded(msgspec.Struct, frozen=True):
     revision: int = 0
 
 
+# --- deadletter -----------------------------------------------------------------------------------------------
+
+
+class Header(msgspec.Struct, frozen=True):
+    """One header of a source record, as its bytes were."""
+
+    name: str
+    value: bytes | None
+
+
+class ChangeQuarantined(msgspec.Struct, frozen=True):
+    """``<feed>/<table>/<topic>/<partition>/<offset>`` on deadletter: a change was set aside instead of applied.
+
+    Written and acknowledged before the sink's position moves past the change, so after a crash it may be there twice,
+    under the same key. ``key``, ``value`` and ``headers`` are the source record's own bytes, ``append_ms`` its time.
+    """
+
+    feed_id: str
+    incarnation: int
+    epoch: Epoch
+    error_code: str
+    error: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    append_ms: int
+    quarantined_ms: int
+
+
 Record = (
     OwnerAnnounced
     | AgentAnnounced
@@ -344,4 +375,5 @@ Record = (
     | OperationRequested
     | RequestSettled
     | FeedRecorded
+    | ChangeQuarantined
 )

@@ -175,6 +175,20 @@ _ROWS: Final = (
         "a rule over several rows or tables refuses a change",
         "it may heal with another table's change; if it stays, the sink has rows or rules the source has not",
     ),
+    ErrorCode(
+        "quarantine_full",
+        Stage.SINK,
+        False,
+        "more changes of the table are bad than the feed may set aside in an hour",
+        "see `headgate deadletter list`: is it the table that has changed? then `headgate feed resume`",
+    ),
+    ErrorCode(
+        "quarantine_unavailable",
+        Stage.SINK,
+        True,
+        "a bad change cannot be written to the deadletter topic",
+        "is the broker up? may the agent write that topic, and is the change below its max.message.bytes?",
+    ),
 )
 
 ERROR_CODES: Final = {row.code: row for row in _ROWS}

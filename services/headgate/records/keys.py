@@ -11,6 +11,7 @@ import msgspec
 
 from headgate.records.control import (
     AgentAnnounced,
+    ChangeQuarantined,
     FeedProgressed,
     FeedRecorded,
     OperationRequested,
@@ -29,6 +30,7 @@ __all__ = [
     "KEY_FORMS",
     "AgentKey",
     "AnswerKey",
+    "DeadLetterKey",
     "Fact",
     "FeedKey",
     "FeedProgressKey",
@@ -176,6 +178,18 @@ class FeedKey(_KeyBase, frozen=True, order=True):
     feed: str
 
 
+class DeadLetterKey(_KeyBase, frozen=True, order=True):
+    """``<feed>/<table>/<source topic>/<partition>/<offset>`` on deadletter, written by the span's session."""
+
+    topic: ClassVar[str] = "deadletter"
+    record: ClassVar[type] = ChangeQuarantined
+    feed: str
+    table: str
+    source_topic: str
+    partition: int
+    offset: int
+
+
 Key = (
     OwnerKey
     | AgentKey
@@ -188,6 +202,7 @@ Key = (
     | RequestKey
     | OutcomeKey
     | FeedKey
+    | DeadLetterKey
 )
 
 # Forms with a fixed first word come first within a topic: the word is reserved, so no feed can have it.
@@ -197,6 +212,7 @@ KEY_FORMS: Final[dict[str, tuple[type[Key], ...]]] = {
     "dispatch": (SessionKey, SpanKey),
     "checkpoint": (ProgressKey, FeedProgressKey),
     "changefeed": (RequestKey, OutcomeKey, FeedKey),
+    "deadletter": (DeadLetterKey,),
 }
 
 _OF_NAMES_ONLY: Final[frozenset[Any]] = frozenset(

@@ -13,7 +13,7 @@ apply, and whether that epoch is closed. The rules, each one a contract test tha
   a second feed on an open table is a hard error with its reason, never a guess.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -23,11 +23,15 @@ from headgate.records.control import Epoch, Positions
 
 __all__ = [
     "Applied",
+    "Aside",
     "ChangeBatch",
+    "ChangeRefusedError",
     "Claim",
     "ConstraintViolatedError",
     "FeedIdentity",
     "OffsetRange",
+    "QuarantineFullError",
+    "QuarantineUnavailableError",
     "Sink",
     "SinkConflictError",
     "SinkError",
@@ -72,12 +76,29 @@ class OffsetRange(msgspec.Struct, frozen=True):
     next: int
 
 
+class Aside(msgspec.Struct, frozen=True):
+    """What is to become of single changes that the sink refuses: kept elsewhere, so that the others go on.
+
+    ``keep`` is called before the commit that moves past them, under the fence; it returns once they are safe, or raises
+    and then nothing is visible. ``most`` is how many may be kept (QuarantineFullError beyond). With ``patient``, a
+    change that only a rule between rows refuses is not kept yet: what it lacks may still come.
+    """
+
+    keep: "Callable[[Sequence[ChangeRefusedError]], None]"
+    most: int
+    patient: bool
+
+
 class ChangeBatch(msgspec.Struct, frozen=True):
-    """Changes of one table in log order per partition, with the offset ranges they cover (empty ranges count)."""
+    """Changes of one table in log order per partition, with the offset ranges they cover (empty ranges count).
+
+    Without ``aside`` the batch ends before the first change that is refused.
+    """
 
     claim: Claim
     ranges: Mapping[int, OffsetRange]
     changes: Sequence[Change]
+    aside: Aside | None = None
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -85,12 +106,14 @@ class Applied(msgspec.Struct, frozen=True):
 
     ``positions`` below the batch's ``next`` mean that the sink refused a later change and took the longest prefix per
     partition that it could: apply the rest as a new batch from these positions. If that gets nowhere, it raises.
+    ``kept`` counts the changes below them that were given to the batch's ``aside`` instead.
     """
 
     positions: Positions
     upserts: int
     updates: int
     deletes: int
+    kept: int = 0
 
 
 class TableShape(msgspec.Struct, frozen=True):
@@ -141,13 +164,22 @@ class SinkUnavailableError(SinkError):
     retryable = True
 
 
-class ValueRefusedError(SinkError):
+class ChangeRefusedError(SinkError):
+    """One change that the sink does not take; the message names table, topic, partition and offset, too."""
+
+    def __init__(self, message: str, partition: int, offset: int) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+
+
+class ValueRefusedError(ChangeRefusedError):
     """A value the sink cannot hold: names table, column, topic, partition and offset."""
 
     code = "value_refused"
 
 
-class ConstraintViolatedError(SinkError):
+class ConstraintViolatedError(ChangeRefusedError):
     """A rule over several rows or tables (unique, foreign key) refuses a change, and no prefix could be applied.
 
     Another partition's or table's change may be what is missing: try again; if it stays, the sink has rows or rules the
@@ -155,6 +187,19 @@ class ConstraintViolatedError(SinkError):
     """
 
     code = "constraint_violated"
+    retryable = True
+
+
+class QuarantineFullError(SinkError):
+    """More changes are bad than the feed may set aside: the table, not the changes, is what is wrong."""
+
+    code = "quarantine_full"
+
+
+class QuarantineUnavailableError(SinkError):
+    """A bad change cannot be set aside now, so nothing may move past it: try again later."""
+
+    code = "quarantine_unavailable"
     retryable = True
 
 

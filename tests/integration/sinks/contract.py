@@ -7,19 +7,23 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+import msgspec
 import psutil
 import pytest
 
 from headgate.changes.change import Change, Operation
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import (
+    Aside,
     ChangeBatch,
+    ChangeRefusedError,
     Claim,
     FeedIdentity,
     OffsetRange,
+    QuarantineFullError,
     Sink,
     SinkConflictError,
     SinkError,
@@ -82,6 +86,15 @@ def batch_of(claim: Claim, expected: int, *changes: Change, to: int | None = Non
     """Changes of partition 0, from ``expected`` to behind the last."""
     end = to if to is not None else max((change.offset for change in changes), default=expected) + 1
     return ChangeBatch(claim, {0: OffsetRange(expected, end)}, changes)
+
+
+def unfit(offset: int) -> Change:
+    """A change that no sink can take: its key is not the table's."""
+    return Change(0, offset, Operation.UPSERT, {"other": 1}, {"other": 1}, None, 2_000 + offset)
+
+
+def aside_of(batch: ChangeBatch, keep: Callable[[Sequence[ChangeRefusedError]], None], most: int = 10) -> ChangeBatch:
+    return msgspec.structs.replace(batch, aside=Aside(keep, most, patient=True))
 
 
 def _run_all(threads: list[threading.Thread]) -> None:
@@ -265,6 +278,64 @@ class SinkContract:
         with pytest.raises(ValueError, match="outside"):
             writer.apply(batch_of(claim, 5, upsert(4, 1, "below the position"), to=6))
         assert bench.rows() == {}
+
+    # --- changes that are refused ---
+
+    def test_without_a_place_for_it_a_bad_change_ends_the_batch_before_it(
+        self, bench: Bench, writer: SinkWriter
+    ) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        bad = [upsert(5, 1, "a"), unfit(6), upsert(7, 2, "b")]
+        assert writer.apply(batch_of(claim, 5, *bad)).positions == {0: 6}
+        with pytest.raises(ChangeRefusedError, match=rf"{claim.topic}, partition 0, offset 6") as refused:
+            writer.apply(batch_of(claim, 6, *bad[1:]))
+        assert (refused.value.partition, refused.value.offset) == (0, 6)
+        assert (bench.rows(), bench.sink.positions(claim)) == ({1: "a"}, {0: 6, 1: 0})
+
+    def test_bad_changes_are_safe_before_the_positions_move_past_them(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        kept: list[tuple[int, Positions]] = []
+
+        def keep(refused: Sequence[ChangeRefusedError]) -> None:
+            kept.extend((each.offset, bench.sink.positions(claim)) for each in refused)
+
+        changes = [upsert(n, n, "v") if n not in (8, 9, 20) else unfit(n) for n in range(5, 37)]
+        applied = writer.apply(aside_of(batch_of(claim, 5, *changes), keep))
+        assert (applied.positions, applied.kept) == ({0: 37}, 3)
+        assert kept == [(offset, {0: 5, 1: 0}) for offset in (8, 9, 20)]
+        assert sorted(bench.rows()) == [n for n in range(5, 37) if n not in (8, 9, 20)]
+        assert bench.sink.positions(claim) == {0: 37, 1: 0}
+
+    def test_what_cannot_be_kept_is_not_passed_over(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+
+        def keep(_: Sequence[ChangeRefusedError]) -> None:
+            raise SinkUnavailableError("no room")
+
+        with pytest.raises(SinkUnavailableError, match="no room"):
+            writer.apply(aside_of(batch_of(claim, 5, upsert(5, 1, "a"), unfit(6)), keep))
+        assert (bench.rows(), bench.sink.positions(claim)) == ({}, {0: 5, 1: 0})
+
+    def test_more_bad_changes_than_allowed_are_refused_as_a_whole(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        kept: list[ChangeRefusedError] = []
+        batch = batch_of(claim, 5, *(unfit(n) for n in range(5, 205)))
+        with pytest.raises(QuarantineFullError, match="offset 5"):
+            writer.apply(aside_of(batch, kept.extend, most=3))
+        assert (kept, bench.rows(), bench.sink.positions(claim)) == ([], {}, {0: 5, 1: 0})
+
+    def test_a_writer_that_is_fenced_keeps_nothing(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        bench.sink.claim(claim_of(bench, 2))
+        kept: list[ChangeRefusedError] = []
+        with pytest.raises(SinkFencedError):
+            writer.apply(aside_of(batch_of(claim, 5, unfit(5)), kept.extend))
+        assert kept == []
 
     # --- at the same time ---
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import msgspec
 import psycopg
 import pytest
 
@@ -9,6 +10,7 @@ from headgate.changes.change import ABSENT, Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     Applied,
+    Aside,
     ChangeBatch,
     Claim,
     ConstraintViolatedError,
@@ -19,6 +21,7 @@ from headgate.sinks.contract import (
     ValueRefusedError,
 )
 from headgate.sinks.postgresql import PostgresSettings, PostgresSink
+from headgate.sinks.postgresql.staging import Stage
 
 pytestmark = pytest.mark.integration
 
@@ -335,6 +338,38 @@ def test_one_bad_value_among_many_is_found_and_nothing_before_it_is_held_back(da
     with pytest.raises(ValueRefusedError, match=r"column v: null value.*offset 900"):
         database.apply(claim, *changes[900:])
     assert database.rows("SELECT count(*), max(id) FROM t") == [(900, 899)]
+
+
+def test_every_kind_of_bad_change_is_found_in_few_attempts_and_the_rest_applied(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v smallint NOT NULL, u text UNIQUE CHECK (u <> 'no'))")
+    claim = database.claim("public.t")
+    database.execute("INSERT INTO t VALUES (-1, 0, 'a stranger''s')")
+    changes = [put(n, id=n, v=n % 100, u=f"u{n}") for n in range(1000)]
+    changes[10] = put(10, id=10, v=70_000, u=None)
+    changes[500] = put(500, id=500, v=None, u=None)
+    changes[501] = put(501, id=501, v=1, u="no")
+    changes[998] = put(998, id=998, v=1, u="a stranger's")
+    attempts = []
+    fill = Stage.fill
+    monkeypatch.setattr(Stage, "fill", lambda self, reduced: attempts.append(reduced) or fill(self, reduced))
+    kept: list[tuple[int, str]] = []
+    aside = Aside(lambda refused: kept.extend((each.offset, each.code) for each in refused), most=10, patient=False)
+    batch = ChangeBatch(claim, {0: OffsetRange(0, 1000)}, changes, aside)
+    assert database.writer.apply(batch).kept == 4
+    assert sorted(kept) == [
+        (10, "value_refused"),
+        (500, "value_refused"),
+        (501, "value_refused"),
+        (998, "constraint_violated"),
+    ]
+    assert database.rows("SELECT count(*) FROM t WHERE id >= 0") == [(996,)]
+    assert len(attempts) <= 1 + 4 * 2 * 11  # 2·log2(n) each
+
+    patient = ChangeBatch(claim, {0: OffsetRange(1000, 1002)}, [put(1000, id=1, v=1, u="a stranger's")])
+    with pytest.raises(ConstraintViolatedError):
+        database.writer.apply(msgspec.structs.replace(patient, aside=Aside(kept.append, 10, patient=True)))
 
 
 def test_two_keys_that_the_sink_takes_for_one(database: Database) -> None:

@@ -42,6 +42,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     return {
         int: LONG,
         str: st.text(max_size=20),
+        bytes: st.binary(max_size=20),
         bool: st.booleans(),
         float: st.floats(allow_nan=False),
         type(None): st.none(),
@@ -98,7 +99,7 @@ def shape_of_hint(hint: Any) -> Any:
         return {"record": hint.__name__, "fields": [(f.name, shape_of_hint(f.type)) for f in struct_fields(hint)]}
     if issubclass(hint, enum.Enum):
         return {"enum": hint.__name__, "symbols": [member.value for member in hint]}
-    return {int: "long", str: "string", bool: "boolean", float: "double", type(None): "null"}[hint]
+    return {int: "long", str: "string", bytes: "bytes", bool: "boolean", float: "double", type(None): "null"}[hint]
 
 
 def shape_of_schema(schema: Any, named: dict[str, Any]) -> Any:

@@ -4,7 +4,7 @@ import pytest
 
 from eventlog_contract import ANNOUNCE, DISPATCH_1, ended, heartbeat
 from headgate.eventlog.log import Partition
-from headgate.eventlog.sharding import SHARDED_TOPICS, partitions_of_shard, place, shard_of
+from headgate.eventlog.sharding import DEADLETTER, SHARDED_TOPICS, partitions_of_shard, place, shard_of
 from headgate.records.keys import KEY_FORMS
 
 
@@ -19,8 +19,8 @@ def test_a_cluster_has_a_shard() -> None:
         shard_of("shop", 0)
 
 
-def test_an_owner_reads_announce_and_its_partition_of_every_other_topic() -> None:
-    assert {partition.topic for partition in partitions_of_shard(1)} == set(KEY_FORMS)
+def test_an_owner_reads_announce_and_its_partition_of_every_topic_of_state() -> None:
+    assert {partition.topic for partition in partitions_of_shard(1)} == set(KEY_FORMS) - {DEADLETTER}
     assert set(partitions_of_shard(1)) == {ANNOUNCE} | {Partition(topic, 1) for topic in SHARDED_TOPICS}
 
 

@@ -3,7 +3,7 @@
 ``connection`` settings, sessions, error classes · ``catalog`` what a table looks like, and whether it can be written ·
 ``progress`` the fence: claim, seal, positions · ``contention`` waiting for locks, ending sessions of lower epochs ·
 ``values`` Debezium values → COPY text · ``staging`` rows → session-long temporary tables · ``writer`` one batch, one
-transaction · ``prefix`` the slow way when a batch as a whole is refused · ``sink`` the contract.
+transaction · ``parts`` the slow way when a batch as a whole is refused · ``sink`` the contract.
 """
 
 from headgate.sinks.postgresql.sink import PostgresSettings, PostgresSink

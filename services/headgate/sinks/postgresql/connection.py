@@ -116,7 +116,7 @@ def _message(error: psycopg.Error) -> str:
 
 
 def sink_error(error: psycopg.Error, doing: str) -> SinkError:
-    """What a database error means to the caller. Refused values are told apart before (see prefix)."""
+    """What a database error means to the caller. Refused values are told apart before (see parts)."""
     text = f"{doing}: {_message(error)}"
     state = error.sqlstate
     if isinstance(error, _UNAVAILABLE) or (state is not None and state[:2] in _UNAVAILABLE_CLASSES):

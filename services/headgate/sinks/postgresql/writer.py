@@ -13,13 +13,13 @@ from typing import Final
 import psycopg
 from psycopg import errors
 
-from headgate.changes.change import ChangeError, Operation
+from headgate.changes.change import ChangeError
 from headgate.changes.reducing import Reduced, reduce_changes
 from headgate.config.crash_points import CrashPoint, reach
-from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError, ValueRefusedError
+from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError
 from headgate.sinks.postgresql.catalog import Connection, load_table
 from headgate.sinks.postgresql.connection import Label, PostgresSettings, connect, sink_error
-from headgate.sinks.postgresql.prefix import REFUSALS, apply_prefix
+from headgate.sinks.postgresql.parts import REFUSALS, apply_in_parts, check_truncates
 from headgate.sinks.postgresql.progress import advance
 from headgate.sinks.postgresql.staging import Stage
 
@@ -110,6 +110,7 @@ class PostgresWriter:
 def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:
     claim, table = batch.claim, stage.table
     try:
+        check_truncates(claim, batch.changes)
         reduced = (
             reduce_changes(batch.changes, table.key)
             if batch.changes
@@ -122,7 +123,7 @@ def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:
             merged = stage.merge(reduced, groups)
             reach(CrashPoint.BEFORE_COMMIT)
     except (*REFUSALS, ChangeError):
-        return apply_prefix(connection, stage, batch)
+        return apply_in_parts(connection, stage, batch)
     reach(CrashPoint.COMMITTED)
     positions = {partition: span.next for partition, span in batch.ranges.items()}
     return Applied(positions, merged.upserts, merged.updates, merged.deletes)
@@ -138,9 +139,3 @@ def _check_ranges(batch: ChangeBatch) -> None:
         span = ranges[change.partition]
         if not span.expected <= change.offset < span.next:
             raise ValueError(f"offset {change.offset} of partition {change.partition} is outside the batch's {span}")
-        if change.operation is Operation.TRUNCATE and len(batch.claim.start) > 1:
-            raise ValueRefusedError(
-                f"{batch.claim.table}: TRUNCATE (topic {batch.claim.topic}, partition {change.partition}, offset "
-                f"{change.offset}) has no order among the {len(batch.claim.start)} partitions of its topic: "
-                "set the connector's skipped.operations=t, or use a topic of one partition"
-            )

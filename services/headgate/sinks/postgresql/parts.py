@@ -1,0 +1,115 @@
+"""When PostgreSQL refuses a batch as a whole: how it tries parts of it, and what its refusals mean (see bisection).
+
+Everything happens in one transaction, each attempt under a savepoint; the fence is asked first, and what is to be set
+aside is safe elsewhere before the commit.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import psycopg
+from psycopg import errors
+
+from headgate.changes.change import Change, ChangeError, Operation
+from headgate.changes.reducing import reduce_changes
+from headgate.config.crash_points import CrashPoint, reach
+from headgate.sinks.bisection import bisect_batch
+from headgate.sinks.contract import (
+    Applied,
+    ChangeBatch,
+    ChangeRefusedError,
+    Claim,
+    ConstraintViolatedError,
+    OffsetRange,
+    ValueRefusedError,
+)
+from headgate.sinks.postgresql.catalog import Connection
+from headgate.sinks.postgresql.progress import advance
+from headgate.sinks.postgresql.staging import Merged, OrphanRowsError, Stage, UnwritableError
+
+__all__ = ["REFUSALS", "apply_in_parts", "check_truncates"]
+
+REFUSALS: Final = (
+    UnwritableError,
+    OrphanRowsError,
+    UnicodeEncodeError,
+    psycopg.IntegrityError,
+    psycopg.DataError,
+    errors.CardinalityViolation,  # two keys of the batch are one to the sink (citext, 1.0 and 1.00)
+    errors.ProgramLimitExceeded,  # a value too long for an index
+    errors.RaiseException,  # the sink's own triggers
+)
+"""What the rows, not the sink, are to blame for."""
+
+_BETWEEN_ROWS: Final = (errors.UniqueViolation, errors.ForeignKeyViolation, errors.ExclusionViolation)
+
+
+class _Trial:
+    """Tries changes within the caller's transaction."""
+
+    def __init__(self, connection: Connection, stage: Stage, batch: ChangeBatch) -> None:
+        self._connection = connection
+        self._stage = stage
+        self._claim = batch.claim
+        self.upserts = self.updates = self.deletes = 0
+
+    def attempt(self, changes: Sequence[Change]) -> Exception | None:
+        """See Trial."""
+        try:
+            check_truncates(self._claim, changes)
+            with self._connection.transaction():
+                reduced = reduce_changes(changes, self._stage.table.key)
+                merged: Merged = self._stage.merge(reduced, self._stage.fill(reduced))
+        except (*REFUSALS, ChangeError) as error:
+            return error
+        self.upserts += merged.upserts
+        self.updates += merged.updates
+        self.deletes += merged.deletes
+        return None
+
+    def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
+        """See Trial."""
+        table = self._stage.table.name
+        column, reason = None, str(error)
+        if isinstance(error, UnwritableError):
+            column = error.column
+        elif isinstance(error, OrphanRowsError):
+            reason = (
+                "the event leaves out columns that have not changed, but the sink has no such row: it was never copied "
+                "or removed by hand; snapshot the table again"
+            )
+        elif isinstance(error, psycopg.Error):
+            column = error.diag.column_name
+            detail = error.diag.message_detail
+            reason = (error.diag.message_primary or reason) + (f" ({detail})" if detail else "")
+        where = table if column is None else f"{table}, column {column}"
+        text = f"{where}: {reason} [topic {self._claim.topic}, partition {change.partition}, offset {change.offset}]"
+        kind = ConstraintViolatedError if isinstance(error, _BETWEEN_ROWS) else ValueRefusedError
+        return kind(text, change.partition, change.offset)
+
+
+def check_truncates(claim: Claim, changes: Sequence[Change]) -> None:
+    """Raise ChangeError for a TRUNCATE of a topic of several partitions: what it wipes is anybody's guess."""
+    if len(claim.start) > 1 and any(change.operation is Operation.TRUNCATE for change in changes):
+        raise ChangeError(
+            f"TRUNCATE has no order among the {len(claim.start)} partitions of its topic: set the connector's "
+            "skipped.operations=t, or use a topic of one partition"
+        )
+
+
+def apply_in_parts(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:
+    """Commit what can be applied (see bisect_batch). Raises SinkError if that is nothing."""
+    claim, table = batch.claim, stage.table.name
+    with connection.transaction():
+        connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        unmoved = {partition: OffsetRange(span.expected, span.expected) for partition, span in batch.ranges.items()}
+        advance(connection, claim, table, unmoved)  # the fence, and the locks, before the table is touched
+        trial = _Trial(connection, stage, batch)
+        found = bisect_batch(trial, batch)
+        advance(connection, claim, table, found.ranges)
+        if found.refused and batch.aside is not None:
+            batch.aside.keep(found.refused)
+        reach(CrashPoint.BEFORE_COMMIT)
+    reach(CrashPoint.COMMITTED)
+    positions = {partition: span.next for partition, span in found.ranges.items()}
+    return Applied(positions, trial.upserts, trial.updates, trial.deletes, len(found.refused))
