@@ -26,7 +26,7 @@ from headgate.embedded.jvm import pyspark_jars
 
 __all__ = ["ArtifactSet", "Progress", "ensure", "plugin_path"]
 
-ArtifactSet = Literal["kafka", "debezium-postgres", "spark-kafka"]
+ArtifactSet = Literal["kafka", "debezium-postgres", "debezium-mariadb", "spark-kafka"]
 # Called with the set's name, the number of files that are there, and the number of files in all.
 Progress = Callable[[str, int, int], None]
 # Of each set, by coordinate, the sha256 of the file.
@@ -35,6 +35,8 @@ Pins = Mapping[str, Mapping[str, str]]
 _PINS_FILE = Path(__file__).with_name("pins.json")
 _KAFKA = "4.3.1"
 _DEBEZIUM = "3.6.0.Final"
+# The MariaDB connector's last version whose whole dependency set can be had.
+_DEBEZIUM_MARIADB = "3.5.0.Final"
 _SPARK = "4.0.0"
 _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
     "kafka": (
@@ -45,6 +47,7 @@ _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
         Coordinate("org.apache.logging.log4j", "log4j-core", "2.25.4"),
     ),
     "debezium-postgres": (Coordinate("io.debezium", "debezium-connector-postgres", _DEBEZIUM),),
+    "debezium-mariadb": (Coordinate("io.debezium", "debezium-connector-mariadb", _DEBEZIUM_MARIADB),),
     "spark-kafka": (Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", _SPARK),),
 }
 
@@ -143,7 +146,7 @@ def _write_pins() -> None:
             pins[name] = {
                 str(one): _sha256(local)
                 for one, local in sorted(jars.items())
-                if not (name == "debezium-postgres" and (one.organisation, one.name) in of_kafka)
+                if not (name.startswith("debezium-") and (one.organisation, one.name) in of_kafka)
                 and not (name == "spark-kafka" and _is_among(one.name, of_pyspark))
             }
     write_atomically(_PINS_FILE, (json.dumps(pins, indent=1) + "\n").encode())

@@ -3,8 +3,7 @@
 The wheel's code offers sockets only and changes the machine's users when run by root. PostgreSQL refuses to run as
 root, so then it runs as `nobody`, who must be able to reach the data folder and the wheel's files.
 
-A small shell stands between us and the server: it waits on a pipe that only we hold, and ends the server when the
-operating system closes that pipe, however we ended. Both are in a session of their own, out of Ctrl-C's reach.
+It runs under a keeper (see there), so that it ends with us, however we end.
 """
 
 import importlib.util
@@ -16,15 +15,13 @@ import stat
 import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import psutil
-
 from headgate.embedded.errors import EmbeddedError
 from headgate.embedded.jvm import tail
+from headgate.embedded.keeper import kill_kept, start_kept, stop_kept
 from headgate.embedded.ports import HOST, free_ports, require_free
 
 __all__ = ["EmbeddedPostgres"]
@@ -37,15 +34,6 @@ _START_SECONDS = 60
 _STOP_SECONDS = 30
 _INITDB_SECONDS = 120
 _POLL_SECONDS = 0.05
-# `read` is part of the shell, so that no process is left waiting when the server ends first.
-_KEEPER = """\
-exec 3<&0
-"$@" 3<&- & server=$!
-(read -r _ <&3; kill -INT $server) & keeper=$!
-wait $server; code=$?
-kill $keeper 2>/dev/null
-exit $code
-"""
 
 
 class EmbeddedPostgres:
@@ -85,12 +73,11 @@ class EmbeddedPostgres:
         if not (self._cluster / "PG_VERSION").exists():
             self._init(binaries)
         with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _KEEPER, "headgate-postgres", str(binaries / "postgres"), *self._arguments()],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+            self._process = start_kept(
+                [str(binaries / "postgres"), *self._arguments()],
+                name="headgate-postgres",
+                signal_name="INT",
+                log=log,
                 **self._as_whom(),
             )
         try:
@@ -117,23 +104,14 @@ class EmbeddedPostgres:
         process, self._process = self._process, None
         if process is None:
             return
-        # The keeper ends the server when it sees this end of file.
-        if process.stdin is not None:
-            process.stdin.close()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired as error:
-            _kill_all(process)
-            raise EmbeddedError(f"PostgreSQL in {self.data_dir} did not stop in {_STOP_SECONDS} s: killed") from error
+        stop_kept(process, _STOP_SECONDS, f"PostgreSQL in {self.data_dir}")
 
     def kill(self) -> None:
         """SIGKILL the server and its sessions, as a crash would; return when they are gone. Idempotent."""
         process, self._process = self._process, None
         if process is None:
             return
-        _kill_all(process)
-        if process.stdin is not None:
-            process.stdin.close()
+        kill_kept(process)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -236,20 +214,6 @@ class EmbeddedPostgres:
                 raise EmbeddedError(f"PostgreSQL is not ready after {_START_SECONDS} s: {tail(self.log_file)}")
             time.sleep(_POLL_SECONDS)
         raise EmbeddedError(f"PostgreSQL did not start: {tail(self.log_file)}\nIts log is {self.log_file}")
-
-
-def _kill_all(keeper: subprocess.Popen[bytes]) -> None:
-    """SIGKILL the keeper, the server and its sessions; a port or shared memory is free only once all are gone."""
-    try:
-        family = psutil.Process(keeper.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        family = []
-    keeper.kill()
-    for member in family:
-        with suppress(psutil.NoSuchProcess):
-            member.kill()
-    keeper.wait()
-    psutil.wait_procs(family, timeout=_STOP_SECONDS)
 
 
 def _is_child(pid: int, session: int) -> bool:

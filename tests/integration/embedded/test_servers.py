@@ -13,26 +13,34 @@ from pathlib import Path
 
 import psutil
 import psycopg
+import pymysql
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.embedded.broker import EmbeddedKafka
 from headgate.embedded.errors import EmbeddedError, PortTakenError
+from headgate.embedded.mariadb import EmbeddedMariadb
 from headgate.embedded.ports import HOST, free_ports, require_free
 from headgate.embedded.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.integration
 
 DEADLINE_SECONDS = 60
-BOTH_SERVERS = """\
+ALL_SERVERS = """\
 import sys
 from pathlib import Path
 from headgate.embedded.broker import EmbeddedKafka
+from headgate.embedded.mariadb import EmbeddedMariadb
 from headgate.embedded.postgres import EmbeddedPostgres
 
 folder = Path(sys.argv[1])
 try:
-    with EmbeddedPostgres(folder / "postgres"), EmbeddedKafka(folder / "kafka"):
+    with (
+        EmbeddedPostgres(folder / "postgres"),
+        EmbeddedKafka(folder / "kafka"),
+        EmbeddedMariadb(folder / "mariadb"),
+    ):
         print("up", flush=True)
         sys.stdin.read()
 except KeyboardInterrupt:
@@ -104,6 +112,37 @@ def test_root_is_told_when_nobody_cannot_reach_the_folder(folder: Path) -> None:
         EmbeddedPostgres(folder / "postgres").start()
 
 
+def test_mariadb_keeps_its_rows_over_stop_and_kill(folder: Path) -> None:
+    with EmbeddedMariadb(folder / "mariadb", captured=True) as server:
+        url = server.dsn("mysql")
+        assert mariadb_execute(url, "SELECT @@log_bin, @@binlog_format") == [(1, "ROW")]
+        mariadb_execute(url, "CREATE DATABASE kept")
+        mariadb_execute(url, "CREATE TABLE kept.t AS SELECT 7 AS n")
+        server.stop()
+        with pytest.raises(pymysql.OperationalError):
+            mariadb_connect(url)
+        server.start()
+        assert mariadb_execute(url, "SELECT n FROM kept.t") == [(7,)]
+        server.kill()
+        server.start()
+        assert mariadb_execute(url, "SELECT n FROM kept.t") == [(7,)]
+
+
+def test_mariadb_lets_nobody_in_without_the_password(folder: Path) -> None:
+    with EmbeddedMariadb(folder / "mariadb", settings={"max-connections": "11"}) as server:
+        for user in ("root:guessed", "root", "nobody"):
+            with pytest.raises(pymysql.OperationalError, match="Access denied"):
+                mariadb_connect(f"mysql://{user}@{HOST}:{server.port}/")
+        users = mariadb_execute(server.dsn("mysql"), "SELECT user, host FROM user WHERE user <> 'mariadb.sys'")
+        assert users == [("root", HOST)], users
+        assert mariadb_execute(server.dsn(), "SELECT @@max_connections") == [(11,)]
+
+
+def test_mariadb_that_cannot_start_shows_its_log(folder: Path) -> None:
+    with pytest.raises(EmbeddedError, match=r"did not start: (?s:.*)unknown variable 'wrong-option=1'"):
+        EmbeddedMariadb(folder / "mariadb", settings={"wrong-option": "1"}).start()
+
+
 def test_the_broker_keeps_its_records_over_stop_and_kill(folder: Path) -> None:
     with EmbeddedKafka(folder / "kafka") as kafka:
         producer = Producer({"bootstrap.servers": kafka.bootstrap})
@@ -140,13 +179,16 @@ def test_a_broker_that_cannot_start_shows_why_and_leaves_nothing(folder: Path) -
     assert not set(_family(psutil.Process())) - before
 
 
-@pytest.mark.parametrize("kind", ["broker", "postgres"])
+KINDS = {"broker": EmbeddedKafka, "postgres": EmbeddedPostgres, "mariadb": EmbeddedMariadb}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_taken_port_is_named(folder: Path, kind: str) -> None:
     with socket.socket() as occupant:
         occupant.bind((HOST, 0))
         occupant.listen()
         port = occupant.getsockname()[1]
-        server = EmbeddedKafka(folder, port=port) if kind == "broker" else EmbeddedPostgres(folder, port=port)
+        server = KINDS[kind](folder, port=port)
         with pytest.raises(PortTakenError, match=f"port {port} .*is taken: stop whoever .*or choose another"):
             server.start()
 
@@ -161,7 +203,7 @@ def test_free_ports_are_free_and_different() -> None:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_servers_do_not_outlive_us(folder: Path, how: signal.Signals) -> None:
     starter = subprocess.Popen(
-        [sys.executable, "-c", BOTH_SERVERS, str(folder)],
+        [sys.executable, "-c", ALL_SERVERS, str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -173,7 +215,7 @@ def test_servers_do_not_outlive_us(folder: Path, how: signal.Signals) -> None:
     try:
         assert starter.stdout.readline() == "up\n"
         family = _family(psutil.Process(starter.pid))
-        assert {"java", "postgres"} <= {member.name() for member in family}
+        assert {"java", "postgres", "mariadbd"} <= {member.name() for member in family}
         # As a terminal does it on Ctrl-C: the signal goes to the whole process group.
         os.killpg(starter.pid, how)
         if how is signal.SIGINT:
@@ -190,6 +232,7 @@ def test_servers_do_not_outlive_us(folder: Path, how: signal.Signals) -> None:
     assert starter.returncode == (0 if how is signal.SIGINT else -how)
     if how is signal.SIGINT:
         assert "database system is shut down" in (folder / "postgres" / "postgres.log").read_text()
+        assert "mariadbd: Shutdown complete" in (folder / "mariadb" / "mariadb.log").read_text()
 
 
 def _family(process: psutil.Process) -> list[psutil.Process]:
