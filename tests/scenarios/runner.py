@@ -266,14 +266,14 @@ class World:
         self.write(Partition("sync", 0), TaskKey(key.feed, key.span, name, session), report)
 
     def do_progress(self, name: str, target: str, **options: str) -> None:
-        """``progress a1 f/t1 pos=5 [ts=] [rows=] [mb=] [lag=ms] [epoch=]``."""
+        """``progress a1 f/t1 pos=5 [ts=] [resolved=] [rows=] [mb=] [lag=ms] [epoch=]``."""
         key, agent = span_key(target), self.agents[name]
         value = SpanProgressed(
             feed_id=self.dispatched(key).feed_id,
             epoch=self.epoch(agent, key, options.get("epoch")),
             positions=positions(options.get("pos")),
             seen_ts=int(options["ts"]) if "ts" in options else None,
-            resolved_ts=None,
+            resolved_ts=int(options["resolved"]) if "resolved" in options else None,
             rows=int(options.get("rows", "0")),
             bytes=int(options.get("mb", "0")) * 1_000_000,
             lag_ms=int(options.get("lag", "0")),

@@ -97,7 +97,8 @@ def _role(role: Role) -> str:
 def _progressed(value: FeedProgressed) -> str:
     held = "nothing" if value.held_by is None else f"{value.held_by.span} ({value.held_by.stage})"
     at = " ".join(f"{span}{_at(positions)}" for span, positions in sorted(value.positions.items()))
-    return f"ts {value.checkpoint_ts}, held by {held}; {at}".rstrip("; ")
+    resolved = "" if value.resolved_ts is None else f", resolved {value.resolved_ts}"
+    return f"ts {value.checkpoint_ts}{resolved}, held by {held}; {at}".rstrip("; ")
 
 
 def _at(positions: dict[int, int]) -> str:
@@ -122,7 +123,13 @@ _FORMS: dict[type, Callable[[Any], str]] = {
     AgentAnnounced: lambda value: f"{value.liveness}, capacity {value.capacity_spans}",
     SyncAnswered: lambda value: f"answers {'unasked' if value.owner_rev is None else value.owner_rev}",
     TaskReported: _reported,
-    SpanProgressed: lambda value: f"under {value.epoch}{_at(value.positions)} ts {value.seen_ts} rows {value.rows}",
+    SpanProgressed: lambda value: " ".join(
+        [
+            f"under {value.epoch}{_at(value.positions)} ts {value.seen_ts}",
+            *([] if value.resolved_ts is None else [f"resolved {value.resolved_ts}"]),
+            f"rows {value.rows}",
+        ]
+    ),
     FeedProgressed: _progressed,
     FeedRecorded: _recorded,
     RequestSettled: lambda value: f"{value.status}, {value.reason}",

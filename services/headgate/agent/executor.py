@@ -35,6 +35,7 @@ class SpanTask(msgspec.Struct, frozen=True):
 class TaskStatus(msgspec.Struct, frozen=True):
     """How a task stands: state, epoch, what is applied and, when failed, why.
 
+    ``resolved_ts`` is claimed from evidence in the log only.
     ``positions`` are the sink's (next offsets); ``rows`` and ``bytes`` count since the claim; ``lag_ms`` is as in
     SpanProgressed.
     """
@@ -51,6 +52,7 @@ class TaskStatus(msgspec.Struct, frozen=True):
     error_code: str | None
     error: str | None
     retryable: bool
+    resolved_ts: int | None = None
 
 
 class TableExecutor(Protocol):

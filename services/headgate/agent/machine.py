@@ -382,14 +382,15 @@ def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
         return Decision()
     moved = last is None or (last.epoch, last.positions, last.rows) != (status.epoch, status.positions, status.rows)
     caught_up = last is not None and last.lag_ms > 0 and status.lag_ms == 0
-    if not moved and not caught_up:
+    resolved = last is not None and status.resolved_ts is not None and last.resolved_ts != status.resolved_ts
+    if not moved and not caught_up and not resolved:
         return Decision()
     value = SpanProgressed(
         feed_id=status.feed_id,
         epoch=status.epoch,
         positions=status.positions,
         seen_ts=status.seen_ts,
-        resolved_ts=None,
+        resolved_ts=status.resolved_ts,
         rows=status.rows,
         bytes=status.bytes,
         lag_ms=status.lag_ms,

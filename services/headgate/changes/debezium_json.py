@@ -19,8 +19,9 @@ import msgspec
 
 from headgate.changes.change import ABSENT, Change, ChangeError, Operation, Row
 from headgate.changes.debezium_schema import OPENING, KnownSchemas
+from headgate.changes.decoding import UndecodableError, Watermark
 
-__all__ = ["UNAVAILABLE_VALUE", "Decoder", "UndecodableError"]
+__all__ = ["UNAVAILABLE_VALUE", "Decoder"]
 
 UNAVAILABLE_VALUE: Final = "__debezium_unavailable_value"
 """Debezium's default for ``unavailable.value.placeholder``."""
@@ -51,16 +52,6 @@ class _Envelope(msgspec.Struct, gc=False):
 
 _envelope: Final = msgspec.json.Decoder(_Envelope)
 _row: Final = msgspec.json.Decoder(dict[str, object])
-
-
-class UndecodableError(ChangeError):
-    """One event of a batch cannot be decoded: its place, why, and the changes before it."""
-
-    def __init__(self, partition: int, offset: int, reason: str, decoded: list[Change]) -> None:
-        super().__init__(f"partition {partition}, offset {offset}: {reason}")
-        self.partition = partition
-        self.offset = offset
-        self.decoded = decoded
 
 
 class Decoder:
@@ -142,6 +133,10 @@ class Decoder:
         except ChangeError as error:
             raise UndecodableError(partition, offset, str(error), changes) from error
         return changes
+
+    def take_watermarks(self) -> list[Watermark]:
+        """None, ever: an event says when it happened, not that no earlier one follows."""
+        return []
 
     def _second_look(self, value: bytes, error: Exception) -> tuple[_Envelope, dict[str, str] | None]:
         """A value that is no envelope as it stands: wrapped with a schema in an unusual way of writing, or wrong."""

@@ -12,6 +12,7 @@ from headgate.cli.output import Output, note, show_json, show_object, show_rows
 from headgate.cli.requests import MOVES_SECONDS_DEFAULT, OUTCOME_SECONDS_DEFAULT, ask, operation
 from headgate.cli.tables import table_rows
 from headgate.config.feed import load_feed
+from headgate.config.times import show_ts
 from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import FeedProgressed, FeedRecorded, OperationKind, SetState
@@ -76,6 +77,8 @@ def show(
         "feed_id": record.feed_id,
         "incarnation": record.incarnation,
         "error_code": record.error_code,
+        "checkpoint": _checkpoint(snapshot, feed, record),
+        "target_ts": None if record.target_ts is None else {"ts": record.target_ts, "time": show_ts(record.target_ts)},
         "spec": msgspec.json.decode(record.spec),
     }
     tables = table_rows(snapshot, feed)
@@ -205,6 +208,17 @@ def find_feed(snapshot: Snapshot, feed: str) -> FeedRecorded:
         there = f"there are {', '.join(names)}" if names else "there are none yet: `headgate feed create FILE`"
         raise CommandError(ExitCode.NOT_FOUND, f"no feed is called {feed!r}; {there}")
     return record
+
+
+def _checkpoint(snapshot: Snapshot, feed: str, record: FeedRecorded) -> dict[str, Any] | None:
+    """Up to when the feed has come: ``resolved`` by evidence in the log, ``seen`` for people only; None if unknown."""
+    progress = snapshot.get(FeedProgressKey(feed), FeedProgressed)
+    if progress is None or (progress.feed_id, progress.incarnation) != (record.feed_id, record.incarnation):
+        return None
+    ts = progress.checkpoint_ts if progress.resolved_ts is None else progress.resolved_ts
+    if ts is None:
+        return None
+    return {"kind": "seen" if progress.resolved_ts is None else "resolved", "ts": ts, "time": show_ts(ts)}
 
 
 def _feed_row(snapshot: Snapshot, feed: str, record: FeedRecorded) -> dict[str, Any]:

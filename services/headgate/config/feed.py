@@ -5,13 +5,16 @@ the nearest known name.
 """
 
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-__all__ = ["FeedSpec", "FeedSpecError", "SinkSpec", "SourceSpec", "load_feed", "parse_feed"]
+from headgate.config.times import parse_ts
+
+__all__ = ["FeedSpec", "FeedSpecError", "SinkSpec", "SourceFormat", "SourceSpec", "load_feed", "parse_feed"]
 
 
 class FeedSpecError(ValueError):
@@ -33,14 +36,57 @@ class _Strict(BaseModel):
         return data
 
 
+class SourceFormat(StrEnum):
+    """How changes are written; ``ticdc-canal-json`` is canal-json with the TiDB extension."""
+
+    DEBEZIUM_JSON = "debezium-json"
+    CANAL_JSON = "canal-json"
+    TICDC_CANAL_JSON = "ticdc-canal-json"
+
+    @property
+    def gives_resolved_ts(self) -> bool:
+        """Whether the log says up to which ts it is complete (design §4, Time)."""
+        return self is SourceFormat.TICDC_CANAL_JSON
+
+
+NO_EVIDENCE = (
+    "the log says when each change was made, but not up to which time it is complete; formats that say it: "
+    + ", ".join(known.value for known in SourceFormat if known.gives_resolved_ts)
+)
+"""Why a format without resolved ts cannot have a target, nor be rewound to a time."""
+
+
 class SourceSpec(_Strict):
-    """Where changes come from. Either ``topics`` or ``topic_pattern`` (a full-match regular expression)."""
+    """Where changes come from. Either ``topics`` or ``topic_pattern`` (a full-match regular expression).
+
+    ``start_ts``: from the records of that time on, less a margin (sources/offsets.py). ``target_ts``: changes
+    after it are not applied, and the feed is finished once everything before it is.
+    """
 
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
-    format: Literal["debezium-json"] = "debezium-json"
+    format: SourceFormat = SourceFormat.DEBEZIUM_JSON
     start: Literal["earliest", "latest"] = "earliest"
+    start_ts: int | None = None
+    target_ts: int | None = None
     unavailable_value: str = "__debezium_unavailable_value"
+
+    @field_validator("start_ts", "target_ts", mode="before")
+    @classmethod
+    def _time(cls, given: Any) -> int | None:
+        return None if given is None else parse_ts(given)
+
+    @model_validator(mode="after")
+    def _times_that_can_be(self) -> "SourceSpec":
+        if self.start_ts is not None and "start" in self.model_fields_set:
+            raise ValueError("give either source.start or source.start_ts")
+        if self.target_ts is None:
+            return self
+        if not self.format.gives_resolved_ts:
+            raise ValueError(f"source.target_ts cannot be reached with format {self.format}: {NO_EVIDENCE}")
+        if self.start_ts is not None and self.start_ts >= self.target_ts:
+            raise ValueError("source.target_ts is not after source.start_ts: nothing would be applied")
+        return self
 
     @model_validator(mode="after")
     def _one_way_of_naming(self) -> "SourceSpec":

@@ -44,6 +44,8 @@ FIXED: Final = (
     ("feed",),
     ("source", "format"),
     ("source", "start"),
+    ("source", "start_ts"),
+    ("source", "target_ts"),
     ("sink", "type"),
     ("sink", "dsn"),
     ("sink", "table"),

@@ -45,9 +45,10 @@ def write(draft: Draft, name: str) -> None:
         incarnation=feed.incarnation,
         owner_rev=draft.term.owner_rev,
         positions=_positions(index),
-        checkpoint_ts=_checkpoint_ts(index, said),
+        checkpoint_ts=_never_back(index.least_ts(), None if said is None else said.checkpoint_ts),
         held_by=_held_by(draft, name, index, said) if feed.wanted is WantedState.RUNNING else None,
         progressed_ms=draft.now.wall_ms,
+        resolved_ts=_never_back(index.least_resolved_ts(), None if said is None else said.resolved_ts),
     )
     if said is not None and replace(record, owner_rev=said.owner_rev, progressed_ms=said.progressed_ms) == said:
         return
@@ -60,14 +61,11 @@ def _positions(index: FeedIndex) -> dict[str, Positions]:
     return {span: dict(index.positions[span]) for span in sorted(index.plans) if span in index.positions}
 
 
-def _checkpoint_ts(index: FeedIndex, said: FeedProgressed | None) -> int | None:
-    """Least ts over the spans; while one is missing, what was said before."""
-    before = None if said is None else said.checkpoint_ts
-    first = index.ts.first()
-    if first is None or len(index.ts) < len(index.plans):
-        return before
-    least: int = index.ts.rank(first)
-    return least if before is None else max(before, least)
+def _never_back(least: int | None, before: int | None) -> int | None:
+    """While a span is missing, what was said before."""
+    if least is None or before is None:
+        return before if least is None else least
+    return max(before, least)
 
 
 def _held_by(draft: Draft, name: str, index: FeedIndex, said: FeedProgressed | None) -> HeldBy | None:

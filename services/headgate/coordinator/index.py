@@ -95,12 +95,29 @@ class FeedIndex:
     positions: dict[str, Positions] = field(default_factory=dict)
     ts: Ranking[str] = field(default_factory=Ranking)
     """Span → resolved_ts, or seen_ts where none is claimed."""
+    resolved: Ranking[str] = field(default_factory=Ranking)
+    """Span → resolved_ts."""
     lagging: Ranking[str] = field(default_factory=Ranking)
     """Spans whose last batch was late, the one with the least ts first."""
 
     def forget_counts(self) -> None:
         """Nothing is known of any progress."""
-        self.positions, self.ts, self.lagging = {}, Ranking(), Ranking()
+        self.positions, self.ts, self.resolved, self.lagging = {}, Ranking(), Ranking(), Ranking()
+
+    def least_ts(self) -> int | None:
+        """Least ts over the spans; None while one is missing."""
+        return self._least(self.ts)
+
+    def least_resolved_ts(self) -> int | None:
+        """Least resolved_ts over the spans; None while one is missing."""
+        return self._least(self.resolved)
+
+    def _least(self, ranking: Ranking[str]) -> int | None:
+        first = ranking.first()
+        if first is None or len(ranking) < len(self.plans):
+            return None
+        least: int = ranking.rank(first)
+        return least
 
 
 @dataclass(slots=True)
@@ -198,6 +215,9 @@ class Indexes:
         if ts is not None and (known is None or ts > known):
             index.ts.put(key.span, ts)
             known = ts
+        resolved, before = progress.resolved_ts, index.resolved.rank(key.span)
+        if resolved is not None and (before is None or resolved > before):
+            index.resolved.put(key.span, resolved)
         if progress.lag_ms >= LAG_HOLDS_MS:
             index.lagging.put(key.span, -1 if known is None else known)
         else:

@@ -85,15 +85,19 @@ class SetState(StrEnum):
 
 
 class WantedState(StrEnum):
-    """What the operator wants of a feed."""
+    """What the operator wants of a feed; ``finished`` is the owner's own conclusion, that its target is reached."""
 
     RUNNING = "running"
     STOPPED = "stopped"
     REMOVED = "removed"
+    FINISHED = "finished"
 
 
 class FeedState(StrEnum):
-    """What the feed is: ``normal`` runs, ``warning`` retries, ``failed`` gave up, ``stopped`` holds still."""
+    """What the feed is: ``normal`` runs, ``warning`` retries, ``failed`` gave up.
+
+    ``stopped`` holds still, ``finished`` has reached its target.
+    """
 
     NORMAL = "normal"
     WARNING = "warning"
@@ -272,7 +276,11 @@ class HeldBy(msgspec.Struct, frozen=True):
 
 
 class FeedProgressed(msgspec.Struct, frozen=True):
-    """``<feed>`` on checkpoint: the global checkpoint, least over all wanted spans, never backwards."""
+    """``<feed>`` on checkpoint: the global checkpoint, least over all wanted spans, never backwards.
+
+    ``checkpoint_ts`` is for people: a span without evidence counts with its newest time seen. ``resolved_ts`` is a
+    claim: every change up to it is at the sink; null until every span has evidence.
+    """
 
     feed_id: str
     incarnation: int
@@ -281,6 +289,7 @@ class FeedProgressed(msgspec.Struct, frozen=True):
     checkpoint_ts: int | None
     held_by: HeldBy | None
     progressed_ms: int
+    resolved_ts: int | None = None
 
 
 # --- changefeed -----------------------------------------------------------------------------------------------
@@ -317,7 +326,8 @@ class FeedRecorded(msgspec.Struct, frozen=True):
 
     ``feed_id`` is ``<shard>-<offset of its create request>``: a feed made again under an old name is another one.
     ``request`` is the operator's request that the last change of ``wanted`` answers to. ``incarnation`` counts rewinds,
-    ``revision`` updates of the spec.
+    ``revision`` updates of the spec. ``target_ts`` is the spec's. ``sink_id`` is what the sink calls itself, the same
+    under every address; null if it cannot tell.
     """
 
     feed_id: str
@@ -332,6 +342,8 @@ class FeedRecorded(msgspec.Struct, frozen=True):
     request: str | None
     changed_ms: int
     revision: int = 0
+    target_ts: int | None = None
+    sink_id: str | None = None
 
 
 # --- deadletter -----------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Which spans a lane may write in a batch, and when a joined lane may take one over: no Spark needed."""
 
+import json
 import time
 from collections.abc import Mapping
 
@@ -49,9 +50,12 @@ def lane_of(fleet: Fleet, name: str, starts: Mapping[int, int]) -> Lane:
     return lane
 
 
-def run_on(lane: Lane, positions: Positions) -> SpanRun:
+NOON = 1_795_262_400_000 << 18
+
+
+def run_on(lane: Lane, positions: Positions, spec: str = "{}") -> SpanRun:
     plan = SpanPlan(span="s", topic="t", table="public.t", start=dict.fromkeys(positions, 0))
-    run = SpanRun(SpanTask(SpanId("f", "s"), "0-1", 1, Epoch(1, 1), plan, "{}"), "c", primary=True)
+    run = SpanRun(SpanTask(SpanId("f", "s"), "0-1", 1, Epoch(1, 1), plan, spec), "c", primary=True)
     run.state, run.claimed, run.positions, run.lane = TaskState.REPLICATING, True, positions, lane
     lane.members.append(run)
     return run
@@ -199,3 +203,47 @@ class _NoRows:
 
     def selectExpr(self, *_columns: str) -> "_NoRows":  # noqa: N802 (Spark's name)
         return self
+
+
+# --- a feed that is to end ----------------------------------------------------------------------------------
+
+ENDING = json.dumps(
+    {
+        "feed": "f",
+        "source": {"topics": ["t"], "format": "ticdc-canal-json", "target_ts": NOON},
+        "sink": {"type": "postgresql", "dsn": "dbname=x"},
+    }
+)
+
+
+def resolved(run: SpanRun, by: dict[int, int]) -> None:
+    run.adopt(SpanResult(run.task.id, {}, 0, 0, None, None, 0, None, None, False, 0, 0, by))
+
+
+def test_a_partition_at_the_target_is_not_read_any_further_its_neighbours_are(fleet: Fleet, keeper: Restarts) -> None:
+    lane = lane_of(fleet, "one", {0: 0, 1: 0})
+    run = run_on(lane, {0: 5, 1: 5}, ENDING)
+    resolved(run, {0: NOON - 1, 1: NOON})
+    assert run.status().resolved_ts == NOON - 1
+    lane._deliver({"t": {0: 5, 1: 9}})
+    assert planned(fleet, lane) == [{0: 5}], "what partition 1 has delivered beyond is wanted by nobody"
+    assert keeper.restarted == []
+
+
+def test_a_span_at_the_target_is_in_no_batch_and_its_lane_reads_on(fleet: Fleet, keeper: Restarts) -> None:
+    lane = lane_of(fleet, "one", {0: 0})
+    run = run_on(lane, {0: 5}, ENDING)
+    resolved(run, {0: NOON})
+    lane._deliver({"t": {0: 9}})
+    assert planned(fleet, lane) == []
+    assert fleet.read_along(lane, {"t": {0: 10}}), "the lane's thread does not spin, nor wait"
+    assert (run.status().resolved_ts, keeper.restarted) == (NOON, [])
+
+
+def test_evidence_is_looked_for_anew_after_a_restart(fleet: Fleet) -> None:
+    run = run_on(lane_of(fleet, "one", {0: 0, 1: 0}), {0: 5, 1: 5}, ENDING)
+    resolved(run, {0: NOON})
+    assert run.status().resolved_ts is None, "a partition has said nothing"
+    resolved(run, {1: NOON})
+    run.opened({0: 5, 1: 5})
+    assert run.status().resolved_ts is None

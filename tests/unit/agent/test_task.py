@@ -9,7 +9,8 @@ import pytest
 from headgate.agent.executor import SpanId
 from headgate.agent.lane import task
 from headgate.agent.lane.plan import BatchPlan, SpanResult, SpanWork, TaskResult
-from headgate.changes.debezium_json import Decoder
+from headgate.changes import canal_json, debezium_json
+from headgate.changes.decoding import Decoder
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Applied, ChangeBatch, Claim, FeedIdentity, SinkFencedError, SinkUnavailableError
 
@@ -20,10 +21,15 @@ class RecordingParts:
     """A feed's parts whose sink remembers the batches, or refuses those of some tables."""
 
     def __init__(self) -> None:
-        self.decoder = Decoder()
+        self._decoder: Decoder = debezium_json.Decoder()
+        self.applied_to: int | None = None
+        self.target_ts: int | None = None
         self.batches: list[ChangeBatch] = []
         self.refuse: dict[str, Exception] = {}
         self.dropped = 0
+
+    def decoder(self, _topic: str) -> Decoder:
+        return self._decoder
 
     def writer(self) -> "RecordingParts":
         return self
@@ -35,7 +41,8 @@ class RecordingParts:
         if batch.claim.table in self.refuse:
             raise self.refuse[batch.claim.table]
         self.batches.append(batch)
-        return Applied({p: r.next for p, r in batch.ranges.items()}, len(batch.changes), 0, 0)
+        positions = {p: r.next if self.applied_to is None else self.applied_to for p, r in batch.ranges.items()}
+        return Applied(positions, len(batch.changes), 0, 0)
 
 
 @pytest.fixture
@@ -136,3 +143,62 @@ def test_one_tables_sink_error_is_not_the_others(
     assert (failed.error_code, failed.retryable, failed.positions, failed.rows) == (code, retryable, {}, 0)
     assert result["public.b"].positions == {0: 2}
     assert parts.dropped == dropped
+
+
+# --- evidence of time ---------------------------------------------------------------------------------------
+
+
+def canal(rows: Sequence[tuple[int, int, int]], table: str = "a") -> pa.RecordBatch:
+    """Rows of (partition, offset, ts): a watermark where the ts is negative, else a change."""
+    values = [
+        msgspec.json.encode(
+            {"type": "TIDB_WATERMARK", "_tidb": {"watermarkTs": -ts}}
+            if ts < 0
+            else {"type": "INSERT", "pkNames": ["id"], "data": [{"id": str(offset)}], "_tidb": {"commitTs": ts}}
+        )
+        for _, offset, ts in rows
+    ]
+    return arrow([(table, partition, offset) for partition, offset, _ in rows]).set_column(
+        5, "value", pa.array(values, pa.binary())
+    )
+
+
+@pytest.fixture
+def canal_parts(parts: RecordingParts) -> RecordingParts:
+    parts._decoder = canal_json.Decoder(tidb=True)
+    return parts
+
+
+def ended_at(parts: RecordingParts, target_ts: int) -> None:
+    parts.target_ts = target_ts
+    parts._decoder = canal_json.Decoder(tidb=True, target_ts=target_ts)
+
+
+def test_a_watermark_counts_once_all_before_it_is_at_the_sink(canal_parts: RecordingParts) -> None:
+    (span,) = run([work("a", {0: 0, 1: 0})], [canal([(0, 0, 5), (0, 1, -6), (0, 2, 7), (1, 0, -9)])]).spans
+    assert (span.positions, span.resolved) == ({0: 3, 1: 1}, {0: 6, 1: 9})
+    assert [change.offset for change in canal_parts.batches[0].changes] == [0, 2]
+
+
+def test_a_batch_that_the_sink_refuses_resolves_nothing(canal_parts: RecordingParts) -> None:
+    canal_parts.refuse["a"] = SinkUnavailableError("away")
+    (span,) = run([work("a", {0: 0})], [canal([(0, 0, 5), (0, 1, -6)])]).spans
+    assert (span.positions, span.resolved, span.error_code) == ({}, {}, "sink_unavailable")
+
+
+def test_a_watermark_behind_a_change_that_the_sink_left_out_is_not_reached(canal_parts: RecordingParts) -> None:
+    canal_parts.applied_to = 2
+    (span,) = run([work("a", {0: 0})], [canal([(0, 0, 5), (0, 1, -6), (0, 2, 7), (0, 3, -8)])]).spans
+    assert (span.positions, span.resolved) == ({0: 2}, {0: 6})
+
+
+def test_a_span_ends_in_front_of_the_watermark_that_reaches_the_target(canal_parts: RecordingParts) -> None:
+    ended_at(canal_parts, 10)
+    rows = [(0, 0, 9), (0, 1, -8), (0, 2, 11), (0, 3, 10), (0, 4, -12), (0, 5, 13)]
+    (span,) = run([work("a", {0: 0})], [canal(rows[:5]), canal(rows[5:])]).spans
+    assert [change.offset for change in canal_parts.batches[0].changes] == [0, 3]
+    assert (span.positions, span.resolved) == ({0: 4}, {0: 12})
+
+    again = run([work("a", {0: 4})], [canal(rows[4:])]).spans
+    assert [(span.positions, span.resolved) for span in again] == [({}, {0: 12})], "whoever comes next meets it again"
+    assert len(canal_parts.batches) == 1

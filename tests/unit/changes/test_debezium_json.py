@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.changes.change import ABSENT, Change, ChangeError, Operation
-from headgate.changes.debezium_json import Decoder, UndecodableError
+from headgate.changes.debezium_json import Decoder
 from headgate.changes.debezium_schema import SCHEMAS_MAX
+from headgate.changes.decoding import UndecodableError
 
 PLACEHOLDER = "__debezium_unavailable_value"
 # As PostgreSQL connector 3.6 wrote it (anchors/capture-chain.md §5).

@@ -287,7 +287,7 @@ class Fleet:
 def _complete(lane: Lane, run: SpanRun) -> bool:
     """Whether all that the lane has delivered so far lies below the span's positions, so that nothing is missed."""
     delivered = lane.delivered.get(run.task.plan.topic, {})
-    return all(delivered.get(p, position + 1) <= position for p, position in run.positions.items())
+    return all(delivered.get(p, position + 1) <= position for p, position in run.awaited.items())
 
 
 def _behind(run: SpanRun, seen: Mapping[str, Positions]) -> bool:

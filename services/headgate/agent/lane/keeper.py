@@ -110,7 +110,7 @@ class SpanKeeper:
                 opened = (claim.epoch, primary) == (run.task.epoch, run.primary)
                 run.claimed = opened and primary
                 if opened:
-                    run.positions = positions
+                    run.opened(positions)
                 if self._board.killed or run.stop:
                     return
         with self._board.changed:

@@ -2,8 +2,9 @@
 
 from functools import cached_property
 
-from headgate.changes.debezium_json import Decoder
-from headgate.config.feed import FeedSpec, parse_feed
+from headgate.changes import canal_json, debezium_json
+from headgate.changes.decoding import Decoder
+from headgate.config.feed import FeedSpec, SourceFormat, parse_feed
 from headgate.sinks.contract import Sink, SinkWriter
 from headgate.sinks.open import open_sink
 
@@ -11,16 +12,33 @@ __all__ = ["FeedParts"]
 
 
 class FeedParts:
-    """Decoder, sink and writer of one feed, each opened when first needed. Not for more than one thread."""
+    """Decoders, sink and writer of one feed, each opened when first needed. Not for more than one thread."""
 
     def __init__(self, spec: str) -> None:
         self.spec: FeedSpec = parse_feed(spec)
+        self._decoders: dict[str, Decoder] = {}
         self._writer: SinkWriter | None = None
 
-    @cached_property
-    def decoder(self) -> Decoder:
-        """The decoder of the feed's format; it remembers the schemas it has met."""
-        return Decoder(self.spec.source.unavailable_value)
+    def decoder(self, topic: str) -> Decoder:
+        """The topic's decoder, in the feed's format; it remembers what it has met (schemas, watermarks)."""
+        decoder = self._decoders.get(topic)
+        if decoder is None:
+            decoder = self._decoders[topic] = self._make_decoder()
+        return decoder
+
+    @property
+    def target_ts(self) -> int | None:
+        """The ts that the feed ends at, if it is to end."""
+        return self.spec.source.target_ts
+
+    def _make_decoder(self) -> Decoder:
+        source = self.spec.source
+        match source.format:
+            case SourceFormat.DEBEZIUM_JSON:
+                return debezium_json.Decoder(source.unavailable_value)
+            case SourceFormat.CANAL_JSON | SourceFormat.TICDC_CANAL_JSON:
+                tidb = source.format is SourceFormat.TICDC_CANAL_JSON
+                return canal_json.Decoder(tidb=tidb, target_ts=source.target_ts)
 
     @cached_property
     def sink(self) -> Sink:

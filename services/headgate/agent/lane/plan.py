@@ -39,7 +39,8 @@ class SpanResult(msgspec.Struct, frozen=True):
     """What one task did for one span: positions after it, and an error (beside which a prefix may have been written).
 
     ``oldest_append_ms`` and ``visible_ms`` are wall clock, for the lag only. ``decode_cpu_us`` and ``apply_cpu_us`` are
-    this thread's, so that the bench can say where the microseconds per row go.
+    this thread's, so that the bench can say where the microseconds per row go. ``resolved`` is, per partition, the
+    newest watermark all before which is at the sink.
     """
 
     id: SpanId
@@ -54,6 +55,7 @@ class SpanResult(msgspec.Struct, frozen=True):
     retryable: bool
     decode_cpu_us: int
     apply_cpu_us: int
+    resolved: dict[int, int] = {}
 
 
 class TaskResult(msgspec.Struct, frozen=True):

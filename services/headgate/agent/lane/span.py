@@ -1,19 +1,19 @@
 """One run of one span under one role, as the executor keeps it: a value with a state, changed under its lock only."""
 
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from headgate.agent.executor import SpanTask, TaskStatus
 from headgate.agent.lane.plan import SpanResult, SpanWork
+from headgate.config.feed import parse_feed
 from headgate.records.control import Positions, TaskState
+from headgate.records.ts import ts_of_ms
 from headgate.sinks.contract import Claim, FeedIdentity
 
 if TYPE_CHECKING:
     from headgate.agent.lane.lane import Lane
 
 __all__ = ["SpanRun"]
-
-MS_BITS: Final = 18
-"""A ts is physical milliseconds << 18 | logical (design §1)."""
 
 
 class SpanRun:
@@ -44,6 +44,8 @@ class SpanRun:
         self.bytes = 0
         self.lag_ms = 0
         self.seen_ms: int | None = None
+        self.resolved: dict[int, int] = {}
+        """Partition → the newest watermark that all before is at the sink of."""
         self.error: tuple[str, str, bool] | None = None
         self._cluster_id = cluster_id
 
@@ -68,15 +70,44 @@ class SpanRun:
     @property
     def writable(self) -> bool:
         """May be part of a batch."""
-        return self.claimed and not self.stop and not self.over and not self.busy and self.retry_at is None
+        is_ours = self.claimed and not self.stop and not self.over and not self.busy and self.retry_at is None
+        return is_ours and not self.is_at_target
+
+    @property
+    def awaited(self) -> Positions:
+        """Positions of the partitions of which more is wanted: all, but for those that have reached the target."""
+        ended = self._ended()
+        return {p: position for p, position in self.positions.items() if p not in ended} if ended else self.positions
+
+    @property
+    def is_at_target(self) -> bool:
+        """Nothing more of it is wanted; it waits for the rest of the feed."""
+        ended = self._ended()
+        return bool(ended) and ended.issuperset(self.positions)
+
+    def _ended(self) -> set[int]:
+        if not self.resolved or self._target_ts is None:
+            return set()
+        return {partition for partition, ts in self.resolved.items() if ts >= self._target_ts}
+
+    @cached_property
+    def _target_ts(self) -> int | None:
+        return parse_feed(self.task.spec).source.target_ts
+
+    def opened(self, positions: Positions) -> None:
+        """It goes on from the sink's positions; evidence of time is looked for anew from there."""
+        self.positions = positions
+        self.resolved = {}
 
     def work(self) -> SpanWork:
         """What a batch is to do with it."""
-        return SpanWork(id=self.task.id, topic=self.task.plan.topic, claim=self.claim, expected=dict(self.positions))
+        return SpanWork(id=self.task.id, topic=self.task.plan.topic, claim=self.claim, expected=dict(self.awaited))
 
     def adopt(self, result: SpanResult) -> None:
         """Take over what a task has made visible."""
         self.positions = {**self.positions, **result.positions}
+        for partition, ts in result.resolved.items():
+            self.resolved[partition] = max(ts, self.resolved.get(partition, ts))
         if not result.positions:
             return
         self.failures = 0
@@ -97,11 +128,18 @@ class SpanRun:
             epoch=self.task.epoch,
             state=self.state,
             positions=dict(self.positions),
-            seen_ts=None if self.seen_ms is None else self.seen_ms << MS_BITS,
+            seen_ts=None if self.seen_ms is None else ts_of_ms(self.seen_ms),
             rows=self.rows,
             bytes=self.bytes,
             lag_ms=0 if self.lane is not None and self.lane.is_idle() else self.lag_ms,
             error_code=code,
             error=text,
             retryable=retryable,
+            resolved_ts=self._resolved_ts(),
         )
+
+    def _resolved_ts(self) -> int | None:
+        """Least over the partitions, once each has one."""
+        if not self.resolved or self.resolved.keys() != self.task.plan.start.keys():
+            return None
+        return min(self.resolved.values())

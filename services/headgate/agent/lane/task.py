@@ -22,7 +22,7 @@ from headgate.agent.executor import SpanId
 from headgate.agent.lane.parts import FeedParts
 from headgate.agent.lane.plan import BatchPlan, SpanResult, SpanWork, TaskResult
 from headgate.changes.change import Change, ChangeError
-from headgate.changes.debezium_json import UndecodableError
+from headgate.changes.decoding import Decoder, UndecodableError, Watermark
 from headgate.sinks.contract import ChangeBatch, OffsetRange, SinkError, SinkUnavailableError
 
 __all__ = ["INPUT_COLUMNS", "RESULT_SCHEMA", "run_task", "warm"]
@@ -70,11 +70,14 @@ class _SpanRows:
         self.decode_cpu_ns = 0
         self.apply_cpu_ns = 0
         self.error: tuple[str, str, bool] | None = None
+        self.marks: list[Watermark] = []
+        self.ended: set[int] = set()
+        """Partitions of which nothing more is wanted: the next event is the watermark of the feed's target."""
 
     def failed(self, code: str, text: str, *, retryable: bool) -> None:
         """Nothing was written."""
         self.error = (code, text[:_ERROR_LENGTH_MAX], retryable)
-        self.changes, self.next, self.rows, self.bytes = [], {}, 0, 0
+        self.changes, self.next, self.rows, self.bytes, self.marks = [], {}, 0, 0, []
 
     def poisoned(self, text: str) -> None:
         """What stands before the bad row is good: it is written, and the position then names the bad row."""
@@ -95,7 +98,29 @@ class _SpanRows:
             retryable=retryable,
             decode_cpu_us=self.decode_cpu_ns // 1000,
             apply_cpu_us=self.apply_cpu_ns // 1000,
+            resolved=self._resolved(),
         )
+
+    def end_at(self, partition: int, target_ts: int | None, marks: list[Watermark]) -> int | None:
+        """Take over a partition's watermarks; the offset of the first that reaches the target, where reading ends.
+
+        The position stays in front of that watermark, so that whoever takes the span next meets it again: the
+        evidence is in the log, and nowhere else.
+        """
+        for mark in marks:
+            self.marks.append(mark)
+            if target_ts is not None and mark.ts >= target_ts:
+                self.ended.add(partition)
+                return mark.offset
+        return None
+
+    def _resolved(self) -> dict[int, int]:
+        """Watermarks all before which is at the sink."""
+        resolved: dict[int, int] = {}
+        for mark in self.marks:
+            if mark.offset <= self.next.get(mark.partition, self.work.expected[mark.partition]):
+                resolved[mark.partition] = max(mark.ts, resolved.get(mark.partition, mark.ts))
+        return resolved
 
 
 class _Task:
@@ -132,20 +157,28 @@ class _Task:
     def _take(self, work: SpanWork, partition: int, columns: list[Any], first: int, stop: int) -> None:
         """Decode rows [first, stop) of one partition, unless the span has already failed in this task."""
         rows = self._open.setdefault(work.id, _SpanRows(work))
-        if rows.error is not None:
+        if rows.error is not None or partition in rows.ended:
             return
         began = time.thread_time_ns()
         offsets, appended, keys, values = (c.slice(first, stop - first).to_pylist() for c in columns[2:])
         end = offsets[-1] + 1
+        decoder: Decoder | None = None
         try:
-            rows.changes += self._parts().decoder.decode_batch(keys, values, [partition] * len(keys), offsets, appended)
+            decoder = self._parts().decoder(work.topic)
+            changes = decoder.decode_batch(keys, values, [partition] * len(keys), offsets, appended)
         except UndecodableError as error:
-            rows.changes += error.decoded
+            changes = error.decoded
             rows.poisoned(f"{work.topic}: {error}; correct or remove the event, then resume the feed")
             end = error.offset
         except Exception as error:  # noqa: BLE001 (a fault of ours in one table's rows must not stop its neighbours)
             rows.failed("internal", _described(error), retryable=False)
             return
+        finally:
+            marks = [] if decoder is None else decoder.take_watermarks()
+        ends_at = rows.end_at(partition, self._parts().target_ts, marks)
+        if ends_at is not None:
+            end, changes = ends_at, [change for change in changes if change.offset < ends_at]
+        rows.changes += changes
         if end > offsets[0]:
             good = int(np.searchsorted(offsets, end))
             rows.next[partition] = end

@@ -1,0 +1,72 @@
+"""What every format's decoder is: bytes of one topic in, changes out and, where the format has it, evidence of time.
+
+A *watermark* is a source's word, in the log itself, that all changes of the partition up to its ts stand before it.
+Only such a word lets anybody claim a ``resolved_ts`` (design §4, Time); a format without it never says one.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from headgate.changes.change import Change, ChangeError
+
+__all__ = ["Decoder", "UndecodableError", "Watermark", "decode_each"]
+
+
+class Watermark(msgspec.Struct, frozen=True):
+    """At ``offset`` of ``partition`` the source says: nothing at or below ``ts`` follows that has not been before."""
+
+    partition: int
+    offset: int
+    ts: int
+
+
+class UndecodableError(ChangeError):
+    """One event of a batch cannot be decoded: its place, why, and the changes before it."""
+
+    def __init__(self, partition: int, offset: int, reason: str, decoded: list[Change]) -> None:
+        super().__init__(f"partition {partition}, offset {offset}: {reason}")
+        self.partition = partition
+        self.offset = offset
+        self.decoded = decoded
+
+
+class Decoder(Protocol):
+    """Decodes the events of one topic. One per thread: it remembers what it has met (schemas, watermarks)."""
+
+    def decode_batch(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        partitions: Sequence[int],
+        offsets: Sequence[int],
+        appended_ms: Sequence[int],
+    ) -> list[Change]:
+        """The changes of a batch given column by column, in its order; UndecodableError names the first bad event."""
+        ...
+
+    def take_watermarks(self) -> list[Watermark]:
+        """The watermarks met since the last call, in the order of the log per partition."""
+        ...
+
+
+def decode_each(  # noqa: PLR0917 - one per column, as in Decoder.decode_batch
+    decode: Callable[[bytes | None, bytes | None, int, int, int], Sequence[Change]],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    partitions: Sequence[int],
+    offsets: Sequence[int],
+    appended_ms: Sequence[int],
+) -> list[Change]:
+    """``Decoder.decode_batch`` for a format of which one event may hold several changes, or none."""
+    changes: list[Change] = []
+    partition = offset = -1
+    try:
+        for key, value, partition, offset, append_ms in zip(
+            keys, values, partitions, offsets, appended_ms, strict=True
+        ):
+            changes += decode(key, value, partition, offset, append_ms)
+    except ChangeError as error:
+        raise UndecodableError(partition, offset, str(error), changes) from error
+    return changes

@@ -1,0 +1,20 @@
+"""A ts: 64 bit, physical milliseconds since 1970 << 18 | logical, as in TiCDC (design §1)."""
+
+from typing import Final
+
+__all__ = ["TS_MAX", "physical_ms", "ts_of_ms"]
+
+LOGICAL_BITS: Final = 18
+
+TS_MAX: Final = 2**63 - 1
+"""It is a signed 64-bit number wherever it stands."""
+
+
+def ts_of_ms(physical: int) -> int:
+    """The first ts of a millisecond."""
+    return physical << LOGICAL_BITS
+
+
+def physical_ms(ts: int) -> int:
+    """The millisecond since 1970 that a ts lies in."""
+    return ts >> LOGICAL_BITS
