@@ -8,7 +8,7 @@ import typer
 
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
 from headgate.cli.output import Output, age, note, show_json, show_rows
-from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation
+from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation, said_by
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import AgentAnnounced, OperationKind, SpanDispatched
 from headgate.records.keys import AgentKey, SpanKey
@@ -45,7 +45,7 @@ def drain(
     cluster: Cluster = None,
     kafka_property: KafkaProperty = None,
 ) -> None:
-    """Move every table away from AGENT, in two phases; done when it has none, then stop it.
+    """Move every table away from AGENT, in two phases; done when it has none in any shard, then stop it.
 
     An agent that is told to stop (SIGTERM) does the same by itself, as far as its shutdown time allows; draining it
     first has no such limit. It gets no tables for a minute after that.
@@ -53,11 +53,11 @@ def drain(
     with connected(bootstrap, cluster, kafka_property) as (_, log):
         asked = operation(OperationKind.DRAIN_AGENT, "", agent=agent)
         outcomes = ask_shards(log, asked, range(log.shards), timeout)
-    reason = outcomes[0].reason
     if output is Output.JSON:
-        show_json({"agent": agent, "status": outcomes[0].status.value, "reason": reason})
+        shards = [{"shard": shard, "reason": outcome.reason} for shard, outcome in outcomes.items()]
+        show_json({"agent": agent, "status": "done", "reason": said_by(outcomes), "shards": shards})
     else:
-        note(f"{agent}: {outcomes[0].status.value}: {reason}")
+        note(f"{agent}: done: {said_by(outcomes)}")
 
 
 def agent_rows(snapshot: Snapshot, now_ms: int) -> list[dict[str, Any]]:

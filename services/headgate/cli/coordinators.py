@@ -1,7 +1,7 @@
 """``headgate coordinator``: who owns which shard, and asking an owner to give its throne back."""
 
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -10,9 +10,13 @@ from headgate.cli.output import Output, age, note, show_json, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask_shards, operation
 from headgate.eventlog.sharding import ANNOUNCE
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import OperationKind
+from headgate.records.control import MemberAnnounced, OperationKind
+from headgate.records.keys import MemberKey
 
 __all__ = ["app"]
+
+HEARD_LEASES_MAX: Final = 2.0
+"""A process not heard for so many of its leases is not shown: its clock may differ from ours by one."""
 
 app = typer.Typer(help="Coordinators: who decides, for which shard.", no_args_is_help=True)
 
@@ -25,12 +29,12 @@ def list_owners(
     cluster: Cluster = None,
     kafka_property: KafkaProperty = None,
 ) -> None:
-    """List shards with their owners, as last announced (by the owner's own clock)."""
+    """List shards with their owners, as last announced (by the owner's own clock), and who else could own them."""
     with connected(bootstrap, cluster, kafka_property) as (_, log):
         snapshot = read_snapshot(log, [ANNOUNCE])
     now_ms = time.time_ns() // 1_000_000
     rows = [_row(snapshot, shard, now_ms) for shard in range(log.shards)]
-    show_rows(("shard", "owner", "owner_rev", "heard", "version"), rows, output)
+    show_rows(("shard", "owner", "owner_rev", "heard", "version", "standbys"), rows, output)
 
 
 @app.command()
@@ -61,12 +65,20 @@ def resign(
 
 def _row(snapshot: Snapshot, shard: int, now_ms: int) -> dict[str, Any]:
     owner = snapshot.owner(shard)
-    if owner is None:
-        return {"shard": shard, "owner": None, "owner_rev": None, "heard": None, "version": None}
     return {
         "shard": shard,
-        "owner": owner.owner_id,
-        "owner_rev": owner.owner_rev,
-        "heard": f"{age(now_ms, owner.announced_ms)} ago",
-        "version": owner.version,
+        "owner": None if owner is None else owner.owner_id,
+        "owner_rev": None if owner is None else owner.owner_rev,
+        "heard": None if owner is None else f"{age(now_ms, owner.announced_ms)} ago",
+        "version": None if owner is None else owner.version,
+        "standbys": [name for name in _standing(snapshot, shard, now_ms) if owner is None or name != owner.owner_id],
     }
+
+
+def _standing(snapshot: Snapshot, shard: int, now_ms: int) -> list[str]:
+    """Processes that say they could own the shard. One killed lately is left out by its own clock: this only shows."""
+    return [
+        key.member
+        for key, record in snapshot.each(MemberKey, MemberAnnounced)
+        if shard in record.shards and now_ms - record.announced_ms <= HEARD_LEASES_MAX * record.lease_seconds * 1000
+    ]

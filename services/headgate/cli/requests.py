@@ -20,7 +20,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind, OperationRequested, OutcomeStatus, RequestSettled
 from headgate.records.keys import Fact, Key, OutcomeKey, RequestKey
 
-__all__ = ["MOVES_SECONDS_DEFAULT", "OUTCOME_SECONDS_DEFAULT", "ask", "ask_shards", "operation"]
+__all__ = ["MOVES_SECONDS_DEFAULT", "OUTCOME_SECONDS_DEFAULT", "ask", "ask_shards", "operation", "said_by"]
 
 OUTCOME_SECONDS_DEFAULT: Final = 30.0
 """A take-over of a lost owner and a slow sink's check fit in; longer work is what --timeout is for."""
@@ -71,9 +71,9 @@ def ask(log: Log, request: OperationRequested, timeout_seconds: float) -> Reques
 def ask_shards(
     log: Log, request: OperationRequested, shards: Sequence[int], timeout_seconds: float
 ) -> dict[int, RequestSettled]:
-    """The same of several shards at once, each by its own owner; the outcomes, which are ``done``.
+    """The same of several shards at once, each by its own owner; the outcomes, which are all ``done``.
 
-    Raises CommandError as soon as all have been waited for and one is not done; LogError.
+    Raises CommandError, with what every shard says, once all have been waited for and one is not done; LogError.
     """
     keys = {shard: RequestKey(uuid4().hex) for shard in shards}
     awaited: dict[Key, int] = {OutcomeKey(key.request): shard for shard, key in keys.items()}
@@ -85,7 +85,44 @@ def ask_shards(
             outcomes = _await_outcomes(reader, awaited, deadline)
         finally:
             writer.write([place(Fact(key, None), shard) for shard, key in keys.items()], WRITE_SECONDS_MAX)
-    return {shard: _done(log, request, shard, outcomes.get(shard), timeout_seconds) for shard in shards}
+    done: dict[int, RequestSettled] = {}
+    errors: dict[int, CommandError] = {}
+    for shard in shards:
+        try:
+            done[shard] = _done(log, request, shard, outcomes.get(shard), timeout_seconds)
+        except CommandError as error:
+            errors[shard] = error
+    if errors:
+        raise _gathered(done, errors)
+    return done
+
+
+def said_by(outcomes: Mapping[int, RequestSettled]) -> str:
+    """What the shards say, one sentence for all that say the same: "…" or "shards 0, 2: …; shard 1: …"."""
+    return _by_shards({shard: outcome.reason for shard, outcome in outcomes.items()})
+
+
+def _by_shards(texts: Mapping[int, str]) -> str:
+    shards_of: dict[str, list[int]] = {}
+    for shard, text in sorted(texts.items()):
+        shards_of.setdefault(text, []).append(shard)
+    if len(shards_of) == 1:
+        return next(iter(shards_of))
+    return "; ".join(
+        f"shard{'s' * (len(shards) > 1)} {', '.join(map(str, shards))}: {text}" for text, shards in shards_of.items()
+    )
+
+
+def _gathered(done: Mapping[int, RequestSettled], errors: Mapping[int, CommandError]) -> CommandError:
+    """One error for all shards. It is a refusal only if nothing was changed anywhere."""
+    codes = {error.code for error in errors.values()}
+    code = ExitCode.REQUEST_FAILED
+    if ExitCode.REQUEST_TIMED_OUT in codes:
+        code = ExitCode.REQUEST_TIMED_OUT
+    elif codes == {ExitCode.REQUEST_REFUSED} and not done:
+        code = ExitCode.REQUEST_REFUSED
+    texts = {shard: f"done: {outcome.reason}" for shard, outcome in done.items()}
+    return CommandError(code, _by_shards(texts | {shard: str(error) for shard, error in errors.items()}))
 
 
 def _done(

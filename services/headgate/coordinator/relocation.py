@@ -22,7 +22,11 @@ from headgate.records.keys import SpanKey
 __all__ = ["ask_drain", "ask_rebalance", "end_hold", "measure", "settle", "take_back"]
 
 DRAINED_SECONDS: Final = 60.0
-"""How long an emptied agent is given nothing: time to stop it, and an end if nobody does."""
+"""How long an emptied agent is given nothing once its request is gone: time to stop it, and an end if nobody does."""
+
+HOLDS_MAX: Final = 10
+"""How often that is prolonged while the request stands: other shards may still be emptying the agent, and whoever asked
+deletes the request when all are done. Ten minutes; a request that nobody deletes holds no agent for ever."""
 
 
 def ask_drain(draft: Draft, request: str, wish: OperationRequested) -> None:
@@ -102,8 +106,15 @@ def settle(draft: Draft) -> None:
 
 
 def end_hold(draft: Draft, session: SessionId) -> None:
-    """An emptied agent that is still there may be given tables again."""
-    draft.term.drains.pop(session, None)
+    """An emptied agent that is still there may be given tables again, once nobody asks for its being empty any more."""
+    task = draft.term.drains.get(session)
+    if task is None:
+        return
+    task.holds += 1
+    if task.request in draft.state.requests and task.holds < HOLDS_MAX:
+        draft.set_timer("drained", session, DRAINED_SECONDS)
+    else:
+        del draft.term.drains[session]
 
 
 def _give_up_drains(draft: Draft) -> None:

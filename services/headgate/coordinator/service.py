@@ -1,5 +1,7 @@
 """The coordinator as a process sees it: one role loop per shard, each on a thread of its own, and workers for effects.
 
+Processes share the shards among themselves (eventlog/roster.py); each says that it is there by a heartbeat of its own.
+
 Nothing is decided here. A thread turns its role for as long as the role lasts; what the machine wants done outside
 is run by a few workers, because a sink that is slow to answer must not hold up a turn (nor a heartbeat). When the
 service is asked to stop, every role resigns on the log, so that a standby takes over at once.
@@ -22,6 +24,7 @@ from headgate.coordinator.machine import COORDINATOR
 from headgate.coordinator.state import CoordinatorState
 from headgate.eventlog.log import Log, NewerSchemaError
 from headgate.eventlog.machine import Now
+from headgate.eventlog.presence import Presence
 from headgate.eventlog.role import Role, RoleEndedError, TermEffect
 from headgate.eventlog.settings import RoleSettings
 from headgate.observability.http import Probes
@@ -108,6 +111,7 @@ class CoordinatorService:
             self._roles[shard] = role
             self._metrics.watch(shard, _status_of(role), role.counters)
             self._probes.expect(_name(shard))
+        self._presence = Presence(log, settings.role(min(self._roles)), self._standing, _wall_ms)
 
     @property
     def roles(self) -> Mapping[int, Role[CoordinatorState]]:
@@ -123,12 +127,14 @@ class CoordinatorService:
 
         Raises NewerSchemaError, RoleEndedError (a role cannot go on), RoleCrashedError (a bug).
         """
-        threads = {shard: self._thread(self._drive, shard, f"role-{shard}") for shard in self._roles}
+        self._presence.beat()  # before any role can campaign, so that processes started together share from the start
+        threads = [self._thread(self._drive, shard, f"role-{shard}") for shard in self._roles]
+        threads.append(self._thread(self._be_present, 0, "presence"))
         for number in range(WORKERS):
             self._thread(self._work_off, number, f"effects-{number}")
         while not self._asked and not self._changed.wait(STOP_POLL_SECONDS):
             pass
-        clean = self._step_down(list(threads.values()))
+        clean = self._step_down(threads)
         self._raise_cause()
         return clean
 
@@ -167,7 +173,7 @@ class CoordinatorService:
         try:
             while True:
                 begun = time.monotonic()
-                pause = role.turn(Now(begun, time.time_ns() // 1_000_000))
+                pause = role.turn(Now(begun, _wall_ms()))
                 turn_seconds.observe(time.monotonic() - begun)
                 self._probes.turned(name)
                 shown = self._show(role, name, shown, log)
@@ -203,6 +209,23 @@ class CoordinatorService:
             self._probes.unready(name, status.last_error or f"{status.state.value}, replaying")
         return now
 
+    # --- presence ---
+
+    def _be_present(self, _number: int) -> None:
+        """Say that this process is there, until it is to stop."""
+        while not self._stop.wait(self._presence.pause):
+            self._presence.beat()
+        self._presence.leave()
+
+    def _standing(self) -> list[int]:
+        """Shards owned, or wanted; one whose thread hangs in a request is better left to others."""
+        now, lease = time.monotonic(), self._settings.lease_seconds
+        return [
+            shard
+            for shard, role in sorted(self._roles.items())
+            if role.stands and now - (role.status.turned_at or now) < lease
+        ]
+
     # --- effects ---
 
     def _submitter(self, shard: int) -> Callable[[TermEffect], None]:
@@ -235,6 +258,10 @@ class CoordinatorService:
 
     def _count(self, effect: TermEffect, result: str) -> None:
         self._metrics.effects.labels(kind=type(effect.effect).__name__, result=result).inc()
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _status_of(role: Role[CoordinatorState]) -> Callable[[], Any]:

@@ -92,10 +92,11 @@ class TimerPurpose(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Drain:
-    """One session being emptied on request; ``is_done`` once it has no role left."""
+    """One session being emptied on request; ``is_done`` once it has no role left, then held empty (relocation.py)."""
 
     request: str
     is_done: bool = False
+    holds: int = 0
 
 
 @dataclass(slots=True)

@@ -12,20 +12,22 @@ from typing import Final, Generic, TypeVar
 from headgate.eventlog.leases import OwnerWatch, SessionLeases
 from headgate.eventlog.log import Delivery, FencedError, Garbage, Log, Partition, TransactionalWriter
 from headgate.eventlog.machine import Machine, Now
+from headgate.eventlog.roster import Roster
 from headgate.eventlog.settings import ANNOUNCE, HEARTBEATS_PER_LEASE, RoleCounters, RoleSettings
 from headgate.records.control import OwnerAnnounced
 from headgate.records.keys import OwnerKey
 
-__all__ = ["STALL_SECONDS_MAX", "Candidate"]
+__all__ = ["CAMPAIGN_STALL_SECONDS_MAX", "Candidate"]
 
 StateT = TypeVar("StateT")
 
 TURN_RECORDS_MAX: Final = 1_000
 """Records per turn: at 100 µs each a turn stays a tenth of a second, far below any lease."""
 
-STALL_SECONDS_MAX: Final = 90.0
-"""How long a replay may stand still before its end: beyond every transaction time-out (Kafka's default is 60 s), after
-which no open transaction of anybody can hide records any more."""
+CAMPAIGN_STALL_SECONDS_MAX: Final = 90.0
+"""How long the replay of a campaign may stand still: beyond every transaction time-out (Kafka's default is 60 s), after
+which no open transaction of anybody can hide records any more. Giving up ends the process's role, so it waits longer
+than a command that only looks (replay.READ_STALL_SECONDS_MAX)."""
 
 
 class Candidate(Generic[StateT]):
@@ -42,6 +44,7 @@ class Candidate(Generic[StateT]):
         self.state = machine.new_state(settings.shard)
         self.leases = SessionLeases(settings.agent_lease_seconds)
         self.watch = OwnerWatch(settings.lease_seconds, now)
+        self.roster = Roster(settings.owner_id, settings.shard, settings.lease_seconds)
         self.inbox: deque[Delivery] = deque()
         self.replayed = False
         self.writer: TransactionalWriter | None = None
@@ -76,24 +79,27 @@ class Candidate(Generic[StateT]):
         return moved
 
     def is_time_to_campaign(self, now: float) -> bool:
-        """The throne is empty, or its owner silent for its lease by all that was on the log when the doubt began.
+        """The throne is free, and those who should have it before me (roster.py) have had their time.
 
-        The end may be hidden by a transaction that a killed owner left open, which only ``init`` ends. So a doubt that
+        Free is an empty throne, or an owner silent for its lease by all that was on the log when the doubt began. The
+        end may be hidden by a transaction that a killed owner left open, which only ``init`` ends. So a doubt that
         stands still for a heartbeat's time is enough; campaigning in vain costs a term, never safety.
         """
-        if self.replayed and self.watch.is_vacant():
-            return True
-        if now < self.watch.runs_out_at():
+        is_vacant = self.replayed and self.watch.is_vacant()
+        if not is_vacant and now < self.watch.runs_out_at():
             self._suspected_at = None
             return False
         if self._suspected_at is None:
             self._suspected_at = now
-            self._ends = self._log.end_offsets(self._settings.partitions())
+            if not is_vacant:
+                self._ends = self._log.end_offsets(self._settings.partitions())
         grace = self._settings.lease_seconds / HEARTBEATS_PER_LEASE
-        return self.is_at_end() or now - max(self._suspected_at, self._moved_at) >= grace
+        if not (is_vacant or self.is_at_end() or now - max(self._suspected_at, self._moved_at) >= grace):
+            return False
+        return now - self._suspected_at >= self.roster.wait_seconds(now)
 
     def is_waiting_for_end(self) -> bool:
-        """Whether an end of the log is being read towards."""
+        """Whether an end of the log is being read towards, or others are let go first."""
         return not self.replayed or self._suspected_at is not None
 
     def campaign(self, now: float) -> None:
@@ -114,11 +120,11 @@ class Candidate(Generic[StateT]):
 
     def stalled(self, now: float) -> str | None:
         """Why the replay cannot reach its end, once it has stood still for too long."""
-        if now - self._moved_at <= STALL_SECONDS_MAX:
+        if now - self._moved_at <= CAMPAIGN_STALL_SECONDS_MAX:
             return None
         short = [f"{p.topic}/{p.number} at {at} of {self._ends[p]}" for p, at in sorted(self._behind().items())]
         return (
-            f"replay has stood still for {STALL_SECONDS_MAX:.0f} s ({', '.join(short)}): another producer's "
+            f"replay has stood still for {CAMPAIGN_STALL_SECONDS_MAX:.0f} s ({', '.join(short)}): another producer's "
             "transaction stays open; find it with kafka-transactions.sh and end it"
         )
 
@@ -135,6 +141,7 @@ class Candidate(Generic[StateT]):
 
     def _learn(self, delivery: Delivery, now: Now) -> None:
         key, value = delivery.key, delivery.value
+        self.roster.learn(key, value, now.monotonic)
         if isinstance(key, OwnerKey) and key.shard == self._settings.shard:
             if self.writer is not None and delivery.offset >= self._ends[ANNOUNCE]:
                 # Written after my init returned, so its writer's init came after mine, and the last one wins.

@@ -12,11 +12,12 @@ from typing import ClassVar, Final
 
 from headgate.eventlog.log import Delivery, Garbage, Log, LogError, LogReader, Partition
 
-__all__ = ["STALL_SECONDS_MAX", "ReplayStalledError", "read_on_to", "read_to_end"]
+__all__ = ["READ_STALL_SECONDS_MAX", "ReplayStalledError", "read_on_to", "read_to_end"]
 
-STALL_SECONDS_MAX: Final = 30.0
-"""Without any progress: a transaction's timeout (10 s), the broker's round that ends it (10 s), and a restart's margin.
-"""
+READ_STALL_SECONDS_MAX: Final = 30.0
+"""How long a command that looks at the topics waits without any progress: our transactions' timeout (10 s), the
+broker's round that ends them (10 s), and a restart's margin. A person waits; a role is more patient, because its giving
+up ends it (candidate.CAMPAIGN_STALL_SECONDS_MAX)."""
 
 POLL_RECORDS_MAX: Final = 1000
 """Records held at a time; decoding, not the client, is what limits (kafka-facts §5)."""
@@ -36,7 +37,7 @@ def read_to_end(
     partitions: Sequence[Partition],
     start: Mapping[Partition, int] | None = None,
     *,
-    stall_seconds_max: float = STALL_SECONDS_MAX,
+    stall_seconds_max: float = READ_STALL_SECONDS_MAX,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[Delivery | Garbage]:
     """Everything visible in ``partitions`` from ``start`` (default: the beginning) to the end as it is now.
@@ -57,7 +58,7 @@ def read_on_to(
     reader: LogReader,
     ends: Mapping[Partition, int],
     *,
-    stall_seconds_max: float = STALL_SECONDS_MAX,
+    stall_seconds_max: float = READ_STALL_SECONDS_MAX,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[Delivery | Garbage]:
     """The same with a reader that goes on living: until its positions have reached ``ends``, which may be passed."""

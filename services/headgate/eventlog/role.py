@@ -36,6 +36,10 @@ TURN_SECONDS_MAX: Final = 0.25
 CATCHING_UP_SECONDS: Final = 0.02
 """Pause when an end of the log, or an effect's result, is awaited and the last turn brought nothing."""
 
+KEPT_SECONDS_MIN: Final = 60.0
+"""A shard that was given away to even out the shares, and came back, stays for so long: whoever was to have it could
+not keep it."""
+
 BACKOFF_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Pauses after 1, 2, … falls in a row, the last for all further ones: a broken broker is not hammered."""
 
@@ -98,6 +102,7 @@ class Role(Generic[StateT]):
         self._turned_at: float | None = None
         self._resigning = False
         self._ceding = False
+        self._keep_until = float("-inf")
         self._failure: LogError | None = None
         self._last_error: str | None = None
 
@@ -117,7 +122,8 @@ class Role(Generic[StateT]):
                 self._step_down(now)
                 return 0.0
             if self._ceding:
-                self._cede(now)
+                self._ceding = False
+                self._cede(now, "resigned on request")
             return self._step(now)
         except NewerSchemaError as error:
             self._end(f"a newer Headgate has written to the log; upgrade this one: {error}")
@@ -173,6 +179,12 @@ class Role(Generic[StateT]):
     def positions(self) -> Mapping[Partition, int] | None:
         """How far its topics were read; None between a fall and the next start."""
         return None if self._candidate is None else self._candidate.positions()
+
+    @property
+    def stands(self) -> bool:
+        """Whether it owns the shard or would take it: it has not ended, and has not just fallen. From any thread."""
+        is_fresh = self._turned_at is None
+        return self._state is not RoleState.ENDED and (is_fresh or self._candidate is not None)
 
     def digest(self) -> str:
         """The machine's own digest of its state."""
@@ -241,6 +253,7 @@ class Role(Generic[StateT]):
             machine=self._machine,
             state=candidate.state,
             leases=candidate.leases,
+            roster=candidate.roster,
             writer=writer,
             counters=self.counters,
             run_effect=self._run_effect,
@@ -258,6 +271,11 @@ class Role(Generic[StateT]):
         term.turn(now, candidate.inbox, self._log, candidate.positions())
         if moved:
             return 0.0
+        poorer = candidate.roster.poorer(now.monotonic)
+        if poorer is not None and now.monotonic >= self._keep_until:
+            self._keep_until = now.monotonic + KEPT_SECONDS_MIN
+            self._cede(now, f"gave the shard to {poorer}, who owns fewer")
+            return 0.0
         awaiting = term.is_judging() or term.awaits_results()
         longest = CATCHING_UP_SECONDS if awaiting else TURN_SECONDS_MAX
         return min(max(term.next_due() - now.monotonic, 0.0), longest)
@@ -271,12 +289,11 @@ class Role(Generic[StateT]):
             reason = f"resigned, but could not say so on the log, so a standby waits for the lease: {error}"
         self._end(reason)
 
-    def _cede(self, now: Now) -> None:
-        self._ceding = False
+    def _cede(self, now: Now, reason: str) -> None:
         if self._term is not None:
             self._term.step_down(now)
             # A lease is time for every standby to campaign; if there is none, this one does after it.
-            self._fall("resigned on request", now.monotonic + self._settings.lease_seconds)
+            self._fall(reason, now.monotonic + self._settings.lease_seconds)
 
     def _fall(self, reason: str, resume_at: float) -> None:
         """Throw the state away; start as new at ``resume_at``."""

@@ -18,12 +18,12 @@ from headgate.records.control import (
     SpanProgressed,
     TaskReported,
 )
-from headgate.records.keys import AgentKey, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.records.keys import AgentKey, FeedKey, Key, MemberKey, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
 
 __all__ = ["Snapshot", "all_partitions", "read_snapshot"]
 
 RecordT = TypeVar("RecordT")
-KeyT = TypeVar("KeyT", OwnerKey, AgentKey, SpanKey, FeedKey)
+KeyT = TypeVar("KeyT", OwnerKey, MemberKey, AgentKey, SpanKey, FeedKey)
 
 
 def all_partitions(log: Log, topics: Iterable[str] = (ANNOUNCE.topic, *SHARDED_TOPICS)) -> list[Partition]:

@@ -30,10 +30,11 @@ from headgate.eventlog.machine import (
     SetTimer,
     TimerFired,
 )
+from headgate.eventlog.roster import Roster
 from headgate.eventlog.settings import HEARTBEATS_PER_LEASE, RoleCounters, RoleSettings
 from headgate.eventlog.timers import Timers
 from headgate.records.control import OwnerAnnounced
-from headgate.records.keys import Fact, OwnerKey
+from headgate.records.keys import Fact, MemberKey, OwnerKey
 
 __all__ = ["Term", "TermEffect"]
 
@@ -41,6 +42,9 @@ StateT = TypeVar("StateT")
 
 TURN_FACTS_MAX: Final = 5_000
 """No further input is taken in a turn that has this many facts: a commit stays far below the client's queue bound."""
+
+TIDYING_SHARD: Final = 0
+"""announce is one for all shards; one owner tidies it."""
 
 TURN_TIMERS_MAX: Final = 1_000
 """Timers fired in one turn; the rest is late, which timers may be."""
@@ -66,6 +70,7 @@ class Term(Generic[StateT]):
         machine: Machine[StateT],
         state: StateT,
         leases: SessionLeases,
+        roster: Roster,
         writer: TransactionalWriter,
         counters: RoleCounters,
         run_effect: Callable[[TermEffect], None],
@@ -76,6 +81,7 @@ class Term(Generic[StateT]):
         self._machine = machine
         self._state = state
         self._leases = leases
+        self._roster = roster
         self._writer = writer
         self._counters = counters
         self._run_effect = run_effect
@@ -149,6 +155,7 @@ class Term(Generic[StateT]):
 
     def _receive(self, delivery: Delivery, now: Now) -> None:
         key, value = delivery.key, delivery.value
+        self._roster.learn(key, value, now.monotonic)
         if self._settings.is_mine(key):
             if isinstance(key, OwnerKey) and isinstance(value, OwnerAnnounced):
                 self._check_owner(value, delivery.offset)
@@ -216,6 +223,7 @@ class Term(Generic[StateT]):
         if now.monotonic >= self._heartbeat_at or (self._effects and not self._facts):
             self._adopt(self._settings.announcement(self.owner_rev, now), now)
             self._heartbeat_at = now.monotonic + self._settings.lease_seconds / HEARTBEATS_PER_LEASE
+            self._tidy_members(now)
         facts, self._facts = tuple(self._facts), []
         effects, self._effects = self._effects, []
         if facts:
@@ -223,6 +231,12 @@ class Term(Generic[StateT]):
         for effect in effects:
             self._unfinished += 1
             self._run_effect(TermEffect(self.owner_rev, effect))
+
+    def _tidy_members(self, now: Now) -> None:
+        """Processes of coordinators that ended without a word: shard 0's owner deletes their keys for all shards."""
+        if self._settings.shard == TIDYING_SHARD:
+            for name in self._roster.forget_gone(now.monotonic):
+                self._adopt(Fact(MemberKey(name), None), now)
 
     def _write(self, facts: Sequence[Fact]) -> list[int]:
         offsets = self._writer.commit([self._settings.place(fact) for fact in facts])

@@ -19,6 +19,7 @@ __all__ = [
     "Header",
     "HeldBy",
     "Liveness",
+    "MemberAnnounced",
     "OperationKind",
     "OperationRequested",
     "OutcomeStatus",
@@ -141,6 +142,19 @@ class OwnerAnnounced(msgspec.Struct, frozen=True):
 
     owner_id: str
     owner_rev: int | None
+    version: str
+    schema_version: int
+    lease_seconds: float
+    announced_ms: int
+
+
+class MemberAnnounced(msgspec.Struct, frozen=True):
+    """``member/<id>``: a coordinator's process lives, and could own ``shards`` (or owns them), ascending.
+
+    A hint for sharing the shards out (eventlog/roster.py); no safety rests on it.
+    """
+
+    shards: tuple[int, ...]
     version: str
     schema_version: int
     lease_seconds: float
@@ -377,6 +391,7 @@ class ChangeQuarantined(msgspec.Struct, frozen=True):
 
 Record = (
     OwnerAnnounced
+    | MemberAnnounced
     | AgentAnnounced
     | SyncAnswered
     | TaskReported

@@ -14,6 +14,7 @@ from headgate.records.control import (
     ChangeQuarantined,
     FeedProgressed,
     FeedRecorded,
+    MemberAnnounced,
     OperationRequested,
     OwnerAnnounced,
     Record,
@@ -36,6 +37,7 @@ __all__ = [
     "FeedProgressKey",
     "Key",
     "MalformedKeyError",
+    "MemberKey",
     "OutcomeKey",
     "OwnerKey",
     "ProgressKey",
@@ -75,6 +77,15 @@ class OwnerKey(_KeyBase, frozen=True, order=True):
     record: ClassVar[type] = OwnerAnnounced
     by_owner: ClassVar[bool] = True
     shard: int
+
+
+class MemberKey(_KeyBase, frozen=True, order=True):
+    """``member/<id>`` on announce; that of a process long silent is shard 0's owner's to delete (ADR 0007)."""
+
+    topic: ClassVar[str] = "announce"
+    prefix: ClassVar[tuple[str, ...]] = ("member",)
+    record: ClassVar[type] = MemberAnnounced
+    member: str
 
 
 class AgentKey(_KeyBase, frozen=True, order=True):
@@ -192,6 +203,7 @@ class DeadLetterKey(_KeyBase, frozen=True, order=True):
 
 Key = (
     OwnerKey
+    | MemberKey
     | AgentKey
     | AnswerKey
     | TaskKey
@@ -207,7 +219,7 @@ Key = (
 
 # Forms with a fixed first word come first within a topic: the word is reserved, so no feed can have it.
 KEY_FORMS: Final[dict[str, tuple[type[Key], ...]]] = {
-    "announce": (OwnerKey, AgentKey),
+    "announce": (OwnerKey, MemberKey, AgentKey),
     "sync": (AnswerKey, TaskKey),
     "dispatch": (SessionKey, SpanKey),
     "checkpoint": (ProgressKey, FeedProgressKey),

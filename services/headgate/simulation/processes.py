@@ -12,6 +12,7 @@ from headgate.agent.machine import AgentInput, AgentState
 from headgate.eventlog.log import FencedError, Partition, Placed
 from headgate.eventlog.machine import Decision, Machine, Now
 from headgate.eventlog.memory import MemoryBroker, MemoryLog, MemoryTransactionalWriter
+from headgate.eventlog.presence import Presence
 from headgate.eventlog.role import Role, RoleEndedError, TermEffect
 from headgate.eventlog.settings import RoleSettings
 from headgate.simulation.executor import Surroundings
@@ -127,26 +128,30 @@ class CoordinatorProcess(Process):
     def __init__(self, stage: Stage, name: str, machine: Machine[Any]) -> None:
         super().__init__(stage, name)
         profile = stage.profile
-        self.roles = {
-            shard: Role(
-                RoleSettings(
-                    shard=shard,
-                    owner_id=name,
-                    transactional_id=transactional_id(shard),
-                    version="sim",
-                    schema_version=1,
-                    lease_seconds=profile.lease_seconds,
-                    agent_lease_seconds=profile.agent_lease_seconds,
-                ),
-                machine,
-                self.log,
-                run_effect=self._submitter(shard),
+        settings = {
+            shard: RoleSettings(
+                shard=shard,
+                owner_id=name,
+                transactional_id=transactional_id(shard),
+                version="sim",
+                schema_version=1,
+                lease_seconds=profile.lease_seconds,
+                agent_lease_seconds=profile.agent_lease_seconds,
             )
             for shard in range(profile.shards)
         }
+        self.roles = {
+            shard: Role(each, machine, self.log, run_effect=self._submitter(shard)) for shard, each in settings.items()
+        }
+        self._presence = Presence(self.log, settings[0], self._standing, lambda: stage.now().wall_ms)
+        self._beat_at = float("-inf")
 
     def act(self) -> None:
-        """Turn every role, while it has more to do."""
+        """Say that it is there; turn every role, while it has more to do."""
+        now = self.stage.monotonic()
+        if now >= self._beat_at:
+            self._beat_at = now + self._presence.pause
+            self._presence.beat()
         for role in self.roles.values():
             try:
                 for _ in range(TURNS_MAX):
@@ -165,6 +170,8 @@ class CoordinatorProcess(Process):
 
     def resign(self) -> None:
         """SIGTERM."""
+        self._presence.leave()
+        self._beat_at = float("inf")
         for role in self.roles.values():
             role.resign()
 
@@ -173,6 +180,9 @@ class CoordinatorProcess(Process):
         super().die()
         for role in self.roles.values():
             role.close()
+
+    def _standing(self) -> list[int]:
+        return [shard for shard, role in sorted(self.roles.items()) if role.stands]
 
     def _submitter(self, shard: int) -> Any:
         def submit(effect: TermEffect) -> None:

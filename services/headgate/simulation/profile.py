@@ -88,10 +88,11 @@ def draw_profile(seed: int, *, ticks: int, without: frozenset[str] = frozenset()
     if chance.random() < QUIET_SHARE:
         rates = {}
     agents, feeds, tables = chance.choice((2, 2, 3)), chance.choice((1, 1, 2)), chance.choice((1, 2, 3, 4, 6))
+    several, many = chance.random(), chance.random()
     return Profile(
         seed=seed,
-        shards=2 if chance.random() < 0.2 else 1,
-        coordinators=1 if chance.random() < 0.2 else 2,
+        shards=4 if several < 0.05 else 2 if several < 0.2 else 1,
+        coordinators=1 if many < 0.2 else 3 if many < 0.35 else 2,
         agents=agents,
         feeds=feeds,
         tables=tables,

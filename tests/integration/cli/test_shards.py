@@ -1,0 +1,99 @@
+"""Several shards on the real broker: processes share them, and one that is killed moves only its own."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headgate.cli.exit_codes import ExitCode
+from headgate.config.settings import Settings, load_settings
+from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.snapshot import read_snapshot
+from headgate.eventlog.topics import create_topics
+from integration.cli.conftest import Service, eventually, headgate
+
+pytestmark = pytest.mark.integration
+
+SHARDS = 4
+
+Owners = dict[int, tuple[str, int | None]]
+
+
+@pytest.fixture
+def four(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaLog]:
+    """The log of a cluster with four shards."""
+    monkeypatch.setenv("HEADGATE_SHARDS", str(SHARDS))
+    ours = load_settings({})
+    create_topics(ours)
+    log = open_log(ours)
+    yield log
+    log.close()
+
+
+def _owners(log: KafkaLog) -> Owners:
+    snapshot = read_snapshot(log)
+    found = {shard: snapshot.owner(shard) for shard in range(SHARDS)}
+    return {shard: (owner.owner_id, owner.owner_rev) for shard, owner in found.items() if owner is not None}
+
+
+def _shared(log: KafkaLog, services: list[Service]) -> Owners | None:
+    """The owners, once every shard has one and the shares of the living are even."""
+    owners = _owners(log)
+    names = [_pid(name) for name, owner_rev in owners.values() if owner_rev is not None]
+    shares = [names.count(service.process.pid) for service in services]
+    return owners if sum(shares) == SHARDS and max(shares) - min(shares) <= 1 else None
+
+
+def _pid(owner_id: str) -> int:
+    return int(owner_id.rpartition("-")[2])
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_processes_share_the_shards_and_a_killed_one_moves_only_its_own(
+    four: KafkaLog, serve: Callable[..., Service], count: int, record_property: Callable[[str, Any], None]
+) -> None:
+    services = [serve(f"c{number}", "coordinator") for number in range(count)]
+    before = eventually(lambda: _shared(four, services), "the shards are shared evenly")
+
+    victim, *left = services
+    victim.process.send_signal(signal.SIGKILL)
+    killed_at = time.monotonic()
+    lost = {shard for shard, (name, _) in before.items() if _pid(name) == victim.process.pid}
+    assert lost
+
+    def taken_over() -> Owners | None:
+        owners = _shared(four, left)
+        return owners if owners is not None and all(owners[shard] != before[shard] for shard in lost) else None
+
+    after = eventually(taken_over, "the killed one's shards have other owners")
+    record_property("take_over_seconds", round(time.monotonic() - killed_at, 2))
+    assert {shard: after[shard] for shard in after if shard not in lost} == {
+        shard: before[shard] for shard in before if shard not in lost
+    }
+    if len(left) > 1:
+        eventually(lambda: all(s.get("/readyz")[0] == 200 for s in left), "all shards are stood for")
+        _ask_every_shard(four, left, after)
+
+
+def _ask_every_shard(log: KafkaLog, services: list[Service], before: Owners) -> None:
+    """Every shard answers, and the command gathers what they say; one shard can be asked alone."""
+    rows = json.loads(headgate("coordinator", "list", "-o", "json").stdout)
+    assert [row["shard"] for row in rows] == list(range(SHARDS))
+    for row in rows:
+        assert sorted([_pid(row["owner"]), *map(_pid, row["standbys"])]) == sorted(s.process.pid for s in services)
+
+    refused = headgate("agent", "drain", "nobody")
+    assert refused.exit_code == ExitCode.REQUEST_REFUSED
+    assert refused.stderr.count("no live agent 'nobody'") == 1
+
+    resigned = headgate("coordinator", "resign", "--shard", "2")
+    assert resigned.exit_code == 0, resigned.stderr
+    after = eventually(
+        lambda: owners if (owners := _owners(log)).get(2, before[2])[1] not in (None, before[2][1]) else None,
+        "shard 2 has another owner",
+    )
+    assert after[2][0] != before[2][0]
+    assert {shard: after[shard][1] for shard in (0, 1, 3)} == {shard: before[shard][1] for shard in (0, 1, 3)}
