@@ -294,8 +294,11 @@ class World:
 
     # --- operators and the world outside ---
 
-    def do_request_create(self, request: str, feed: str, tables: str = "t1", dsn: str = "target") -> None:
-        spec = f'{{"tables": "{tables}", "sink": {{"type": "postgresql", "dsn": "{dsn}"}}}}'
+    def do_request_create(
+        self, request: str, feed: str, tables: str = "t1", dsn: str = "target", target: str = ""
+    ) -> None:
+        ends = f'"target": {target}, ' if target else ""
+        spec = f'{{{ends}"tables": "{tables}", "sink": {{"type": "postgresql", "dsn": "{dsn}"}}}}'
         self.ask(request, "create", feed, spec=spec)
 
     def do_request_pause(self, request: str, feed: str) -> None:
@@ -429,7 +432,9 @@ def run_effect(effect: ResolveFeed | ResolveStart | ForgetFeed) -> FeedResolved 
 def resolved(effect: ResolveFeed) -> FeedResolved:
     """Spans as the script's spec names them; a table's topic has one partition that starts at offset 0."""
     tables = effect.spec.split('"tables": "')[1].split('"')[0].split(",")
-    return FeedResolved(effect.spec, tuple(SpanPlan(table, f"db.{table}", table, {0: 0}) for table in tables))
+    target = effect.spec.partition('"target": ')[2].partition(",")[0]
+    plans = tuple(SpanPlan(table, f"db.{table}", table, {0: 0}) for table in tables)
+    return FeedResolved(effect.spec, plans, int(target) if target else None)
 
 
 def span_key(text: str) -> SpanKey:

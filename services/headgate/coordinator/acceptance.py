@@ -23,7 +23,7 @@ from headgate.coordinator.effects import (
     ResolveStart,
     StartResolved,
 )
-from headgate.coordinator.outcomes import NAMES_SHOWN_MAX, change_wish, no_such_feed, refuse
+from headgate.coordinator.outcomes import FINISHED_ADVICE, NAMES_SHOWN_MAX, change_wish, no_such_feed, refuse
 from headgate.records.control import (
     FeedRecorded,
     FeedState,
@@ -107,7 +107,7 @@ def update(draft: Draft, request: str, wish: OperationRequested) -> None:
 def rewind(draft: Draft, request: str, wish: OperationRequested) -> None:
     """Take up a resume_feed that says from where: find the offsets."""
     feed = draft.feed(wish.feed)
-    reason = no_such_feed(draft, wish.feed) if feed is None else _why_not_stopped(feed, wish.feed, "resumed from there")
+    reason = no_such_feed(draft, wish.feed) if feed is None else _why_not_rewound(feed, wish.feed)
     if reason is not None or feed is None:
         return refuse(draft, request, reason or "")
     draft.settle(request, OutcomeStatus.ACCEPTED, "looking for the offsets to go on from")
@@ -118,10 +118,18 @@ def rewind(draft: Draft, request: str, wish: OperationRequested) -> None:
 def _why_not_stopped(feed: FeedRecorded, name: str, what: str) -> str | None:
     if (feed.wanted, feed.state) == (WantedState.STOPPED, FeedState.STOPPED):
         return None
+    if feed.wanted is WantedState.FINISHED:
+        return f"feed {name!r} has reached its target_ts: {FINISHED_ADVICE}"
     return (
         f"feed {name!r} is {feed.state}, wanted {feed.wanted}: it can be {what} only while it is stopped; "
         f"`headgate feed pause {name}` first"
     )
+
+
+def _why_not_rewound(feed: FeedRecorded, name: str) -> str | None:
+    if (feed.wanted, feed.state) == (WantedState.FINISHED, FeedState.FINISHED):
+        return None  # every table is sealed: it can go back, and will end at its target again
+    return _why_not_stopped(feed, name, "resumed from there")
 
 
 def ask_again(draft: Draft, request: str) -> None:
@@ -177,6 +185,8 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
         error=None,
         request=effect.request,
         changed_ms=draft.now.wall_ms,
+        target_ts=result.target_ts,
+        sink_id=result.sink_id,
     )
     draft.put(FeedKey(effect.feed), record)
     draft.settle(effect.request, OutcomeStatus.DONE, f"created with {len(record.spans)} tables")
@@ -237,7 +247,7 @@ def _rewind(draft: Draft, effect: ResolveStart, result: StartResolved) -> None:
     feed = draft.feed(effect.feed)
     if feed is None:
         return refuse(draft, effect.request, no_such_feed(draft, effect.feed))
-    reason = _why_not_stopped(feed, effect.feed, "resumed from there")
+    reason = _why_not_rewound(feed, effect.feed)
     if reason is None and [plan.span for plan in result.spans] != [plan.span for plan in feed.spans]:
         reason = "its tables have changed meanwhile: ask again"
     if reason is not None:

@@ -32,11 +32,11 @@ def note_change(draft: Draft, feed: str) -> None:
         draft.set_timer("checkpoint", feed, CHECKPOINT_SECONDS)
 
 
-def write(draft: Draft, name: str) -> None:
-    """Write the feed's checkpoint if it says anything new."""
+def write(draft: Draft, name: str) -> int | None:
+    """Write the feed's checkpoint if it says anything new; up to which ts the feed is complete, if that is known."""
     state, feed = draft.state, draft.feed(name)
     if feed is None:
-        return
+        return None
     index, said = state.index.feed(name), state.feed_progress.get(name)
     if said is not None and (said.feed_id, said.incarnation) != (feed.feed_id, feed.incarnation):
         said = None
@@ -51,8 +51,9 @@ def write(draft: Draft, name: str) -> None:
         resolved_ts=_never_back(index.least_resolved_ts(), None if said is None else said.resolved_ts),
     )
     if said is not None and replace(record, owner_rev=said.owner_rev, progressed_ms=said.progressed_ms) == said:
-        return
+        return said.resolved_ts
     draft.put(FeedProgressKey(name), record)
+    return record.resolved_ts
 
 
 def _positions(index: FeedIndex) -> dict[str, Positions]:

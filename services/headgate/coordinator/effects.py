@@ -65,11 +65,14 @@ class FeedResolved(msgspec.Struct, frozen=True):
     """The feed can be: its spans with distinct names, and where they are written.
 
     ``spec`` is the feed's JSON as accepted. In it ``sink.dsn`` must be spelled the same for the same database: two
-    feeds with equal ``sink.type`` and ``sink.dsn`` may not share a table.
+    feeds with equal ``sink.type`` and ``sink.dsn``, or with equal ``sink_id``, may not share a table. ``target_ts`` is
+    the spec's.
     """
 
     spec: str
     spans: tuple[SpanPlan, ...]
+    target_ts: int | None = None
+    sink_id: str | None = None
 
 
 class StartResolved(msgspec.Struct, frozen=True):

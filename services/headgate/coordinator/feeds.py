@@ -2,6 +2,7 @@
 
     create ──accepted──ResolveFeed──▶ recorded (running) ◀──resume── stopped
                                         │  └──────pause──accepted──▶ every span sealed ──▶ stopped ──update──▶ stopped
+                                        │  └──target reached──▶ every span sealed ──▶ finished
                                         └──remove──accepted──▶ every span sealed ──ForgetFeed──▶ keys deleted
 
 Every request gets one outcome: ``refused`` (nothing was changed, and why), ``done``, ``failed``, or ``accepted``
@@ -14,6 +15,8 @@ resolved is taken back.
 ``wanted`` is the operator's wish, ``state`` what is. A feed is ``stopped`` only when each of its spans is sealed or
 was never dispatched. ``warning`` means that a table has failed and does not replicate again yet; the others go on.
 ``failed`` means that such tables were given up: tried again for half an hour without progress (docs/error-codes.md).
+A feed with a target_ts ends by itself: once its checkpoint says, by evidence, that every change up to there is at the
+sink, the owner wants it ``finished``, and it is when every span is sealed.
 """
 
 from typing import Any, Final
@@ -31,7 +34,7 @@ from headgate.coordinator.effects import (
     ResolveStart,
 )
 from headgate.coordinator.index import is_broken
-from headgate.coordinator.outcomes import change_wish, no_such_feed, refuse, supersede
+from headgate.coordinator.outcomes import FINISHED_ADVICE, change_wish, no_such_feed, refuse, supersede
 from headgate.coordinator.schedulers.move import seat_of
 from headgate.coordinator.scheduling import seats_of
 from headgate.records.control import (
@@ -49,6 +52,7 @@ from headgate.records.keys import FeedKey, FeedProgressKey, OutcomeKey, Progress
 __all__ = [
     "answer_request",
     "catch_up",
+    "conclude",
     "finish_effect",
     "forget_outcome",
     "give_up",
@@ -159,6 +163,8 @@ def settle_feed(draft: Draft, name: str) -> None:
             _change(draft, name, feed, FeedState.STOPPED)
             if feed.state is not FeedState.STOPPED:
                 draft.settle(feed.request, OutcomeStatus.DONE, "stopped: every table is sealed at the sink")
+        elif feed.wanted is WantedState.FINISHED:
+            _change(draft, name, feed, FeedState.FINISHED)
         elif name not in draft.term.forgetting:
             draft.term.forgetting.add(name)
             draft.add_effect(ForgetFeed(name, feed.feed_id, feed.spec))
@@ -171,6 +177,15 @@ def settle_feed(draft: Draft, name: str) -> None:
         if feed.wanted is WantedState.RUNNING and not draft.has_timer("stuck", name):
             draft.set_timer("stuck", name, STUCK_SECONDS_MAX)
         _change(draft, name, feed, FeedState.WARNING)
+
+
+def conclude(draft: Draft, name: str, resolved_ts: int | None) -> None:
+    """The feed is complete up to ``resolved_ts``: if that is its target, nothing more is wanted of it."""
+    feed = draft.feed(name)
+    if feed is None or feed.wanted is not WantedState.RUNNING or feed.target_ts is None or resolved_ts is None:
+        return
+    if resolved_ts >= feed.target_ts:
+        change_wish(draft, name, feed, WantedState.FINISHED, None)
 
 
 def give_up(draft: Draft, name: str) -> None:
@@ -228,6 +243,8 @@ def _want(draft: Draft, request: str, wish: OperationRequested, wanted: WantedSt
         return refuse(draft, request, no_such_feed(draft, wish.feed))
     if feed.wanted is WantedState.REMOVED:
         return refuse(draft, request, f"feed {wish.feed!r} is being removed")
+    if feed.wanted is WantedState.FINISHED and wanted is WantedState.STOPPED:
+        return refuse(draft, request, f"feed {wish.feed!r} has reached its target_ts: {FINISHED_ADVICE}")
     if feed.wanted is wanted:
         reason = "is stopped already" if feed.state is FeedState.STOPPED else "is being stopped already"
         return refuse(draft, request, f"feed {wish.feed!r} {reason}")
@@ -245,6 +262,8 @@ def _resume(draft: Draft, request: str, wish: OperationRequested) -> None:
         return refuse(draft, request, f"feed {wish.feed!r} is being removed")
     if wish.spec is not None:
         return acceptance.rewind(draft, request, wish)
+    if feed.wanted is WantedState.FINISHED:
+        return refuse(draft, request, f"feed {wish.feed!r} has reached its target_ts: {FINISHED_ADVICE}")
     failed = [key for key in _spans_of(feed, wish.feed) if _waits_after_failure(draft, key)]
     if feed.wanted is WantedState.RUNNING and not failed:
         return refuse(draft, request, f"feed {wish.feed!r} runs already")

@@ -115,12 +115,16 @@ def _weigh(draft: Draft, _subject: Any) -> None:
     draft.term.loads.is_due = True
 
 
+def _write_checkpoint(draft: Draft, name: str) -> None:
+    feeds.conclude(draft, name, checkpoint.write(draft, name))
+
+
 TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "barrier": _end_barrier,
     "prepare": spans.expire_prepare,
     "retry": lambda draft, key: draft.term.retry_due.put(key),
     "rest": lambda draft, key: draft.term.resting.discard(key),
-    "checkpoint": checkpoint.write,
+    "checkpoint": _write_checkpoint,
     "sweep": membership.sweep,
     "resolve": acceptance.ask_again,
     "forget": feeds.retry_forget,

@@ -8,7 +8,13 @@ from headgate.coordinator.draft import Draft
 from headgate.records.control import FeedRecorded, FeedState, OutcomeStatus, WantedState
 from headgate.records.keys import FeedKey
 
-__all__ = ["NAMES_SHOWN_MAX", "change_wish", "no_such_feed", "refuse", "supersede"]
+__all__ = ["FINISHED_ADVICE", "NAMES_SHOWN_MAX", "change_wish", "no_such_feed", "refuse", "supersede"]
+
+FINISHED_ADVICE: Final = (
+    "it can go back and come up to it again (`headgate feed resume --from`, once it is finished), or be removed; "
+    "to go beyond, make another feed"
+)
+"""What can be done with a feed that has reached its target."""
 
 NAMES_SHOWN_MAX: Final = 20
 """Names in an error message: more would hide it."""
@@ -26,8 +32,8 @@ def supersede(draft: Draft, feed: FeedRecorded, request: str) -> None:
         draft.settle(feed.request, OutcomeStatus.FAILED, f"superseded by request {request}")
 
 
-def change_wish(draft: Draft, name: str, feed: FeedRecorded, wanted: WantedState, request: str) -> None:
-    """Record what the operator wants of the feed, and let the next round see to its spans."""
+def change_wish(draft: Draft, name: str, feed: FeedRecorded, wanted: WantedState, request: str | None) -> None:
+    """Record what is wanted of the feed (``request`` is None where no operator asked), and see to its spans next."""
     changed = replace(
         feed,
         owner_rev=draft.term.owner_rev,

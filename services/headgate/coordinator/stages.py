@@ -116,6 +116,9 @@ def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool) -> tupl
         lines.append(f"its shard {state.shard} has no owner; start one: `headgate serve coordinator`")
     if record.state is FeedState.FAILED:
         lines.append(f"it has failed: {record.error}; remove the cause, then `headgate feed resume {feed}`")
+    elif record.wanted is WantedState.FINISHED:
+        is_over = record.state is FeedState.FINISHED
+        lines += [] if is_over else ["it has reached its target_ts; its last tables are being sealed"]
     elif record.wanted is not WantedState.RUNNING:
         lines.append(f"an operator wants it {record.wanted.value}; `headgate feed resume {feed}` lets it go on")
     return tuple(lines)

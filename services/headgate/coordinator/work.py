@@ -82,7 +82,7 @@ class FeedWork:
             return FeedRefused(str(error))
         except SinkError as error:
             return FeedRefused(f"{error.code}: {error}")
-        return FeedResolved(spec=accepted.to_json(), spans=spans)
+        return FeedResolved(accepted.to_json(), spans, accepted.source.target_ts)
 
     def _resolve_start(self, effect: ResolveStart) -> StartResolved | FeedRefused | EffectFailed:
         try:

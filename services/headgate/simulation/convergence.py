@@ -48,6 +48,10 @@ def _missing_of_feed(
     if feed.wanted is WantedState.STOPPED:
         still = [plan.span for plan in feed.spans if world.sink_audit.is_open(feed.feed_id, plan.table)]
         return [] if feed.state is FeedState.STOPPED and not still else [f"feed {name} is {feed.state}, open {still}"]
+    if feed.wanted is WantedState.FINISHED:
+        return _missing_of_finished(world, name, feed)
+    if feed.target_ts is not None:
+        return [f"feed {name} has the target {feed.target_ts} and is wanted {feed.wanted}"]
     missing = [] if feed.state is FeedState.NORMAL else [f"feed {name} is {feed.state}"]
     said = state.feed_progress.get(name)
     for plan in feed.spans:
@@ -70,3 +74,9 @@ def _missing_of_feed(
         elif said is None or said.positions.get(plan.span) != ends:
             missing.append(f"the checkpoint of {key.text()} is {said and said.positions.get(plan.span)}, not {ends}")
     return missing
+
+
+def _missing_of_finished(world: "World", name: str, feed: FeedRecorded) -> list[str]:
+    missing = [] if feed.state is FeedState.FINISHED else [f"feed {name} is {feed.state}, not finished"]
+    still = [plan.table for plan in feed.spans if world.sink_audit.is_open(feed.feed_id, plan.table)]
+    return missing + [f"{table} of the finished feed {name} is open" for table in still]

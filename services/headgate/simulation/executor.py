@@ -13,7 +13,7 @@ import msgspec
 from headgate.agent.executor import SpanId, SpanTask, TaskStatus
 from headgate.records.control import Positions, TaskState
 from headgate.records.keys import AgentKey
-from headgate.simulation.sink_audit import ts_of
+from headgate.simulation.sink_audit import end_of, ts_of
 from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange, SinkError
 
 __all__ = ["Request", "Run", "SimulatedExecutor", "Surroundings"]
@@ -24,6 +24,15 @@ FAILURES_MAX: Final = 2
 """Fewer than in a lane, so that failures come to the owner often enough."""
 
 BATCH_EVENTS_MAX: Final = 5
+
+
+class _Spec(msgspec.Struct):
+    target_ts: int | None = None
+
+
+def target_of(spec: str) -> int | None:
+    """Where a feed of the operator's is to end."""
+    return msgspec.json.decode(spec, type=_Spec).target_ts
 
 
 class Request(msgspec.Struct, eq=False):
@@ -86,6 +95,8 @@ class Run:
         self.positions: Positions = {}
         self.rows = 0
         self.seen_ts: int | None = None
+        self.resolved: dict[int, int] = {}
+        self.target_ts = target_of(task.spec)
         self.error: tuple[str, str, bool] | None = None
         self._identity = FeedIdentity(executor.cluster_id, task.feed_id, task.id.feed)
         self._claim: Claim | None = None
@@ -121,6 +132,7 @@ class Run:
             error_code=code,
             error=text,
             retryable=retryable,
+            resolved_ts=min(self.resolved.values()) if self.resolved.keys() == self.positions.keys() != set() else None,
         )
 
 
@@ -250,7 +262,13 @@ class SimulatedExecutor:
     def _write(self, run: Run) -> None:
         ranges = {}
         for partition, begin in sorted(run.positions.items()):
-            end = min(self._world.source_end(run.task.plan.topic, partition), begin + BATCH_EVENTS_MAX)
+            written = self._world.source_end(run.task.plan.topic, partition)
+            end = min(written, begin + BATCH_EVENTS_MAX)
+            if run.target_ts is not None:
+                cap = max(begin, end_of(run.target_ts))
+                if begin == cap < written:
+                    run.resolved[partition] = run.target_ts  # what follows in the log is after the target
+                end = min(end, cap)
             if end > begin:
                 ranges[partition] = OffsetRange(begin, end)
         if ranges:
@@ -268,10 +286,13 @@ class SimulatedExecutor:
         if request.kind != "seal" or run.positions:
             run.positions = {**run.positions, **positions}
         if request.kind == "claim":
-            run.claimed = True
+            run.claimed, run.resolved = True, {}
         elif request.kind == "apply":
             run.failures, run.error = 0, None
             run.rows += sum(part.next - part.expected for part in request.ranges.values())
+            if run.target_ts is not None:
+                for partition, part in request.ranges.items():
+                    run.resolved[partition] = ts_of(part.next - 1)
             newest = max(ts_of(part.next - 1) for part in request.ranges.values())
             run.seen_ts = newest if run.seen_ts is None else max(newest, run.seen_ts)
         else:

@@ -39,7 +39,7 @@ from headgate.records.keys import (
     SpanKey,
     TaskKey,
 )
-from headgate.simulation.sink_audit import SinkAudit, Violation, ts_of
+from headgate.simulation.sink_audit import SinkAudit, Violation, end_of, ts_of
 
 __all__ = ["LogAudit"]
 
@@ -189,11 +189,15 @@ class LogAudit:
             for partition, offset in (before.positions.get(plan.span, {}) if before else {}).items():
                 if said.get(partition, -1) < offset:
                     raise Violation(f"3: checkpoint of {key.feed} {plan.span}/{partition} back from {offset} to {said}")
-            self._check_ts(key.feed, value.checkpoint_ts, plan.span, written, plan.start)
+            if value.checkpoint_ts != value.resolved_ts:
+                self._check_ts(key.feed, value.checkpoint_ts, plan.span, written, plan.start)
+            self._check_resolved(key.feed, value.resolved_ts, plan.span, written)
         if before is not None and before.checkpoint_ts is not None and value.checkpoint_ts is None:
             raise Violation(f"3: checkpoint_ts of {key.feed} back from {before.checkpoint_ts} to nothing")
         if before and before.checkpoint_ts and value.checkpoint_ts and value.checkpoint_ts < before.checkpoint_ts:
             raise Violation(f"3: checkpoint_ts of {key.feed} back from {before.checkpoint_ts} to {value.checkpoint_ts}")
+        if before is not None and (value.resolved_ts or 0) < (before.resolved_ts or 0):
+            raise Violation(f"3: resolved_ts of {key.feed} back from {before.resolved_ts} to {value.resolved_ts}")
         self._checkpoints[value.feed_id, value.incarnation] = value
 
     def _check_ts(self, feed: str, ts: int | None, span: str, written: Positions, start: Positions) -> None:
@@ -202,6 +206,24 @@ class LogAudit:
         newest = max((ts_of(end - 1) for p, end in written.items() if end > start[p]), default=None)
         if newest is None or ts > newest:
             raise Violation(f"3: checkpoint_ts {ts} of {feed} beyond {newest}, all that {span} has written")
+
+    def _check_resolved(self, feed: str, ts: int | None, span: str, written: Positions) -> None:
+        if ts is not None and any(offset < end_of(ts) for offset in written.values()):
+            raise Violation(f"3: resolved_ts {ts} of {feed}, but {span} is written to {written} only")
+
+    def _check_end(self, key: FeedKey, value: FeedRecorded) -> None:
+        """Finished: sealed, all changes up to the target applied, none after it."""
+        for plan in value.spans:
+            if self._sink.is_open(value.feed_id, plan.table):
+                raise Violation(f"1: feed {key.feed} is called finished, {plan.table} is open at the sink")
+            written = self._sink.applied_to.get((value.feed_id, plan.table), plan.start)
+            ends = {partition: max(start, end_of(value.target_ts or 0)) for partition, start in plan.start.items()}
+            if written != ends:
+                raise Violation(
+                    f"6: feed {key.feed} is called finished, {plan.table} is written to {written} of {ends}"
+                )
+        self._sink.stopped.add(value.feed_id)
+        self.marks["feed finished"] += 1
 
     def _feed_recorded(self, shard: int, state: State, key: FeedKey, value: object) -> None:
         old = state.feeds.get(key.feed)
@@ -217,6 +239,8 @@ class LogAudit:
                     raise Violation(f"1: feed {key.feed} is called stopped, {plan.table} is open at the sink")
             self._sink.stopped.add(value.feed_id)
             self.marks["feed stopped"] += 1
+        elif value.state is FeedState.FINISHED and value.wanted is WantedState.FINISHED:
+            self._check_end(key, value)
         elif value.wanted is WantedState.RUNNING:
             self._sink.stopped.discard(value.feed_id)
         if old is None and key.feed in self._names:

@@ -92,6 +92,7 @@ REQUIRED: Final = (
     "drain_agent failed",
     "resign_owner done",
     "feed stopped",
+    "feed finished",
     "feed gone",
     "feed made again",
     "tombstones cleaned away",

@@ -25,6 +25,7 @@ from headgate.records.control import (
 )
 from headgate.records.keys import Fact, RequestKey
 from headgate.simulation.profile import Profile
+from headgate.simulation.sink_audit import ts_of
 
 __all__ = ["Operator", "resolve"]
 
@@ -47,9 +48,17 @@ REQUESTS_KEPT_MAX: Final = 12
 """Settled requests beyond this many are taken back, the oldest first, as operators do."""
 
 
+TARGET_RATE: Final = 0.2
+"""Share of feeds that are to end."""
+
+TARGET_EVENTS_MAX: Final = 60
+"""How far from the present ends of its source a feed's target is, at most: what some seconds bring."""
+
+
 class _Spec(msgspec.Struct):
     tables: list[str]
     starts: list[dict[str, int]]
+    target_ts: int | None = None
 
 
 def resolve(effect: ResolveFeed) -> FeedResolved:
@@ -59,7 +68,7 @@ def resolve(effect: ResolveFeed) -> FeedResolved:
         SpanPlan(table, f"db.{table}", table, {int(partition): offset for partition, offset in start.items()})
         for table, start in zip(spec.tables, spec.starts, strict=True)
     )
-    return FeedResolved(effect.spec, plans)
+    return FeedResolved(effect.spec, plans, spec.target_ts)
 
 
 class Operator:
@@ -147,13 +156,21 @@ class Operator:
         tables = self._tables(feed)
         if self._chance.random() < 0.1:
             tables = [*tables[1:], "f1t1"] if feed != "f1" else tables
-        starts = []
+        starts, newest = [], 0
         for table in tables:
             is_latest = self._chance.random() < 0.3
             ends = {str(p): self._source_end(f"db.{table}", p) for p in range(self._profile.partitions)}
             starts.append(ends if is_latest else dict.fromkeys(ends, 0))
-        sink = {"type": "memory", "dsn": "here"}
-        return msgspec.json.encode({"feed": feed, "sink": sink, "tables": tables, "starts": starts}).decode()
+            newest = max(newest, *ends.values())
+        spec: dict[str, Any] = {
+            "feed": feed,
+            "sink": {"type": "memory", "dsn": "here"},
+            "tables": tables,
+            "starts": starts,
+        }
+        if self._chance.random() < TARGET_RATE:
+            spec["target_ts"] = ts_of(newest + self._chance.randint(-TARGET_EVENTS_MAX, TARGET_EVENTS_MAX))
+        return msgspec.json.encode(spec).decode()
 
     def _tidy(self) -> None:
         for shard, state in sorted(self._states.items()):

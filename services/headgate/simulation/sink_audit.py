@@ -7,7 +7,7 @@ themselves what may come after it.
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim
 
-__all__ = ["SinkAudit", "Violation", "ts_of"]
+__all__ = ["SinkAudit", "Violation", "end_of", "ts_of"]
 
 
 class Violation(Exception):  # noqa: N818 - a finding, not an error of the program
@@ -17,6 +17,11 @@ class Violation(Exception):  # noqa: N818 - a finding, not an error of the progr
 def ts_of(offset: int) -> int:
     """The source time of the change at ``offset``: known to all, so that checkpoints can be checked."""
     return 1_000 + offset
+
+
+def end_of(ts: int) -> int:
+    """The offset behind the last change that is not after ``ts``; where a feed with that target ends."""
+    return max(0, ts - ts_of(0) + 1)
 
 
 class SinkAudit:

@@ -32,7 +32,7 @@ from headgate.simulation.operator import Operator
 from headgate.simulation.processes import CoordinatorProcess, KilledError, Process
 from headgate.simulation.profile import Profile
 from headgate.simulation.sink import SimulatedSink
-from headgate.simulation.sink_audit import SinkAudit, Violation
+from headgate.simulation.sink_audit import SinkAudit, Violation, end_of
 from headgate.simulation.wire import Wire
 from headgate.sinks.contract import Claim
 
@@ -228,12 +228,26 @@ class World:
         return self._events.get((topic, partition), 0)
 
     def _grow_sources(self) -> None:
-        if self.faults.stopped or self.chance.random() >= self.profile.event_rate:
+        if self.faults.stopped:
+            self._pass_targets()
+            return
+        if self.chance.random() >= self.profile.event_rate:
             return
         feed = self.chance.randint(1, self.profile.feeds)
         for table in range(1, self.profile.tables + 1):
             place = (f"db.f{feed}t{table}", self.chance.randrange(self.profile.partitions))
             self._events[place] = self._events.get(place, 0) + 3
+
+    def _pass_targets(self) -> None:
+        """A feed that is to end does so when its source has gone beyond its target."""
+        for _, state in sorted(self.log_audit.states.items()):
+            for _, feed in sorted(state.feeds.items()):
+                if feed.target_ts is None:
+                    continue
+                for plan in feed.spans:
+                    for partition, start in sorted(plan.start.items()):
+                        place, least = (plan.topic, partition), max(start, end_of(feed.target_ts)) + 1
+                        self._events[place] = max(self._events.get(place, 0), least)
 
     def claims(self, session: AgentKey, run: Run) -> None:
         """See Surroundings."""
