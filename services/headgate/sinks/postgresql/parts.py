@@ -10,7 +10,7 @@ from typing import Final
 import psycopg
 from psycopg import errors
 
-from headgate.changes.change import Change, ChangeError, Operation
+from headgate.changes.change import Change, ChangeError
 from headgate.changes.reducing import reduce_changes
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.bisection import bisect_batch
@@ -18,16 +18,16 @@ from headgate.sinks.contract import (
     Applied,
     ChangeBatch,
     ChangeRefusedError,
-    Claim,
     ConstraintViolatedError,
-    OffsetRange,
     ValueRefusedError,
 )
 from headgate.sinks.postgresql.catalog import Connection
 from headgate.sinks.postgresql.progress import advance
-from headgate.sinks.postgresql.staging import Merged, OrphanRowsError, Stage, UnwritableError
+from headgate.sinks.postgresql.staging import Stage
+from headgate.sinks.relational.batches import check_truncates, refused_change, unmoved
+from headgate.sinks.relational.grouping import Merged, OrphanRowsError, UnwritableError
 
-__all__ = ["REFUSALS", "apply_in_parts", "check_truncates"]
+__all__ = ["REFUSALS", "apply_in_parts"]
 
 REFUSALS: Final = (
     UnwritableError,
@@ -69,31 +69,14 @@ class _Trial:
 
     def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
         """See Trial."""
-        table = self._stage.table.name
         column, reason = None, str(error)
-        if isinstance(error, UnwritableError):
-            column = error.column
-        elif isinstance(error, OrphanRowsError):
-            reason = (
-                "the event leaves out columns that have not changed, but the sink has no such row: it was never copied "
-                "or removed by hand; snapshot the table again"
-            )
-        elif isinstance(error, psycopg.Error):
+        if isinstance(error, psycopg.Error):
             column = error.diag.column_name
             detail = error.diag.message_detail
             reason = (error.diag.message_primary or reason) + (f" ({detail})" if detail else "")
-        where = table if column is None else f"{table}, column {column}"
-        text = f"{where}: {reason} [topic {self._claim.topic}, partition {change.partition}, offset {change.offset}]"
         kind = ConstraintViolatedError if isinstance(error, _BETWEEN_ROWS) else ValueRefusedError
-        return kind(text, change.partition, change.offset)
-
-
-def check_truncates(claim: Claim, changes: Sequence[Change]) -> None:
-    """Raise ChangeError for a TRUNCATE of a topic of several partitions: what it wipes is anybody's guess."""
-    if len(claim.start) > 1 and any(change.operation is Operation.TRUNCATE for change in changes):
-        raise ChangeError(
-            f"TRUNCATE has no order among the {len(claim.start)} partitions of its topic: set the connector's "
-            "skipped.operations=t, or use a topic of one partition"
+        return refused_change(
+            kind, self._stage.table.name, self._claim.topic, change, error, column=column, reason=reason
         )
 
 
@@ -102,8 +85,7 @@ def apply_in_parts(connection: Connection, stage: Stage, batch: ChangeBatch) -> 
     claim, table = batch.claim, stage.table.name
     with connection.transaction():
         connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        unmoved = {partition: OffsetRange(span.expected, span.expected) for partition, span in batch.ranges.items()}
-        advance(connection, claim, table, unmoved)  # the fence, and the locks, before the table is touched
+        advance(connection, claim, table, unmoved(batch))  # the fence, and the locks, before the table is touched
         trial = _Trial(connection, stage, batch)
         found = bisect_batch(trial, batch)
         advance(connection, claim, table, found.ranges)

@@ -8,20 +8,23 @@ believe.
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
 from psycopg import sql
 
 from headgate.records.control import Epoch, Positions
-from headgate.sinks.contract import (
-    Claim,
-    FeedIdentity,
-    OffsetRange,
-    SinkConflictError,
-    SinkError,
-    SinkFencedError,
-    SinkMovedError,
-)
+from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange
 from headgate.sinks.postgresql.catalog import Connection
+from headgate.sinks.relational.fence import (
+    FenceRow,
+    check_advance,
+    check_claim,
+    check_seal,
+    is_same_claim,
+    positions_of,
+    removed,
+    start_or_rows,
+    still_open,
+    stranger,
+)
 
 __all__ = [
     "advance",
@@ -111,14 +114,6 @@ WHERE {_MINE} AND p.partition = s.number
 """  # noqa: S608 - parts of our own
 
 
-class _Row(msgspec.Struct, frozen=True):
-    epoch: Epoch
-    incarnation: int
-    next_offset: int
-    closed: bool
-    topic_id: str | None
-
-
 def _parameters(claim: Claim, table: str) -> dict[str, object]:
     partitions = sorted(claim.start)
     return {
@@ -136,10 +131,10 @@ def _parameters(claim: Claim, table: str) -> dict[str, object]:
     }
 
 
-def _read(connection: Connection, parameters: dict[str, object], *, lock: bool = False) -> dict[int, _Row]:
+def _read(connection: Connection, parameters: dict[str, object], *, lock: bool = False) -> dict[int, FenceRow]:
     rows = connection.execute(_READ + ("FOR UPDATE" if lock else ""), parameters)
     return {
-        int(partition): _Row(Epoch(owner_rev, n), incarnation, next_offset, closed, topic_id)
+        int(partition): FenceRow(Epoch(owner_rev, n), incarnation, next_offset, closed, topic_id)
         for partition, owner_rev, n, incarnation, next_offset, closed, topic_id in rows
     }
 
@@ -163,14 +158,7 @@ def refuse_strangers(connection: Connection, identity: FeedIdentity, table: str)
     """SinkConflictError if another feed, or a feed of another cluster, holds the table open."""
     parameters = {"table": table, "cluster": identity.cluster_id, "feed_id": identity.feed_id}
     for cluster_id, feed_id, feed in connection.execute(_STRANGERS, parameters):
-        whose = f"feed {feed} ({feed_id})"
-        if cluster_id != identity.cluster_id:
-            whose += f" of another cluster ({cluster_id}; this one is {identity.cluster_id})"
-        gone = f"cluster_id = '{cluster_id}' AND feed_id = '{feed_id}'"
-        raise SinkConflictError(
-            f"table {table} is being written by {whose}: two writers would undo each other's rows. Remove that feed, "
-            f"or, if it is gone for good, its rows in headgate.progress (WHERE {gone})"
-        )
+        raise stranger(identity, table, FeedIdentity(cluster_id, feed_id, feed))
 
 
 def claim_rows(connection: Connection, claim: Claim, table: str, lock_wait_seconds: float) -> Positions:
@@ -183,14 +171,13 @@ def claim_rows(connection: Connection, claim: Claim, table: str, lock_wait_secon
         _refuse_removed(connection, claim.identity, table)
         refuse_strangers(connection, claim.identity, table)
         rows = _read(connection, parameters)
-        if _is_same_claim(claim, rows):  # answered without a lock: a late attempt of this epoch may hold it
-            return {partition: row.next_offset for partition, row in rows.items()}
+        if is_same_claim(claim, rows):  # answered without a lock: a late attempt of this epoch may hold it
+            return positions_of(rows)
         rows = _read(connection, parameters, lock=True)
-        for partition, row in rows.items():
-            _refuse_claim(claim, table, partition, row)
+        check_claim(claim, table, rows)
         connection.execute(_RAISE, parameters)
         rows = _read(connection, parameters)
-    return {partition: row.next_offset for partition, row in rows.items()}
+    return positions_of(rows)
 
 
 def _hold_table(connection: Connection, table: str) -> None:
@@ -198,39 +185,10 @@ def _hold_table(connection: Connection, table: str) -> None:
 
 
 def _refuse_removed(connection: Connection, identity: FeedIdentity, table: str) -> None:
-    """A claim that was under way when its feed was removed would else find no row, and begin at ``start`` again."""
     mine = {"cluster": identity.cluster_id, "feed_id": identity.feed_id}
     row = connection.execute(_REMOVED, mine).fetchone()
     if row is not None:
-        raise SinkFencedError(f"{table}: feed {identity.feed} ({identity.feed_id}) was removed at {row[0]}")
-
-
-def _is_same_claim(claim: Claim, rows: Mapping[int, _Row]) -> bool:
-    return rows.keys() == claim.start.keys() and all(
-        row.epoch == claim.epoch and not row.closed and row.incarnation == claim.incarnation for row in rows.values()
-    )
-
-
-def _refuse_claim(claim: Claim, table: str, partition: int, row: _Row) -> None:
-    where = f"{table}, {claim.topic}/{partition}"
-    if row.epoch > claim.epoch:
-        raise SinkFencedError(f"{where}: claimed under epoch {row.epoch}, which is above {claim.epoch}")
-    if row.epoch == claim.epoch and row.closed:
-        raise SinkFencedError(f"{where}: epoch {claim.epoch} is sealed; claim under a higher one")
-    if row.incarnation > claim.incarnation or (row.epoch == claim.epoch and row.incarnation != claim.incarnation):
-        raise SinkConflictError(
-            f"{where}: the sink is at incarnation {row.incarnation}, the claim at {claim.incarnation}: "
-            "the control topics are older than the sink; were they restored?"
-        )
-    if (
-        claim.topic_id is not None
-        and row.topic_id not in (None, claim.topic_id)
-        and row.incarnation == claim.incarnation
-    ):
-        raise SinkConflictError(
-            f"{where}: the topic was made anew (id {claim.topic_id}, was {row.topic_id}), its offsets are others: "
-            "start the feed again from the beginning"
-        )
+        raise removed(identity, table, row[0])
 
 
 def _limit_wait(connection: Connection, seconds: float) -> None:
@@ -243,25 +201,15 @@ def seal_rows(connection: Connection, claim: Claim, table: str, lock_wait_second
     with connection.transaction():
         _limit_wait(connection, lock_wait_seconds)
         rows = _read(connection, parameters, lock=True)
-        for partition in sorted(claim.start):
-            row = rows.get(partition)
-            if row is None or row.epoch < claim.epoch:
-                raise SinkConflictError(
-                    f"{table}, {claim.topic}/{partition}: epoch {claim.epoch} never claimed it "
-                    f"({'no row' if row is None else f'the sink is at {row.epoch}'}): claim, then seal"
-                )
-            if row.epoch > claim.epoch:
-                raise SinkFencedError(f"{table}, {claim.topic}/{partition}: claimed since under epoch {row.epoch}")
+        check_seal(claim, table, rows)
         connection.execute(_SEAL, parameters)
-    return {partition: row.next_offset for partition, row in rows.items()}
+    return positions_of(rows)
 
 
 def read_positions(connection: Connection, claim: Claim, table: str) -> Positions:
     """The positions a claim would go on from: the sink's, or ``start`` where it has none of this incarnation."""
     rows = _read(connection, _parameters(claim, table)) if progress_exists(connection) else {}
-    positions = dict(claim.start)
-    positions.update({p: row.next_offset for p, row in rows.items() if row.incarnation >= claim.incarnation})
-    return positions
+    return start_or_rows(claim, rows)
 
 
 def forget_rows(connection: Connection, identity: FeedIdentity) -> None:
@@ -283,11 +231,9 @@ def forget_rows(connection: Connection, identity: FeedIdentity) -> None:
             "ORDER BY table_name, topic, partition FOR UPDATE",
             mine,
         ).fetchall()
-        still_open = sorted({str(table) for table, closed in rows if not closed})
-        if still_open:
-            raise SinkConflictError(
-                f"feed {identity.feed} ({identity.feed_id}) still writes {', '.join(still_open)}: seal them first"
-            )
+        unsealed = {str(table) for table, closed in rows if not closed}
+        if unsealed:
+            raise still_open(identity, unsealed)
         connection.execute(
             "DELETE FROM headgate.progress WHERE cluster_id = %(cluster)s AND feed_id = %(feed_id)s", mine
         )
@@ -313,29 +259,4 @@ def advance(connection: Connection, claim: Claim, table: str, ranges: Mapping[in
     if len(partitions) > 1:
         connection.execute(_HOLD, parameters)
     if connection.execute(_ADVANCE, parameters).rowcount != len(partitions):
-        rows = _read(connection, parameters)
-        for partition in partitions:
-            refusal = _why_not(claim, table, partition, ranges[partition], rows.get(partition))
-            if refusal is not None:
-                raise refusal
-        raise SinkMovedError(f"{table}, {claim.topic}: the sink changed while it was looked at")
-
-
-def _why_not(claim: Claim, table: str, partition: int, wanted: OffsetRange, row: _Row | None) -> SinkError | None:
-    where = f"{table}, {claim.topic}/{partition}"
-    if row is None or row.epoch < claim.epoch:
-        found = "no row" if row is None else f"epoch {row.epoch}"
-        return SinkFencedError(
-            f"{where}: the sink has {found} instead of this claim's {claim.epoch}: was it restored? Claim it again, "
-            "the sink's positions count"
-        )
-    if row.epoch > claim.epoch:
-        return SinkFencedError(f"{where}: claimed since under epoch {row.epoch}, {claim.epoch} is over")
-    if row.closed:
-        return SinkFencedError(f"{where}: epoch {claim.epoch} is sealed")
-    if row.next_offset != wanted.expected:
-        return SinkMovedError(
-            f"{where}: the sink is at offset {row.next_offset}, the batch begins at {wanted.expected}: "
-            "go on from the sink's"
-        )
-    return None
+        check_advance(claim, table, ranges, _read(connection, parameters))

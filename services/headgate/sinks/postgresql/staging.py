@@ -7,21 +7,27 @@ merged. It is created once per session and emptied when the next batch comes: by
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 import psycopg
 from psycopg import sql
 
-from headgate.changes.change import ABSENT, Absent, Change, Row
 from headgate.changes.reducing import Reduced
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.postgresql.catalog import Connection, Table
 from headgate.sinks.postgresql.values import ColumnText, NotTextError, column_text
+from headgate.sinks.relational.grouping import (
+    Group,
+    Merged,
+    OrphanRowsError,
+    Semantics,
+    UnwritableError,
+    group_keys,
+    group_rows,
+)
 
-__all__ = ["Group", "Merged", "OrphanRowsError", "Stage", "UnwritableError", "group_rows"]
+__all__ = ["Stage"]
 
 ROWS_PER_WRITE: Final = 8_192
 """Rows formatted at once: bounds memory, and lets the server read one part while the next is formatted."""
@@ -31,83 +37,6 @@ ROWS_BEFORE_TRUNCATE: Final = 5_000
 
 _GROUP: Final = sql.Identifier("headgate group")
 _COPY_PLACE: Final = re.compile(r"COPY \S+, line (?P<line>\d+)(?:, column (?P<column>.+?))?(?::|$)")
-
-_Semantics = dict[str, str] | None
-
-
-class UnwritableError(Exception):
-    """A change whose row cannot be staged: which one, and if known which column."""
-
-    def __init__(self, change: Change, column: str | None, reason: str) -> None:
-        super().__init__(reason)
-        self.change = change
-        self.column = column
-        self.reason = reason
-
-
-class OrphanRowsError(Exception):
-    """Partial updates of rows that the sink does not have."""
-
-
-class Group(msgspec.Struct, frozen=True):
-    """Upserts with the same columns. ``whole``: no column is absent, so the row may be inserted."""
-
-    columns: tuple[str, ...]
-    whole: bool
-    semantics: _Semantics
-    changes: Sequence[Change]
-    values: Sequence[Sequence[object]]
-    types: Sequence[set[type]]
-
-
-class Merged(msgspec.Struct, frozen=True):
-    """Rows written by one merge."""
-
-    upserts: int
-    updates: int
-    deletes: int
-
-
-def group_rows(upserts: Sequence[Change], key: Sequence[str]) -> list[Group]:
-    """Upserts by columns, wholeness and meaning, in order of first appearance. One group, as a rule."""
-    if not upserts:
-        return []
-    first = upserts[0]
-    columns = tuple(first.row or ())
-    rows = [change.row or {} for change in upserts]
-    if (
-        set(map(len, rows)) == {len(columns)}
-        and set(key) <= set(columns)
-        and len({id(c.semantics) for c in upserts}) == 1
-    ):
-        with suppress(KeyError):  # another column instead of one of these
-            group = _group(columns, first.semantics, upserts, rows, whole=True)
-            if not any(Absent in kinds for kinds in group.types):
-                return [group]
-    return _group_one_by_one(upserts)
-
-
-def _group_one_by_one(upserts: Sequence[Change]) -> list[Group]:
-    found: dict[tuple[object, ...], tuple[list[Change], list[Row]]] = {}
-    for change in upserts:
-        row = {**change.key, **(change.row or {})}
-        present = tuple(column for column, value in row.items() if value is not ABSENT)
-        meaning = None if change.semantics is None else frozenset(change.semantics.items())
-        changes, rows = found.setdefault((present, len(present) == len(row), meaning), ([], []))
-        changes.append(change)
-        rows.append(row)
-    return [
-        _group(present, changes[0].semantics, changes, rows, whole=bool(whole))
-        for (present, whole, _), (changes, rows) in found.items()
-        if isinstance(present, tuple)
-    ]
-
-
-def _group(
-    columns: tuple[str, ...], semantics: _Semantics, changes: Sequence[Change], rows: Sequence[Row], *, whole: bool
-) -> Group:
-    values = [[row[column] for row in rows] for column in columns]
-    return Group(columns, whole, semantics, changes, values, [set(map(type, column)) for column in values])
 
 
 class Stage:
@@ -135,9 +64,8 @@ class Stage:
         self._empty()
         groups = group_rows(reduced.upserts, self.table.key)
         if reduced.deletes:
-            key = self.table.key
-            for semantics, changes in _by_meaning(reduced.deletes):
-                self._copy(0, _group(key, semantics, changes, [change.key for change in changes], whole=True))
+            for keys in group_keys(reduced.deletes, self.table.key):
+                self._copy(0, keys)
         for number, group in enumerate(groups, start=1):
             self._copy(number, group)
         return groups
@@ -150,7 +78,7 @@ class Stage:
         else:
             self._connection.execute(sql.SQL("DELETE FROM {}").format(self._stage))
 
-    def _text(self, column: str, semantics: _Semantics) -> ColumnText:
+    def _text(self, column: str, semantics: Semantics) -> ColumnText:
         meaning = None if semantics is None else semantics.get(column)
         text = self._texts.get((column, meaning))
         if text is None:
@@ -258,16 +186,3 @@ class Stage:
         return sql.SQL("UPDATE {} t SET {} FROM {} s WHERE s.{} = {} AND {}").format(
             self.table.identifier, assign, self._stage, _GROUP, sql.Literal(number), self._same_key()
         )
-
-
-def _by_meaning(changes: Sequence[Change]) -> Iterator[tuple[_Semantics, list[Change]]]:
-    """Deletes by what their keys mean: one group, unless the schema changed within the batch."""
-    if len({id(change.semantics) for change in changes}) == 1:
-        yield changes[0].semantics, list(changes)
-        return
-    found: dict[object, list[Change]] = {}
-    for change in changes:
-        meaning = None if change.semantics is None else frozenset(change.semantics.items())
-        found.setdefault(meaning, []).append(change)
-    for group in found.values():
-        yield group[0].semantics, group

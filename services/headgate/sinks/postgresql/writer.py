@@ -14,14 +14,14 @@ import psycopg
 from psycopg import errors
 
 from headgate.changes.change import ChangeError
-from headgate.changes.reducing import Reduced, reduce_changes
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError
 from headgate.sinks.postgresql.catalog import Connection, load_table
 from headgate.sinks.postgresql.connection import Label, PostgresSettings, connect, sink_error
-from headgate.sinks.postgresql.parts import REFUSALS, apply_in_parts, check_truncates
+from headgate.sinks.postgresql.parts import REFUSALS, apply_in_parts
 from headgate.sinks.postgresql.progress import advance
 from headgate.sinks.postgresql.staging import Stage
+from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words
 
 __all__ = ["PostgresWriter"]
 
@@ -50,7 +50,7 @@ class PostgresWriter:
 
     def apply(self, batch: ChangeBatch) -> Applied:
         """See the contract."""
-        _check_ranges(batch)
+        check_ranges(batch)
         for attempt in range(1, ATTEMPTS_MAX + 1):
             with self._session(batch.claim) as connection:
                 stage = self._stage(connection, batch.claim.table)
@@ -111,11 +111,7 @@ def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:
     claim, table = batch.claim, stage.table
     try:
         check_truncates(claim, batch.changes)
-        reduced = (
-            reduce_changes(batch.changes, table.key)
-            if batch.changes
-            else Reduced(truncate=False, deletes=[], upserts=[])
-        )
+        reduced = last_words(batch, table.key)
         with connection.transaction():
             groups = stage.fill(reduced) if batch.changes else []
             reach(CrashPoint.ROWS_SENT)
@@ -127,15 +123,3 @@ def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:
     reach(CrashPoint.COMMITTED)
     positions = {partition: span.next for partition, span in batch.ranges.items()}
     return Applied(positions, merged.upserts, merged.updates, merged.deletes)
-
-
-def _check_ranges(batch: ChangeBatch) -> None:
-    """The caller's part of the fence: no change outside the offsets that the batch moves over. ValueError if not."""
-    ranges = batch.ranges
-    for partition, span in ranges.items():
-        if span.next < span.expected or partition not in batch.claim.start:
-            raise ValueError(f"range {span} of partition {partition} is not one of the claim {batch.claim}")
-    for change in batch.changes:
-        span = ranges[change.partition]
-        if not span.expected <= change.offset < span.next:
-            raise ValueError(f"offset {change.offset} of partition {change.partition} is outside the batch's {span}")

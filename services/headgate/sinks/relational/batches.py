@@ -1,0 +1,66 @@
+"""A batch on its way into a database: what is checked before, and what is said of a change that was refused."""
+
+from collections.abc import Sequence
+
+from headgate.changes.change import Change, ChangeError, Operation
+from headgate.changes.reducing import Reduced, reduce_changes
+from headgate.sinks.contract import ChangeBatch, ChangeRefusedError, Claim, OffsetRange
+from headgate.sinks.relational.grouping import OrphanRowsError, UnwritableError
+
+__all__ = ["check_ranges", "check_truncates", "last_words", "refused_change", "unmoved"]
+
+
+def check_ranges(batch: ChangeBatch) -> None:
+    """The caller's part of the fence: no change outside the offsets that the batch moves over. ValueError if not."""
+    ranges = batch.ranges
+    for partition, span in ranges.items():
+        if span.next < span.expected or partition not in batch.claim.start:
+            raise ValueError(f"range {span} of partition {partition} is not one of the claim {batch.claim}")
+    for change in batch.changes:
+        span = ranges[change.partition]
+        if not span.expected <= change.offset < span.next:
+            raise ValueError(f"offset {change.offset} of partition {change.partition} is outside the batch's {span}")
+
+
+def check_truncates(claim: Claim, changes: Sequence[Change]) -> None:
+    """Raise ChangeError for a TRUNCATE of a topic of several partitions: what it wipes is anybody's guess."""
+    if len(claim.start) > 1 and any(change.operation is Operation.TRUNCATE for change in changes):
+        raise ChangeError(
+            f"TRUNCATE has no order among the {len(claim.start)} partitions of its topic: set the connector's "
+            "skipped.operations=t, or use a topic of one partition"
+        )
+
+
+def last_words(batch: ChangeBatch, key: Sequence[str]) -> Reduced:
+    """The batch, reduced; nothing, if it only moves the positions."""
+    if not batch.changes:
+        return Reduced(truncate=False, deletes=[], upserts=[])
+    return reduce_changes(batch.changes, key)
+
+
+def unmoved(batch: ChangeBatch) -> dict[int, OffsetRange]:
+    """Ranges that ask the fence, and lock its rows, without moving a position."""
+    return {partition: OffsetRange(span.expected, span.expected) for partition, span in batch.ranges.items()}
+
+
+def refused_change(
+    kind: type[ChangeRefusedError],
+    table: str,
+    topic: str,
+    change: Change,
+    error: Exception,
+    *,
+    column: str | None,
+    reason: str,
+) -> ChangeRefusedError:
+    """The refusal of one change, with all that helps to find it. ``column`` and ``reason`` are the database's."""
+    if isinstance(error, UnwritableError):
+        column = error.column
+    elif isinstance(error, OrphanRowsError):
+        reason = (
+            "the event leaves out columns that have not changed, but the sink has no such row: it was never copied "
+            "or removed by hand; snapshot the table again"
+        )
+    where = table if column is None else f"{table}, column {column}"
+    text = f"{where}: {reason} [topic {topic}, partition {change.partition}, offset {change.offset}]"
+    return kind(text, change.partition, change.offset)

@@ -1,0 +1,144 @@
+"""What a progress row allows and refuses, the same in every database: pure decisions on rows already read.
+
+A sink reads its rows, under whatever lock it needs, and asks here; the texts are what people see.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from headgate.records.control import Epoch, Positions
+from headgate.sinks.contract import (
+    Claim,
+    FeedIdentity,
+    OffsetRange,
+    SinkConflictError,
+    SinkFencedError,
+    SinkMovedError,
+)
+
+__all__ = [
+    "FenceRow",
+    "check_advance",
+    "check_claim",
+    "check_seal",
+    "is_same_claim",
+    "positions_of",
+    "removed",
+    "start_or_rows",
+    "still_open",
+    "stranger",
+]
+
+
+class FenceRow(msgspec.Struct, frozen=True):
+    """One progress row: who may write this partition, and from where on."""
+
+    epoch: Epoch
+    incarnation: int
+    next_offset: int
+    closed: bool
+    topic_id: str | None
+
+
+Rows = Mapping[int, FenceRow]
+
+
+def positions_of(rows: Rows) -> Positions:
+    """The next offset of every partition."""
+    return {partition: row.next_offset for partition, row in rows.items()}
+
+
+def start_or_rows(claim: Claim, rows: Rows) -> Positions:
+    """The positions a claim would go on from: the sink's, or ``start`` where it has none of this incarnation."""
+    return dict(claim.start) | {p: row.next_offset for p, row in rows.items() if row.incarnation >= claim.incarnation}
+
+
+def is_same_claim(claim: Claim, rows: Rows) -> bool:
+    """Whether the claim holds the rows already: it is repeated."""
+    return rows.keys() == claim.start.keys() and all(
+        row.epoch == claim.epoch and not row.closed and row.incarnation == claim.incarnation for row in rows.values()
+    )
+
+
+def check_claim(claim: Claim, table: str, rows: Rows) -> None:
+    """Raise what keeps ``claim`` from taking its rows, which are locked."""
+    for partition, row in rows.items():
+        where = f"{table}, {claim.topic}/{partition}"
+        if row.epoch > claim.epoch:
+            raise SinkFencedError(f"{where}: claimed under epoch {row.epoch}, which is above {claim.epoch}")
+        if row.epoch == claim.epoch and row.closed:
+            raise SinkFencedError(f"{where}: epoch {claim.epoch} is sealed; claim under a higher one")
+        if row.incarnation > claim.incarnation or (row.epoch == claim.epoch and row.incarnation != claim.incarnation):
+            raise SinkConflictError(
+                f"{where}: the sink is at incarnation {row.incarnation}, the claim at {claim.incarnation}: "
+                "the control topics are older than the sink; were they restored?"
+            )
+        if (
+            claim.topic_id is not None
+            and row.topic_id not in (None, claim.topic_id)
+            and row.incarnation == claim.incarnation
+        ):
+            raise SinkConflictError(
+                f"{where}: the topic was made anew (id {claim.topic_id}, was {row.topic_id}), its offsets are others: "
+                "start the feed again from the beginning"
+            )
+
+
+def check_seal(claim: Claim, table: str, rows: Rows) -> None:
+    """Raise what keeps ``claim.epoch`` from being sealed; its rows are locked."""
+    for partition in sorted(claim.start):
+        row = rows.get(partition)
+        if row is None or row.epoch < claim.epoch:
+            raise SinkConflictError(
+                f"{table}, {claim.topic}/{partition}: epoch {claim.epoch} never claimed it "
+                f"({'no row' if row is None else f'the sink is at {row.epoch}'}): claim, then seal"
+            )
+        if row.epoch > claim.epoch:
+            raise SinkFencedError(f"{table}, {claim.topic}/{partition}: claimed since under epoch {row.epoch}")
+
+
+def check_advance(claim: Claim, table: str, ranges: Mapping[int, OffsetRange], rows: Rows) -> None:
+    """Raise why the positions could not be moved over ``ranges``, given what the rows say now."""
+    for partition in sorted(ranges):
+        where, wanted, row = f"{table}, {claim.topic}/{partition}", ranges[partition], rows.get(partition)
+        if row is None or row.epoch < claim.epoch:
+            found = "no row" if row is None else f"epoch {row.epoch}"
+            raise SinkFencedError(
+                f"{where}: the sink has {found} instead of this claim's {claim.epoch}: was it restored? Claim it again,"
+                " the sink's positions count"
+            )
+        if row.epoch > claim.epoch:
+            raise SinkFencedError(f"{where}: claimed since under epoch {row.epoch}, {claim.epoch} is over")
+        if row.closed:
+            raise SinkFencedError(f"{where}: epoch {claim.epoch} is sealed")
+        if row.next_offset != wanted.expected:
+            raise SinkMovedError(
+                f"{where}: the sink is at offset {row.next_offset}, the batch begins at {wanted.expected}: "
+                "go on from the sink's"
+            )
+    raise SinkMovedError(f"{table}, {claim.topic}: the sink changed while it was looked at")
+
+
+def removed(identity: FeedIdentity, table: str, when: object) -> SinkFencedError:
+    """A claim that was under way when its feed was removed: it would else find no row, and begin at ``start`` again."""
+    return SinkFencedError(f"{table}: feed {identity.feed} ({identity.feed_id}) was removed at {when}")
+
+
+def stranger(identity: FeedIdentity, table: str, theirs: FeedIdentity) -> SinkConflictError:
+    """Another feed, or a feed of another cluster, holds the table open."""
+    whose = f"feed {theirs.feed} ({theirs.feed_id})"
+    if theirs.cluster_id != identity.cluster_id:
+        whose += f" of another cluster ({theirs.cluster_id}; this one is {identity.cluster_id})"
+    gone = f"cluster_id = '{theirs.cluster_id}' AND feed_id = '{theirs.feed_id}'"
+    return SinkConflictError(
+        f"table {table} is being written by {whose}: two writers would undo each other's rows. Remove that feed, "
+        f"or, if it is gone for good, its rows in headgate.progress (WHERE {gone})"
+    )
+
+
+def still_open(identity: FeedIdentity, tables: set[str]) -> SinkConflictError:
+    """A feed is to be forgotten, but some of its tables are not sealed."""
+    return SinkConflictError(
+        f"feed {identity.feed} ({identity.feed_id}) still writes {', '.join(sorted(tables))}: seal them first"
+    )
