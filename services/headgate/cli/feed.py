@@ -12,7 +12,7 @@ from headgate.cli.output import Output, note, show_json, show_object, show_rows
 from headgate.cli.requests import MOVES_SECONDS_DEFAULT, OUTCOME_SECONDS_DEFAULT, ask, operation
 from headgate.cli.tables import table_rows
 from headgate.config.feed import load_feed
-from headgate.config.times import show_ts
+from headgate.config.times import NotATimeError, parse_ts, show_ts
 from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import FeedProgressed, FeedRecorded, OperationKind, SetState
@@ -130,8 +130,9 @@ def resume(
         str | None,
         typer.Option(
             "--from",
-            metavar="earliest|latest|FILE",
-            help="where to go on from, while it is stopped; FILE: JSON, topic → partition → offset [where it stood]",
+            metavar="earliest|latest|TIME|FILE",
+            help="where to go on from, while it is stopped; TIME: RFC 3339, or a ts, where the format has resolved_ts; "
+            "FILE: JSON, topic → partition → offset [where it stood]",
         ),
     ] = None,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
@@ -154,9 +155,13 @@ def _start_json(start: str) -> str:
     if start in ("earliest", "latest"):
         return msgspec.json.encode(start).decode()
     try:
+        return str(parse_ts(start))
+    except NotATimeError as error:
+        not_a_time = error
+    try:
         offsets = msgspec.json.decode(Path(start).read_bytes(), type=dict[str, dict[str, int]])
     except (OSError, msgspec.MsgspecError) as error:
-        raise typer.BadParameter(f"{start}: neither earliest nor latest, and as a file: {error}") from error
+        raise typer.BadParameter(f"neither earliest nor latest; {not_a_time}; as a file: {error}") from error
     return msgspec.json.encode(offsets).decode()
 
 

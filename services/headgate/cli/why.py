@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
 from headgate.cli.exit_codes import ExitCode
@@ -14,6 +13,7 @@ from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, conn
 from headgate.cli.output import Output, age, note, show_json, show_rows
 from headgate.coordinator.explain import Explanation, explain
 from headgate.coordinator.state import CoordinatorState, evolve, new_state
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import FeedRecorded, Positions
@@ -35,7 +35,7 @@ def why(
         snapshot = read_snapshot(log)
         shard = shard_of(feed, log.shards)
         record = find_feed(snapshot, feed)
-        explanation = _without_idle(_explain(snapshot, shard, feed), snapshot, record, log.connection.admin)
+        explanation = _without_idle(_explain(snapshot, shard, feed), snapshot, record, log.connection)
     held = bool(explanation.feed_held_by or explanation.reasons)
     if output is Output.JSON:
         show_json({**msgspec.to_builtins(explanation), "held": held})
@@ -57,7 +57,7 @@ def why(
 
 
 def _without_idle(
-    explanation: Explanation, snapshot: Snapshot, record: FeedRecorded, admin: AdminClient
+    explanation: Explanation, snapshot: Snapshot, record: FeedRecorded, connection: KafkaConnection
 ) -> Explanation:
     """Without tables that lagged in their last batch and have applied everything since: the log cannot tell them apart.
 
@@ -65,7 +65,7 @@ def _without_idle(
     """
     lagging = {reason.span for reason in explanation.reasons if reason.is_late}
     topics = {plan.span: (plan.topic, len(plan.start)) for plan in record.spans if plan.span in lagging}
-    ends = end_offsets(admin, dict(topics.values()))
+    ends = end_offsets(connection, dict(topics.values()))
     idle = {
         span
         for span, (topic, _) in topics.items()

@@ -14,7 +14,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from headgate.config.times import parse_ts
 
-__all__ = ["FeedSpec", "FeedSpecError", "SinkSpec", "SourceFormat", "SourceSpec", "load_feed", "parse_feed"]
+__all__ = [
+    "NO_EVIDENCE",
+    "FeedSpec",
+    "FeedSpecError",
+    "SinkSpec",
+    "SourceFormat",
+    "SourceSpec",
+    "load_feed",
+    "parse_feed",
+]
 
 
 class FeedSpecError(ValueError):

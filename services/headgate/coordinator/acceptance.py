@@ -111,7 +111,7 @@ def rewind(draft: Draft, request: str, wish: OperationRequested) -> None:
     if reason is not None or feed is None:
         return refuse(draft, request, reason or "")
     draft.settle(request, OutcomeStatus.ACCEPTED, "looking for the offsets to go on from")
-    draft.add_effect(ResolveStart(request, wish.feed, wish.spec or "", feed.spans))
+    draft.add_effect(ResolveStart(request, wish.feed, wish.spec or "", feed.spans, feed.spec))
     return None
 
 
@@ -142,7 +142,7 @@ def ask_again(draft: Draft, request: str) -> None:
     if wish.kind in (OperationKind.CREATE_FEED, OperationKind.UPDATE_FEED):
         draft.add_effect(ResolveFeed(request, wish.feed, wish.spec or ""))
     elif wish.kind is OperationKind.RESUME_FEED and feed is not None:
-        draft.add_effect(ResolveStart(request, wish.feed, wish.spec or "", feed.spans))
+        draft.add_effect(ResolveStart(request, wish.feed, wish.spec or "", feed.spans, feed.spec))
     else:
         refuse(draft, request, no_such_feed(draft, wish.feed))
 

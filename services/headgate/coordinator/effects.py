@@ -35,6 +35,8 @@ class ResolveFeed(msgspec.Struct, frozen=True):
 class ResolveStart(msgspec.Struct, frozen=True):
     """Find the offsets that a stopped feed is to go on from: ``start`` as requested, ``spans`` as planned at present.
 
+    ``spec`` is the feed's JSON as accepted: its format says whether it can go back to a time.
+
     Result: StartResolved, FeedRefused (the log has it no more, or never had), or EffectFailed to be asked again.
     """
 
@@ -42,6 +44,7 @@ class ResolveStart(msgspec.Struct, frozen=True):
     feed: str
     start: str
     spans: tuple[SpanPlan, ...]
+    spec: str
 
 
 class ForgetFeed(msgspec.Struct, frozen=True):

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
+from headgate.config.feed import NO_EVIDENCE, FeedSpec, FeedSpecError, parse_feed
+from headgate.config.times import show_ts
 from headgate.coordinator.effects import (
     EffectFailed,
     FeedForgotten,
@@ -29,7 +30,7 @@ from headgate.records.names import InvalidNameError, check_name
 from headgate.sinks.contract import FeedIdentity, SinkError
 from headgate.sinks.identity import same_sink
 from headgate.sinks.open import open_sink
-from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, start_offsets
+from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
 from headgate.sources.topics import plan_spans
 
 __all__ = ["FeedWork"]
@@ -37,6 +38,10 @@ __all__ = ["FeedWork"]
 
 class StartIncompleteError(Exception):
     """The offsets given to go on from are not those of the feed's partitions."""
+
+
+class StartImpossibleError(Exception):
+    """The feed cannot go on from the time asked for."""
 
 
 class FeedWork:
@@ -74,7 +79,7 @@ class FeedWork:
             spec = parse_feed(effect.spec)
             if check_name("feed", spec.feed) != effect.feed:
                 return FeedRefused(f"the request is for feed {effect.feed!r}, its description for {spec.feed!r}")
-            spans = plan_spans(self._connection.admin, spec, self._own_prefix)
+            spans = plan_spans(self._connection, spec, self._own_prefix)
             accepted = self._check_sink(spec, [plan.table for plan in spans])
         except SourceUnreachableError as error:
             return EffectFailed(str(error))
@@ -86,22 +91,38 @@ class FeedWork:
 
     def _resolve_start(self, effect: ResolveStart) -> StartResolved | FeedRefused | EffectFailed:
         try:
-            start = msgspec.json.decode(effect.start, type=Literal["earliest", "latest"] | dict[str, Positions])
+            start = msgspec.json.decode(effect.start, type=Literal["earliest", "latest"] | int | dict[str, Positions])
+            if isinstance(start, int):
+                self._check_evidence(parse_feed(effect.spec), start)
             spans = tuple(self._from(plan, start) for plan in effect.spans)
         except SourceUnreachableError as error:
             return EffectFailed(str(error))
         except msgspec.MsgspecError as error:
-            return FeedRefused(f"where to go on from: {error}; say earliest, latest, or topic → partition → offset")
-        except (SourceError, StartIncompleteError) as error:
+            return FeedRefused(
+                f"where to go on from: {error}; say earliest, latest, a ts, or topic → partition → offset"
+            )
+        except (SourceError, StartIncompleteError, StartImpossibleError, FeedSpecError) as error:
             return FeedRefused(str(error))
         return StartResolved(spans)
 
-    def _from(self, plan: SpanPlan, start: str | dict[str, Positions]) -> SpanPlan:
+    def _check_evidence(self, spec: FeedSpec, ts: int) -> None:
+        source = spec.source
+        if not source.format.gives_resolved_ts:
+            raise StartImpossibleError(
+                f"a feed of format {source.format} cannot go back to a time: {NO_EVIDENCE}; say earliest, latest, or "
+                "offsets"
+            )
+        if source.target_ts is not None and ts >= source.target_ts:
+            raise StartImpossibleError(f"{show_ts(ts)} is not before the feed's target {show_ts(source.target_ts)}")
+
+    def _from(self, plan: SpanPlan, start: str | int | dict[str, Positions]) -> SpanPlan:
         """The plan with other start offsets. Raises StartIncompleteError, SourceError."""
         topic, partitions = plan.topic, sorted(plan.start)
+        if isinstance(start, int):
+            return replace(plan, start=offsets_at(self._connection, {topic: len(partitions)}, start)[topic])
         if isinstance(start, str):
             where: Literal["earliest", "latest"] = "earliest" if start == "earliest" else "latest"
-            listed = start_offsets(self._connection.admin, {topic: len(partitions)}, where)
+            listed = start_offsets(self._connection, {topic: len(partitions)}, where)
             return replace(plan, start=listed[topic])
         offsets = start.get(topic, {})
         if sorted(offsets) != partitions:
@@ -109,7 +130,7 @@ class FeedWork:
                 f"{topic}: offsets of partitions {sorted(offsets)} were given, needed are those of {partitions}: "
                 "a feed goes on from one place as a whole"
             )
-        check_retention(self._connection.admin, topic, offsets)
+        check_retention(self._connection, topic, offsets)
         return replace(plan, start=offsets)
 
     def _check_sink(self, spec: FeedSpec, tables: list[str]) -> FeedSpec:

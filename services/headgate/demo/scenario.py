@@ -257,7 +257,7 @@ def _drain(shop: Shop, options: Options, display: Display) -> float:
             missing = [table for table in missing if not _stands(target, table, markers[table.name])]
     topics = {f"{TOPIC_PREFIX}.{table.full_name}": 1 for table in TABLES}
     connection = KafkaConnection(shop.stack.bootstrap)
-    ends = end_offsets(connection.admin, topics)
+    ends = end_offsets(connection, topics)
     connection.close()
     what = f"the feed's checkpoint passes the ends of its topics, {ends}"
     at = shop.watch.wait_for(what, lambda seen: passed(seen.snapshot, ends), DRAIN_SECONDS_MAX, shop.services.check)

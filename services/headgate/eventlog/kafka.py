@@ -10,18 +10,18 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, Message
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog.codec import Codec, CodecGarbage
 from headgate.eventlog.connection import (
     ADMIN_SECONDS_MAX,
-    FUTURE_GRACE_SECONDS,
     UNREACHABLE_CODES,
     ClusterSettings,
     KafkaConnection,
 )
+from headgate.eventlog.leaders import LEADER_MOVES, ask_offsets
 from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition
 from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.topics import CONTROL_TOPICS, check_topics, topic_name
@@ -32,22 +32,6 @@ __all__ = ["KafkaLog", "KafkaReader", "open_log"]
 BROKER_SILENT_SECONDS_MAX: Final = 20.0
 """How long a reader bears that all brokers are gone before it asks once more and then fails: a broker that restarts
 after a crash answers within 12 s (kafka-facts §1)."""
-
-LEADER_SECONDS_MAX: Final = 10.0
-"""How long a partition may be without a leader: topics just created, and brokers that restart or hand over."""
-
-LEADER_POLL_SECONDS: Final = 0.1
-"""Between two attempts meanwhile."""
-
-_LEADER_MOVES: Final = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-    }
-)
-"""What a broker says of a partition that it does not lead yet, or no longer, or again (an epoch later)."""
 
 FETCH_WAIT_MS: Final = 100
 """How long the broker may hold a fetch back: decides how soon a standby sees a record (kafka-facts §6)."""
@@ -93,31 +77,11 @@ class KafkaLog:
         self._check(partitions)
         if not partitions:
             return {}
-        deadline = time.monotonic() + LEADER_SECONDS_MAX
-        while True:
-            try:
-                return self._list_ends(partitions)
-            except KafkaException as error:
-                if error.args[0].code() not in _LEADER_MOVES or time.monotonic() >= deadline:
-                    raise self.connection.failed("asking for the ends of the control topics", error) from error
-                # The client asks with the leader epoch it has remembered, and would do so until the next refresh of
-                # its metadata, minutes later: a new one looks anew. (Seen with a broker fenced under load.)
-                self.connection.close()
-            except TimeoutError as error:
-                raise self.connection.unreachable("asking for the ends of the control topics") from error
-            time.sleep(LEADER_POLL_SECONDS)
-
-    def _list_ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         wanted = {KafkaPartition(topic_name(self.cluster, p.topic), p.number): p for p in partitions}
-        futures = self.connection.admin.list_offsets(
-            {partition: OffsetSpec.latest() for partition in wanted},
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=ADMIN_SECONDS_MAX,
+        answers = ask_offsets(
+            self.connection, dict.fromkeys(wanted, OffsetSpec.latest()), "asking for the ends of the control topics"
         )
-        return {
-            wanted[partition]: future.result(ADMIN_SECONDS_MAX + FUTURE_GRACE_SECONDS).offset
-            for partition, future in futures.items()
-        }
+        return {wanted[partition]: answer.offset for partition, answer in answers.items()}
 
     def reader(self, start: Mapping[Partition, int]) -> "KafkaReader":
         """A reader of these partitions. Raises LogError for a partition that the log does not have."""
@@ -244,7 +208,7 @@ class KafkaReader:
     def _judge(self, message: Message, error: KafkaError) -> None:
         """Raise what cannot heal; what librdkafka goes on trying is only noted."""
         self._note_error(error)
-        if error.code() in UNREACHABLE_CODES | _LEADER_MOVES:
+        if error.code() in UNREACHABLE_CODES | LEADER_MOVES:
             return
         place = f"{message.topic()}/{message.partition()}"
         if error.code() == KafkaError._AUTO_OFFSET_RESET:

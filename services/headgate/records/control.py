@@ -313,7 +313,8 @@ class OperationRequested(msgspec.Struct, frozen=True):
     """``request/<id>``: what an operator wants.
 
     ``spec`` is the feed's JSON, for create_feed and update_feed; for resume_feed where to go on from, as JSON, null for
-    where it stood: ``"earliest"``, ``"latest"``, or topic → partition → offset. ``feed`` is empty where the request is
+    where it stood: ``"earliest"``, ``"latest"``, a ts, or topic → partition →
+    offset. ``feed`` is empty where the request is
     about no feed (drain_agent, resign_owner); it then goes to every shard concerned, under an id each.
     """
 

@@ -85,6 +85,13 @@ _ROWS: Final = (
         "copy the table afresh, make the feed again, and give the topic a longer retention",
     ),
     ErrorCode(
+        "source_start_in_future",
+        Stage.SOURCE,
+        False,
+        "a time to start at that has not come yet",
+        "take an earlier one, or `latest`",
+    ),
+    ErrorCode(
         "lane_not_started",
         Stage.SOURCE,
         True,

@@ -1,29 +1,47 @@
-"""Where a source topic begins and ends, and whether what is still to be read is still there.
+"""Where a source topic begins and ends, where a time lies in it, and whether what is still to be read is still there.
 
 An offset that retention has deleted is a hard error and never a skip: the changes between it and what is left are
 gone, and the table would be wrong from then on without anybody noticing.
+
+A time is found by the records' own times (the producer's, or the broker's: ``message.timestamp.type``). A change is
+appended after its commit, by clocks that may differ, so the search goes back by a margin: a few changes are applied
+again, none is left out.
 """
 
+import time
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
+from headgate.config.times import show_ts
+from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.leaders import ask_offsets
+from headgate.eventlog.log import LogError
 from headgate.records.control import Positions
+from headgate.records.ts import physical_ms, ts_of_ms
 
 __all__ = [
+    "RECORD_TIME_MARGIN_MS",
     "REQUEST_SECONDS_MAX",
     "OffsetExpiredError",
     "SourceError",
     "SourceUnreachableError",
+    "StartInFutureError",
     "check_retention",
     "end_offsets",
+    "offsets_at",
     "start_offsets",
 ]
 
 REQUEST_SECONDS_MAX: Final = 10.0
 """A broker that takes longer to say where a topic ends cannot be read from either."""
+
+
+RECORD_TIME_MARGIN_MS: Final = 60_000
+"""How much the clocks of source, producer and broker may differ, for a time to be found in the log. Machines that keep
+time differ by milliseconds; a minute of changes is applied again in no time."""
 
 
 class SourceError(Exception):
@@ -46,26 +64,64 @@ class OffsetExpiredError(SourceError):
     code = "source_offset_expired"
 
 
+class StartInFutureError(SourceError):
+    """A time to start at that has not come yet."""
+
+    code = "source_start_in_future"
+
+
 def start_offsets(
-    admin: AdminClient, topics: Mapping[str, int], start: Literal["earliest", "latest"]
+    connection: KafkaConnection, topics: Mapping[str, int], start: Literal["earliest", "latest"]
 ) -> dict[str, Positions]:
     """Topic → {partition: first offset to apply}, now. ``topics`` is topic → number of partitions."""
-    return _listed(admin, topics, OffsetSpec.earliest() if start == "earliest" else OffsetSpec.latest())
+    return _listed(connection, topics, OffsetSpec.earliest() if start == "earliest" else OffsetSpec.latest())
 
 
-def end_offsets(admin: AdminClient, topics: Mapping[str, int]) -> dict[str, Positions]:
+def offsets_at(connection: KafkaConnection, topics: Mapping[str, int], ts: int) -> dict[str, Positions]:
+    """Topic → {partition: first offset to apply}, so that no change after ``ts`` is left out. ``topics`` as above.
+
+    Raises OffsetExpiredError where retention may have deleted such changes, StartInFutureError, SourceUnreachableError.
+    """
+    if physical_ms(ts) > time.time_ns() // 1_000_000 + RECORD_TIME_MARGIN_MS:
+        raise StartInFutureError(f"{show_ts(ts)} has not come yet: to begin with what comes next, say latest")
+    wanted_ms = physical_ms(ts) - RECORD_TIME_MARGIN_MS
+    first = _asked(connection, topics, OffsetSpec.earliest())
+    end = _asked(connection, topics, OffsetSpec.latest())
+    oldest = _asked(connection, topics, OffsetSpec.for_timestamp(0))
+    found = _asked(connection, topics, OffsetSpec.for_timestamp(wanted_ms))
+    offsets: dict[str, Positions] = {topic: {} for topic in sorted(topics)}
+    for at, answer in sorted(found.items(), key=lambda item: (item[0].topic, item[0].partition)):
+        if first[at].offset > 0:
+            _check_reaches(at, first[at].offset, oldest[at], wanted_ms, ts)
+        offsets[at.topic][at.partition] = answer.offset if answer.offset >= 0 else end[at].offset
+    return offsets
+
+
+def _check_reaches(at: TopicPartition, first: int, oldest: Any, wanted_ms: int, ts: int) -> None:
+    """Records have been deleted from the partition: is one left that is older than what is wanted?"""
+    if oldest.offset >= 0 and oldest.timestamp <= wanted_ms:
+        return
+    left = "it is empty" if oldest.offset < 0 else f"the earliest left is of {show_ts(ts_of_ms(oldest.timestamp))}"
+    raise OffsetExpiredError(
+        f"{at.topic}[{at.partition}]: retention has deleted everything below offset {first}, and {left}; to start at "
+        f"{show_ts(ts)}, all from {show_ts(ts_of_ms(wanted_ms))} on must be there ({RECORD_TIME_MARGIN_MS // 1000} s "
+        "earlier, for clocks that differ): take a later time, or earliest, after a fresh copy of the table"
+    )
+
+
+def end_offsets(connection: KafkaConnection, topics: Mapping[str, int]) -> dict[str, Positions]:
     """Topic → {partition: end}, read_uncommitted: behind every record written before this call."""
-    return _listed(admin, topics, OffsetSpec.latest())
+    return _listed(connection, topics, OffsetSpec.latest())
 
 
-def check_retention(admin: AdminClient, topic: str, positions: Positions) -> None:
+def check_retention(connection: KafkaConnection, topic: str, positions: Positions) -> None:
     """Raise OffsetExpiredError unless every one of ``positions`` (next offsets) can still be read from ``topic``.
 
     A position beyond the end is an error too: the topic has been deleted and made again.
     """
     partitions = {topic: max(positions) + 1} if positions else {}
-    first = _listed(admin, partitions, OffsetSpec.earliest())
-    end = _listed(admin, partitions, OffsetSpec.latest())
+    first = _listed(connection, partitions, OffsetSpec.earliest())
+    end = _listed(connection, partitions, OffsetSpec.latest())
     for partition, position in sorted(positions.items()):
         oldest, newest = first[topic][partition], end[topic][partition]
         if position < oldest:
@@ -81,21 +137,20 @@ def check_retention(admin: AdminClient, topic: str, positions: Positions) -> Non
             )
 
 
-def _listed(admin: AdminClient, topics: Mapping[str, int], which: OffsetSpec) -> dict[str, Positions]:
+def _listed(connection: KafkaConnection, topics: Mapping[str, int], which: OffsetSpec) -> dict[str, Positions]:
+    offsets: dict[str, Positions] = {topic: {} for topic in sorted(topics)}
+    for at, answer in _asked(connection, topics, which).items():
+        offsets[at.topic][at.partition] = answer.offset
+    return offsets
+
+
+def _asked(connection: KafkaConnection, topics: Mapping[str, int], which: OffsetSpec) -> dict[TopicPartition, Any]:
     asked = {
         TopicPartition(topic, partition): which
         for topic, partitions in sorted(topics.items())
         for partition in range(partitions)
     }
-    offsets: dict[str, Positions] = {topic: {} for topic in sorted(topics)}
-    if not asked:
-        return offsets
-    answers = admin.list_offsets(asked, request_timeout=REQUEST_SECONDS_MAX)
-    for at, answer in answers.items():
-        try:
-            offsets[at.topic][at.partition] = answer.result().offset
-        except KafkaException as error:
-            raise SourceUnreachableError(
-                f"{at.topic}[{at.partition}]: the broker does not say where it begins and ends: {error.args[0].str()}"
-            ) from error
-    return offsets
+    try:
+        return ask_offsets(connection, asked, "asking where a source topic begins and ends")
+    except LogError as error:
+        raise SourceUnreachableError(str(error)) from error

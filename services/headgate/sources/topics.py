@@ -10,11 +10,11 @@ from string import Formatter
 from typing import Final
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from headgate.config.feed import FeedSpec, SourceSpec
+from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import SpanPlan
-from headgate.sources.offsets import REQUEST_SECONDS_MAX, SourceError, SourceUnreachableError, start_offsets
+from headgate.sources.offsets import REQUEST_SECONDS_MAX, SourceError, SourceUnreachableError, offsets_at, start_offsets
 
 __all__ = [
     "NoTopicError",
@@ -56,13 +56,13 @@ class TableNameError(SourceError):
     code = "source_table_name"
 
 
-def find_topics(admin: AdminClient, source: SourceSpec, own_prefix: str) -> dict[str, int]:
+def find_topics(connection: KafkaConnection, source: SourceSpec, own_prefix: str) -> dict[str, int]:
     """Topic → number of partitions, sorted. ``own_prefix`` are the control topics, which are no source.
 
     Raises NoTopicError, TopicMissingError, SourceUnreachableError.
     """
     try:
-        topics = admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
+        topics = connection.admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
     except KafkaException as error:
         raise SourceUnreachableError(
             f"the source broker does not list its topics: {error.args[0].str()}; is it up, and reachable from here?"
@@ -135,9 +135,9 @@ def table_name(template: str, topic: str) -> str:
     return template.format_map(values)
 
 
-def plan_spans(admin: AdminClient, spec: FeedSpec, own_prefix: str) -> tuple[SpanPlan, ...]:
+def plan_spans(connection: KafkaConnection, spec: FeedSpec, own_prefix: str) -> tuple[SpanPlan, ...]:
     """One span per source topic, with its table and its start offsets, sorted by table. Raises SourceError."""
-    topics = find_topics(admin, spec.source, own_prefix)
+    topics = find_topics(connection, spec.source, own_prefix)
     tables: dict[str, str] = {}
     for topic in topics:
         table = table_name(spec.sink.table, topic)
@@ -147,7 +147,11 @@ def plan_spans(admin: AdminClient, spec: FeedSpec, own_prefix: str) -> tuple[Spa
                 "sink.table, or split them into two feeds"
             )
         tables[table] = topic
-    starts = start_offsets(admin, topics, spec.source.start)
+    source = spec.source
+    if source.start_ts is None:
+        starts = start_offsets(connection, topics, source.start)
+    else:
+        starts = offsets_at(connection, topics, source.start_ts)
     return tuple(
         SpanPlan(span=table, topic=topic, table=table, start=starts[topic]) for table, topic in sorted(tables.items())
     )

@@ -3,10 +3,21 @@
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
-from headgate.sources.offsets import OffsetExpiredError, check_retention, end_offsets, start_offsets
+from headgate.config.times import parse_ts
+from headgate.eventlog.connection import KafkaConnection
+from headgate.records.ts import ts_of_ms
+from headgate.sources.offsets import (
+    RECORD_TIME_MARGIN_MS,
+    OffsetExpiredError,
+    StartInFutureError,
+    check_retention,
+    end_offsets,
+    offsets_at,
+    start_offsets,
+)
 from headgate.sources.topics import NoTopicError, TableClashError, TopicMissingError, find_topics, plan_spans
 
 pytestmark = pytest.mark.integration
@@ -14,7 +25,8 @@ pytestmark = pytest.mark.integration
 
 class _Source:
     def __init__(self, bootstrap: str, prefix: str) -> None:
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.connection = KafkaConnection(bootstrap)
+        self.admin = self.connection.admin
         self._producer = Producer({"bootstrap.servers": bootstrap})
         self.prefix = prefix
 
@@ -27,6 +39,11 @@ class _Source:
     def fill(self, topic: str, partition: int, count: int) -> None:
         for number in range(count):
             self._producer.produce(topic, value=str(number).encode(), partition=partition)
+        assert self._producer.flush(10) == 0
+
+    def fill_at(self, topic: str, partition: int, times_ms: list[int]) -> None:
+        for at in times_ms:
+            self._producer.produce(topic, value=b"x", partition=partition, timestamp=at)
         assert self._producer.flush(10) == 0
 
     def delete_below(self, topic: str, partition: int, offset: int) -> None:
@@ -48,16 +65,16 @@ def test_pattern_matches_whole_names_and_no_topics_of_ours(source: _Source) -> N
     source.make("src.public.a.extra")
     source.make("ctl.announce")
     pattern = f"{source.prefix}(src[.]public[.]a|ctl[.].*)"
-    found = find_topics(source.admin, SourceSpec(topic_pattern=pattern), own_prefix=f"{source.prefix}ctl.")
+    found = find_topics(source.connection, SourceSpec(topic_pattern=pattern), own_prefix=f"{source.prefix}ctl.")
     assert found == {wanted: 3}
 
 
 def test_nothing_found_is_said(source: _Source) -> None:
     with pytest.raises(NoTopicError, match="the whole name must match"):
-        find_topics(source.admin, SourceSpec(topic_pattern="no-such-topic-.*"), "x.")
+        find_topics(source.connection, SourceSpec(topic_pattern="no-such-topic-.*"), "x.")
     there = source.make("there.x")
     with pytest.raises(TopicMissingError, match=f"{source.prefix}gone.x does not exist"):
-        find_topics(source.admin, SourceSpec(topics=(there, f"{source.prefix}gone.x")), "x.")
+        find_topics(source.connection, SourceSpec(topics=(there, f"{source.prefix}gone.x")), "x.")
 
 
 def test_plan_has_tables_sorted_with_where_to_begin(source: _Source) -> None:
@@ -65,31 +82,67 @@ def test_plan_has_tables_sorted_with_where_to_begin(source: _Source) -> None:
     source.fill(second, 1, 5)
     source.fill(first, 0, 3)
     source.delete_below(first, 0, 2)
-    earliest = plan_spans(source.admin, _spec(SourceSpec(topics=(second, first))), "x.")
+    earliest = plan_spans(source.connection, _spec(SourceSpec(topics=(second, first))), "x.")
     assert [(plan.span, plan.topic, plan.start) for plan in earliest] == [
         ("public.a", first, {0: 2}),
         ("public.b", second, {0: 0, 1: 0}),
     ]
-    latest = plan_spans(source.admin, _spec(SourceSpec(topics=(second, first), start="latest")), "x.")
+    latest = plan_spans(source.connection, _spec(SourceSpec(topics=(second, first), start="latest")), "x.")
     assert [plan.start for plan in latest] == [{0: 3}, {0: 0, 1: 5}]
 
 
 def test_two_topics_to_one_table_are_refused(source: _Source) -> None:
     one, two = source.make("x.public.a"), source.make("y.public.a")
     with pytest.raises(TableClashError, match=r"both go to table public\.a"):
-        plan_spans(source.admin, _spec(SourceSpec(topics=(one, two))), "z.")
-    assert len(plan_spans(source.admin, _spec(SourceSpec(topics=(one, two)), "{topic}"), "z.")) == 2
+        plan_spans(source.connection, _spec(SourceSpec(topics=(one, two))), "z.")
+    assert len(plan_spans(source.connection, _spec(SourceSpec(topics=(one, two)), "{topic}"), "z.")) == 2
 
 
 def test_deleted_changes_are_an_error_and_never_a_skip(source: _Source) -> None:
     topic = source.make("r.public.a", 2)
     source.fill(topic, 1, 10)
-    assert start_offsets(source.admin, {topic: 2}, "earliest") == {topic: {0: 0, 1: 0}}
-    assert end_offsets(source.admin, {topic: 2}) == {topic: {0: 0, 1: 10}}
+    assert start_offsets(source.connection, {topic: 2}, "earliest") == {topic: {0: 0, 1: 0}}
+    assert end_offsets(source.connection, {topic: 2}) == {topic: {0: 0, 1: 10}}
     source.delete_below(topic, 1, 4)
-    check_retention(source.admin, topic, {0: 0, 1: 4})
-    check_retention(source.admin, topic, {1: 10})
+    check_retention(source.connection, topic, {0: 0, 1: 4})
+    check_retention(source.connection, topic, {1: 10})
     with pytest.raises(OffsetExpiredError, match=r"\[1\]: offset 3 is next to apply, .* 1 offsets are lost"):
-        check_retention(source.admin, topic, {0: 0, 1: 3})
+        check_retention(source.connection, topic, {0: 0, 1: 3})
     with pytest.raises(OffsetExpiredError, match="deleted and made again"):
-        check_retention(source.admin, topic, {0: 1})
+        check_retention(source.connection, topic, {0: 1})
+
+
+NOON_MS = 1_795_262_400_000 - 86_400_000 * 365
+MARGIN = RECORD_TIME_MARGIN_MS
+
+
+def test_a_time_is_found_by_the_records_times_less_a_margin(source: _Source) -> None:
+    topic = source.make("t.public.a", 3)
+    source.fill_at(topic, 0, [NOON_MS - 2 * MARGIN, NOON_MS - MARGIN - 1, NOON_MS - MARGIN, NOON_MS])
+    source.fill_at(topic, 1, [NOON_MS - 2 * MARGIN, NOON_MS - 3 * MARGIN])
+    at = ts_of_ms(NOON_MS)
+    assert offsets_at(source.connection, {topic: 3}, at) == {topic: {0: 2, 1: 2, 2: 0}}
+    (plan,) = plan_spans(source.connection, _spec(SourceSpec(topics=(topic,), start_ts=at)), "x.")
+    assert plan.start == {0: 2, 1: 2, 2: 0}
+
+
+def test_a_time_that_the_log_does_not_reach_back_to_is_refused_with_what_it_has(source: _Source) -> None:
+    topic = source.make("t.public.b", 2)
+    source.fill_at(topic, 1, [NOON_MS - 3 * MARGIN, NOON_MS - 2 * MARGIN, NOON_MS])
+    source.delete_below(topic, 1, 1)
+    at = ts_of_ms(NOON_MS)
+    assert offsets_at(source.connection, {topic: 2}, at) == {topic: {0: 0, 1: 2}}, "an older record is still there"
+    source.delete_below(topic, 1, 2)
+    with pytest.raises(
+        OffsetExpiredError, match=r"b\[1\]: .*below offset 2, and the earliest left is of 2025-11-21T12:00:00"
+    ):
+        offsets_at(source.connection, {topic: 2}, at)
+    assert offsets_at(source.connection, {topic: 2}, ts_of_ms(NOON_MS + MARGIN)) == {topic: {0: 0, 1: 2}}
+    source.delete_below(topic, 1, 3)
+    with pytest.raises(OffsetExpiredError, match=r"b\[1\]: .*below offset 3, and it is empty"):
+        offsets_at(source.connection, {topic: 2}, at)
+
+
+def test_a_time_to_come_is_refused(source: _Source) -> None:
+    with pytest.raises(StartInFutureError, match="2199-01-01T00:00:00"):
+        offsets_at(source.connection, {}, parse_ts("2199-01-01T00:00:00Z"))

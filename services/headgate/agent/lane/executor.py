@@ -8,13 +8,12 @@ import threading
 import time
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
-
 from headgate.agent.executor import SpanId, SpanTask, TaskStatus
 from headgate.agent.lane.fleet import ARRIVAL_SECONDS, ExecutorSettings, Fleet, LaneCpu
 from headgate.agent.lane.keeper import Board, SpanKeeper
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import SparkRuntime
+from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, TaskState
 
 __all__ = ["ExecutorSettings", "LaneCpu", "SparkExecutor"]
@@ -32,8 +31,7 @@ class SparkExecutor:
         self._board = Board()
         self._changed = self._board.changed
         self._runs = self._board.runs
-        admin = AdminClient({"bootstrap.servers": settings.bootstrap, **settings.kafka})
-        self._keeper = SpanKeeper(self._board, admin)
+        self._keeper = SpanKeeper(self._board, KafkaConnection(settings.bootstrap, settings.kafka))
         self._fleet = Fleet(self._board, self._keeper, runtime, settings)
         self._control = threading.Thread(target=self._run, name="headgate-lanes", daemon=True)
         self._control.start()

@@ -12,13 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
-
 from headgate.agent.executor import SpanId
 from headgate.agent.lane.parts import FeedParts
 from headgate.agent.lane.span import SpanRun
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
+from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, TaskState
 from headgate.sinks.contract import Claim, Sink, SinkError
 from headgate.sources.offsets import SourceError, check_retention
@@ -51,9 +50,9 @@ class Board:
 class SpanKeeper:
     """Opens and ends spans. Methods but ``look`` are called with the board's lock held."""
 
-    def __init__(self, board: Board, admin: AdminClient) -> None:
+    def __init__(self, board: Board, source: KafkaConnection) -> None:
         self._board = board
-        self._admin = admin
+        self._source = source
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="headgate-span")
 
     def close(self) -> None:
@@ -105,7 +104,7 @@ class SpanKeeper:
             with closing(FeedParts(run.task.spec)) as parts:
                 parts.sink.check([claim.table])
                 positions = _claimed(parts.sink, claim) if primary else parts.sink.positions(claim)
-            check_retention(self._admin, claim.topic, positions)
+            check_retention(self._source, claim.topic, positions)
             with self._board.changed:
                 opened = (claim.epoch, primary) == (run.task.epoch, run.primary)
                 run.claimed = opened and primary

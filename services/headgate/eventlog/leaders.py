@@ -1,0 +1,64 @@
+"""Asking the leaders of partitions where these begin and end, also while a leader moves.
+
+A client asks with the leader epoch it has remembered, and would do so until the next refresh of its metadata, minutes
+later, although the broker says that the epoch is over (seen with a broker fenced under load: docs/bugs.md, B5). A new
+client looks anew. Control topics and source topics alike are asked here.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, FUTURE_GRACE_SECONDS, KafkaConnection
+
+__all__ = ["LEADER_MOVES", "LEADER_POLL_SECONDS", "LEADER_SECONDS_MAX", "ask_offsets"]
+
+LEADER_SECONDS_MAX: Final = 10.0
+"""How long a partition may be without a leader: topics just created, and brokers that restart or hand over."""
+
+LEADER_POLL_SECONDS: Final = 0.1
+"""Between two attempts meanwhile."""
+
+LEADER_MOVES: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
+"""What a broker says of a partition that it does not lead yet, or no longer, or again (an epoch later)."""
+
+
+def ask_offsets(
+    connection: KafkaConnection, asked: Mapping[TopicPartition, OffsetSpec], what: str
+) -> dict[TopicPartition, Any]:
+    """What each leader answers (``offset``, -1 where there is none, and its ``timestamp``); ends are read_uncommitted.
+
+    Raises LogError: ``what`` says what was being done, BrokerUnreachableError if nobody answered.
+    """
+    if not asked:
+        return {}
+    deadline = time.monotonic() + LEADER_SECONDS_MAX
+    while True:
+        futures = connection.admin.list_offsets(
+            dict(asked), isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ADMIN_SECONDS_MAX
+        )
+        moved = False
+        answers: dict[TopicPartition, Any] = {}
+        for at, future in futures.items():
+            try:
+                answers[at] = future.result(ADMIN_SECONDS_MAX + FUTURE_GRACE_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() not in LEADER_MOVES or time.monotonic() >= deadline:
+                    raise connection.failed(f"{what}: {at.topic}[{at.partition}]", error) from error
+                moved = True
+            except TimeoutError as error:
+                raise connection.unreachable(what) from error
+        if not moved:
+            return answers
+        connection.close()
+        time.sleep(LEADER_POLL_SECONDS)

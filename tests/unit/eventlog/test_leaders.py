@@ -1,0 +1,87 @@
+"""A leader that moves is asked again by a new client, for a while; anything else is an error at once."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from headgate.eventlog import leaders
+from headgate.eventlog.connection import BrokerUnreachableError, KafkaConnection
+from headgate.eventlog.leaders import LEADER_MOVES, ask_offsets
+from headgate.eventlog.log import LogError
+
+AT = TopicPartition("t", 3)
+
+
+class Answer(msgspec.Struct):
+    offset: int
+
+
+class Broker:
+    """Gives one answer after the other, each to a client of its own."""
+
+    def __init__(self, *answers: int | Answer) -> None:
+        self.answers: Iterator[int | Answer] = iter(answers)
+        self.clients: list[Any] = []
+
+    def client(self, *_: Any, **__: Any) -> "Client":
+        self.clients.append(Client(self))
+        return self.clients[-1]
+
+
+class Client:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def list_offsets(self, asked: Any, **_: Any) -> dict[TopicPartition, "Future[Answer]"]:
+        future: Future[Answer] = Future()
+        answer = next(self._broker.answers)
+        if isinstance(answer, int):
+            future.set_exception(KafkaException(KafkaError(answer)))
+        else:
+            future.set_result(answer)
+        return dict.fromkeys(asked, future)
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> KafkaConnection:
+    monkeypatch.setattr(leaders, "LEADER_POLL_SECONDS", 0.0)
+    return KafkaConnection("nowhere:1")
+
+
+def asked(connection: KafkaConnection, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> dict[TopicPartition, Any]:
+    monkeypatch.setattr(connection, "client", broker.client)
+    return ask_offsets(connection, {AT: OffsetSpec.latest()}, "looking")
+
+
+@pytest.mark.parametrize("code", sorted(LEADER_MOVES))
+def test_a_leader_that_moves_is_asked_by_a_new_client(
+    connection: KafkaConnection, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    broker = Broker(code, code, Answer(7))
+    assert asked(connection, broker, monkeypatch)[AT].offset == 7
+    assert len(broker.clients) == 3
+
+
+def test_not_for_ever(connection: KafkaConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaders, "LEADER_SECONDS_MAX", 0.0)
+    with pytest.raises(LogError, match=r"looking: t\[3\].*FENCED_LEADER_EPOCH"):
+        asked(connection, Broker(KafkaError.FENCED_LEADER_EPOCH), monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(KafkaError.UNKNOWN_TOPIC_OR_PART, LogError), (KafkaError._TRANSPORT, BrokerUnreachableError)]
+)
+def test_another_error_is_one_at_once(
+    connection: KafkaConnection, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind, match=r"t\[3\]"):
+        asked(connection, Broker(code, Answer(7)), monkeypatch)
+
+
+def test_nothing_is_asked_about_nothing(connection: KafkaConnection) -> None:
+    assert ask_offsets(connection, {}, "looking") == {}
