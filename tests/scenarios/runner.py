@@ -49,7 +49,7 @@ from headgate.records.control import (
 )
 from headgate.records.control import Role as SpanRole
 from headgate.records.keys import AgentKey, AnswerKey, Fact, Key, ProgressKey, RequestKey, SpanKey, TaskKey
-from scenarios.trace import describe_effect, describe_fact, describe_input
+from scenarios.trace import WATCH, describe_effect, describe_fact, describe_input
 
 LEASE_SECONDS: Final = 5.0
 TICK_SECONDS: Final = 0.25
@@ -102,7 +102,8 @@ class Owner:
     def _decide(self, state: State, given: Any, now: Now) -> Decision:
         decision = decide(state, given, now)
         lines = [f"  {describe_fact(fact)}" for fact in decision.facts]
-        lines += [f"  {describe_effect(effect)}" for effect in decision.effects]
+        effects = [effect for effect in decision.effects if getattr(effect, "name", None) != WATCH]
+        lines += [f"  {describe_effect(effect)}" for effect in effects]
         shown = describe_input(given)
         if shown is not None or lines:
             self.world.say(f"{self.name} < {shown or 'heartbeat'}", *lines)
@@ -209,10 +210,17 @@ class World:
         if not agent.is_mute:
             self.answer(agent, None)
 
+    def do_agent_twin(self, name: str) -> None:
+        """A second process under the name; the script calls it ``<name>*``."""
+        life = self.lives[name] = self.lives.get(name, 0) + 1
+        agent = self.agents[f"{name}*"] = Agent(name, f"{name}s{life}", 100, is_mute=False)
+        self.beat(agent)
+        self.answer(agent, None)
+
     def do_agent_leave(self, name: str) -> None:
         """A clean end: the session deletes its announcement."""
         agent = self.agents.pop(name)
-        self.write(Partition("announce", 0), AgentKey(name, agent.session), None)
+        self.write(Partition("announce", 0), AgentKey(agent.name, agent.session), None)
 
     def do_kill(self, name: str) -> None:
         self.agents[name].is_alive = False
@@ -263,7 +271,7 @@ class World:
             retryable="error" in options and "fatal" not in options,
             reported_ms=round(self.now * 1000),
         )
-        self.write(Partition("sync", 0), TaskKey(key.feed, key.span, name, session), report)
+        self.write(Partition("sync", 0), TaskKey(key.feed, key.span, agent.name, session), report)
 
     def do_progress(self, name: str, target: str, **options: str) -> None:
         """``progress a1 f/t1 pos=5 [ts=] [resolved=] [rows=] [mb=] [lag=ms] [epoch=]``."""
@@ -279,7 +287,7 @@ class World:
             lag_ms=int(options.get("lag", "0")),
             progressed_ms=round(self.now * 1000),
         )
-        self.write(Partition("checkpoint", 0), ProgressKey(key.feed, key.span, name, agent.session), value)
+        self.write(Partition("checkpoint", 0), ProgressKey(key.feed, key.span, agent.name, agent.session), value)
 
     def epoch(self, agent: Agent, key: SpanKey, text: str | None) -> Epoch:
         """The epoch asked for; else that of the session's role; else the last one it had."""

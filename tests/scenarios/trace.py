@@ -28,6 +28,9 @@ from headgate.records.control import (
 )
 from headgate.records.keys import Fact
 
+WATCH = "start"
+"""The one timer for all that is to begin (spans.expire_starts): set wherever a role is given, shown when it bites."""
+
 
 def describe_input(given: Any) -> str | None:
     """One line; None for a heartbeat, which is shown only if something follows from it."""
@@ -40,7 +43,7 @@ def describe_input(given: Any) -> str | None:
                 return None
             return describe_fact(Fact(delivery.key, value))
         case TimerFired(name=name):
-            return f"timer {name}"
+            return None if name == WATCH else f"timer {name}"
         case HolderSilent(agent=agent, session=session):
             return f"silent {agent}/{session}"
         case EffectFinished(effect=effect, result=result):

@@ -133,6 +133,8 @@ class Indexes:
     starting: dict[tuple[str, str], int] = field(default_factory=dict)
     words: dict[tuple[str, str], Ranking[SpanKey]] = field(default_factory=dict)
     live: Ranking[tuple[str, str]] = field(default_factory=Ranking)
+    namesakes: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    """Live sessions by agent: more than one while a name is used twice, or after a restart."""
     stopping: Ranking[tuple[str, str]] = field(default_factory=Ranking)
 
     def feed(self, name: str) -> FeedIndex:
@@ -176,10 +178,15 @@ class Indexes:
 
     def session_changed(self, session: tuple[str, str], announced: AgentAnnounced | None, *, is_live: bool) -> None:
         """A session announced itself, left, or died."""
+        namesakes = self.namesakes.setdefault(session[0], set())
         if is_live and announced is not None:
             self.live.put(session)
+            namesakes.add(session)
         else:
             self.live.discard(session)
+            namesakes.discard(session)
+            if not namesakes:
+                del self.namesakes[session[0]]
         if is_live and announced is not None and announced.liveness is Liveness.STOPPING:
             self.stopping.put(session)
         else:

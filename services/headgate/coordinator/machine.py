@@ -122,6 +122,7 @@ def _write_checkpoint(draft: Draft, name: str) -> None:
 TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "barrier": _end_barrier,
     "prepare": spans.expire_prepare,
+    "start": spans.expire_starts,
     "retry": lambda draft, key: draft.term.retry_due.put(key),
     "rest": lambda draft, key: draft.term.resting.discard(key),
     "checkpoint": _write_checkpoint,

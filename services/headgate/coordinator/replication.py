@@ -23,6 +23,8 @@ Rules, and what each one keeps out (anchors/ticdc.md §2):
   gets it next claims, which fences the lost one at the sink.
 - ABSENT and sealed is the only state in which nobody can write. A feed is stopped or removed only when all its spans
   are there. A span that must be closed but has no primary is ORPHANED: any agent claims it, seals it, reports.
+- A primary that has been given its role and does not come to write has a deadline, after which it has failed
+  (``start_timeout``), though it says nothing. The target of a move has one too, which only ends the move.
 - ``failed`` ends a role like a loss, counts, and waits for a back-off. A conflict at the sink while closing proves that
   the row is not ours: no epoch of ours can write there, hence it is sealed.
 - A secondary that reports ``replicating`` has claimed without a right to: both roles are withdrawn, and the
@@ -120,7 +122,7 @@ signal                 absent       prepare        handover       commit   repli
 add                    appoint      -              -              -        -           -            appoint_closer
 move                   -            -              -              -        begin_move  -            -
 close                  close_absent close          close          close    close       .            .
-deadline               .            abandon_move   .              .        .           .            .
+deadline               .            abandon_move   .              fail     .           .            .
 primary_starting       -            .              .              .        .           .            -
 primary_replicating    -            .              .              settle   .           .            -
 primary_progressed     -            reset          reset          .        reset       .            -

@@ -80,7 +80,8 @@ def _close(draft: Draft) -> None:
 
 
 def _place(draft: Draft, touched: list[SpanKey], seats: Seats) -> bool:
-    placements = list(basic.place(_needy(draft, touched), seats, lambda key: spans.writers(draft, key)))
+    needy = _needy(draft, touched)
+    placements = list(basic.place(needy, seats, lambda key: spans.writers(draft, key), draft.term.avoided))
     for key, target in placements:
         spans.add(draft, key, target)
     return bool(placements)

@@ -36,6 +36,7 @@ __all__ = [
     "begin_move",
     "close",
     "expire_prepare",
+    "expire_starts",
     "is_given_up",
     "is_movable",
     "note_progress",
@@ -46,6 +47,12 @@ __all__ = [
 
 PREPARE_SECONDS_MAX: Final = 60.0
 """Opening a source and warming up takes seconds; a target that needs a minute would not serve the table well."""
+
+START_SECONDS_MAX: Final = 120.0
+"""From a role as primary to writing: a cold Spark (12 s), a claim that ends a blocking session, many tables at once. An
+agent that takes longer has hung while its heartbeats go on; elsewhere, or tried again, the table may begin."""
+
+START_CODE: Final = "start_timeout"
 
 RETRY_SECONDS_MIN: Final = 1.0
 """First back-off: a sink that restarts is back within seconds."""
@@ -170,6 +177,22 @@ def expire_prepare(draft: Draft, key: SpanKey) -> None:
     _act(draft, key, record, Signal.DEADLINE, _cause(draft, reason=reason))
 
 
+def expire_starts(draft: Draft, _subject: object) -> None:
+    """Primaries that have had their time and do not replicate; the first that still has some sets the timer again."""
+    for key, (epoch, since) in list(draft.term.starting.items()):
+        left = since + START_SECONDS_MAX - draft.now.monotonic
+        if left > 0:
+            draft.set_timer("start", "", left)
+            return
+        del draft.term.starting[key]
+        record = draft.span(key)
+        if record is not None and record.primary is not None and record.primary.epoch == epoch:
+            error = f"{record.primary.agent} has not begun to write within {START_SECONDS_MAX:.0f} s, without an error"
+            cause = replace(_cause(draft, reason=error), error_code=START_CODE, error=error)
+            draft.term.avoided[key] = _session(record.primary)
+            _act(draft, key, record, Signal.DEADLINE, cause)
+
+
 def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
     """Rows written under the present role end a row of failures."""
     record = draft.span(key)
@@ -187,9 +210,24 @@ def rearm(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
     """Set the timers that the record implies: a new owner has none."""
     if record.state is SetState.PREPARE and not draft.has_timer("prepare", key):
         draft.set_timer("prepare", key, PREPARE_SECONDS_MAX)
+    _watch_start(draft, key, record)
     is_waiting = record.primary is None and record.failures > 0
     if is_waiting and not is_given_up(draft, key, record) and not draft.has_timer("retry", key):
         draft.set_timer("retry", key, _retry_seconds(record.failures))
+
+
+def _watch_start(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
+    """One timer for all, because all have the same time: a timer a span would cost a first dispatch a second."""
+    starting = draft.term.starting
+    if record.state is SetState.REPLICATING:
+        draft.term.avoided.pop(key, None)
+    if record.primary is None or phase(record) is not Phase.COMMIT:
+        starting.pop(key, None)
+    elif key not in starting or starting[key][0] != record.primary.epoch:
+        starting.pop(key, None)
+        starting[key] = record.primary.epoch, draft.now.monotonic
+        if len(starting) == 1:
+            draft.set_timer("start", "", START_SECONDS_MAX)
 
 
 def is_given_up(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
@@ -282,6 +320,7 @@ def _act(
         draft.term.retry_due.discard(key)
         draft.cancel_timer("retry", key)
     if action is Action.FAIL and not retries:
+        draft.term.starting.pop(key, None)
         return
     rearm(draft, key, changed)
 

@@ -133,6 +133,10 @@ class Term:
     resting: set[SpanKey] = field(default_factory=set)
     """Spans whose move by a scheduler came to nothing lately."""
     loads: Loads = field(default_factory=Loads)
+    starting: dict[SpanKey, tuple[Epoch, float]] = field(default_factory=dict)
+    """Spans whose primary is to begin: under which epoch, and since when (monotonic), the longest first."""
+    avoided: dict[SpanKey, SessionId] = field(default_factory=dict)
+    """Who had a span last and never began it: others come first."""
 
     def issue(self) -> Epoch:
         """The next epoch: numbers are the term's, so no two assignments of a term share one."""

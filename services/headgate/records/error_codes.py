@@ -196,6 +196,13 @@ _ROWS: Final = (
         "a bad change cannot be written to the deadletter topic",
         "is the broker up? may the agent write that topic, and is the change below its max.message.bytes?",
     ),
+    ErrorCode(
+        "start_timeout",
+        Stage.SCHEDULING,
+        True,
+        "an agent was given the table and has not begun to write it in time, nor said why",
+        "see the agent's log; if it hangs, end it: its tables go elsewhere after a lease",
+    ),
 )
 
 ERROR_CODES: Final = {row.code: row for row in _ROWS}
