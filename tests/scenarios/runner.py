@@ -225,6 +225,11 @@ class World:
     def do_kill(self, name: str) -> None:
         self.agents[name].is_alive = False
 
+    def do_thaw(self, name: str) -> None:
+        """A killed one was only frozen: it says that it is there, once; ``kill`` it again or it goes on."""
+        self.agents[name].is_alive = True
+        self.beat(self.agents[name])
+
     def do_stop(self, name: str) -> None:
         self.agents[name].liveness = Liveness.STOPPING
         self.beat(self.agents[name])

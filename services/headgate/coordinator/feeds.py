@@ -53,6 +53,7 @@ __all__ = [
     "answer_request",
     "catch_up",
     "conclude",
+    "delete_piece",
     "finish_effect",
     "forget_outcome",
     "give_up",
@@ -63,6 +64,10 @@ __all__ = [
 STUCK_SECONDS_MAX: Final = 1800.0
 """Longest time that broken tables are tried again without any of them making progress (TiCDC's
 changefeed-error-stuck-duration): beyond, only a person can help, and should be told."""
+
+DELETES_PER_DECISION_MAX: Final = 1_000
+"""Spans whose keys are deleted in one decision, each with those of a few dead sessions: the transaction of a turn stays
+below TURN_FACTS_MAX (eventlog/term.py), and the turn far below a lease."""
 
 EFFECT_RETRY_SECONDS: Final = 5.0
 """Pause before an effect that could not be run is asked for again."""
@@ -339,26 +344,44 @@ def _sessions_of(draft: Draft, agent: str | None) -> list[tuple[str, str]]:
 
 
 def _delete(draft: Draft, effect: ForgetFeed) -> None:
-    """Every key of the feed that is the owner's: dispatch, checkpoint, words of dead sessions, at last the feed's own.
-
-    Words of live sessions are theirs; they go with the session (membership.sweep).
-    """
-    name, state = effect.feed, draft.state
-    feed = draft.feed(name)
-    draft.term.forgetting.discard(name)
+    """The sink has forgotten the feed: so does the log, piece by piece."""
+    feed = draft.feed(effect.feed)
     if feed is None or feed.feed_id != effect.feed_id or feed.wanted is not WantedState.REMOVED:
+        draft.term.forgetting.discard(effect.feed)
         return
-    for key in _spans_of(feed, name):
-        draft.term.loads.forget(key)
-        if key in state.spans:
-            draft.put_span(key, None)
-        for session in sorted(state.tasks.get(key, ())):
-            if session in state.ended:
-                draft.put(TaskKey(key.feed, key.span, *session), None)
-        for session in sorted(state.progress.get(key, ())):
-            if session in state.ended:
-                draft.put(ProgressKey(key.feed, key.span, *session), None)
+    delete_piece(draft, effect.feed)
+
+
+def delete_piece(draft: Draft, name: str) -> None:
+    """Delete the next keys of the feed that are the owner's: dispatch, words of dead sessions, at last the feed's own.
+
+    Words of live sessions are theirs; they go with the session (membership.sweep). An owner that follows between two
+    pieces finds a feed to be removed whose spans are closed or gone: it has the sink forget it again, and goes on.
+    """
+    state, feed = draft.state, draft.feed(name)
+    if feed is None or feed.wanted is not WantedState.REMOVED:
+        draft.term.forgetting.discard(name)
+        return
+    left = [key for key in _spans_of(feed, name) if key in state.spans]
+    for key in left[:DELETES_PER_DECISION_MAX]:
+        _delete_span(draft, key)
+    if len(left) > DELETES_PER_DECISION_MAX:
+        draft.set_timer("delete", name, 0.0)
+        return
+    draft.term.forgetting.discard(name)
     if name in state.feed_progress:
         draft.put(FeedProgressKey(name), None)
     draft.put(FeedKey(name), None)
     draft.settle(feed.request, OutcomeStatus.DONE, "removed: the sink holds nothing of Headgate's for it any more")
+
+
+def _delete_span(draft: Draft, key: SpanKey) -> None:
+    state = draft.state
+    draft.term.loads.forget(key)
+    draft.put_span(key, None)
+    for session in sorted(state.tasks.get(key, ())):
+        if session in state.ended:
+            draft.put(TaskKey(key.feed, key.span, *session), None)
+    for session in sorted(state.progress.get(key, ())):
+        if session in state.ended:
+            draft.put(ProgressKey(key.feed, key.span, *session), None)

@@ -192,6 +192,12 @@ class Indexes:
         else:
             self.stopping.discard(session)
 
+    def forget_session(self, session: tuple[str, str]) -> None:
+        """Drop what is empty: sessions come and go for ever."""
+        if session in self.roles and not self.roles[session]:
+            del self.roles[session]
+            self.starting.pop(session, None)
+
     def word_heard(self, session: tuple[str, str], key: SpanKey) -> None:
         """The session has a task or progress key for the span."""
         words = self.words.get(session)

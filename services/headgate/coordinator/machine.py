@@ -123,6 +123,9 @@ TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "barrier": _end_barrier,
     "prepare": spans.expire_prepare,
     "start": spans.expire_starts,
+    "review": spans.review_piece,
+    "undrained": relocation.give_up_drain,
+    "delete": feeds.delete_piece,
     "retry": lambda draft, key: draft.term.retry_due.put(key),
     "rest": lambda draft, key: draft.term.resting.discard(key),
     "checkpoint": _write_checkpoint,
@@ -143,14 +146,9 @@ def _open(draft: Draft) -> None:
     draft.term.awaited.clear()
     draft.cancel_timer("barrier", "")
     state = draft.state
-    for session in sorted(state.ended):
-        if session in state.index.words or session in state.agents or session in state.answers:
-            membership.note_word_of(draft, session)
-    for key in sorted(state.spans):
-        spans.review(draft, key)
-        record = draft.span(key)
-        if record is not None:
-            spans.rearm(draft, key, record)
+    for session in sorted({*state.ended, *state.index.words}):
+        membership.note_word_of(draft, session)
+    spans.review_soon(draft, sorted(state.spans))
     feeds.catch_up(draft)
 
 

@@ -13,9 +13,17 @@ which nobody but me has ever given a role. A null met in replay proves nothing: 
 to since.
 
 Death. ``HolderSilent`` writes SessionEnded, which is final. The dead session's keys are the owner's to delete: words
-about tasks a minute later, progress as soon as a successor's progress has superseded it.
+about tasks a minute later, progress as soon as a successor's progress has superseded it. When nothing is left, and no
+span names the session, SessionEnded goes too, a minute after all else.
+
+Why a zombie's late words say nothing even then. A word about a task counts only under the epoch of a role, an answer
+only under the owner_rev of a term, and neither ever repeats; no role names the session any more. What is left is a late
+heartbeat (with a late answer to this very owner, at most): that looks like a session which begins and dies at once. It
+is written dead again a lease later, and what it might have been given meanwhile nobody has touched, for the zombie
+itself asks its lease before it does anything. Words without any announcement are ended and swept likewise.
 """
 
+from collections import deque
 from typing import Final
 
 from headgate.coordinator import spans
@@ -71,8 +79,7 @@ def end_session(draft: Draft, session: SessionId, reason: str) -> bool:
     draft.put(SessionKey(*session), ended)
     draft.set_timer("sweep", session, SWEEP_SECONDS)
     if draft.term.is_open:
-        for key in sorted(draft.state.index.roles.get(session, _NO_SPANS).in_order()):
-            spans.review(draft, key)
+        spans.review_soon(draft, sorted(draft.state.index.roles.get(session, _NO_SPANS).in_order()))
         return False
     was_awaited = session in draft.term.awaited
     draft.term.awaited.discard(session)
@@ -80,35 +87,41 @@ def end_session(draft: Draft, session: SessionId, reason: str) -> bool:
 
 
 def note_word_of(draft: Draft, session: SessionId) -> None:
-    """A session that is over has written something, or has left something: clean up in a while."""
-    if session in draft.state.ended and not draft.has_timer("sweep", session):
+    """Clean up in a while after a session that is over, or is nobody's, and has written something or left something."""
+    if not draft.state.is_live(session) and not draft.has_timer("sweep", session):
         draft.set_timer("sweep", session, SWEEP_SECONDS)
 
 
 def sweep(draft: Draft, session: SessionId) -> None:
-    """Delete what a dead session has left and nobody needs any more."""
+    """Delete what a dead session has left and nobody needs any more, a piece at a time; at last that it is dead."""
     state = draft.state
+    if session in state.agents and session not in state.ended:
+        return
     if session not in state.ended:
+        # It has left words, but neither announcement nor death: a late word of one that was forgotten.
+        end_session(draft, session, "unknown: it writes, but has not announced itself")
+        return
+    has_traces = session in state.agents or session in state.answers or session in state.index.words
+    if not has_traces and not state.index.roles.get(session):
+        draft.put(SessionKey(*session), None)
         return
     if session in state.agents:
         draft.put(AgentKey(*session), None)
     if session in state.answers:
         draft.put(AnswerKey(*session, state.shard), None)
-    left = 0
-    words = state.index.words.get(session, _NO_SPANS)
-    for number, key in enumerate(words.in_order()):
-        if number >= SWEEP_KEYS_MAX:
-            left += 1
-            break
-        if session in state.tasks.get(key, ()):
-            draft.put(TaskKey(key.feed, key.span, *session), None)
-        if session in state.progress.get(key, ()):
-            if _is_superseded(draft, key, session):
-                draft.put(ProgressKey(key.feed, key.span, *session), None)
-            else:
-                left += 1
-    if left:
-        draft.set_timer("sweep", session, SWEEP_SECONDS)
+    left = draft.term.sweeping.setdefault(session, deque(sorted(state.index.words.get(session, _NO_SPANS).in_order())))
+    for _ in range(min(len(left), SWEEP_KEYS_MAX)):
+        _sweep_words(draft, session, left.popleft())
+    if not left:
+        del draft.term.sweeping[session]
+    draft.set_timer("sweep", session, 0.0 if left else SWEEP_SECONDS)
+
+
+def _sweep_words(draft: Draft, session: SessionId, key: SpanKey) -> None:
+    if session in draft.state.tasks.get(key, ()):
+        draft.put(TaskKey(key.feed, key.span, *session), None)
+    if session in draft.state.progress.get(key, ()) and _is_superseded(draft, key, session):
+        draft.put(ProgressKey(key.feed, key.span, *session), None)
 
 
 def _is_superseded(draft: Draft, key: SpanKey, session: SessionId) -> bool:

@@ -14,7 +14,7 @@ from headgate.coordinator import spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.outcomes import no_such_feed
 from headgate.coordinator.schedulers.balance import BALANCE_SECONDS
-from headgate.coordinator.scheduling import is_anyone_leaving
+from headgate.coordinator.scheduling import is_anyone_leaving, seats_of
 from headgate.coordinator.state import Drain, Rebalance, SessionId
 from headgate.records.control import Liveness, OperationRequested, OutcomeStatus, WantedState
 from headgate.records.keys import SpanKey
@@ -23,6 +23,9 @@ __all__ = ["ask_drain", "ask_rebalance", "end_hold", "measure", "settle", "take_
 
 DRAINED_SECONDS: Final = 60.0
 """How long an emptied agent is given nothing once its request is gone: time to stop it, and an end if nobody does."""
+
+DRAIN_STUCK_SECONDS_MAX: Final = 120.0
+"""A drain from which no table has left for so long has failed: twice what a target may take to prepare one."""
 
 HOLDS_MAX: Final = 10
 """How often that is prolonged while the request stands: other shards may still be emptying the agent, and whoever asked
@@ -37,7 +40,8 @@ def ask_drain(draft: Draft, request: str, wish: OperationRequested) -> None:
     if reason is not None:
         return _turn_down(draft, request, reason)
     for session in sessions:
-        draft.term.drains[session] = Drain(request)
+        draft.term.drains[session] = Drain(request, left_count=draft.role_count(session))
+        draft.set_timer("undrained", session, DRAIN_STUCK_SECONDS_MAX)
     count = sum(draft.role_count(session) for session in sessions)
     draft.settle(request, OutcomeStatus.ACCEPTED, f"{count} tables leave {wish.agent}")
     return None
@@ -90,7 +94,7 @@ def take_back(draft: Draft, request: str) -> None:
     """The operator does not want it any more."""
     term = draft.term
     for session in [session for session, task in term.drains.items() if task.request == request and not task.is_done]:
-        del term.drains[session]
+        _end_drain(draft, session)
     for name in [name for name, task in term.rebalances.items() if task.request == request]:
         del term.rebalances[name]
 
@@ -117,25 +121,50 @@ def end_hold(draft: Draft, session: SessionId) -> None:
         del draft.term.drains[session]
 
 
+def give_up_drain(draft: Draft, session: SessionId) -> None:
+    """Look whether any table has left since the last look: if none has, the drain has failed."""
+    task = draft.term.drains.get(session)
+    if task is None or task.is_done:
+        return
+    count = draft.role_count(session)
+    if count < task.left_count:
+        task.left_count = count
+        draft.set_timer("undrained", session, DRAIN_STUCK_SECONDS_MAX)
+        return
+    why = (
+        "they cannot be moved now: see `headgate why`"
+        if seats_of(draft)
+        else ("no other agent has a free seat: start one, or raise a capacity (HEADGATE_AGENT__CAPACITY_SPANS)")
+    )
+    reason = f"{count} tables are still on {session[0]}, none has left for {DRAIN_STUCK_SECONDS_MAX:.0f} s: {why}"
+    draft.settle(task.request, OutcomeStatus.FAILED, reason)
+    _end_drain(draft, session)
+
+
+def _end_drain(draft: Draft, session: SessionId) -> None:
+    del draft.term.drains[session]
+    for timer in ("drained", "undrained"):
+        draft.cancel_timer(timer, session)
+
+
 def _give_up_drains(draft: Draft) -> None:
     """Nobody else is left: tables on an agent that was to be emptied are better than tables nowhere."""
     for session, task in sorted(draft.term.drains.items()):
-        draft.cancel_timer("drained", session)
         if not task.is_done:
             draft.settle(task.request, OutcomeStatus.FAILED, "no other agent is left to take its tables: start another")
-    draft.term.drains.clear()
+        _end_drain(draft, session)
     draft.set_timer("schedule", "", 0.0)
 
 
 def _settle_drain(draft: Draft, session: SessionId, task: Drain) -> None:
     if not draft.is_live(session):
-        del draft.term.drains[session]
-        draft.cancel_timer("drained", session)
+        _end_drain(draft, session)
         if not task.is_done:
             reason = f"session {session[1]} ended before it was empty; its tables go to whoever is free"
             draft.settle(task.request, OutcomeStatus.FAILED, reason)
     elif not task.is_done and not draft.role_count(session):
         task.is_done = True
+        draft.cancel_timer("undrained", session)
         draft.set_timer("drained", session, DRAINED_SECONDS)
         reason = f"{session[0]} has no table left and is given none for {DRAINED_SECONDS:.0f} s: stop it now"
         draft.settle(task.request, OutcomeStatus.DONE, reason)

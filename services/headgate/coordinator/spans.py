@@ -10,7 +10,7 @@ made primary of that span until it has stopped, failed, or died. The sink would 
 fight. Being given the span again, under a new epoch, ends it too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -42,6 +42,8 @@ __all__ = [
     "note_progress",
     "rearm",
     "review",
+    "review_piece",
+    "review_soon",
     "writers",
 ]
 
@@ -67,6 +69,9 @@ agent, a sink that does not answer) is rarely over at once."""
 TRIES_IN_FAILED_MAX: Final = 5
 """Failures in a row after which a table is tried again even though its feed has failed: half a minute, in which a
 neighbour's passing trouble is over. A table that was given up has had more."""
+
+REVIEWS_PER_DECISION_MAX: Final = 2_000
+"""Spans looked at in one decision: a tenth of a second, and a transaction below TURN_FACTS_MAX (eventlog/term.py)."""
 
 REVIEW_STEPS_MAX: Final = 8
 """No history needs more steps at one look (the longest: secondary lost, primary lost); more means a cycle: a bug."""
@@ -128,6 +133,29 @@ def review(draft: Draft, key: SpanKey) -> None:
         else:
             return
     raise RuntimeError(f"review of {key.text()} does not come to rest: {draft.span(key)}")
+
+
+def review_soon(draft: Draft, keys: Iterable[SpanKey]) -> None:
+    """Review many spans, a piece now and a piece a turn after that.
+
+    Between two pieces others' events are decided as ever, and an owner that follows begins anew with all: what a review
+    finds is on the log, and it finds the same whenever it looks.
+    """
+    draft.term.unreviewed.extend(keys)
+    review_piece(draft, "")
+
+
+def review_piece(draft: Draft, _subject: object) -> None:
+    """The next piece."""
+    unreviewed = draft.term.unreviewed
+    for _ in range(min(len(unreviewed), REVIEWS_PER_DECISION_MAX)):
+        key = unreviewed.popleft()
+        review(draft, key)
+        record = draft.span(key)
+        if record is not None:
+            rearm(draft, key, record)
+    if unreviewed and not draft.has_timer("review", ""):
+        draft.set_timer("review", "", 0.0)
 
 
 def add(draft: Draft, key: SpanKey, target: SessionId) -> None:

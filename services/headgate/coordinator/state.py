@@ -96,6 +96,8 @@ class Drain:
 
     request: str
     is_done: bool = False
+    left_count: int = 0
+    """Its roles when they were counted last."""
     holds: int = 0
 
 
@@ -135,6 +137,10 @@ class Term:
     loads: Loads = field(default_factory=Loads)
     starting: dict[SpanKey, tuple[Epoch, float]] = field(default_factory=dict)
     """Spans whose primary is to begin: under which epoch, and since when (monotonic), the longest first."""
+    unreviewed: deque[SpanKey] = field(default_factory=deque)
+    """Spans that have to be looked at, piece by piece: all of them at the throne, those of a session that is over."""
+    sweeping: dict[SessionId, deque[SpanKey]] = field(default_factory=dict)
+    """What is left of a sweep that is under way."""
     avoided: dict[SpanKey, SessionId] = field(default_factory=dict)
     """Who had a span last and never began it: others come first."""
 
@@ -284,6 +290,8 @@ def _evolve_session(state: CoordinatorState, key: Any, value: Any) -> None:
     else:
         records[session] = value
     state.index.session_changed(session, state.agents.get(session), is_live=state.is_live(session))
+    if value is None:
+        state.index.forget_session(session)
 
 
 def start_counting(state: CoordinatorState) -> None:
