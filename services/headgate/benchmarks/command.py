@@ -51,7 +51,7 @@ def control(
 
 
 def _show(report: Report, output: Output) -> None:
-    if output is Output.JSON:
+    if output is not Output.TABLE:
         sys.stdout.write(report.to_json() + "\n")
         return
     rows = [

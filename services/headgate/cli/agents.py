@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
-from headgate.cli.output import Output, age, note, show_json, show_rows
+from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, Watch, connected
+from headgate.cli.output import Output, again, age, note, show_rows, show_value
 from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation, said_by
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import AgentAnnounced, OperationKind, SpanDispatched
@@ -22,17 +22,21 @@ app = typer.Typer(help="Agents: who runs tables.", no_args_is_help=True)
 def list_agents(
     *,
     dead: Annotated[bool, typer.Option("--dead", help="also sessions that are over")] = False,
+    watch: Watch = None,
     output: Format = Output.TABLE,
     bootstrap: Bootstrap = None,
     cluster: Cluster = None,
     kafka_property: KafkaProperty = None,
 ) -> None:
     """List agents: session, state, tables, load, last heartbeat (by the agent's own clock)."""
+    columns = ("agent", "session", "state", "tables", "capacity", "heartbeat", "version", "address")
     with connected(bootstrap, cluster, kafka_property) as (_, log):
-        snapshot = read_snapshot(log)
-    now_ms = time.time_ns() // 1_000_000
-    rows = [row for row in agent_rows(snapshot, now_ms) if dead or row["state"] != "dead"]
-    show_rows(("agent", "session", "state", "tables", "capacity", "heartbeat", "version", "address"), rows, output)
+
+        def look() -> None:
+            found = agent_rows(read_snapshot(log), time.time_ns() // 1_000_000)
+            show_rows(columns, [row for row in found if dead or row["state"] != "dead"], output)
+
+        again(look, watch)
 
 
 @app.command()
@@ -53,9 +57,9 @@ def drain(
     with connected(bootstrap, cluster, kafka_property) as (_, log):
         asked = operation(OperationKind.DRAIN_AGENT, "", agent=agent)
         outcomes = ask_shards(log, asked, range(log.shards), timeout)
-    if output is Output.JSON:
+    if output is not Output.TABLE:
         shards = [{"shard": shard, "reason": outcome.reason} for shard, outcome in outcomes.items()]
-        show_json({"agent": agent, "status": "done", "reason": said_by(outcomes), "shards": shards})
+        show_value(output, {"agent": agent, "status": "done", "reason": said_by(outcomes), "shards": shards})
     else:
         note(f"{agent}: done: {said_by(outcomes)}")
 

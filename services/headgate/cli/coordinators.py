@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
-from headgate.cli.output import Output, age, note, show_json, show_rows
+from headgate.cli.output import Output, age, note, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask_shards, operation
 from headgate.eventlog.sharding import ANNOUNCE
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
@@ -56,8 +56,10 @@ def resign(
             raise typer.BadParameter(f"there are shards 0 to {log.shards - 1}", param_hint="--shard")
         shards = range(log.shards) if shard is None else [shard]
         outcomes = ask_shards(log, operation(OperationKind.RESIGN_OWNER, ""), shards, timeout)
-    if output is Output.JSON:
-        show_json({"shards": [{"shard": number, "reason": outcome.reason} for number, outcome in outcomes.items()]})
+    if output is not Output.TABLE:
+        show_value(
+            output, {"shards": [{"shard": number, "reason": outcome.reason} for number, outcome in outcomes.items()]}
+        )
         return
     for number, outcome in outcomes.items():
         note(f"shard {number}: {outcome.reason}")

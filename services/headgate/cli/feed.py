@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
-from headgate.cli.output import Output, note, show_json, show_object, show_rows
+from headgate.cli.dry_run import rehearse
+from headgate.cli.lookup import find_feed
+from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, Watch, connected
+from headgate.cli.output import Output, again, note, show_object, show_rows, show_value
 from headgate.cli.requests import MOVES_SECONDS_DEFAULT, OUTCOME_SECONDS_DEFAULT, ask, operation
 from headgate.cli.tables import table_rows
 from headgate.config.feed import load_feed
@@ -20,10 +21,11 @@ from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate.records.names import check_name
 from headgate.sinks.identity import same_sink
 
-__all__ = ["app", "find_feed"]
+__all__ = ["app"]
 
 app = typer.Typer(help="Changefeeds: source topics → sink tables.", no_args_is_help=True)
 
+DryRun = Annotated[bool, typer.Option("--dry-run", help="check everything from here, say the answer, write nothing")]
 FeedName = Annotated[str, typer.Argument(metavar="FEED", help="name of the feed")]
 
 
@@ -31,6 +33,7 @@ FeedName = Annotated[str, typer.Argument(metavar="FEED", help="name of the feed"
 def create(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's YAML, see docs/configuration.md")],
     *,
+    dry_run: DryRun = False,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     bootstrap: Bootstrap = None,
@@ -41,37 +44,50 @@ def create(
     spec = load_feed(file)
     name = check_name("feed", spec.feed)
     same_sink(spec.sink)  # refused here, a password does not even get into a request
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
-        _settle(log, OperationKind.CREATE_FEED, name, timeout, output, spec=spec.to_json())
+    with connected(bootstrap, cluster, kafka_property) as (settings, log):
+        if dry_run:
+            rehearse(log, settings.prefix, OperationKind.CREATE_FEED, spec, output)
+        else:
+            _settle(log, OperationKind.CREATE_FEED, name, timeout, output, spec=spec.to_json())
 
 
 @app.command("list")
 def list_feeds(
     *,
+    watch: Watch = None,
     output: Format = Output.TABLE,
     bootstrap: Bootstrap = None,
     cluster: Cluster = None,
     kafka_property: KafkaProperty = None,
 ) -> None:
     """List feeds with their states, tables and lag."""
+    columns = ("feed", "wanted", "state", "tables", "replicating", "rows", "lag_ms", "held_by", "error")
     with connected(bootstrap, cluster, kafka_property) as (_, log):
-        snapshot = read_snapshot(log)
-    rows = [_feed_row(snapshot, key.feed, record) for key, record in snapshot.each(FeedKey, FeedRecorded)]
-    show_rows(("feed", "wanted", "state", "tables", "replicating", "rows", "lag_ms", "held_by", "error"), rows, output)
+
+        def look() -> None:
+            snapshot = read_snapshot(log)
+            rows = [_feed_row(snapshot, key.feed, record) for key, record in snapshot.each(FeedKey, FeedRecorded)]
+            show_rows(columns, rows, output)
+
+        again(look, watch)
 
 
 @app.command()
 def show(
     feed: FeedName,
     *,
+    watch: Watch = None,
     output: Format = Output.TABLE,
     bootstrap: Bootstrap = None,
     cluster: Cluster = None,
     kafka_property: KafkaProperty = None,
 ) -> None:
-    """Show one feed: what was asked, what it is, and each of its tables."""
+    """Show one feed: what was asked, what it is, up to when it has come, and each of its tables."""
     with connected(bootstrap, cluster, kafka_property) as (_, log):
-        snapshot = read_snapshot(log)
+        again(lambda: _show(read_snapshot(log), feed, output), watch)
+
+
+def _show(snapshot: Snapshot, feed: str, output: Output) -> None:
     record = find_feed(snapshot, feed)
     facts = _feed_row(snapshot, feed, record) | {
         "feed_id": record.feed_id,
@@ -82,8 +98,8 @@ def show(
         "spec": msgspec.json.decode(record.spec),
     }
     tables = table_rows(snapshot, feed)
-    if output is Output.JSON:
-        show_json(facts | {"spans": tables})
+    if output is not Output.TABLE:
+        show_value(output, facts | {"spans": tables})
         return
     show_object(facts, output)
     show_rows(("table", "state", "agent", "epoch", "rows", "lag_ms", "error"), tables, output)
@@ -108,6 +124,7 @@ def pause(
 def update(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's YAML as it is to be; its name stays")],
     *,
+    dry_run: DryRun = False,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     bootstrap: Bootstrap = None,
@@ -118,8 +135,11 @@ def update(
     spec = load_feed(file)
     name = check_name("feed", spec.feed)
     same_sink(spec.sink)
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
-        _settle(log, OperationKind.UPDATE_FEED, name, timeout, output, spec=spec.to_json())
+    with connected(bootstrap, cluster, kafka_property) as (settings, log):
+        if dry_run:
+            rehearse(log, settings.prefix, OperationKind.UPDATE_FEED, spec, output)
+        else:
+            _settle(log, OperationKind.UPDATE_FEED, name, timeout, output, spec=spec.to_json())
 
 
 @app.command()
@@ -199,20 +219,12 @@ def _settle(
     log: Log, kind: OperationKind, feed: str, timeout: float, output: Output, *, spec: str | None = None
 ) -> None:
     outcome = ask(log, operation(kind, feed, spec=spec), timeout)
-    if output is Output.JSON:
-        show_json({"feed": feed, "operation": kind.value, "status": outcome.status.value, "reason": outcome.reason})
+    if output is not Output.TABLE:
+        show_value(
+            output, {"feed": feed, "operation": kind.value, "status": outcome.status.value, "reason": outcome.reason}
+        )
     else:
         note(f"{feed}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else ""))
-
-
-def find_feed(snapshot: Snapshot, feed: str) -> FeedRecorded:
-    """The feed's record; raises CommandError with the names there are."""
-    record = snapshot.get(FeedKey(feed), FeedRecorded)
-    if record is None:
-        names = [key.feed for key, _ in snapshot.each(FeedKey, FeedRecorded)]
-        there = f"there are {', '.join(names)}" if names else "there are none yet: `headgate feed create FILE`"
-        raise CommandError(ExitCode.NOT_FOUND, f"no feed is called {feed!r}; {there}")
-    return record
 
 
 def _checkpoint(snapshot: Snapshot, feed: str, record: FeedRecorded) -> dict[str, Any] | None:

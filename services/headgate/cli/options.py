@@ -20,6 +20,7 @@ __all__ = [
     "Format",
     "KafkaProperty",
     "Timeout",
+    "Watch",
     "cluster_flags",
     "cluster_settings",
     "connected",
@@ -33,7 +34,11 @@ KafkaProperty = Annotated[
     list[str] | None,
     typer.Option("--kafka-property", "-X", metavar="NAME=VALUE", help="a librdkafka property [HEADGATE_KAFKA__…]"),
 ]
-Format = Annotated[Output, typer.Option("--output", "-o", help="table for people, json for programs")]
+Format = Annotated[Output, typer.Option("--output", "-o", help="table for people, json or yaml for programs")]
+Watch = Annotated[
+    float | None,
+    typer.Option("--watch", "-w", metavar="SECONDS", min=0.2, help="show it again every so often, until Ctrl-C"),
+]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="seconds to wait for the outcome")]
 
 

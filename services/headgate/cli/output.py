@@ -1,16 +1,18 @@
-"""What commands print: a table for people or JSON for programs on standard output, the rest on standard error."""
+"""What commands print: a table for people, JSON or YAML for programs on standard output, the rest on standard error."""
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+import yaml
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Output", "age", "complain", "note", "show_json", "show_object", "show_rows"]
+__all__ = ["Output", "again", "age", "complain", "note", "show_object", "show_rows", "show_value"]
 
 
 class Output(StrEnum):
@@ -18,18 +20,23 @@ class Output(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
 
 
-def show_json(value: Any) -> None:
-    """One JSON document; bytes are not possible here, times are milliseconds."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+def show_value(output: Output, value: Any) -> None:
+    """One document, YAML if asked for, else JSON; bytes are not possible here, times are milliseconds."""
+    text = json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+    if output is Output.YAML:
+        # By way of JSON, so that both say the same: enumerations become their values, tuples lists.
+        text = yaml.safe_dump(json.loads(text), allow_unicode=True, sort_keys=False)
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def show_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output: Output) -> None:
     """Rows under ``columns``; JSON has every field of each row, the table only the columns."""
-    if output is Output.JSON:
-        show_json(list(rows))
+    if output is not Output.TABLE:
+        show_value(output, list(rows))
         return
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
@@ -39,8 +46,8 @@ def show_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output:
 
 def show_object(facts: Mapping[str, Any], output: Output) -> None:
     """One thing's facts, a line each."""
-    if output is Output.JSON:
-        show_json(dict(facts))
+    if output is not Output.TABLE:
+        show_value(output, dict(facts))
         return
     table = Table("", "", box=None, pad_edge=False, show_header=False)
     for name, value in facts.items():
@@ -64,6 +71,16 @@ def _cell(value: Any) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else str(value)
+
+
+def again(show: Callable[[], None], every_seconds: float | None) -> None:
+    """Show something once, or, with a pace, until Ctrl-C: on a terminal each time in the place of the last."""
+    show()
+    while every_seconds is not None:
+        time.sleep(every_seconds)
+        if sys.stdout.isatty():
+            Console().clear()
+        show()
 
 
 def note(message: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.cli.options import Format
-from headgate.cli.output import Output, note, show_json, show_object
+from headgate.cli.output import Output, note, show_object, show_value
 from headgate.simulation.campaign import TICKS, Campaign, Played, play, shrink
 from headgate.simulation.profile import Profile, draw_profile
 
@@ -56,9 +56,10 @@ def _show(campaign: Campaign, seconds: float, digest: str | None, output: Output
     }
     if digest is not None:
         facts["digest"] = digest
-    if output is Output.JSON:
-        show_json(
-            facts | {"findings": msgspec.to_builtins(campaign.findings), "marks": dict(sorted(campaign.marks.items()))}
+    if output is not Output.TABLE:
+        show_value(
+            output,
+            facts | {"findings": msgspec.to_builtins(campaign.findings), "marks": dict(sorted(campaign.marks.items()))},
         )
         return
     facts["marks_missing"] = ", ".join(campaign.marks_missing) or "none"
@@ -70,8 +71,8 @@ def _shrink(seed: int, ticks: int, output: Output) -> None:
     if least is None or least.finding is None:
         note(f"seed {seed} holds over {ticks} ticks: nothing to shrink")
         return
-    if output is Output.JSON:
-        show_json(msgspec.to_builtins(least))
+    if output is not Output.TABLE:
+        show_value(output, msgspec.to_builtins(least))
     else:
         note(_line(least))
         for line in least.trace[-TRACE_LINES_SHOWN:]:

@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
-from headgate.cli.output import Output, note, show_json, show_rows
+from headgate.cli.lookup import find_feed
+from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, Watch, connected
+from headgate.cli.output import Output, again, note, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
@@ -20,6 +21,7 @@ app = typer.Typer(help="Tables of feeds: where they run.", no_args_is_help=True)
 def list_tables(
     feed: Annotated[str | None, typer.Argument(metavar="[FEED]", help="only this feed's")] = None,
     *,
+    watch: Watch = None,
     output: Format = Output.TABLE,
     bootstrap: Bootstrap = None,
     cluster: Cluster = None,
@@ -27,14 +29,20 @@ def list_tables(
 ) -> None:
     """List tables: state, agent, epoch, rows applied, lag."""
     with connected(bootstrap, cluster, kafka_property) as (_, log):
-        snapshot = read_snapshot(log)
-    rows = [
-        row
-        for key, _ in snapshot.each(FeedKey, FeedRecorded)
-        if feed in (None, key.feed)
-        for row in table_rows(snapshot, key.feed)
-    ]
-    show_rows(("feed", "table", "state", "task", "agent", "epoch", "rows", "lag_ms", "error"), rows, output)
+
+        def look() -> None:
+            snapshot = read_snapshot(log)
+            if feed is not None:
+                find_feed(snapshot, feed)
+            rows = [
+                row
+                for key, _ in snapshot.each(FeedKey, FeedRecorded)
+                if feed in (None, key.feed)
+                for row in table_rows(snapshot, key.feed)
+            ]
+            show_rows(("feed", "table", "state", "task", "agent", "epoch", "rows", "lag_ms", "error"), rows, output)
+
+        again(look, watch)
 
 
 @app.command()
@@ -52,9 +60,10 @@ def move(
     """Move TABLE to AGENT in two phases; done when it replicates there."""
     with connected(bootstrap, cluster, kafka_property) as (_, log):
         outcome = ask(log, operation(OperationKind.MOVE_TABLE, feed, table=table, agent=agent), timeout)
-    if output is Output.JSON:
-        show_json(
-            {"feed": feed, "table": table, "agent": agent, "status": outcome.status.value, "reason": outcome.reason}
+    if output is not Output.TABLE:
+        show_value(
+            output,
+            {"feed": feed, "table": table, "agent": agent, "status": outcome.status.value, "reason": outcome.reason},
         )
     else:
         note(f"{feed}/{table} → {agent}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else ""))

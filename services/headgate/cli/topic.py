@@ -98,8 +98,9 @@ def _follow(log: Log, start: dict[Partition, int], deadline: float | None, outpu
         while deadline is None or time.monotonic() < deadline:
             for read in reader.poll(POLL_RECORDS_MAX, POLL_SECONDS):
                 row = _row(read)
-                if output is Output.JSON:
-                    typer.echo(msgspec.json.encode(row).decode())
+                if output is not Output.TABLE:
+                    # An object per line; as an item of a list it is YAML as well.
+                    typer.echo(("- " if output is Output.YAML else "") + msgspec.json.encode(row).decode())
                 else:
                     typer.echo(f"{row['topic']}[{row['partition']}]@{row['offset']} {row['key'] or '-'} {_text(row)}")
 

@@ -8,9 +8,9 @@ import psycopg
 import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.feed import find_feed
+from headgate.cli.lookup import find_feed
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
-from headgate.cli.output import Output, note, show_json, show_rows
+from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
@@ -36,8 +36,10 @@ def verify(
     compared = _compare(spec, record.spans, source_dsn, source_password_file)
     rows = sum(table.rows for table in compared)
     differences = sum(table.differences for table in compared)
-    if output is Output.JSON:
-        show_json({"feed": feed, "rows": rows, "differences": differences, "tables": msgspec.to_builtins(compared)})
+    if output is not Output.TABLE:
+        show_value(
+            output, {"feed": feed, "rows": rows, "differences": differences, "tables": msgspec.to_builtins(compared)}
+        )
     else:
         _show(compared)
         note(f"{rows} rows compared in {len(compared)} tables, {differences} differ")

@@ -8,15 +8,14 @@ import typer
 from msgspec.structs import replace
 
 from headgate.cli.exit_codes import ExitCode
-from headgate.cli.feed import find_feed
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
-from headgate.cli.output import Output, age, note, show_json, show_rows
+from headgate.cli.lookup import find_feed, replayed
+from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Watch, connected
+from headgate.cli.output import Output, again, age, note, show_rows, show_value
 from headgate.coordinator.explain import Explanation, explain
-from headgate.coordinator.state import CoordinatorState, evolve, new_state
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import FeedRecorded, Positions
+from headgate.records.control import FeedRecorded, FeedState, Positions
 from headgate.sources.offsets import end_offsets
 
 __all__ = ["why"]
@@ -25,20 +24,34 @@ __all__ = ["why"]
 def why(
     feed: Annotated[str, typer.Argument(metavar="FEED")],
     *,
+    watch: Watch = None,
     output: Format = Output.TABLE,
     bootstrap: Bootstrap = None,
     cluster: Cluster = None,
     kafka_property: KafkaProperty = None,
 ) -> None:
     """Say what holds FEED's checkpoint: table, stage, agent, since when, what to do; exit 0 only if nothing does."""
+    held = False
     with connected(bootstrap, cluster, kafka_property) as (_, log):
-        snapshot = read_snapshot(log)
-        shard = shard_of(feed, log.shards)
-        record = find_feed(snapshot, feed)
-        explanation = _without_idle(_explain(snapshot, shard, feed), snapshot, record, log.connection)
+
+        def look() -> None:
+            nonlocal held
+            snapshot = read_snapshot(log)
+            record = find_feed(snapshot, feed)
+            explanation = _explain(snapshot, shard_of(feed, log.shards), feed)
+            held = _show(_without_idle(explanation, snapshot, record, log.connection), output)
+
+        again(look, watch)
+    if held:
+        raise typer.Exit(int(ExitCode.HELD))
+
+
+def _show(explanation: Explanation, output: Output) -> bool:
+    """Print it; whether anything holds the feed."""
+    feed = explanation.feed
     held = bool(explanation.feed_held_by or explanation.reasons)
-    if output is Output.JSON:
-        show_json({**msgspec.to_builtins(explanation), "held": held})
+    if output is not Output.TABLE:
+        show_value(output, {**msgspec.to_builtins(explanation), "held": held})
     else:
         for line in explanation.feed_held_by:
             note(f"{feed}: {line}")
@@ -51,9 +64,9 @@ def why(
         if explanation.held_count > len(rows):
             note(f"and {explanation.held_count - len(rows)} more tables")
         if not held:
-            note(f"{feed}: nothing holds it, all of its {explanation.table_count} tables are replicating")
-    if held:
-        raise typer.Exit(int(ExitCode.HELD))
+            doing = "finished" if explanation.state is FeedState.FINISHED else "replicating"
+            note(f"{feed}: nothing holds it, all of its {explanation.table_count} tables are {doing}")
+    return held
 
 
 def _without_idle(
@@ -83,13 +96,4 @@ def _applied(snapshot: Snapshot, feed: str, span: str) -> Positions:
 
 
 def _explain(snapshot: Snapshot, shard: int, feed: str) -> Explanation:
-    return explain(_replayed(snapshot, shard), feed, has_owner=snapshot.owner(shard) is not None)
-
-
-def _replayed(snapshot: Snapshot, shard: int) -> CoordinatorState:
-    """The state an owner of the shard would have, made by the coordinator's own evolve."""
-    state = new_state(shard)
-    for read in snapshot.standing():
-        if read.partition.topic == "announce" or read.partition.number == shard:
-            evolve(state, read.key, read.value, read.offset)
-    return state
+    return explain(replayed(snapshot, shard), feed, has_owner=snapshot.owner(shard) is not None)

@@ -112,6 +112,8 @@ class SinkSpec(_Strict):
     password_file: Path | None = None
     table: str = "{schema}.{table}"
     """Target table; ``{schema}`` and ``{table}`` are the last two parts of the topic's name."""
+    not_the_source: bool = False
+    """The sink only looks like the changes' own source (a copy that is published in turn): write all the same."""
 
 
 class FeedSpec(_Strict):

@@ -23,14 +23,7 @@ from headgate.coordinator.effects import (
     ResolveStart,
     StartResolved,
 )
-from headgate.coordinator.outcomes import (
-    FINISHED_ADVICE,
-    NAMES_SHOWN_MAX,
-    change_wish,
-    no_such_feed,
-    refuse,
-    waits_for_upgrade,
-)
+from headgate.coordinator.outcomes import FINISHED_ADVICE, NAMES_SHOWN_MAX, change_wish, no_such_feed, refuse
 from headgate.records.control import (
     FeedRecorded,
     FeedState,
@@ -40,10 +33,9 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import FeedKey
-from headgate.records.levels import withheld
 from headgate.records.names import InvalidNameError, check_name
 
-__all__ = ["FIXED", "ask_again", "create", "finish", "rewind", "update"]
+__all__ = ["FIXED", "ask_again", "create", "finish", "rewind", "update", "why_not_created", "why_not_updated"]
 
 EFFECT_RETRY_SECONDS: Final = 5.0
 """Pause before an effect that could not be run is asked for again."""
@@ -178,10 +170,10 @@ def finish(draft: Draft, effect: ResolveFeed | ResolveStart, result: Any) -> Non
 
 
 def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int) -> None:
-    reason = _name_is_taken(draft, effect.request, effect.feed) or _why_not(draft, effect.feed, result)
+    reason = why_not_created(draft, effect.request, effect.feed, result)
     if reason is not None:
         return refuse(draft, effect.request, reason)
-    told = FeedRecorded(
+    record = FeedRecorded(
         feed_id=f"{draft.state.shard}-{offset}",
         owner_rev=draft.term.owner_rev,
         incarnation=1,
@@ -196,33 +188,26 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
         target_ts=result.target_ts,
         sink_id=result.sink_id,
     )
-    record = withheld(told, draft.state.level)
-    reason = waits_for_upgrade(draft, record)
-    if reason is not None:
-        return refuse(draft, effect.request, reason)
     draft.put(FeedKey(effect.feed), record)
     draft.settle(effect.request, OutcomeStatus.DONE, f"created with {len(record.spans)} tables")
     draft.set_timer("schedule", "", 0.0)
     return None
 
 
+def why_not_created(draft: Draft, request: str, name: str, result: FeedResolved) -> str | None:
+    """Why there cannot be such a feed; None if there can."""
+    return _name_is_taken(draft, request, name) or _why_not(draft, name, result)
+
+
 def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
     feed = draft.feed(effect.feed)
     if feed is None:
         return refuse(draft, effect.request, no_such_feed(draft, effect.feed))
-    reason = (
-        _why_not_stopped(feed, effect.feed, "updated")
-        or _why_fixed(feed.spec, result.spec)
-        or _why_not(draft, effect.feed, result)
-    )
-    kept = {plan.span: plan for plan in feed.spans}
-    found = {plan.span: plan for plan in result.spans}
-    for name, plan in sorted(kept.items()):
-        new = found.get(name)
-        if reason is None and (new is None or (new.topic, new.table) != (plan.topic, plan.table)):
-            reason = f"table {plan.table} from topic {plan.topic} would leave the feed: tables may join, none may leave"
+    reason = why_not_updated(draft, effect.feed, result)
     if reason is not None:
         return refuse(draft, effect.request, reason)
+    kept = {plan.span: plan for plan in feed.spans}
+    found = {plan.span: plan for plan in result.spans}
     joined = sorted(set(found) - set(kept))
     changed = replace(
         feed,
@@ -236,6 +221,22 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
     more = f"; {len(joined)} tables join: {', '.join(joined[:NAMES_SHOWN_MAX])}" if joined else ""
     draft.settle(effect.request, OutcomeStatus.DONE, f"updated, and still stopped: resume it{more}")
     return None
+
+
+def why_not_updated(draft: Draft, name: str, result: FeedResolved) -> str | None:
+    """Why the feed cannot become what its new spec means; None if it can."""
+    feed = draft.feed(name)
+    if feed is None:
+        return no_such_feed(draft, name)
+    reason = (
+        _why_not_stopped(feed, name, "updated") or _why_fixed(feed.spec, result.spec) or _why_not(draft, name, result)
+    )
+    found = {plan.span: plan for plan in result.spans}
+    for plan in sorted(feed.spans, key=lambda kept: kept.span):
+        new = found.get(plan.span)
+        if reason is None and (new is None or (new.topic, new.table) != (plan.topic, plan.table)):
+            reason = f"table {plan.table} from topic {plan.topic} would leave the feed: tables may join, none may leave"
+    return reason
 
 
 def _why_fixed(old: str, new: str) -> str | None:
@@ -282,11 +283,14 @@ def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
         return "the spec has no sink.type and sink.dsn"
     tables = {plan.table for plan in result.spans}
     for name, other in sorted(draft.state.feeds.items()):
-        if name == feed or _sink_of(other.spec) != sink:
+        is_same = _sink_of(other.spec) == sink
+        is_alias = not is_same and result.sink_id is not None and other.sink_id == result.sink_id
+        if name == feed or not (is_same or is_alias):
             continue
         shared = sorted(tables & {plan.table for plan in other.spans})
         if shared:
-            return f"table {shared[0]} is already written by feed {name!r}: a table has one writer"
+            how = ", under another address of the same database" if is_alias else ""
+            return f"table {shared[0]} is already written by feed {name!r}{how}: a table has one writer"
     return None
 
 

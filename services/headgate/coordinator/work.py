@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from headgate.config.feed import NO_EVIDENCE, FeedSpec, FeedSpecError, parse_feed
+from headgate.config.feed import NO_EVIDENCE, FeedSpec, FeedSpecError, SourceFormat, parse_feed
 from headgate.config.times import show_ts
 from headgate.coordinator.effects import (
     EffectFailed,
@@ -27,10 +27,11 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.observability.logs import logger
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.names import InvalidNameError, check_name
-from headgate.sinks.contract import FeedIdentity, SinkError
+from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
 from headgate.sinks.identity import same_sink
 from headgate.sinks.open import open_sink
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
+from headgate.sources.origin import origins
 from headgate.sources.topics import plan_spans
 
 __all__ = ["FeedWork"]
@@ -80,14 +81,14 @@ class FeedWork:
             if check_name("feed", spec.feed) != effect.feed:
                 return FeedRefused(f"the request is for feed {effect.feed!r}, its description for {spec.feed!r}")
             spans = plan_spans(self._connection, spec, self._own_prefix)
-            accepted = self._check_sink(spec, [plan.table for plan in spans])
+            accepted, sink_id = self._check_sink(spec, spans)
         except SourceUnreachableError as error:
             return EffectFailed(str(error))
         except (FeedSpecError, InvalidNameError, SourceError) as error:
             return FeedRefused(str(error))
         except SinkError as error:
             return FeedRefused(f"{error.code}: {error}")
-        return FeedResolved(accepted.to_json(), spans, accepted.source.target_ts)
+        return FeedResolved(accepted.to_json(), spans, accepted.source.target_ts, sink_id)
 
     def _resolve_start(self, effect: ResolveStart) -> StartResolved | FeedRefused | EffectFailed:
         try:
@@ -133,12 +134,50 @@ class FeedWork:
         check_retention(self._connection, topic, offsets)
         return replace(plan, start=offsets)
 
-    def _check_sink(self, spec: FeedSpec, tables: list[str]) -> FeedSpec:
-        """The spec with the sink's address spelled as every feed's for the same sink. Raises SinkError."""
+    def _check_sink(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> tuple[FeedSpec, str | None]:
+        """The spec with the sink's address spelled as every feed's for the same sink, and what the sink calls itself.
+
+        Raises SinkError, also where a feed that runs holds a table (under whatever address), and where the sink is the
+        source; SourceError.
+        """
         accepted = same_sink(spec.sink)
+        tables = [plan.table for plan in spans]
+        # No row at the sink is this feed's: a new one has none, one that is updated has sealed them all.
+        nobody = FeedIdentity(self._cluster_id, "", spec.feed)
         with closing(open_sink(accepted)) as sink:
-            sink.check(tables)
-        return spec.model_copy(update={"sink": accepted})
+            sink.check(tables, nobody)
+            sink_id = None
+            if isinstance(sink, SelfAware):
+                sink_id = sink.own_id()
+                self._check_circle(spec, spans, sink)
+        return spec.model_copy(update={"sink": accepted}), sink_id
+
+    def _check_circle(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], sink: SelfAware) -> None:
+        """Raise SinkRefusedError where the feed would write into the tables that its own changes come from.
+
+        Noticed is: Debezium's events name the very database and table that the sink has, and the sink publishes that
+        table to a logical replication slot. Not noticed: other formats, a source without recent events, a circle over
+        several feeds, a source that is not read by logical replication (a connector that polls).
+        """
+        if spec.sink.not_the_source or spec.source.format is not SourceFormat.DEBEZIUM_JSON:
+            return
+        found = origins(self._connection, {plan.topic: len(plan.start) for plan in spans})
+        named: dict[str, list[SpanPlan]] = {}
+        for plan in spans:
+            origin = found.get(plan.topic)
+            is_alike = origin is not None and origin.connector == spec.sink.type
+            if origin is not None and is_alike and _last_part(origin.table) == _last_part(plan.table):
+                named.setdefault(origin.database, []).append(plan)
+        for database, plans in sorted(named.items()):
+            published = sink.published(database, [plan.table for plan in plans])
+            for plan in plans:
+                if found[plan.topic].table in published:
+                    raise SinkRefusedError(
+                        f"table {plan.table} is the source of topic {plan.topic}: its events come from database "
+                        f"{database}, table {found[plan.topic].table}, which the sink has and publishes; every change "
+                        "would come back as a new one. Name another database or table; or, if the sink is a copy that "
+                        "is only called the same, say sink.not_the_source: true"
+                    )
 
     def _forget(self, effect: ForgetFeed) -> FeedForgotten | EffectFailed:
         try:
@@ -148,3 +187,7 @@ class FeedWork:
         except (FeedSpecError, SinkError) as error:
             return EffectFailed(str(error))
         return FeedForgotten()
+
+
+def _last_part(table: str) -> str:
+    return table.rpartition(".")[2]

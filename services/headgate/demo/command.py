@@ -70,7 +70,7 @@ def demo(
         seed=_seed(seed),
         keep=keep,
     )
-    display = Display(to_stderr=output is Output.JSON)
+    display = Display(to_stderr=output is not Output.TABLE)
     try:
         report = demonstrate(options, display)
     except (WatchError, ServiceError, LoadError) as error:
@@ -78,7 +78,7 @@ def demo(
         raise typer.Exit(EXIT_FAILED) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(EXIT_INTERRUPTED) from error
-    if output is Output.JSON:
+    if output is not Output.TABLE:
         sys.stdout.write(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n")
     else:
         show_report(display.console, report)

@@ -14,7 +14,7 @@ apply, and whether that epoch is closed. The rules, each one a contract test tha
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -32,6 +32,7 @@ __all__ = [
     "OffsetRange",
     "QuarantineFullError",
     "QuarantineUnavailableError",
+    "SelfAware",
     "Sink",
     "SinkConflictError",
     "SinkError",
@@ -201,6 +202,19 @@ class QuarantineUnavailableError(SinkError):
 
     code = "quarantine_unavailable"
     retryable = True
+
+
+@runtime_checkable
+class SelfAware(Protocol):
+    """What a sink may know of itself beyond the contract; asked before a feed is accepted."""
+
+    def own_id(self) -> str | None:
+        """What it calls itself, the same under every address and alias; None if it may not say. Raises SinkError."""
+        ...
+
+    def published(self, database: str, tables: Sequence[str]) -> list[str]:
+        """Those of ``tables`` that it publishes changes of, if it is the database of that name. Raises SinkError."""
+        ...
 
 
 class SinkWriter(Protocol):

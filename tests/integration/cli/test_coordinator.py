@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ from headgate.eventlog.role import RoleState
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.observability.http import Probes
 from headgate.observability.metrics import new_registry
-from headgate.records.control import FeedRecorded, FeedState
+from headgate.records.control import Epoch, FeedRecorded, FeedState
 from headgate.records.keys import FeedKey
+from headgate.sinks.contract import Claim, FeedIdentity
+from headgate.sinks.postgresql import PostgresSettings, PostgresSink
 from integration.cli.conftest import Service, eventually, headgate
 
 pytestmark = pytest.mark.integration
@@ -292,6 +295,7 @@ def test_what_is_asked_of_shards_and_agents(log: KafkaLog, owner: CoordinatorSer
 
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [
+    ({"source": {"format": "debezium-json", "start_ts": "2199-01-01T00:00:00Z"}}, "has not come yet"),
     ({"source": {"topics": ["nowhere.public.x"]}}, "source topic nowhere.public.x does not exist"),
     ({"source": {"topics": [], "topic_pattern": "no-such-.*"}}, "no topic matches"),
     ({"sink": {"table": "public.nothing"}}, "public.nothing"),
@@ -305,10 +309,108 @@ def test_a_feed_that_cannot_be_is_refused_with_its_reason(
     log: KafkaLog, owner: CoordinatorService, shop: _Shop
 ) -> None:
     for changes, said in REFUSALS:
-        result = headgate("feed", "create", shop.file("shop", **changes))
-        assert result.exit_code == ExitCode.REQUEST_REFUSED, (changes, result.stderr)
-        assert said in result.stderr, changes
+        file = shop.file("shop", **changes)
+        for options in ([], ["--dry-run"]):
+            result = headgate("feed", "create", file, *options)
+            assert result.exit_code == ExitCode.REQUEST_REFUSED, (changes, options, result.stderr)
+            assert said in result.stderr, (changes, options)
     assert _feed(log, "shop") is None
+
+
+def test_a_dry_run_says_what_would_become_of_it_and_writes_nothing(
+    log: KafkaLog, owner: CoordinatorService, shop: _Shop
+) -> None:
+    file = shop.file("shop")
+    before = headgate("topic", "show", "changefeed", "-o", "json").stdout
+    dry = headgate("feed", "create", file, "--dry-run", "-o", "json")
+    assert dry.exit_code == 0, dry.stderr
+    assert json.loads(dry.stdout)["spans"] == [
+        {
+            "table": "public.orders",
+            "span": "public.orders",
+            "topic": shop.topic,
+            "partitions": 2,
+            "start": {"0": 0, "1": 0},
+        }
+    ]
+    assert "nothing was written" in headgate("feed", "create", file, "--dry-run").stderr
+    update = headgate("feed", "update", file, "--dry-run")
+    assert (update.exit_code, "there is no feed 'shop'" in update.stderr) == (ExitCode.REQUEST_REFUSED, True)
+    assert headgate("topic", "show", "changefeed", "-o", "json").stdout == before
+
+    assert headgate("feed", "create", file).exit_code == 0
+    again = headgate("feed", "create", file, "--dry-run")
+    assert (again.exit_code, "feed 'shop' exists" in again.stderr) == (ExitCode.REQUEST_REFUSED, True)
+    other = headgate("feed", "create", shop.file("other"), "--dry-run")
+    assert (other.exit_code, "already written by feed 'shop'" in other.stderr) == (ExitCode.REQUEST_REFUSED, True)
+    running = headgate("feed", "update", file, "--dry-run")
+    assert (running.exit_code, "only while it is stopped" in running.stderr) == (ExitCode.REQUEST_REFUSED, True)
+    assert headgate("feed", "pause", "shop").exit_code == 0
+    assert headgate("feed", "update", file, "--dry-run").exit_code == 0
+    fixed = headgate("feed", "update", shop.file("shop", sink={"table": "public.keyless"}), "--dry-run")
+    assert fixed.exit_code == ExitCode.REQUEST_REFUSED
+
+    shown = yaml.safe_load(headgate("feed", "show", "shop", "-o", "yaml").stdout)
+    assert (shown["state"], shown["spans"][0]["table"]) == ("stopped", "public.orders")
+    assert yaml.safe_load(headgate("feed", "list", "-o", "yaml").stdout)[0]["feed"] == "shop"
+    back = headgate("feed", "resume", "shop", "--from", "2026-01-01T00:00:00Z")
+    assert back.exit_code == ExitCode.REQUEST_REFUSED
+    assert "cannot go back to a time: the log says when each change was made" in back.stderr
+
+
+def test_a_table_has_one_writer_under_whatever_address(log: KafkaLog, owner: CoordinatorService, shop: _Shop) -> None:
+    assert headgate("feed", "create", shop.file("shop")).exit_code == 0
+    dsn = shop.dsn.replace("host=127.0.0.1", "host=localhost")
+    assert dsn != shop.dsn
+    alias = headgate("feed", "create", shop.file("alias", sink={"dsn": dsn}))
+    assert alias.exit_code == ExitCode.REQUEST_REFUSED
+    assert "by feed 'shop', under another address of the same database" in alias.stderr
+
+
+def test_a_table_that_another_cluster_writes_is_refused_at_creation(
+    log: KafkaLog, owner: CoordinatorService, shop: _Shop, postgres_database: str
+) -> None:
+    settings = PostgresSettings(dsn=shop.dsn, password_file=shop.password_file)
+    stranger = FeedIdentity("another/cluster.", "0-3", "theirs")
+    with closing(PostgresSink(settings)) as sink:
+        sink.claim(Claim(stranger, "public.orders", "t", Epoch(1, 1), 1, {0: 0}))
+    refused = headgate("feed", "create", shop.file("shop"))
+    assert refused.exit_code == ExitCode.REQUEST_REFUSED
+    assert "is being written by feed theirs (0-3) of another cluster" in refused.stderr
+
+
+def test_a_sink_that_is_its_own_source_is_refused(
+    settings: Settings, log: KafkaLog, owner: CoordinatorService, shop: _Shop, postgres_database: str
+) -> None:
+    with psycopg.connect(postgres_database, autocommit=True) as database:
+        name = database.info.dbname
+        level = database.execute("SHOW wal_level").fetchone()
+        assert level == ("logical",), "the test's server is made as a source as well"
+        database.execute("CREATE PUBLICATION p FOR TABLE orders")
+        database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
+        try:
+            _look_for_circles(settings, shop, name)
+        finally:
+            database.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+
+
+def _look_for_circles(settings: Settings, shop: _Shop, database: str) -> None:
+    def event(**source: str) -> None:
+        value = {"op": "c", "after": {"id": 1}, "source": {"connector": "postgresql", "schema": "public", **source}}
+        producer.produce(shop.topic, json.dumps(value).encode(), b'{"id":1}', 1)
+        producer.produce(shop.topic, None, b'{"id":1}', 1)
+        assert producer.flush(10) == 0
+
+    producer = Producer({"bootstrap.servers": settings.bootstrap})
+    for other in ({"db": "elsewhere", "table": "orders"}, {"db": database, "table": "keyless"}):
+        event(**other)
+        assert headgate("feed", "create", shop.file("shop"), "--dry-run").exit_code == 0, other
+    event(db=database, table="orders")
+    refused = headgate("feed", "create", shop.file("shop"))
+    assert refused.exit_code == ExitCode.REQUEST_REFUSED
+    assert f"is the source of topic {shop.topic}" in refused.stderr
+    known = headgate("feed", "create", shop.file("shop", sink={"not_the_source": True}), "--dry-run")
+    assert known.exit_code == 0, known.stderr
 
 
 def test_a_password_does_not_get_into_a_request(log: KafkaLog, shop: _Shop) -> None:

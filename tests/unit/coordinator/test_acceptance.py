@@ -10,6 +10,7 @@ CHANGEABLE = {
     ("source", "topic_pattern"),
     ("source", "unavailable_value"),
     ("sink", "password_file"),
+    ("sink", "not_the_source"),
     ("batch_rows_max",),
 }
 """Topics may join: what leaves is refused by the tables that would."""

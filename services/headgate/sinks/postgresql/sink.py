@@ -11,6 +11,7 @@ from headgate.sinks.contract import Claim, FeedIdentity, TableShape
 from headgate.sinks.postgresql.catalog import Connection, check_database, load_table
 from headgate.sinks.postgresql.connection import Label, PostgresSettings, connect, sink_error
 from headgate.sinks.postgresql.contention import run_past_blockers
+from headgate.sinks.postgresql.origin import read_own_id, read_published
 from headgate.sinks.postgresql.progress import (
     claim_rows,
     ensure_progress,
@@ -42,6 +43,16 @@ class PostgresSink:
                 if identity is not None and progress_exists(connection):
                     refuse_strangers(connection, identity, table.name)
         return shapes
+
+    def own_id(self) -> str | None:
+        """See SelfAware: cluster identifier and timeline, the database's oid. A copy that was promoted differs."""
+        with self._session("asking the sink who it is") as connection:
+            return read_own_id(connection)
+
+    def published(self, database: str, tables: Sequence[str]) -> list[str]:
+        """See SelfAware: in a publication, while a logical replication slot reads this database."""
+        with self._session("asking the sink what it publishes") as connection:
+            return read_published(connection, database, [load_table(connection, table).name for table in tables])
 
     def claim(self, claim: Claim) -> Positions:
         """See the contract. Ends sessions of lower epochs that block it; others are waited for, then named."""

@@ -1,0 +1,56 @@
+"""``--dry-run``: everything that is checked before a feed is accepted, here and now, and nothing written.
+
+The very code that owners run asks brokers and sink, from this machine (a password file must be here, too), and the
+very rules judge the answer by the log as it stands. Exit codes are those of the real thing.
+"""
+
+from typing import Any
+
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.lookup import replayed
+from headgate.cli.output import Output, note, show_rows, show_value
+from headgate.config.feed import FeedSpec
+from headgate.coordinator.effects import EffectFailed, FeedRefused, FeedResolved, ResolveFeed
+from headgate.coordinator.rehearsal import would_refuse_create, would_refuse_update
+from headgate.coordinator.work import FeedWork
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.sharding import shard_of
+from headgate.eventlog.snapshot import read_snapshot
+from headgate.records.control import OperationKind, SpanPlan
+
+__all__ = ["rehearse"]
+
+
+def rehearse(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpec, output: Output) -> None:
+    """Say what would become of a create_feed or update_feed. Raises CommandError where it would be refused."""
+    name = spec.feed
+    work = FeedWork(log.connection, cluster_id=log.cluster_id, own_prefix=own_prefix)
+    result = work.run(ResolveFeed("", name, spec.to_json()))
+    if isinstance(result, EffectFailed):
+        raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"{kind.value} of {name} would have to wait: {result.reason}")
+    if isinstance(result, FeedRefused):
+        raise _refused(kind, name, result.reason)
+    state = replayed(read_snapshot(log), shard_of(name, log.shards))
+    judge = would_refuse_create if kind is OperationKind.CREATE_FEED else would_refuse_update
+    reason = judge(state, name, result)
+    if reason is not None:
+        raise _refused(kind, name, reason)
+    _show(kind, name, result, output)
+
+
+def _refused(kind: OperationKind, name: str, reason: str) -> CommandError:
+    return CommandError(ExitCode.REQUEST_REFUSED, f"{kind.value} of {name} would be refused: {reason}")
+
+
+def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) -> None:
+    rows = [_row(plan) for plan in result.spans]
+    if output is Output.TABLE:
+        show_rows(("table", "topic", "partitions", "start"), rows, output)
+        note(f"{name}: {kind.value} would be accepted with {len(rows)} tables; nothing was written")
+    else:
+        show_value(output, {"feed": name, "operation": kind.value, "status": "would be done", "spans": rows})
+
+
+def _row(plan: SpanPlan) -> dict[str, Any]:
+    start = {str(partition): offset for partition, offset in sorted(plan.start.items())}
+    return {"table": plan.table, "span": plan.span, "topic": plan.topic, "partitions": len(start), "start": start}

@@ -1,0 +1,42 @@
+"""What a PostgreSQL knows of itself: its identity, and which of its tables it publishes to others.
+
+Both are asked before a feed is accepted: two addresses may name one database, and a feed must not write into the very
+tables its changes come from, where each would come back as a new one, for ever.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from psycopg import errors
+
+from headgate.sinks.postgresql.catalog import Connection
+
+__all__ = ["read_own_id", "read_published"]
+
+_OWN_ID: Final = """
+SELECT format('postgresql/%s/%s/%s', s.system_identifier, c.timeline_id, d.oid)
+FROM pg_control_system() s, pg_control_checkpoint() c, pg_database d WHERE d.datname = current_database()
+"""
+
+_PUBLISHED: Final = """
+SELECT t.name FROM unnest(%(tables)s::text[]) t(name)
+JOIN pg_publication_tables p ON format('%%s.%%s', p.schemaname, p.tablename) = t.name
+WHERE current_database() = %(database)s
+  AND EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_type = 'logical' AND r.database = current_database())
+GROUP BY t.name ORDER BY t.name
+"""
+
+
+def read_own_id(connection: Connection) -> str | None:
+    """Cluster, timeline and database; None where the server keeps it to its administrators."""
+    try:
+        row = connection.execute(_OWN_ID).fetchone()
+    except errors.InsufficientPrivilege:
+        return None
+    return None if row is None else str(row[0])
+
+
+def read_published(connection: Connection, database: str, tables: Sequence[str]) -> list[str]:
+    """Those of ``tables`` ("schema.name") that somebody can be reading the changes of, if this is ``database``."""
+    found = connection.execute(_PUBLISHED, {"tables": list(tables), "database": database}).fetchall()
+    return [str(row[0]) for row in found]

@@ -1,0 +1,56 @@
+"""What an owner would say of a feed, without an owner: the same rules, and nothing kept."""
+
+from msgspec.structs import replace
+
+from headgate.coordinator.effects import FeedResolved
+from headgate.coordinator.machine import digest, evolve, new_state
+from headgate.coordinator.rehearsal import would_refuse_create, would_refuse_update
+from headgate.coordinator.state import CoordinatorState
+from headgate.records.control import FeedRecorded, FeedState, SpanPlan, WantedState
+from headgate.records.keys import FeedKey
+
+SPEC = '{"feed": "shop", "source": {"format": "debezium-json"}, "sink": {"type": "postgresql", "dsn": "host=a"}}'
+PLANS = (SpanPlan("t1", "db.t1", "t1", {0: 0}),)
+SHOP = FeedRecorded("0-0", 1, 1, SPEC, PLANS, WantedState.STOPPED, FeedState.STOPPED, None, None, None, 0, sink_id="S")
+
+
+def state(feed: FeedRecorded = SHOP) -> CoordinatorState:
+    made = new_state(0)
+    evolve(made, FeedKey("shop"), feed, 1)
+    return made
+
+
+def meaning(spec: str = SPEC, plans: tuple[SpanPlan, ...] = PLANS, sink_id: str | None = None) -> FeedResolved:
+    return FeedResolved(spec, plans, None, sink_id)
+
+
+def test_a_feed_is_judged_by_what_is_there_and_nothing_of_it_stays() -> None:
+    there = state()
+    before = digest(there)
+    assert "feed 'shop' exists" in str(would_refuse_create(there, "shop", meaning()))
+    assert "t1 is already written by feed 'shop': a table" in str(would_refuse_create(there, "new", meaning()))
+    elsewhere = meaning(SPEC.replace("host=a", "host=b"))
+    assert would_refuse_create(there, "new", elsewhere) is None
+    assert would_refuse_create(there, "new", meaning(plans=())) is not None
+    assert digest(there) == before
+    assert there.term is None
+
+
+def test_another_address_of_the_same_sink_is_the_same_sink() -> None:
+    alias = SPEC.replace("host=a", "host=b")
+    assert "another address of the same database" in str(
+        would_refuse_create(state(), "new", meaning(alias, sink_id="S"))
+    )
+    assert would_refuse_create(state(), "new", meaning(alias, sink_id="T")) is None
+    unknown = state(replace(SHOP, sink_id=None))
+    assert would_refuse_create(unknown, "new", meaning(alias)) is None, "two that cannot tell are not one"
+
+
+def test_an_update_is_judged_as_the_real_one() -> None:
+    assert would_refuse_update(state(), "shop", meaning()) is None
+    assert "there is no feed 'new'" in str(would_refuse_update(state(), "new", meaning()))
+    running = state(replace(SHOP, wanted=WantedState.RUNNING, state=FeedState.NORMAL))
+    assert "only while it is stopped" in str(would_refuse_update(running, "shop", meaning()))
+    assert "sink.dsn cannot be changed" in str(would_refuse_update(state(), "shop", meaning(SPEC.replace("=a", "=b"))))
+    left = meaning(plans=(SpanPlan("t2", "db.t2", "t2", {0: 0}),))
+    assert "table t1 from topic db.t1 would leave" in str(would_refuse_update(state(), "shop", left))
