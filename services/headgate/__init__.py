@@ -11,5 +11,5 @@ __all__ = ["SCHEMA_VERSION", "__version__"]
 
 __version__: Final = "0.1.0"
 
-SCHEMA_VERSION: Final = 1
-"""Version of the record schemas this build writes. A role that meets a newer one ends (design §2)."""
+SCHEMA_VERSION: Final = 2
+"""Newest schema level that this build reads and can write (docs/adr/0008). A role that meets a newer one ends."""

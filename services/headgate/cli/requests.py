@@ -14,7 +14,7 @@ from typing import Final
 from uuid import uuid4
 
 from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.eventlog.log import Delivery, Log, LogReader, Partition
+from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogReader, Partition, Writer
 from headgate.eventlog.sharding import ANNOUNCE, place, shard_of
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind, OperationRequested, OutcomeStatus, RequestSettled
@@ -80,7 +80,7 @@ def ask_shards(
     deadline = time.monotonic() + timeout_seconds
     start = log.end_offsets([Partition("changefeed", shard) for shard in shards])
     with closing(log.reader(start)) as reader, closing(log.writer("headgate-cli")) as writer:
-        writer.write([place(Fact(key, request), shard) for shard, key in keys.items()], WRITE_SECONDS_MAX)
+        _write(log, writer, request, keys)
         try:
             outcomes = _await_outcomes(reader, awaited, deadline)
         finally:
@@ -123,6 +123,25 @@ def _gathered(done: Mapping[int, RequestSettled], errors: Mapping[int, CommandEr
         code = ExitCode.REQUEST_REFUSED
     texts = {shard: f"done: {outcome.reason}" for shard, outcome in done.items()}
     return CommandError(code, _by_shards(texts | {shard: str(error) for shard, error in errors.items()}))
+
+
+def _write(log: Log, writer: Writer, request: OperationRequested, keys: Mapping[int, RequestKey]) -> None:
+    """The request, as soon as everybody alive can read it (docs/adr/0008)."""
+    placed = [place(Fact(key, request), shard) for shard, key in keys.items()]
+    try:
+        writer.write(placed, WRITE_SECONDS_MAX)
+    except LevelTooLowError:
+        # A command begins at the first level; what it reads tells it the present one.
+        snapshot = read_snapshot(log, [ANNOUNCE])
+        try:
+            writer.write(placed, WRITE_SECONDS_MAX)
+        except LevelTooLowError as error:
+            waits_for = ", ".join(snapshot.reading_less_than(log.level.reads)) or "the owner, who raises the level soon"
+            raise CommandError(
+                ExitCode.REQUEST_REFUSED,
+                f"{request.kind.value} was not asked for, nothing was changed: it waits for the upgrade of {waits_for} "
+                f"(the log is written at schema level {log.level.writes}, this needs {log.level.reads})",
+            ) from error
 
 
 def _done(

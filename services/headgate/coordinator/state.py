@@ -157,6 +157,8 @@ class CoordinatorState:
     shard: int
     owner_rev: int = -1
     lease_seconds: float = LEASE_SECONDS_DEFAULT
+    level: int = 1
+    """Schema level that the owner has announced: what a lower one cannot say is not decided (docs/adr/0008)."""
     agents: dict[SessionId, AgentAnnounced] = field(default_factory=dict)
     answers: dict[SessionId, SyncAnswered] = field(default_factory=dict)
     ended: dict[SessionId, SessionEnded] = field(default_factory=dict)
@@ -200,6 +202,7 @@ def evolve(state: CoordinatorState, key: Key, value: Record | None, offset: int)
         case OwnerKey() if key.shard == state.shard and isinstance(value, OwnerAnnounced):
             rev = offset if value.owner_rev is None else value.owner_rev
             state.owner_rev = max(state.owner_rev, rev)
+            state.level = max(state.level, value.level)
             # A lease of 0 is a resignation, not a length of time.
             if rev == state.owner_rev and value.lease_seconds > 0:
                 state.lease_seconds = value.lease_seconds

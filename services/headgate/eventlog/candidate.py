@@ -5,11 +5,13 @@ All it reads goes through ``evolve``, whoever wrote it, so a standby's state is 
 has to read the last few records.
 """
 
+import logging
 from collections import deque
 from collections.abc import Mapping
 from typing import Final, Generic, TypeVar
 
 from headgate.eventlog.leases import OwnerWatch, SessionLeases
+from headgate.eventlog.levels import Readership
 from headgate.eventlog.log import Delivery, FencedError, Garbage, Log, Partition, TransactionalWriter
 from headgate.eventlog.machine import Machine, Now
 from headgate.eventlog.roster import Roster
@@ -18,6 +20,8 @@ from headgate.records.control import OwnerAnnounced
 from headgate.records.keys import OwnerKey
 
 __all__ = ["CAMPAIGN_STALL_SECONDS_MAX", "Candidate"]
+
+_log = logging.getLogger(__name__)
 
 StateT = TypeVar("StateT")
 
@@ -45,6 +49,7 @@ class Candidate(Generic[StateT]):
         self.leases = SessionLeases(settings.agent_lease_seconds)
         self.watch = OwnerWatch(settings.lease_seconds, now)
         self.roster = Roster(settings.owner_id, settings.shard, settings.lease_seconds)
+        self.readership = Readership(log.level, settings.lease_seconds)
         self.inbox: deque[Delivery] = deque()
         self.replayed = False
         self.writer: TransactionalWriter | None = None
@@ -63,6 +68,7 @@ class Candidate(Generic[StateT]):
             if isinstance(item, Garbage):
                 topic = item.partition.topic
                 self._counters.garbage[topic] = self._counters.garbage.get(topic, 0) + 1
+                _log.warning("%s/%d at %d is skipped: %s", topic, item.partition.number, item.offset, item.reason)
             else:
                 self.inbox.append(item)
 
@@ -142,6 +148,7 @@ class Candidate(Generic[StateT]):
     def _learn(self, delivery: Delivery, now: Now) -> None:
         key, value = delivery.key, delivery.value
         self.roster.learn(key, value, now.monotonic)
+        self.readership.learn(key, value, now.monotonic)
         if isinstance(key, OwnerKey) and key.shard == self._settings.shard:
             if self.writer is not None and delivery.offset >= self._ends[ANNOUNCE]:
                 # Written after my init returned, so its writer's init came after mine, and the last one wins.

@@ -2,8 +2,9 @@
 
 A value is ``0x00``, four bytes of schema id (big-endian), then the Avro body. The ids are fixed in
 ``schemas/ids.json``, so no registry is needed, and every topic tool that knows the framing can show which schema wrote
-a value. Anyone can write anything to a topic: whatever bytes come in, ``decode`` gives a typed record, CodecGarbage
-(skipped and counted by the reader) or NewerSchemaError (the role ends rather than misread it), and nothing else.
+a value. A record is written at the log's schema level, if that loses nothing of it (levels.py). Anyone can write
+anything to a topic: whatever bytes come in, ``decode`` gives a typed record, CodecGarbage (skipped and counted by the
+reader) or NewerSchemaError (the role ends rather than misread it), and nothing else.
 """
 
 import struct
@@ -13,9 +14,9 @@ from typing import Final
 import fastavro
 import msgspec
 
-from headgate.eventlog.log import NewerSchemaError
+from headgate.eventlog.log import LevelTooLowError, NewerSchemaError, SchemaLevel
 from headgate.eventlog.schema_files import ID_FIRST, ID_LAST, SchemaSet, SchemaVersion, schemas
-from headgate.records.control import Record
+from headgate.records.control import OwnerAnnounced, Record
 from headgate.records.keys import Fact, Key, MalformedKeyError, parse_key
 
 __all__ = ["CONTENT_TYPE", "Codec", "CodecGarbage", "decode", "encode"]
@@ -51,28 +52,53 @@ class CodecGarbage(Exception):  # noqa: N818 - a verdict on somebody's bytes, no
 
 
 class Codec:
-    """Encodes with the newest schema of each record, decodes with whichever wrote the value."""
+    """Encodes at the log's schema level, decodes with whichever schema wrote the value, and learns the level by it."""
 
-    def __init__(self, known: SchemaSet) -> None:
+    def __init__(self, known: SchemaSet, level: SchemaLevel | None = None) -> None:
+        """``level`` is the process's, by default one that writes the newest at once."""
+        self.level = level if level is not None else SchemaLevel(known.level, known.level)
+        self._known = known
         self._by_id = known.by_id
         self._newest = known.newest
 
     def encode(self, fact: Fact) -> tuple[bytes, bytes | None]:
         """Key and value of ``fact`` as they go to the topic; the value is None for a tombstone.
 
-        Raises ValueError if the record is not of the type that its key has.
+        Raises ValueError if the record is not of the type that its key has, LevelTooLowError.
         """
         key = fact.key.text().encode()
         if fact.value is None:
             return key, None
         if type(fact.value) is not fact.key.record:
             raise ValueError(f"key {fact.key.text()} takes {fact.key.record.__name__}, not {type(fact.value).__name__}")
-        schema = self._newest[type(fact.value)]
+        return key, self._encode_body(self.schema_for(fact.value), fact.value)
+
+    def schema_for(self, record: Record) -> SchemaVersion:
+        """The schema that ``record`` is written with. Raises LevelTooLowError if it would lose something by it."""
+        kind = type(record)
+        # The record that raises the level is the first of it.
+        level = max(self.level.writes, record.level) if isinstance(record, OwnerAnnounced) else self.level.writes
+        schema = self._known.written[min(level, self._known.level)].get(kind)
+        if schema is None or (schema is not self._newest[kind] and not self._keeps_all(schema, record)):
+            raise LevelTooLowError(
+                f"a {kind.__name__} that schema level {level} cannot say waits for the upgrade of all that read the log"
+            )
+        return schema
+
+    def _keeps_all(self, schema: SchemaVersion, record: Record) -> bool:
+        """Whether ``record`` is the same after it was written in an older version."""
+        try:
+            return self._decode_body(schema, self._encode_body(schema, record)) == record
+        except ValueError:
+            # A word that the older version's enum does not have.
+            return False
+
+    def _encode_body(self, schema: SchemaVersion, record: Record) -> bytes:
         out = BytesIO()
         out.write(_FRAME.pack(MAGIC, schema.id))
-        builtins = msgspec.to_builtins(fact.value, str_keys=True, builtin_types=(bytes,))
+        builtins = msgspec.to_builtins(record, str_keys=True, builtin_types=(bytes,))
         fastavro.schemaless_writer(out, schema.parsed, builtins)
-        return key, out.getvalue()
+        return out.getvalue()
 
     def decode(self, topic: str, key: bytes | None, value: bytes | None) -> tuple[Key, Record | None]:
         """The fact in ``key`` and ``value``, read from control topic ``topic`` (name without prefix).
@@ -88,7 +114,9 @@ class Codec:
             raise CodecGarbage(
                 f"key {parsed.text()!r} takes {parsed.record.__name__}, its value is a {schema.record.__name__}"
             )
-        return parsed, self._decode_body(schema, value)
+        record = self._decode_body(schema, value)
+        self.level.met(max(schema.version, record.level) if isinstance(record, OwnerAnnounced) else schema.version)
+        return parsed, record
 
     def _schema_of(self, value: bytes) -> SchemaVersion:
         if len(value) < _FRAME.size:

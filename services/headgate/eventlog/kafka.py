@@ -22,7 +22,7 @@ from headgate.eventlog.connection import (
     KafkaConnection,
 )
 from headgate.eventlog.leaders import LEADER_MOVES, ask_offsets
-from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition
+from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition, SchemaLevel
 from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.topics import CONTROL_TOPICS, check_topics, topic_name
 from headgate.eventlog.writers import KafkaTransactionalWriter, KafkaWriter
@@ -59,7 +59,8 @@ class KafkaLog:
         self.cluster = cluster
         self._shards = shards
         self._cluster_id = f"{broker_cluster_id}/{cluster}."
-        self._codec = Codec(schemas())
+        known = schemas()
+        self._codec = Codec(known, SchemaLevel(known.level))
         self._partitions = {topic.name: topic.partitions(shards) for topic in CONTROL_TOPICS}
 
     @property
@@ -71,6 +72,11 @@ class KafkaLog:
     def shards(self) -> int:
         """Number of partitions of every topic but announce."""
         return self._shards
+
+    @property
+    def level(self) -> SchemaLevel:
+        """At which schema level this process writes."""
+        return self._codec.level
 
     def end_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """The read_uncommitted ends, asked of the brokers now. Raises LogError."""

@@ -11,7 +11,7 @@ What an implementation promises (measured: anchors/kafka-facts.md):
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 import msgspec
 
@@ -19,20 +19,27 @@ from headgate.records.control import Record
 from headgate.records.keys import Fact, Key
 
 __all__ = [
+    "LEVEL_FIRST",
     "CommitRefusedError",
     "CommitUncertainError",
     "Delivery",
     "FencedError",
     "Garbage",
+    "LevelTooLowError",
     "Log",
     "LogError",
     "LogReader",
     "NewerSchemaError",
     "Partition",
     "Placed",
+    "SchemaLevel",
     "TransactionalWriter",
     "Writer",
 ]
+
+
+LEVEL_FIRST: Final = 1
+"""The schema level at which every log begins: written before anybody has said that all can read more."""
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):
@@ -99,6 +106,32 @@ class NewerSchemaError(LogError):
     code: ClassVar[str] = "newer-schema"
 
 
+class LevelTooLowError(LogError):
+    """A record that the log's schema level cannot say: not everybody alive could read it yet (docs/adr/0008)."""
+
+    code: ClassVar[str] = "schema-level"
+
+
+class SchemaLevel:
+    """The level of one process: ``reads`` is the newest it knows, ``writes`` the highest it has met. Only grows.
+
+    Read from any thread; an int is replaced whole.
+    """
+
+    def __init__(self, reads: int, writes: int = LEVEL_FIRST) -> None:
+        self.reads = reads
+        self.writes = writes
+
+    def met(self, level: int) -> None:
+        """A record of this level stands on the log. Raises NewerSchemaError beyond what this process reads."""
+        if level > self.reads:
+            raise NewerSchemaError(
+                f"the log is written at schema level {level}, this Headgate reads no more than {self.reads}: upgrade "
+                "this process"
+            )
+        self.writes = max(self.writes, level)
+
+
 class LogReader(Protocol):
     """Reads assigned partitions from given offsets on."""
 
@@ -157,6 +190,11 @@ class Log(Protocol):
     @property
     def shards(self) -> int:
         """Number of partitions of sync, dispatch, checkpoint and changefeed."""
+        ...
+
+    @property
+    def level(self) -> SchemaLevel:
+        """At which schema level this process writes: the highest it has met on the log."""
         ...
 
     def end_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:

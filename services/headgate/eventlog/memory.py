@@ -16,9 +16,20 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
-from headgate.eventlog.log import CommitRefusedError, CommitUncertainError, FencedError, LogError, Partition, Placed
+from headgate.eventlog.codec import Codec
+from headgate.eventlog.log import (
+    LEVEL_FIRST,
+    CommitRefusedError,
+    CommitUncertainError,
+    FencedError,
+    LogError,
+    Partition,
+    Placed,
+    SchemaLevel,
+)
 from headgate.eventlog.memory_clients import MemoryReader, MemoryTransactionalWriter, MemoryWriter
 from headgate.eventlog.memory_partition import Entry, Fate, PartitionLog, Transaction
+from headgate.eventlog.schema_files import schemas
 from headgate.records.control import Record
 from headgate.records.keys import KEY_FORMS, Key
 
@@ -58,9 +69,9 @@ class MemoryBroker:
         self.on_committed: Callable[[Partition, Entry], None] = lambda _partition, _entry: None
         """Sees every record at the moment it becomes a fact, in that order: what no process of a cluster can."""
 
-    def client(self) -> "MemoryLog":
-        """A connection for one process."""
-        return MemoryLog(self)
+    def client(self, level: SchemaLevel | None = None) -> "MemoryLog":
+        """A connection for one process; by default one that writes the newest schema level at once."""
+        return MemoryLog(self, level)
 
     def partitions(self) -> tuple[Partition, ...]:
         """Every partition of every control topic, sorted."""
@@ -83,7 +94,7 @@ class MemoryBroker:
     def leave_open(self, transactional_id: str, placed: Sequence[Placed]) -> None:
         """Write in a transaction that nobody ends, as a producer killed in the middle does."""
         self.check_placed(placed)
-        self._begin(transactional_id, placed)
+        self._begin(transactional_id, placed, [LEVEL_FIRST] * len(placed))
 
     def has_open(self, transactional_id: str) -> bool:
         """Whether a transaction of this id stands open."""
@@ -160,14 +171,14 @@ class MemoryBroker:
         self._producer_epochs[transactional_id] = epoch
         return epoch
 
-    def commit(self, transactional_id: str, epoch: int, placed: Sequence[Placed]) -> list[int]:
-        """One whole transaction; the offsets of its records."""
+    def commit(self, transactional_id: str, epoch: int, placed: Sequence[Placed], levels: Sequence[int]) -> list[int]:
+        """One whole transaction of records of these schema levels; the offsets of its records."""
         self.check_placed(placed)
         if self._producer_epochs.get(transactional_id) != epoch:
             raise FencedError(f"transactional.id {transactional_id!r}: another producer has taken it; start as new")
         faults = self._commit_faults.get(transactional_id)
         fault = faults.popleft() if faults else None
-        transaction, offsets = self._begin(transactional_id, placed)
+        transaction, offsets = self._begin(transactional_id, placed, levels)
         if fault is CommitFault.UNCERTAIN_OPEN:
             raise CommitUncertainError(f"transactional.id {transactional_id!r}: no answer to the commit")
         del self._open[transactional_id]
@@ -179,17 +190,22 @@ class MemoryBroker:
             raise CommitUncertainError(f"transactional.id {transactional_id!r}: no answer to the commit")
         return offsets
 
-    def append(self, placed: Placed) -> int:
-        """One record outside any transaction; its offset."""
+    def append(self, placed: Placed, level: int = LEVEL_FIRST) -> int:
+        """One record of a schema level, outside any transaction; its offset."""
         self.check_placed((placed,))
-        return self._append(placed.partition, placed.fact.key, placed.fact.value, None)
+        return self._append(placed.partition, placed.fact.key, placed.fact.value, None, level=level)
 
-    def _begin(self, transactional_id: str, placed: Sequence[Placed]) -> tuple[Transaction, list[int]]:
+    def _begin(
+        self, transactional_id: str, placed: Sequence[Placed], levels: Sequence[int]
+    ) -> tuple[Transaction, list[int]]:
         if transactional_id in self._open:
             raise ValueError(f"transactional.id {transactional_id!r} has a transaction in flight already")
         transaction = Transaction()
         self._open[transactional_id] = transaction
-        offsets = [self._append(p.partition, p.fact.key, p.fact.value, transaction) for p in placed]
+        offsets = [
+            self._append(p.partition, p.fact.key, p.fact.value, transaction, level=level)
+            for p, level in zip(placed, levels, strict=True)
+        ]
         return transaction, offsets
 
     def _append(
@@ -201,10 +217,11 @@ class MemoryBroker:
         *,
         fault: str | None = None,
         newer: bool = False,
+        level: int = LEVEL_FIRST,
     ) -> int:
         log = self._log(partition)
         offset = log.end
-        entry = Entry(offset, key, value, transaction, fault, newer)
+        entry = Entry(offset, key, value, transaction, fault, newer, level)
         log.entries.append(entry)
         log.end = offset + 1
         if transaction is None:
@@ -236,8 +253,9 @@ class MemoryBroker:
 class MemoryLog:
     """One process's connection; its own network faults are ``cut`` and ``hold``."""
 
-    def __init__(self, broker: MemoryBroker) -> None:
+    def __init__(self, broker: MemoryBroker, level: SchemaLevel | None = None) -> None:
         self.broker = broker
+        self._codec = Codec(schemas(), level)
         self._cut = False
         self._held: dict[Partition, int] = {}
         self._write_faults: deque[bool] = deque()
@@ -251,6 +269,16 @@ class MemoryLog:
     def shards(self) -> int:
         """Partitions of each sharded topic."""
         return self.broker.shards
+
+    @property
+    def level(self) -> SchemaLevel:
+        """At which schema level this process writes."""
+        return self._codec.level
+
+    def levels_of(self, placed: Sequence[Placed]) -> list[int]:
+        """With which schema version each record is written. Raises LevelTooLowError."""
+        values = [item.fact.value for item in placed]
+        return [LEVEL_FIRST if value is None else self._codec.schema_for(value).version for value in values]
 
     def cut(self) -> None:
         """From now on every call of this process raises LogError, until ``heal``."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition, Placed
 from headgate.eventlog.memory_partition import Entry
+from headgate.records.control import OwnerAnnounced
 
 if TYPE_CHECKING:
     from headgate.eventlog.memory import MemoryLog
@@ -63,13 +64,25 @@ class MemoryReader:
                 position = max(position, stop)
                 break
             for entry in entries:
-                if entry.newer and batch:
+                if batch and (entry.newer or level_of(entry) > self._log.level.reads):
                     self._positions[partition] = position
                     return
                 if entry.committed():
+                    self._meet(partition, entry)
                     batch.append(_delivered(partition, entry))
                 position = entry.offset + 1
         self._positions[partition] = position
+
+    def _meet(self, partition: Partition, entry: Entry) -> None:
+        try:
+            self._log.level.met(level_of(entry))
+        except NewerSchemaError as newer:
+            raise NewerSchemaError(f"{partition.topic}/{partition.number} offset {entry.offset}: {newer}") from newer
+
+
+def level_of(entry: Entry) -> int:
+    """The schema level that a reader meets in it."""
+    return max(entry.level, entry.value.level) if isinstance(entry.value, OwnerAnnounced) else entry.level
 
 
 def _delivered(partition: Partition, entry: Entry) -> Delivery | Garbage:
@@ -99,7 +112,8 @@ class MemoryTransactionalWriter:
         self._log.check_connected()
         if self._closed or self._epoch is None:
             raise LogError(f"transactional.id {self._transactional_id!r}: init first, and never after close")
-        return self._log.broker.commit(self._transactional_id, self._epoch, placed)
+        levels = self._log.levels_of(placed)
+        return self._log.broker.commit(self._transactional_id, self._epoch, placed, levels)
 
     def close(self) -> None:
         """Let go."""
@@ -117,10 +131,11 @@ class MemoryWriter:
         """Append every record, in order."""
         self._log.check_connected()
         self._log.broker.check_placed(placed)
+        levels = self._log.levels_of(placed)
         applied = self._log.take_write_fault()
         if applied is not False:
-            for item in placed:
-                self._log.broker.append(item)
+            for item, level in zip(placed, levels, strict=True):
+                self._log.broker.append(item, level)
         if applied is not None:
             raise LogError(f"writer {self._name!r}: no acknowledgement within {timeout_seconds} s")
 

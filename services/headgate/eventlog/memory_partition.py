@@ -38,6 +38,8 @@ class Entry(msgspec.Struct, frozen=True):
     transaction: Transaction | None
     fault: str | None = None
     newer: bool = False
+    level: int = 1
+    """Schema level of the value: a process that reads less ends on it."""
 
     def identity(self) -> str:
         """The key as the cleaner compares it: its text."""

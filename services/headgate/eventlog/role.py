@@ -254,6 +254,8 @@ class Role(Generic[StateT]):
             state=candidate.state,
             leases=candidate.leases,
             roster=candidate.roster,
+            level=self._log.level,
+            readership=candidate.readership,
             writer=writer,
             counters=self.counters,
             run_effect=self._run_effect,

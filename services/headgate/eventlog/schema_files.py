@@ -5,6 +5,9 @@ id = 1000 + 100 * type + version. Files are never changed once released: a new v
 that every value on a topic stays readable (written by its own schema, read as the newest). An id in our range that we
 do not know was therefore written by a newer Headgate; an id outside of it is not ours.
 
+A **level** is a generation of all schemas (docs/adr/0008): at level L every record is written in its newest version of
+at most L. A new version of a record therefore takes the number of the level that it comes with, and may skip some.
+
 The files are looked for in two places, in this order: ``headgate/eventlog/schemas`` (an installed wheel), then
 ``schemas/`` at the root of the checkout (an editable install). There is no third.
 """
@@ -17,6 +20,7 @@ from typing import Any, Final
 import fastavro
 import msgspec
 
+from headgate.eventlog.log import LEVEL_FIRST
 from headgate.records import control
 from headgate.records.keys import KEY_FORMS
 
@@ -50,10 +54,20 @@ class SchemaVersion(msgspec.Struct, frozen=True):
 
 
 class SchemaSet(msgspec.Struct, frozen=True):
-    """All schemas of an installation: every version by its id, and per record type the newest, which is written."""
+    """All schemas of an installation, and which of them is written at each level; ``newest`` is the last of those."""
 
     by_id: dict[int, SchemaVersion]
     newest: dict[type[control.Record], SchemaVersion]
+    written: dict[int, dict[type[control.Record], SchemaVersion]]
+
+    @property
+    def level(self) -> int:
+        """The newest level."""
+        return max(self.written)
+
+    def up_to(self, level: int) -> "SchemaSet":
+        """What an installation had that knew nothing beyond ``level``."""
+        return _schema_set([version for version in self.by_id.values() if version.version <= level])
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,18 +99,25 @@ def schemas() -> SchemaSet:
 
 def read_schemas(directory: Path) -> SchemaSet:
     """Read and check all of ``directory``: ids by the formula, a file for each, every record type present."""
-    by_id: dict[int, SchemaVersion] = {}
+    versions: list[SchemaVersion] = []
     newest: dict[type[control.Record], SchemaVersion] = {}
     for schema_id, entry in sorted(_read_ids(directory / "ids.json").items()):
         version = _read_version(directory, schema_id, entry)
-        by_id[schema_id] = version
+        versions.append(version)
         known = newest.get(version.record)
         if known is not None and schema_id // TYPE_STEP != known.id // TYPE_STEP:
             raise SchemaFilesError(f"{directory}: {entry.record} has ids {known.id} and {schema_id}, of two types")
         newest[version.record] = version
     if missing := sorted(set(RECORD_TYPES) - {record.__name__ for record in newest}):
         raise SchemaFilesError(f"{directory}: ids.json gives no schema for {', '.join(missing)}")
-    return SchemaSet(by_id, newest)
+    return _schema_set(versions)
+
+
+def _schema_set(versions: list[SchemaVersion]) -> SchemaSet:
+    """``versions`` in the order of their ids."""
+    levels = range(LEVEL_FIRST, max(version.version for version in versions) + 1)
+    written = {level: {v.record: v for v in versions if v.version <= level} for level in levels}
+    return SchemaSet({version.id: version for version in versions}, written[max(levels)], written)
 
 
 def _read_ids(path: Path) -> dict[int, _Entry]:

@@ -51,8 +51,8 @@ class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Whether only this shard's owner writes the key. On announce/0 the owners of all shards meet."""
         return key.by_owner and (not isinstance(key, OwnerKey) or key.shard == self.shard)
 
-    def announcement(self, owner_rev: int | None, now: Now, *, resigned: bool = False) -> Fact:
-        """The owner's word that it has the shard; a lease of 0 says that it has let go of it."""
+    def announcement(self, owner_rev: int | None, level: int, now: Now, *, resigned: bool = False) -> Fact:
+        """The owner's word that it has the shard, and the level; a lease of 0 says that it has let go of it."""
         record = OwnerAnnounced(
             owner_id=self.owner_id,
             owner_rev=owner_rev,
@@ -60,6 +60,7 @@ class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
             schema_version=self.schema_version,
             lease_seconds=0.0 if resigned else self.lease_seconds,
             announced_ms=now.wall_ms,
+            level=level,
         )
         return Fact(OwnerKey(self.shard), record)
 

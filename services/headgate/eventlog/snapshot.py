@@ -11,6 +11,7 @@ from headgate.eventlog.log import Delivery, Garbage, Log, Partition
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS
 from headgate.records.control import (
+    AgentAnnounced,
     OwnerAnnounced,
     Role,
     SessionEnded,
@@ -24,6 +25,11 @@ __all__ = ["Snapshot", "all_partitions", "read_snapshot"]
 
 RecordT = TypeVar("RecordT")
 KeyT = TypeVar("KeyT", OwnerKey, MemberKey, AgentKey, SpanKey, FeedKey)
+
+
+def _is_over(record: OwnerAnnounced | AgentAnnounced) -> bool:
+    """An owner that has resigned."""
+    return isinstance(record, OwnerAnnounced) and record.lease_seconds <= 0
 
 
 def all_partitions(log: Log, topics: Iterable[str] = (ANNOUNCE.topic, *SHARDED_TOPICS)) -> list[Partition]:
@@ -71,6 +77,15 @@ class Snapshot:
         """The owner of a shard as last announced; None if there is none or it has resigned."""
         record = self.get(OwnerKey(shard), OwnerAnnounced)
         return record if record is not None and record.lease_seconds > 0 else None
+
+    def reading_less_than(self, level: int) -> list[str]:
+        """Who stands on announce and cannot read this schema level: keys as on the topic, sorted."""
+        found = []
+        for key in self.current:
+            record = self.get(key, OwnerAnnounced) or self.get(key, AgentAnnounced)
+            if record is not None and record.schema_version < level and not _is_over(record):
+                found.append(key.text())
+        return sorted(found)
 
     def ended(self, agent: str, session: str) -> SessionEnded | None:
         """Why a session is dead, None if it is not."""

@@ -17,7 +17,8 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from headgate.eventlog.leases import SessionLeases
-from headgate.eventlog.log import Delivery, FencedError, Log, Partition, TransactionalWriter
+from headgate.eventlog.levels import Readership
+from headgate.eventlog.log import Delivery, FencedError, Log, Partition, SchemaLevel, TransactionalWriter
 from headgate.eventlog.machine import (
     OFFSET_UNKNOWN,
     Arrived,
@@ -71,6 +72,8 @@ class Term(Generic[StateT]):
         state: StateT,
         leases: SessionLeases,
         roster: Roster,
+        level: SchemaLevel,
+        readership: Readership,
         writer: TransactionalWriter,
         counters: RoleCounters,
         run_effect: Callable[[TermEffect], None],
@@ -82,6 +85,9 @@ class Term(Generic[StateT]):
         self._state = state
         self._leases = leases
         self._roster = roster
+        self._level = level
+        self._readership = readership
+        self._announced_level = level.writes
         self._writer = writer
         self._counters = counters
         self._run_effect = run_effect
@@ -98,7 +104,7 @@ class Term(Generic[StateT]):
 
     def announce(self, now: Now) -> None:
         """The first commit of the term: its offset is ``owner_rev``. Raises what commits raise."""
-        first = self._settings.announcement(None, now)
+        first = self._settings.announcement(None, self._announced_level, now)
         self.owner_rev = self._write((first,))[0]
         self._machine.evolve(self._state, first.key, first.value, self.owner_rev)
         self._counters.terms += 1
@@ -133,7 +139,7 @@ class Term(Generic[StateT]):
 
     def step_down(self, now: Now) -> None:
         """Say on the log that the shard is free, so that a standby campaigns at once."""
-        self._write((self._settings.announcement(self.owner_rev, now, resigned=True),))
+        self._write((self._settings.announcement(self.owner_rev, self._announced_level, now, resigned=True),))
 
     def next_due(self) -> float:
         """Monotonic time at which a turn has something to do even if nothing is read; the past if it has by now."""
@@ -156,6 +162,7 @@ class Term(Generic[StateT]):
     def _receive(self, delivery: Delivery, now: Now) -> None:
         key, value = delivery.key, delivery.value
         self._roster.learn(key, value, now.monotonic)
+        self._readership.learn(key, value, now.monotonic)
         if self._settings.is_mine(key):
             if isinstance(key, OwnerKey) and isinstance(value, OwnerAnnounced):
                 self._check_owner(value, delivery.offset)
@@ -221,7 +228,11 @@ class Term(Generic[StateT]):
 
     def _commit(self, now: Now) -> None:
         if now.monotonic >= self._heartbeat_at or (self._effects and not self._facts):
-            self._adopt(self._settings.announcement(self.owner_rev, now), now)
+            # Whoever reads this one knows the level; until it is committed everything else stays at the old one.
+            self._announced_level = max(
+                self._announced_level, self._level.writes, self._readership.may_rise_to(now.monotonic)
+            )
+            self._adopt(self._settings.announcement(self.owner_rev, self._announced_level, now), now)
             self._heartbeat_at = now.monotonic + self._settings.lease_seconds / HEARTBEATS_PER_LEASE
             self._tidy_members(now)
         facts, self._facts = tuple(self._facts), []

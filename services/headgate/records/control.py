@@ -137,7 +137,8 @@ class OutcomeStatus(StrEnum):
 class OwnerAnnounced(msgspec.Struct, frozen=True):
     """``coordinator/<shard>``: an owner has taken a shard, and still has it (repeated as its heartbeat).
 
-    ``owner_rev`` is null in the first record of a term, because it *is* that record's offset.
+    ``owner_rev`` is null in the first record of a term, because it *is* that record's offset. ``schema_version`` is the
+    newest schema level the owner reads and could write, ``level`` the one that everybody writes at (docs/adr/0008).
     """
 
     owner_id: str
@@ -146,6 +147,7 @@ class OwnerAnnounced(msgspec.Struct, frozen=True):
     schema_version: int
     lease_seconds: float
     announced_ms: int
+    level: int = 1
 
 
 class MemberAnnounced(msgspec.Struct, frozen=True):

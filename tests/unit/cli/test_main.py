@@ -6,6 +6,7 @@ import sys
 
 from typer.testing import CliRunner
 
+from headgate import SCHEMA_VERSION
 from headgate.cli.main import app
 
 
@@ -37,4 +38,4 @@ def test_looking_does_not_bring_spark_along() -> None:
 
 def test_version_as_json() -> None:
     result = CliRunner().invoke(app, ["version", "-o", "json"])
-    assert json.loads(result.stdout) == {"version": "0.1.0", "schema_version": 1}
+    assert json.loads(result.stdout) == {"version": "0.1.0", "schema_version": SCHEMA_VERSION}

@@ -22,6 +22,7 @@ from headgate.records.control import OwnerAnnounced
 from headgate.records.keys import KEY_FORMS, Fact, FeedKey, OwnerKey
 
 LONG = st.integers(-(2**63), 2**63 - 1)
+LEVELS = st.integers(0, schemas().level)
 FORMS = [form for forms in KEY_FORMS.values() for form in forms]
 TOPICS = sorted(KEY_FORMS)
 
@@ -36,7 +37,9 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     if origin is tuple:
         return st.lists(values_of(args[0]), max_size=3).map(tuple)
     if issubclass(hint, msgspec.Struct):
-        return st.builds(hint, **{field.name: values_of(field.type) for field in struct_fields(hint)})
+        fields = {field.name: values_of(field.type) for field in struct_fields(hint)}
+        # A level beyond what this codec reads ends the role, whatever else the record says (test_levels.py).
+        return st.builds(hint, **{**fields, **({"level": LEVELS} if hint is OwnerAnnounced else {})})
     if issubclass(hint, enum.Enum):
         return st.sampled_from(hint)
     return {
@@ -284,8 +287,8 @@ def test_an_old_version_is_read_as_the_newest(tmp_path: Path) -> None:
     yesterday, today = tmp_path / "yesterday", tmp_path / "today"
     yesterday.mkdir()
     today.mkdir()
-    copy_schemas(yesterday)
     ids = copy_schemas(today)
+    write_ids(yesterday, {key: entry for key, entry in copy_schemas(yesterday).items() if key != "1102"})
     schema = json.loads((today / "owner_announced.v1.avsc").read_text())
     without = {**schema, "fields": [f for f in schema["fields"] if f["name"] != "lease_seconds"]}
     added = {

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from headgate import SCHEMA_VERSION
 from headgate.eventlog.role import RoleState, RoleStatus
 from headgate.eventlog.settings import RoleCounters
 from headgate.observability.http import OpsServer, PortTakenError, Probes
@@ -82,7 +83,7 @@ def test_metrics_and_version(server: OpsServer) -> None:
     assert 'headgate_role_commits_total{shard="3"} 12.0' in text
     assert 'headgate_role_garbage_total{shard="3",topic="sync"} 2.0' in text
     assert "process_resident_memory_bytes" in text
-    assert json.loads(_get(server, "/version")[1]) == {"version": "0.1.0", "schema_version": 1}
+    assert json.loads(_get(server, "/version")[1]) == {"version": "0.1.0", "schema_version": SCHEMA_VERSION}
     assert _get(server, "/nowhere")[0] == 404
 
 

@@ -1,0 +1,59 @@
+"""Schema levels: how services of two versions share a log, and when the newer form may be written (docs/adr/0008).
+
+A record that somebody alive cannot read would end his role. So everybody writes at the log's **level**, and drops
+from a record what that level has no field for; a record that would lose something by it is not written
+(LevelTooLowError). Every process says on announce up to which level it reads (``schema_version``). An owner raises the
+level, by announcing it, when all that stands there reads more, and has done so for a while; it is never lowered.
+A process learns the level by reading: a record of level 2 on the log says that level 2 may be written.
+
+One that starts later and reads less meets a newer record, and ends with its exit code: it is the one to be upgraded.
+"""
+
+from typing import Final
+
+from headgate.eventlog.log import LEVEL_FIRST, SchemaLevel
+from headgate.records.control import AgentAnnounced, OwnerAnnounced, Record
+from headgate.records.keys import AgentKey, Key, OwnerKey
+
+__all__ = ["QUIET_LEASES", "Readership"]
+
+QUIET_LEASES: Final = 2.0
+"""For so many leases all must have read more before the level is raised: who is being restarted is back by then."""
+
+
+class Readership:
+    """Who stands on announce, and up to which level each reads: what an owner needs to raise the level.
+
+    Whose key stands counts, alive or not: keys of the dead are deleted by their owners within minutes, and until then
+    a process that is only being restarted is waited for.
+    """
+
+    def __init__(self, level: SchemaLevel, lease_seconds: float) -> None:
+        self._level = level
+        self._quiet_seconds = QUIET_LEASES * lease_seconds
+        self._reads: dict[Key, int] = {}
+        self._least: int | None = None
+        self._least_since = float("-inf")
+
+    def learn(self, key: Key, value: Record | None, now: float) -> None:
+        """What a record says about who reads; records of other topics say nothing. ``now`` is monotonic."""
+        if isinstance(key, OwnerKey) and isinstance(value, OwnerAnnounced) and value.lease_seconds <= 0:
+            self._reads.pop(key, None)
+        elif isinstance(value, OwnerAnnounced | AgentAnnounced):
+            known = self._reads.get(key)
+            self._reads[key] = value.schema_version
+            if known == value.schema_version:
+                return
+        elif value is None and isinstance(key, OwnerKey | AgentKey):
+            self._reads.pop(key, None)
+        else:
+            return
+        least = min(self._reads.values(), default=None)
+        if least != self._least:
+            self._least, self._least_since = least, now
+
+    def may_rise_to(self, now: float) -> int:
+        """The level that may be announced, by all that is known; LEVEL_FIRST while that is too little."""
+        if self._least is None or now - self._least_since < self._quiet_seconds:
+            return LEVEL_FIRST
+        return min(self._least, self._level.reads)

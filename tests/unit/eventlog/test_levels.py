@@ -1,0 +1,165 @@
+"""Services of two versions on one log: who may write what, and when the level rises."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from headgate import SCHEMA_VERSION
+from headgate.eventlog.codec import Codec
+from headgate.eventlog.levels import QUIET_LEASES, Readership
+from headgate.eventlog.log import LevelTooLowError, NewerSchemaError, Partition, Placed, SchemaLevel
+from headgate.eventlog.memory import MemoryBroker
+from headgate.eventlog.schema_files import SchemaSet, read_schemas, schema_directory, schemas
+from headgate.records.control import (
+    AgentAnnounced,
+    Liveness,
+    OperationKind,
+    OperationRequested,
+    OwnerAnnounced,
+    SetState,
+    SpanDispatched,
+)
+from headgate.records.keys import AgentKey, Fact, OwnerKey, RequestKey, SpanKey
+
+LEASE_SECONDS = 5.0
+QUIET_SECONDS = QUIET_LEASES * LEASE_SECONDS
+
+SPAN = Fact(
+    SpanKey("f", "t1"), SpanDispatched("0-1", 1, 7, SetState.ABSENT, None, None, False, None, 0, None, revision=0)
+)
+REVISED = Fact(SPAN.key, replace(SPAN.value, revision=3))
+REQUEST = Fact(RequestKey("r"), OperationRequested(OperationKind.DRAIN_AGENT, "", None, None, "a1", "me", 5))
+
+
+def owner(level: int, *, reads: int = 9, lease_seconds: float = LEASE_SECONDS) -> OwnerAnnounced:
+    return OwnerAnnounced("o", 3, "0", reads, lease_seconds, 0, level)
+
+
+def agent(reads: int) -> AgentAnnounced:
+    return AgentAnnounced("0", reads, 10, 0.0, Liveness.ALIVE, "here", 1, 0)
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> SchemaSet:
+    """A Headgate of level 9 in which SpanDispatched has got ``revision``, and requests the word ``drain_agent``."""
+    for file in schema_directory().iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    ids: dict[str, Any] = json.loads((tmp_path / "ids.json").read_text())
+    for schema_id, entry in ids.items():
+        if entry["record"] in ("SpanDispatched", "OperationRequested"):
+            schema = json.loads((tmp_path / entry["schema"]).read_text())
+            (tmp_path / entry["schema"]).write_text(json.dumps(without_news(schema)))
+            newest = schema
+        if entry["record"] == "SpanDispatched":
+            span = (int(schema_id) // 100 * 100 + 9, newest)
+        if entry["record"] == "OperationRequested":
+            request = (int(schema_id) // 100 * 100 + 9, newest)
+    for schema_id, schema in (span, request):
+        name = f"{schema['name']}.v9.avsc"
+        (tmp_path / name).write_text(json.dumps(schema))
+        ids[str(schema_id)] = {"record": schema["name"], "version": 9, "schema": name}
+    (tmp_path / "ids.json").write_text(json.dumps(ids))
+    return read_schemas(tmp_path)
+
+
+def without_news(schema: dict[str, Any]) -> dict[str, Any]:
+    fields = [field for field in schema["fields"] if field["name"] != "revision"]
+    for field in fields:
+        if field["name"] == "kind":
+            symbols = [word for word in field["type"]["symbols"] if word != "drain_agent"]
+            fields = [{**field, "type": {**field["type"], "symbols": symbols}} if field is f else f for f in fields]
+    return {**schema, "fields": fields}
+
+
+def test_this_build_says_the_level_of_its_schemas() -> None:
+    assert schemas().level == SCHEMA_VERSION
+    assert schemas().up_to(1).level == 1
+    # A record without a version of that level is written in its newest older one.
+    assert {v.version for v in schemas().written[SCHEMA_VERSION].values()} >= {1, 2}
+
+
+def test_a_writer_drops_what_the_level_has_no_field_for_if_nothing_is_lost(known: SchemaSet) -> None:
+    new, old = Codec(known, SchemaLevel(9)), Codec(known.up_to(2))
+    assert old.decode("dispatch", *new.encode(SPAN)) == (SPAN.key, SPAN.value)
+    with pytest.raises(LevelTooLowError, match="SpanDispatched that schema level 1 cannot say waits for the upgrade"):
+        new.encode(REVISED)
+    with pytest.raises(LevelTooLowError, match="OperationRequested"):
+        new.encode(REQUEST)
+    assert new.encode(Fact(REQUEST.key, None))[1] is None
+    new.level.met(9)
+    for fact in (SPAN, REVISED, REQUEST):
+        assert new.decode(fact.key.topic, *new.encode(fact)) == (fact.key, fact.value)
+        with pytest.raises(NewerSchemaError, match="upgrade"):
+            old.decode(fact.key.topic, *new.encode(fact))
+
+
+def test_whoever_reads_a_record_writes_at_its_level_from_then_on(known: SchemaSet) -> None:
+    writer, reader = Codec(known, SchemaLevel(9, 9)), Codec(known, SchemaLevel(9))
+    reader.decode("dispatch", *writer.encode(REVISED))
+    assert reader.level.writes == 9
+    assert reader.encode(REVISED) == writer.encode(REVISED)
+    # Never back: what is old on the log says nothing about today.
+    reader.decode("dispatch", *Codec(known.up_to(2)).encode(SPAN))
+    assert reader.level.writes == 9
+
+
+def test_the_announcement_that_raises_the_level_is_the_first_record_of_it(known: SchemaSet) -> None:
+    raising, raised, old = Codec(known, SchemaLevel(9)), Codec(known, SchemaLevel(9)), Codec(known.up_to(2))
+    key, value = raising.encode(Fact(OwnerKey(0), owner(level=9)))
+    assert raising.level.writes == 1, "not before it is on the log"
+    assert raised.decode("announce", key, value)[1] == owner(level=9)
+    assert raised.level.writes == 9
+    # Its own schema did not change at level 9, but it says what is to come.
+    with pytest.raises(NewerSchemaError, match="level 9, this Headgate reads no more than 2"):
+        old.decode("announce", key, value)
+
+
+def test_the_level_is_that_of_the_least_reader_and_only_after_a_while() -> None:
+    level = SchemaLevel(reads=3)
+    who = Readership(level, LEASE_SECONDS)
+    assert who.may_rise_to(1e9) == 1, "nobody is known"
+    who.learn(OwnerKey(0), owner(1, reads=3), 100.0)
+    who.learn(AgentKey("a", "s1"), agent(3), 100.0)
+    who.learn(AgentKey("b", "s1"), agent(2), 100.0)
+    assert who.may_rise_to(100.0 + QUIET_SECONDS - 0.1) == 1
+    assert who.may_rise_to(100.0 + QUIET_SECONDS) == 2
+    # A heartbeat changes nothing, an older one that comes does, and waits anew when it has gone.
+    who.learn(AgentKey("b", "s1"), agent(2), 111.0)
+    assert who.may_rise_to(111.0) == 2
+    who.learn(AgentKey("c", "s1"), agent(1), 112.0)
+    assert who.may_rise_to(1_000.0) == 1
+    who.learn(AgentKey("c", "s1"), None, 1_000.0)
+    assert who.may_rise_to(1_000.0) == 1
+    assert who.may_rise_to(1_000.0 + QUIET_SECONDS) == 2
+    # Beyond what this process reads it does not raise.
+    who.learn(AgentKey("b", "s1"), agent(7), 1_100.0)
+    who.learn(OwnerKey(0), owner(1, reads=7), 1_100.0)
+    assert who.may_rise_to(2_000.0) == 3
+
+
+def test_an_owner_that_has_resigned_is_waited_for_by_nobody() -> None:
+    who = Readership(SchemaLevel(reads=3), LEASE_SECONDS)
+    who.learn(OwnerKey(0), owner(1, reads=3), 0.0)
+    who.learn(OwnerKey(1), owner(1, reads=1), 0.0)
+    assert who.may_rise_to(100.0) == 1
+    who.learn(OwnerKey(1), owner(1, reads=1, lease_seconds=0.0), 100.0)
+    assert who.may_rise_to(200.0) == 3
+
+
+def test_on_the_log_in_memory_too() -> None:
+    broker = MemoryBroker()
+    new, old = broker.client(SchemaLevel(SCHEMA_VERSION)), broker.client(SchemaLevel(1))
+    announce = Partition("announce", 0)
+    placed = Placed(announce, Fact(OwnerKey(0), owner(level=1)))
+    new.writer("n").write([placed], 1.0)
+    reader = old.reader({announce: 0})
+    assert len(reader.poll(10, 0.0)) == 1
+    new.writer("n").write([Placed(announce, Fact(OwnerKey(0), owner(level=2)))], 1.0)
+    with pytest.raises(NewerSchemaError, match="announce/0 offset 1: the log is written at schema level 2"):
+        reader.poll(10, 0.0)
+    assert new.level.writes == 1
+    assert len(new.reader({announce: 0}).poll(10, 0.0)) == 2
+    assert new.level.writes == 2
