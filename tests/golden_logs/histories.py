@@ -35,7 +35,7 @@ SCRIPTS: Final = ("given_up", "rewind", "update", "balance", "owner_resigns", "s
 HISTORIES: Final = (SIMULATION, *SCRIPTS)
 
 WHOLE_LIFE: Final = Profile(
-    seed=1,
+    seed=3,
     shards=2,
     coordinators=2,
     agents=3,

@@ -19,7 +19,7 @@ from golden_logs.histories import HERE, RELEASED, ReleasedError, hashes, newest_
 from headgate.coordinator.machine import COORDINATOR
 from headgate.eventlog.codec import CodecGarbage, decode
 from headgate.eventlog.memory_partition import Entry, PartitionLog
-from headgate.eventlog.sharding import partitions_of_shard
+from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS, partitions_of_shard
 from headgate.records.control import FeedState, Liveness, OperationKind, OutcomeStatus, SetState, TaskState, WantedState
 from headgate.records.keys import KEY_FORMS
 
@@ -31,7 +31,7 @@ FINAL = {"OwnerKey", "SessionKey"}
 
 WORDS = (Liveness, SetState, TaskState, FeedState, WantedState, OperationKind, OutcomeStatus)
 
-UNHEARD_OF = {(FeedState, FeedState.FINISHED), (FeedState, FeedState.REMOVED)}
+UNHEARD_OF = {(FeedState, FeedState.FINISHED), (FeedState, FeedState.REMOVED), (WantedState, WantedState.FINISHED)}
 """What no history comes to: no feed has an end yet, and a feed that is removed is a tombstone."""
 
 
@@ -103,7 +103,7 @@ def test_the_newest_dumps_say_everything_that_can_be_said() -> None:
     lines = [line for path in DUMPS if path.parent.name == f"v{newest_level()}" for line in read_dump(path).lines]
     entries = [(line, entry_of(line)) for line in lines]
     said_under = {type(entry.key) for _, entry in entries if entry.value is not None}
-    forms = {form for forms in KEY_FORMS.values() for form in forms}
+    forms = {form for topic in (ANNOUNCE.topic, *SHARDED_TOPICS) for form in KEY_FORMS[topic]}
     assert said_under == forms
     deleted = {type(entry.key).__name__ for line, entry in entries if line.says == DELETED}
     assert deleted == {form.__name__ for form in forms} - FINAL

@@ -23,7 +23,14 @@ from headgate.coordinator.effects import (
     ResolveStart,
     StartResolved,
 )
-from headgate.coordinator.outcomes import FINISHED_ADVICE, NAMES_SHOWN_MAX, change_wish, no_such_feed, refuse
+from headgate.coordinator.outcomes import (
+    FINISHED_ADVICE,
+    NAMES_SHOWN_MAX,
+    change_wish,
+    no_such_feed,
+    refuse,
+    waits_for_upgrade,
+)
 from headgate.records.control import (
     FeedRecorded,
     FeedState,
@@ -33,6 +40,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import FeedKey
+from headgate.records.levels import withheld
 from headgate.records.names import InvalidNameError, check_name
 
 __all__ = ["FIXED", "ask_again", "create", "finish", "rewind", "update", "why_not_created", "why_not_updated"]
@@ -173,7 +181,7 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
     reason = why_not_created(draft, effect.request, effect.feed, result)
     if reason is not None:
         return refuse(draft, effect.request, reason)
-    record = FeedRecorded(
+    told = FeedRecorded(
         feed_id=f"{draft.state.shard}-{offset}",
         owner_rev=draft.term.owner_rev,
         incarnation=1,
@@ -188,6 +196,10 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
         target_ts=result.target_ts,
         sink_id=result.sink_id,
     )
+    record = withheld(told, draft.state.level)
+    reason = waits_for_upgrade(draft, record)
+    if reason is not None:
+        return refuse(draft, effect.request, reason)
     draft.put(FeedKey(effect.feed), record)
     draft.settle(effect.request, OutcomeStatus.DONE, f"created with {len(record.spans)} tables")
     draft.set_timer("schedule", "", 0.0)

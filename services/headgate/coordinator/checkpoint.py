@@ -15,6 +15,7 @@ from headgate.coordinator.index import FeedIndex
 from headgate.coordinator.stages import standing_of
 from headgate.records.control import FeedProgressed, HeldBy, Positions, WantedState
 from headgate.records.keys import FeedProgressKey, SpanKey
+from headgate.records.levels import withheld
 
 __all__ = ["CHECKPOINT_SECONDS", "POSITIONS_SPANS_MAX", "note_change", "write"]
 
@@ -40,7 +41,7 @@ def write(draft: Draft, name: str) -> int | None:
     index, said = state.index.feed(name), state.feed_progress.get(name)
     if said is not None and (said.feed_id, said.incarnation) != (feed.feed_id, feed.incarnation):
         said = None
-    record = FeedProgressed(
+    told = FeedProgressed(
         feed_id=feed.feed_id,
         incarnation=feed.incarnation,
         owner_rev=draft.term.owner_rev,
@@ -50,6 +51,7 @@ def write(draft: Draft, name: str) -> int | None:
         progressed_ms=draft.now.wall_ms,
         resolved_ts=_never_back(index.least_resolved_ts(), None if said is None else said.resolved_ts),
     )
+    record = withheld(told, state.level)
     if said is not None and replace(record, owner_rev=said.owner_rev, progressed_ms=said.progressed_ms) == said:
         return said.resolved_ts
     draft.put(FeedProgressKey(name), record)

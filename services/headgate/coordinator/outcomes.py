@@ -7,8 +7,17 @@ from msgspec.structs import replace
 from headgate.coordinator.draft import Draft
 from headgate.records.control import FeedRecorded, FeedState, OutcomeStatus, WantedState
 from headgate.records.keys import FeedKey
+from headgate.records.levels import level_of
 
-__all__ = ["FINISHED_ADVICE", "NAMES_SHOWN_MAX", "change_wish", "no_such_feed", "refuse", "supersede"]
+__all__ = [
+    "FINISHED_ADVICE",
+    "NAMES_SHOWN_MAX",
+    "change_wish",
+    "no_such_feed",
+    "refuse",
+    "supersede",
+    "waits_for_upgrade",
+]
 
 FINISHED_ADVICE: Final = (
     "it can go back and come up to it again (`headgate feed resume --from`, once it is finished), or be removed; "
@@ -47,6 +56,16 @@ def change_wish(draft: Draft, name: str, feed: FeedRecorded, wanted: WantedState
     draft.feeds_touched.add(name)
     # The spans concerned are in the index once this is evolved; the next round, at once, takes them from there.
     draft.set_timer("schedule", "", 0.0)
+
+
+def waits_for_upgrade(draft: Draft, record: FeedRecorded) -> str | None:
+    """Why this cannot be said yet: not everybody alive could read it (docs/adr/0008). None if it can."""
+    state, needed = draft.state, level_of(record)
+    if needed <= state.level:
+        return None
+    older = [agent for (agent, _), said in sorted(state.agents.items()) if said.schema_version < needed]
+    who = f"agents {', '.join(older[:NAMES_SHOWN_MAX])}" if older else "a coordinator, or for a few seconds"
+    return f"this waits for the upgrade of {who}: the log is written at schema level {state.level}, it needs {needed}"
 
 
 def no_such_feed(draft: Draft, name: str) -> str:

@@ -12,8 +12,8 @@ One that starts later and reads less meets a newer record, and ends with its exi
 from typing import Final
 
 from headgate.eventlog.log import LEVEL_FIRST, SchemaLevel
-from headgate.records.control import AgentAnnounced, OwnerAnnounced, Record
-from headgate.records.keys import AgentKey, Key, OwnerKey
+from headgate.records.control import AgentAnnounced, MemberAnnounced, OwnerAnnounced, Record
+from headgate.records.keys import AgentKey, Key, MemberKey, OwnerKey
 
 __all__ = ["QUIET_LEASES", "Readership"]
 
@@ -25,7 +25,8 @@ class Readership:
     """Who stands on announce, and up to which level each reads: what an owner needs to raise the level.
 
     Whose key stands counts, alive or not: keys of the dead are deleted by their owners within minutes, and until then
-    a process that is only being restarted is waited for.
+    a process that is only being restarted is waited for. A log that never had an owner has no past to wait for: it
+    begins at the level of those who are there.
     """
 
     def __init__(self, level: SchemaLevel, lease_seconds: float) -> None:
@@ -33,18 +34,20 @@ class Readership:
         self._quiet_seconds = QUIET_LEASES * lease_seconds
         self._reads: dict[Key, int] = {}
         self._least: int | None = None
+        self._had_owner = False
         self._least_since = float("-inf")
 
     def learn(self, key: Key, value: Record | None, now: float) -> None:
         """What a record says about who reads; records of other topics say nothing. ``now`` is monotonic."""
+        self._had_owner = self._had_owner or isinstance(key, OwnerKey)
         if isinstance(key, OwnerKey) and isinstance(value, OwnerAnnounced) and value.lease_seconds <= 0:
             self._reads.pop(key, None)
-        elif isinstance(value, OwnerAnnounced | AgentAnnounced):
+        elif isinstance(value, OwnerAnnounced | MemberAnnounced | AgentAnnounced):
             known = self._reads.get(key)
             self._reads[key] = value.schema_version
             if known == value.schema_version:
                 return
-        elif value is None and isinstance(key, OwnerKey | AgentKey):
+        elif value is None and isinstance(key, OwnerKey | MemberKey | AgentKey):
             self._reads.pop(key, None)
         else:
             return
@@ -53,7 +56,12 @@ class Readership:
             self._least, self._least_since = least, now
 
     def may_rise_to(self, now: float) -> int:
-        """The level that may be announced, by all that is known; LEVEL_FIRST while that is too little."""
+        """The level that may be announced, by all that is known; LEVEL_FIRST while that is too little.
+
+        The owner counts by its own announcement, once it has one; before, by what this process reads.
+        """
+        if not self._had_owner:
+            return min([self._level.reads, *self._reads.values()])
         if self._least is None or now - self._least_since < self._quiet_seconds:
             return LEVEL_FIRST
         return min(self._least, self._level.reads)

@@ -12,6 +12,7 @@ from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS
 from headgate.records.control import (
     AgentAnnounced,
+    MemberAnnounced,
     OwnerAnnounced,
     Role,
     SessionEnded,
@@ -27,7 +28,7 @@ RecordT = TypeVar("RecordT")
 KeyT = TypeVar("KeyT", OwnerKey, MemberKey, AgentKey, SpanKey, FeedKey)
 
 
-def _is_over(record: OwnerAnnounced | AgentAnnounced) -> bool:
+def _is_over(record: OwnerAnnounced | MemberAnnounced | AgentAnnounced) -> bool:
     """An owner that has resigned."""
     return isinstance(record, OwnerAnnounced) and record.lease_seconds <= 0
 
@@ -82,7 +83,7 @@ class Snapshot:
         """Who stands on announce and cannot read this schema level: keys as on the topic, sorted."""
         found = []
         for key in self.current:
-            record = self.get(key, OwnerAnnounced) or self.get(key, AgentAnnounced)
+            record = self.get(key, OwnerAnnounced) or self.get(key, MemberAnnounced) or self.get(key, AgentAnnounced)
             if record is not None and record.schema_version < level and not _is_over(record):
                 found.append(key.text())
         return sorted(found)

@@ -104,6 +104,7 @@ class Term(Generic[StateT]):
 
     def announce(self, now: Now) -> None:
         """The first commit of the term: its offset is ``owner_rev``. Raises what commits raise."""
+        self._announced_level = max(self._announced_level, self._readership.may_rise_to(now.monotonic))
         first = self._settings.announcement(None, self._announced_level, now)
         self.owner_rev = self._write((first,))[0]
         self._machine.evolve(self._state, first.key, first.value, self.owner_rev)

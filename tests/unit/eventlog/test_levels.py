@@ -1,6 +1,8 @@
 """Services of two versions on one log: who may write what, and when the level rises."""
 
+import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,20 @@ from headgate.eventlog.memory import MemoryBroker
 from headgate.eventlog.schema_files import SchemaSet, read_schemas, schema_directory, schemas
 from headgate.records.control import (
     AgentAnnounced,
+    FeedProgressed,
+    FeedRecorded,
+    FeedState,
     Liveness,
     OperationKind,
     OperationRequested,
     OwnerAnnounced,
     SetState,
     SpanDispatched,
+    SpanPlan,
+    WantedState,
 )
 from headgate.records.keys import AgentKey, Fact, OwnerKey, RequestKey, SpanKey
+from headgate.records.levels import FIELDS, WITHHELD, WORDS, level_of, withheld
 
 LEASE_SECONDS = 5.0
 QUIET_SECONDS = QUIET_LEASES * LEASE_SECONDS
@@ -120,7 +128,7 @@ def test_the_announcement_that_raises_the_level_is_the_first_record_of_it(known:
 def test_the_level_is_that_of_the_least_reader_and_only_after_a_while() -> None:
     level = SchemaLevel(reads=3)
     who = Readership(level, LEASE_SECONDS)
-    assert who.may_rise_to(1e9) == 1, "nobody is known"
+    assert who.may_rise_to(1e9) == 3, "a log without a past"
     who.learn(OwnerKey(0), owner(1, reads=3), 100.0)
     who.learn(AgentKey("a", "s1"), agent(3), 100.0)
     who.learn(AgentKey("b", "s1"), agent(2), 100.0)
@@ -163,3 +171,58 @@ def test_on_the_log_in_memory_too() -> None:
     assert new.level.writes == 1
     assert len(new.reader({announce: 0}).poll(10, 0.0)) == 2
     assert new.level.writes == 2
+
+
+def test_a_log_that_never_had_an_owner_begins_at_the_level_of_those_who_are_there() -> None:
+    who = Readership(SchemaLevel(reads=3), LEASE_SECONDS)
+    who.learn(AgentKey("a", "s1"), agent(2), 0.0)
+    assert who.may_rise_to(0.0) == 2
+    who.learn(OwnerKey(1), owner(1, reads=3), 0.0)
+    assert who.may_rise_to(0.0) == 1
+    assert who.may_rise_to(QUIET_SECONDS) == 2
+
+
+def test_the_table_of_what_came_when_is_what_the_schemas_say() -> None:
+    fields: dict[type[Any], dict[str, int]] = {}
+    words: dict[str, int] = {}
+    by_record: dict[type[Any], list[Any]] = {}
+    for version in schemas().by_id.values():
+        by_record.setdefault(version.record, []).append(version)
+    for record, versions in by_record.items():
+        for old, new in itertools.pairwise(versions):
+            known_fields = {field["name"] for field in old.parsed["fields"]}
+            known_words = set(words_in(old.parsed))
+            for field in new.parsed["fields"]:
+                if field["name"] not in known_fields:
+                    fields.setdefault(record, {})[field["name"]] = new.version
+            words.update({word: new.version for word in words_in(new.parsed) if word not in known_words})
+    assert fields == FIELDS
+    assert words == {f"{type(word).__name__}.{word}": level for word, level in WORDS.items()}
+    assert all(names <= FIELDS[record].keys() for record, names in WITHHELD.items())
+
+
+def words_in(schema: Any) -> Iterator[str]:
+    """Every word of every enum in a parsed schema, as Enum.word."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from words_in(part)
+    elif isinstance(schema, dict):
+        name = schema.get("name", "").rpartition(".")[2]
+        yield from (f"{name}.{symbol}" for symbol in schema.get("symbols", ()))
+        for part in ("fields", "type", "items", "values"):
+            yield from words_in(schema.get(part))
+
+
+def test_what_is_only_told_is_left_out_below_its_level_and_the_rest_waits() -> None:
+    said = FeedProgressed("0-1", 1, 7, {}, 5, None, 0, resolved_ts=5)
+    assert level_of(said) == 2
+    assert withheld(said, 2) is said
+    assert withheld(said, 1) == replace(said, resolved_ts=None)
+    plan = SpanPlan("t", "db.t", "t", {0: 7})
+    feed = FeedRecorded("0-1", 3, 1, "{}", (plan,), WantedState.RUNNING, FeedState.NORMAL, None, None, None, 5)
+    assert level_of(feed) == 1
+    assert withheld(feed, 1) is feed
+    aimed = replace(feed, target_ts=9, sink_id="x")
+    assert level_of(withheld(aimed, 1)) == 2
+    assert withheld(aimed, 1) == replace(aimed, sink_id=None)
+    assert level_of(replace(feed, wanted=WantedState.FINISHED)) == 2

@@ -1,0 +1,63 @@
+"""What came with which schema level, and what becomes of it where the log is written at a lower one (docs/adr/0008).
+
+Most of what is new is asked for by somebody, who then waits (``level_of``). Some of it is only told: that is left out,
+and told once the level is high enough (``withheld``). The tables are checked against the schema files.
+"""
+
+from enum import StrEnum
+from typing import Final, TypeVar
+
+import msgspec
+
+from headgate.records.control import (
+    FeedProgressed,
+    FeedRecorded,
+    OwnerAnnounced,
+    WantedState,
+)
+
+__all__ = ["FIELDS", "WITHHELD", "WORDS", "level_of", "withheld"]
+
+RecordT = TypeVar("RecordT", bound=msgspec.Struct)
+
+FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
+    FeedProgressed: {"resolved_ts": 2},
+    FeedRecorded: {"target_ts": 2, "sink_id": 2},
+    OwnerAnnounced: {"level": 2},
+}
+"""Fields that a record did not have from the beginning."""
+
+WORDS: Final[dict[StrEnum, int]] = {WantedState.FINISHED: 2}
+"""Words that an enum did not have from the beginning."""
+
+WITHHELD: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
+    FeedProgressed: frozenset({"resolved_ts"}),
+    FeedRecorded: frozenset({"sink_id"}),
+}
+"""Fields whose absence says "not known": nothing is lost that would not be found out again, or is missed."""
+
+
+def level_of(record: msgspec.Struct) -> int:
+    """The least level that can say what ``record`` says; of what is nested in it there is nothing new yet."""
+    kind = type(record)
+    added = FIELDS.get(kind, {})
+    defaults = {field.name: field.default for field in msgspec.structs.fields(kind) if field.name in added}
+    levels = [level for name, level in added.items() if getattr(record, name) != defaults[name]]
+    levels += [
+        WORDS[value] for value in msgspec.structs.astuple(record) if isinstance(value, StrEnum) and value in WORDS
+    ]
+    return max(levels, default=1)
+
+
+def withheld(record: RecordT, level: int) -> RecordT:
+    """``record`` without what only later levels tell; the same object if there is nothing of it."""
+    kind = type(record)
+    names = WITHHELD.get(kind)
+    if names is None:
+        return record
+    silent = {
+        field.name: field.default
+        for field in msgspec.structs.fields(kind)
+        if field.name in names and FIELDS[kind][field.name] > level and getattr(record, field.name) != field.default
+    }
+    return msgspec.structs.replace(record, **silent) if silent else record
