@@ -3,6 +3,12 @@
 import sys
 from pathlib import Path
 
+from hypothesis import HealthCheck, settings
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 pytest_plugins = ["fixtures.services"]
+
+# No test asserts a time, and neither does the library that makes its examples: a busy machine is not a finding.
+settings.register_profile("headgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("headgate")

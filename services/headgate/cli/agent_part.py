@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
+from headgate.agent.lane.plan import Letterbox
 from headgate.agent.lane.spark import SparkOptions, SparkRuntime, SparkStartError
 from headgate.agent.service import AgentCounters, AgentOptions, run_agent
 from headgate.cli.exit_codes import CommandError, ExitCode
@@ -46,6 +47,7 @@ def agent_part(around: Surroundings, scratch: Path) -> Part:
         cluster_id=log.cluster_id,
         kafka=settings.kafka,
         lane_options=java_properties(settings.kafka),
+        letterbox=Letterbox(settings.bootstrap, settings.cluster, log.shards, tuple(sorted(settings.kafka.items()))),
     )
     options = AgentOptions(
         agent=settings.agent.name,

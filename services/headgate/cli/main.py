@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from headgate import SCHEMA_VERSION, __version__
-from headgate.cli import agents, coordinators, feed, serve, tables, topic
+from headgate.cli import agents, coordinators, deadletter, feed, serve, tables, topic
 from headgate.cli.errors import Commands
 from headgate.cli.options import Format
 from headgate.cli.output import Output, show_object
@@ -55,6 +55,7 @@ app.add_typer(tables.app, name="table")
 app.add_typer(agents.app, name="agent")
 app.add_typer(coordinators.app, name="coordinator")
 app.add_typer(topic.app, name="topic")
+app.add_typer(deadletter.app, name="deadletter")
 app.command("verify")(verify)
 app.command("why")(why)
 

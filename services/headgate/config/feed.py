@@ -125,6 +125,12 @@ class FeedSpec(_Strict):
     batch_rows_max: int = Field(default=200_000, ge=1, le=2_000_000)
     """Most changes of one micro-batch; large when behind is what makes reducing pay."""
 
+    on_bad_change: Literal["fail", "quarantine"] = "fail"
+    """What becomes of a change that cannot be decoded or applied: its table stops there, or it goes to deadletter."""
+
+    quarantine_per_hour_max: int = Field(default=100, ge=1, le=10_000)
+    """Changes of one table set aside within an hour before it is the table that is taken for broken: it then fails."""
+
     def to_json(self) -> str:
         """The spec as it stands on the changefeed topic."""
         return self.model_dump_json(exclude_defaults=True)

@@ -42,6 +42,7 @@ def spark_runtime(spark_jars: tuple[Path, ...], tmp_path_factory: pytest.TempPat
             driver_memory="768m",
         )
     )
+    runtime.start()  # here, so that no test waits for it
     yield runtime
     runtime.stop()
 

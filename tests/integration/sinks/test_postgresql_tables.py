@@ -340,6 +340,15 @@ def test_one_bad_value_among_many_is_found_and_nothing_before_it_is_held_back(da
     assert database.rows("SELECT count(*), max(id) FROM t") == [(900, 899)]
 
 
+def test_a_column_that_was_widened_takes_what_it_refused_before(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v smallint)")
+    claim = database.claim("public.t")
+    with pytest.raises(ValueRefusedError, match="out of range"):
+        database.apply(claim, put(0, id=1, v=70_000))
+    database.execute("ALTER TABLE t ALTER v TYPE int")
+    assert database.apply(claim, put(0, id=1, v=70_000)).positions == {0: 1}
+
+
 def test_every_kind_of_bad_change_is_found_in_few_attempts_and_the_rest_applied(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

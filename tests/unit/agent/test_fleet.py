@@ -15,6 +15,8 @@ from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import RefusedOptionError, SparkOptions, SparkRuntime, check_options
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
 
+SPEC = '{"feed": "f", "source": {"topics": ["t"]}, "sink": {"type": "postgresql", "dsn": ""}}'
+
 
 class Restarts(SpanKeeper):
     """A keeper that only remembers who was sent back."""
@@ -45,7 +47,7 @@ def fleet(board: Board, keeper: Restarts, tmp_path_factory: pytest.TempPathFacto
 
 
 def lane_of(fleet: Fleet, name: str, starts: Mapping[int, int]) -> Lane:
-    lane = fleet.lanes[name] = Lane(name, fleet, "{}", {"t": starts})
+    lane = fleet.lanes[name] = Lane(name, fleet, SPEC, {"t": starts})
     lane.started = True
     return lane
 
@@ -53,7 +55,7 @@ def lane_of(fleet: Fleet, name: str, starts: Mapping[int, int]) -> Lane:
 NOON = 1_795_262_400_000 << 18
 
 
-def run_on(lane: Lane, positions: Positions, spec: str = "{}") -> SpanRun:
+def run_on(lane: Lane, positions: Positions, spec: str = SPEC) -> SpanRun:
     plan = SpanPlan(span="s", topic="t", table="public.t", start=dict.fromkeys(positions, 0))
     run = SpanRun(SpanTask(SpanId("f", "s"), "0-1", 1, Epoch(1, 1), plan, spec), "c", primary=True)
     run.state, run.claimed, run.positions, run.lane = TaskState.REPLICATING, True, positions, lane

@@ -1,6 +1,7 @@
 """The task function without Spark: which rows reach the sink, under which positions, and whose trouble stays whose."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -8,11 +9,22 @@ import pytest
 
 from headgate.agent.executor import SpanId
 from headgate.agent.lane import task
-from headgate.agent.lane.plan import BatchPlan, SpanResult, SpanWork, TaskResult
+from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, SpanWork, TaskResult
+from headgate.agent.lane.rows import BadChange
 from headgate.changes import canal_json, debezium_json
 from headgate.changes.decoding import Decoder
 from headgate.records.control import Epoch
-from headgate.sinks.contract import Applied, ChangeBatch, Claim, FeedIdentity, SinkFencedError, SinkUnavailableError
+from headgate.sinks.contract import (
+    Applied,
+    ChangeBatch,
+    ChangeRefusedError,
+    Claim,
+    FeedIdentity,
+    QuarantineUnavailableError,
+    SinkFencedError,
+    SinkUnavailableError,
+    ValueRefusedError,
+)
 
 SPEC = "the feed's spec"
 
@@ -27,6 +39,9 @@ class RecordingParts:
         self.batches: list[ChangeBatch] = []
         self.refuse: dict[str, Exception] = {}
         self.dropped = 0
+        self.bad: dict[tuple[int, int], ChangeRefusedError] = {}
+        self.before: Callable[[], Any] = list
+        self.seen_before: list[Any] = []
 
     def decoder(self, _topic: str) -> Decoder:
         return self._decoder
@@ -40,9 +55,21 @@ class RecordingParts:
     def apply(self, batch: ChangeBatch) -> Applied:
         if batch.claim.table in self.refuse:
             raise self.refuse[batch.claim.table]
+        self.seen_before.append(self.before())
+        refused = [self.bad[c.partition, c.offset] for c in batch.changes if (c.partition, c.offset) in self.bad]
+        ends = {p: r.next for p, r in batch.ranges.items()}
+        if refused and batch.aside is not None:
+            batch.aside.keep(refused)
+        elif refused:
+            first = refused[0]
+            if batch.changes[0].offset == first.offset:
+                raise first
+            ends[first.partition] = first.offset
+            batch = msgspec.structs.replace(batch, changes=[c for c in batch.changes if c.offset < first.offset])
         self.batches.append(batch)
-        positions = {p: r.next if self.applied_to is None else self.applied_to for p, r in batch.ranges.items()}
-        return Applied(positions, len(batch.changes), 0, 0)
+        if self.applied_to is not None:
+            ends = dict.fromkeys(ends, self.applied_to)
+        return Applied(ends, len(batch.changes), 0, 0)
 
 
 @pytest.fixture
@@ -202,3 +229,84 @@ def test_a_span_ends_in_front_of_the_watermark_that_reaches_the_target(canal_par
     again = run([work("a", {0: 4})], [canal(rows[4:])]).spans
     assert [(span.positions, span.resolved) for span in again] == [({}, {0: 12})], "whoever comes next meets it again"
     assert len(canal_parts.batches) == 1
+
+
+# --- bad changes, set aside ------------------------------------------------------------------------------------------
+
+BOX = Letterbox("nowhere:1", "headgate", 1)
+
+
+class RecordingQuarantine:
+    def __init__(self) -> None:
+        self.kept: list[tuple[int, str]] = []
+        self.error: Exception | None = None
+
+    def keep(self, _work: SpanWork, bad: Sequence[BadChange]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.kept += [(each.offset, each.code) for each in bad]
+
+
+@pytest.fixture
+def quarantine(monkeypatch: pytest.MonkeyPatch) -> RecordingQuarantine:
+    made = RecordingQuarantine()
+    monkeypatch.setitem(task._quarantines, BOX, made)
+    return made
+
+
+def run_boxed(left: int, rows: Rows, bad: frozenset[int], **more: bool) -> SpanResult:
+    span = msgspec.structs.replace(work("a", {0: 0}), quarantine_left=left, **more)
+    (answer,) = task.run_task(BatchPlan(SPEC, (span,), BOX), iter([arrow(rows, bad)]))
+    return msgspec.json.decode(answer.column(0)[0].as_py(), type=TaskResult).spans[0]
+
+
+ROWS = [("a", 0, offset) for offset in range(1, 9)]
+
+
+def test_what_cannot_be_decoded_is_kept_before_the_sink_hears_of_it(
+    parts: RecordingParts, quarantine: RecordingQuarantine
+) -> None:
+    parts.before = lambda: list(quarantine.kept)
+    result = run_boxed(9, ROWS, frozenset({2, 3, 8}))
+    assert parts.seen_before == [[(2, "change_undecodable"), (3, "change_undecodable"), (8, "change_undecodable")]]
+    assert [c.offset for c in parts.batches[0].changes] == [1, 4, 5, 6, 7]
+    assert (result.positions, result.error, result.quarantined, result.rows) == ({0: 9}, None, 3, 8)
+
+
+def test_what_the_sink_refuses_is_kept_by_its_place_and_reason(
+    parts: RecordingParts, quarantine: RecordingQuarantine
+) -> None:
+    parts.bad = {(0, 4): ValueRefusedError("too long", 0, 4)}
+    result = run_boxed(9, ROWS, frozenset())
+    assert quarantine.kept == [(4, "value_refused")]
+    assert (result.positions, result.error, result.quarantined) == ({0: 9}, None, 1)
+
+
+def test_more_than_may_be_kept_fails_the_table_and_keeps_none_of_them(
+    parts: RecordingParts, quarantine: RecordingQuarantine
+) -> None:
+    result = run_boxed(2, ROWS, frozenset({2, 3, 8}))
+    assert (result.error_code, result.retryable, result.positions) == ("quarantine_full", False, {})
+    assert "offset 8" in str(result.error)
+    assert (quarantine.kept, parts.batches) == ([], [])
+
+
+def test_what_cannot_be_kept_holds_the_position(parts: RecordingParts, quarantine: RecordingQuarantine) -> None:
+    quarantine.error = QuarantineUnavailableError("no broker")
+    result = run_boxed(9, ROWS, frozenset({2}))
+    assert (result.error_code, result.retryable, result.positions) == ("quarantine_unavailable", True, {})
+    assert parts.batches == []
+
+
+def test_patience_is_the_drivers(parts: RecordingParts, quarantine: RecordingQuarantine) -> None:
+    run_boxed(9, ROWS, frozenset(), patient=False)
+    (batch,) = parts.batches
+    assert batch.aside is not None
+    assert (batch.aside.patient, batch.aside.most) == (False, 9)
+
+
+def test_a_prefix_is_followed_by_the_rest_and_where_that_is_stuck_is_said(parts: RecordingParts) -> None:
+    parts.bad = {(0, 4): ValueRefusedError("too long", 0, 4)}
+    (result,) = run([work("a", {0: 0})], [arrow(ROWS)]).spans
+    assert [[c.offset for c in batch.changes] for batch in parts.batches] == [[1, 2, 3]]
+    assert (result.positions, result.rows, result.error_code) == ({0: 4}, 3, "value_refused")

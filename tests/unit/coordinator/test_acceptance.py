@@ -12,6 +12,8 @@ CHANGEABLE = {
     ("sink", "password_file"),
     ("sink", "not_the_source"),
     ("batch_rows_max",),
+    ("on_bad_change",),
+    ("quarantine_per_hour_max",),
 }
 """Topics may join: what leaves is refused by the tables that would."""
 

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[3]
 SERVICES = ROOT / "services" / "headgate"
 RAISED_IN = ("agent/lane", "sinks", "sources")
 """Where tables fail."""
+FAILING = ("fail", "failed", "stopped")
 
 
 SAID_BY_THE_OWNER = {START_CODE: True}
@@ -44,7 +45,7 @@ def in_calls() -> dict[str, bool]:
     """Code → retryable, as written where a table is failed without an exception of ours."""
     found = {}
     for node in trees():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("fail", "failed"):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FAILING:
             codes = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
             flags = [word.value.value for word in node.keywords if isinstance(word.value, ast.Constant)]
             if codes and flags:

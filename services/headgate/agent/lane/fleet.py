@@ -22,10 +22,11 @@ from pyspark.errors import PySparkException
 from headgate.agent.executor import SpanId
 from headgate.agent.lane.keeper import Board, SpanKeeper
 from headgate.agent.lane.lane import Lane, LaneSource
-from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskResult
+from headgate.agent.lane.parts import feed_of
+from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, TaskResult
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import SparkRuntime, SparkStartError
-from headgate.config.feed import parse_feed
+from headgate.config.feed import FeedSpec
 from headgate.records.control import Positions, TaskState
 
 __all__ = ["ARRIVAL_SECONDS", "ExecutorSettings", "Fleet", "LaneCpu"]
@@ -55,13 +56,14 @@ class ExecutorSettings(msgspec.Struct, frozen=True):
     """What the executor must know besides Spark: the source cluster and its identity.
 
     ``kafka`` are further client properties by librdkafka's names for asking offsets, ``lane_options`` by Java's names
-    for reading.
+    for reading; ``letterbox`` is where feeds that ask for it set bad changes aside.
     """
 
     bootstrap: str
     cluster_id: str
     kafka: Mapping[str, str] = {}
     lane_options: Mapping[str, str] = {}
+    letterbox: Letterbox | None = None
 
 
 class LaneCpu(msgspec.Struct):
@@ -96,6 +98,8 @@ class Fleet:
 
     def begin_batch(self, lane: Lane) -> BatchPlan | None:
         """Every member that may be written, from the sink's positions on."""
+        feed = feed_of(lane.spec)
+        letterbox = self._letterbox(feed)
         with self._board.changed:
             if self._board.killed or lane.stopping.is_set():
                 return None
@@ -110,8 +114,15 @@ class Fleet:
                     self._keeper.restart(run, "the lane has read ahead of the sink")
                     continue
                 run.in_batch = True
-                works.append(run.work())
-            return BatchPlan(spec=lane.spec, works=tuple(works))
+                works.append(run.work(feed.quarantine_per_hour_max))
+            return BatchPlan(spec=lane.spec, works=tuple(works), letterbox=letterbox)
+
+    def _letterbox(self, feed: FeedSpec) -> Letterbox | None:
+        if feed.on_bad_change != "quarantine":
+            return None
+        if self._settings.letterbox is None:
+            raise ValueError(f"feed {feed.feed} wants bad changes set aside, but this executor has no letterbox")
+        return self._settings.letterbox
 
     def read_along(self, lane: Lane, seen: Mapping[str, Positions]) -> bool:
         """A lane of warm spans only is parked until its batch is behind the sink, or a span is promoted."""
@@ -187,7 +198,7 @@ class Fleet:
         lane = Lane(f"{runs[0].task.id.feed}-{next(_lane_numbers)}", self, spec, starts)
         self.lanes[lane.name] = lane
         self._started_at = now
-        self._starter.submit(self._start, lane, parse_feed(spec).batch_rows_max)
+        self._starter.submit(self._start, lane, feed_of(spec).batch_rows_max)
         return lane
 
     def _join(self, now: float) -> None:
@@ -205,7 +216,7 @@ class Fleet:
             joined.heirs = members
             for run in members:
                 run.heir = joined
-            _log.info("lane %s joins %d lanes of %s", joined.name, len(lanes), parse_feed(spec).feed)
+            _log.info("lane %s joins %d lanes of %s", joined.name, len(lanes), feed_of(spec).feed)
 
     def _take_over(self, lane: Lane) -> None:
         """Every heir that is between two batches, and of which this lane has dropped nothing unapplied."""

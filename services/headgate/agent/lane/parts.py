@@ -1,6 +1,7 @@
 """What a feed's spec means in objects: its decoder and its sink. The one place where a format is chosen."""
 
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Final
 
 from headgate.changes import canal_json, debezium_json
 from headgate.changes.decoding import Decoder
@@ -8,14 +9,23 @@ from headgate.config.feed import FeedSpec, SourceFormat, parse_feed
 from headgate.sinks.contract import Sink, SinkWriter
 from headgate.sinks.open import open_sink
 
-__all__ = ["FeedParts"]
+__all__ = ["FeedParts", "feed_of"]
+
+FEEDS_MAX: Final = 256
+"""Descriptions kept parsed: reading one takes a millisecond, and every batch asks."""
+
+
+@lru_cache(maxsize=FEEDS_MAX)
+def feed_of(spec: str) -> FeedSpec:
+    """The feed that ``spec`` describes. Raises FeedSpecError."""
+    return parse_feed(spec)
 
 
 class FeedParts:
     """Decoders, sink and writer of one feed, each opened when first needed. Not for more than one thread."""
 
     def __init__(self, spec: str) -> None:
-        self.spec: FeedSpec = parse_feed(spec)
+        self.spec: FeedSpec = feed_of(spec)
         self._decoders: dict[str, Decoder] = {}
         self._writer: SinkWriter | None = None
 

@@ -13,26 +13,46 @@ from headgate.agent.executor import SpanId
 from headgate.records.control import Positions
 from headgate.sinks.contract import Claim
 
-__all__ = ["BatchPlan", "SpanResult", "SpanWork", "TaskResult"]
+__all__ = ["BatchPlan", "Letterbox", "SpanResult", "SpanWork", "TaskResult"]
+
+
+class Letterbox(msgspec.Struct, frozen=True):
+    """Where changes are set aside: a cluster's deadletter topic, and the Kafka that it and the source are on.
+
+    ``kafka`` are client properties by librdkafka's names. Hashable: workers keep one connection for each.
+    """
+
+    bootstrap: str
+    cluster: str
+    shards: int
+    kafka: tuple[tuple[str, str], ...] = ()
 
 
 class SpanWork(msgspec.Struct, frozen=True):
-    """One span in one batch: write under ``claim`` from ``expected`` (the sink's next offsets) on."""
+    """One span in one batch: write under ``claim`` from ``expected`` (the sink's next offsets) on.
+
+    ``quarantine_left`` is how many changes may still be set aside. With ``patient``, one that only a rule between rows
+    refuses is not set aside yet (see sinks.contract.Aside).
+    """
 
     id: SpanId
     topic: str
     claim: Claim
     expected: Positions
+    quarantine_left: int = 0
+    patient: bool = True
 
 
 class BatchPlan(msgspec.Struct, frozen=True):
     """One batch of a lane. Rows of topics without work are read along: counted in ``seen`` and dropped.
 
-    ``spec`` is the feed's JSON; a worker opens decoder and sink from it once and keeps them.
+    ``spec`` is the feed's JSON; a worker opens decoder and sink from it once and keeps them. Without a ``letterbox`` a
+    bad change ends its span's batch.
     """
 
     spec: str
     works: tuple[SpanWork, ...]
+    letterbox: Letterbox | None = None
 
 
 class SpanResult(msgspec.Struct, frozen=True):
@@ -40,7 +60,8 @@ class SpanResult(msgspec.Struct, frozen=True):
 
     ``oldest_append_ms`` and ``visible_ms`` are wall clock, for the lag only. ``decode_cpu_us`` and ``apply_cpu_us`` are
     this thread's, so that the bench can say where the microseconds per row go. ``resolved`` is, per partition, the
-    newest watermark all before which is at the sink.
+    newest watermark all before which is at the sink. ``quarantined`` counts the changes below the positions that were
+    set aside.
     """
 
     id: SpanId
@@ -56,6 +77,7 @@ class SpanResult(msgspec.Struct, frozen=True):
     decode_cpu_us: int
     apply_cpu_us: int
     resolved: dict[int, int] = {}
+    quarantined: int = 0
 
 
 class TaskResult(msgspec.Struct, frozen=True):

@@ -1,7 +1,9 @@
 """One run of one span under one role, as the executor keeps it: a value with a state, changed under its lock only."""
 
+import time
+from collections import deque
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.agent.executor import SpanTask, TaskStatus
 from headgate.agent.lane.plan import SpanResult, SpanWork
@@ -14,6 +16,14 @@ if TYPE_CHECKING:
     from headgate.agent.lane.lane import Lane
 
 __all__ = ["SpanRun"]
+
+
+QUARANTINE_WINDOW_SECONDS: Final = 3600.0
+"""What ``quarantine_per_hour_max`` counts over, per run of a span: to resume a feed is to allow as many again."""
+
+FAILURES_BORNE: Final = 5
+"""Failures in a row (about 8 s) after which a change that only a rule between rows refuses counts as bad. Fewer than
+the keeper's, so that a table that may set it aside does so before it is given up."""
 
 
 class SpanRun:
@@ -46,8 +56,11 @@ class SpanRun:
         self.seen_ms: int | None = None
         self.resolved: dict[int, int] = {}
         """Partition → the newest watermark that all before is at the sink of."""
+        self.quarantined = 0
         self.error: tuple[str, str, bool] | None = None
+        self._stuck_on: str | None = None
         self._cluster_id = cluster_id
+        self._set_aside: deque[tuple[float, int]] = deque()
 
     @property
     def claim(self) -> Claim:
@@ -99,9 +112,22 @@ class SpanRun:
         self.positions = positions
         self.resolved = {}
 
-    def work(self) -> SpanWork:
-        """What a batch is to do with it."""
-        return SpanWork(id=self.task.id, topic=self.task.plan.topic, claim=self.claim, expected=dict(self.awaited))
+    def work(self, quarantine_max: int = 0) -> SpanWork:
+        """What a batch is to do with it; at most ``quarantine_max`` changes an hour may be set aside."""
+        return SpanWork(
+            id=self.task.id,
+            topic=self.task.plan.topic,
+            claim=self.claim,
+            expected=dict(self.awaited),
+            quarantine_left=max(0, quarantine_max - self._set_aside_lately()),
+            patient=self.failures < FAILURES_BORNE,
+        )
+
+    def _set_aside_lately(self) -> int:
+        since = time.monotonic() - QUARANTINE_WINDOW_SECONDS
+        while self._set_aside and self._set_aside[0][0] < since:
+            self._set_aside.popleft()
+        return sum(count for _, count in self._set_aside)
 
     def adopt(self, result: SpanResult) -> None:
         """Take over what a task has made visible."""
@@ -110,7 +136,12 @@ class SpanRun:
             self.resolved[partition] = max(ts, self.resolved.get(partition, ts))
         if not result.positions:
             return
-        self.failures = 0
+        if result.quarantined:
+            self._set_aside.append((time.monotonic(), result.quarantined))
+            self.quarantined += result.quarantined
+        if result.error is None or result.error != self._stuck_on:
+            self.failures = 0  # progress of one partition is none of another that is stuck
+        self._stuck_on = result.error
         self.error = None
         self.rows += result.rows
         self.bytes += result.bytes

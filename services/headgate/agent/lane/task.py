@@ -11,7 +11,8 @@ Sink connections and decoders are kept per worker process, because a connection 
 import itertools
 import time
 import traceback
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,10 +21,12 @@ import pyarrow as pa
 
 from headgate.agent.executor import SpanId
 from headgate.agent.lane.parts import FeedParts
-from headgate.agent.lane.plan import BatchPlan, SpanResult, SpanWork, TaskResult
+from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, SpanWork, TaskResult
+from headgate.agent.lane.rows import BadChange, SpanRows
 from headgate.changes.change import Change, ChangeError
-from headgate.changes.decoding import Decoder, UndecodableError, Watermark
-from headgate.sinks.contract import ChangeBatch, OffsetRange, SinkError, SinkUnavailableError
+from headgate.changes.decoding import Decoder, UndecodableError
+from headgate.records.control import Positions
+from headgate.sinks.contract import Aside, ChangeRefusedError, SinkError, SinkUnavailableError
 
 __all__ = ["INPUT_COLUMNS", "RESULT_SCHEMA", "run_task", "warm"]
 
@@ -39,10 +42,13 @@ INPUT_COLUMNS: Final = (
 
 RESULT_SCHEMA: Final = "result binary"
 
-_ERROR_LENGTH_MAX: Final = 2000
-"""An error travels to a control topic and to people's screens; a whole row in it would do neither good."""
+_POISONED_ADVICE: Final = (
+    "correct or remove the event, then `headgate feed resume`; or let the feed set such events aside "
+    "(on_bad_change: quarantine)"
+)
 
 _parts: dict[str, FeedParts] = {}
+_quarantines: dict[Letterbox, Any] = {}
 
 
 def warm(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -56,80 +62,14 @@ def run_task(plan: BatchPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(result)], pa.binary())], names=["result"])
 
 
-class _SpanRows:
-    """What one task has gathered for one span."""
-
-    def __init__(self, work: SpanWork) -> None:
-        self.work = work
-        self.changes: list[Change] = []
-        self.next: dict[int, int] = {}
-        self.bytes = 0
-        self.rows = 0
-        self.oldest_append_ms: int | None = None
-        self.newest_source_ms: int | None = None
-        self.decode_cpu_ns = 0
-        self.apply_cpu_ns = 0
-        self.error: tuple[str, str, bool] | None = None
-        self.marks: list[Watermark] = []
-        self.ended: set[int] = set()
-        """Partitions of which nothing more is wanted: the next event is the watermark of the feed's target."""
-
-    def failed(self, code: str, text: str, *, retryable: bool) -> None:
-        """Nothing was written."""
-        self.error = (code, text[:_ERROR_LENGTH_MAX], retryable)
-        self.changes, self.next, self.rows, self.bytes, self.marks = [], {}, 0, 0, []
-
-    def poisoned(self, text: str) -> None:
-        """What stands before the bad row is good: it is written, and the position then names the bad row."""
-        self.error = ("change_undecodable", text[:_ERROR_LENGTH_MAX], False)
-
-    def result(self) -> SpanResult:
-        code, text, retryable = self.error or (None, None, False)
-        return SpanResult(
-            id=self.work.id,
-            positions=self.next,
-            rows=self.rows,
-            bytes=self.bytes,
-            oldest_append_ms=self.oldest_append_ms,
-            newest_source_ms=self.newest_source_ms,
-            visible_ms=time.time_ns() // 1_000_000,
-            error_code=code,
-            error=text,
-            retryable=retryable,
-            decode_cpu_us=self.decode_cpu_ns // 1000,
-            apply_cpu_us=self.apply_cpu_ns // 1000,
-            resolved=self._resolved(),
-        )
-
-    def end_at(self, partition: int, target_ts: int | None, marks: list[Watermark]) -> int | None:
-        """Take over a partition's watermarks; the offset of the first that reaches the target, where reading ends.
-
-        The position stays in front of that watermark, so that whoever takes the span next meets it again: the
-        evidence is in the log, and nowhere else.
-        """
-        for mark in marks:
-            self.marks.append(mark)
-            if target_ts is not None and mark.ts >= target_ts:
-                self.ended.add(partition)
-                return mark.offset
-        return None
-
-    def _resolved(self) -> dict[int, int]:
-        """Watermarks all before which is at the sink."""
-        resolved: dict[int, int] = {}
-        for mark in self.marks:
-            if mark.offset <= self.next.get(mark.partition, self.work.expected[mark.partition]):
-                resolved[mark.partition] = max(mark.ts, resolved.get(mark.partition, mark.ts))
-        return resolved
-
-
 class _Task:
     """One run of the task function."""
 
     def __init__(self, plan: BatchPlan) -> None:
         self._works = {(work.topic, partition): work for work in plan.works for partition in work.expected}
         self._spec = plan.spec
-        self._open: dict[SpanId, _SpanRows] = {}
+        self._letterbox = plan.letterbox
+        self._open: dict[SpanId, SpanRows] = {}
         self._done: list[SpanResult] = []
         self._seen: dict[str, dict[int, int]] = {}
 
@@ -156,20 +96,15 @@ class _Task:
 
     def _take(self, work: SpanWork, partition: int, columns: list[Any], first: int, stop: int) -> None:
         """Decode rows [first, stop) of one partition, unless the span has already failed in this task."""
-        rows = self._open.setdefault(work.id, _SpanRows(work))
+        rows = self._open.setdefault(work.id, SpanRows(work))
         if rows.error is not None or partition in rows.ended:
             return
         began = time.thread_time_ns()
         offsets, appended, keys, values = (c.slice(first, stop - first).to_pylist() for c in columns[2:])
-        end = offsets[-1] + 1
         decoder: Decoder | None = None
         try:
             decoder = self._parts().decoder(work.topic)
-            changes = decoder.decode_batch(keys, values, [partition] * len(keys), offsets, appended)
-        except UndecodableError as error:
-            changes = error.decoded
-            rows.poisoned(f"{work.topic}: {error}; correct or remove the event, then resume the feed")
-            end = error.offset
+            end, changes, bad = self._decode(decoder, rows, partition, (offsets, appended, keys, values))
         except Exception as error:  # noqa: BLE001 (a fault of ours in one table's rows must not stop its neighbours)
             rows.failed("internal", _described(error), retryable=False)
             return
@@ -178,7 +113,9 @@ class _Task:
         ends_at = rows.end_at(partition, self._parts().target_ts, marks)
         if ends_at is not None:
             end, changes = ends_at, [change for change in changes if change.offset < ends_at]
+            bad = [each for each in bad if each.offset < ends_at]
         rows.changes += changes
+        rows.bad += bad
         if end > offsets[0]:
             good = int(np.searchsorted(offsets, end))
             rows.next[partition] = end
@@ -187,6 +124,32 @@ class _Task:
             oldest = min(appended)
             rows.oldest_append_ms = oldest if rows.oldest_append_ms is None else min(rows.oldest_append_ms, oldest)
         rows.decode_cpu_ns += time.thread_time_ns() - began
+
+    def _decode(
+        self, decoder: Decoder, rows: SpanRows, partition: int, columns: Sequence[Sequence[Any]]
+    ) -> tuple[int, list[Change], list[BadChange]]:
+        """How far ``columns`` (offsets, append times, keys, values) go; their changes, and those to be set aside."""
+        changes: list[Change] = []
+        bad: list[BadChange] = []
+        first = 0
+        while first < len(columns[0]):
+            offsets, appended, keys, values = (column[first:] for column in columns) if first else columns
+            try:
+                changes += decoder.decode_batch(keys, values, [partition] * len(keys), offsets, appended)
+                break
+            except UndecodableError as error:
+                changes += error.decoded
+                where = f"{rows.work.claim.table}: topic {rows.work.topic}, {error}"
+                if self._letterbox is None:
+                    rows.poisoned(f"{where}; {_POISONED_ADVICE}")
+                    return error.offset, changes, []
+                if len(rows.bad) + len(bad) >= rows.work.quarantine_left:
+                    text = f"{where}; it is one more than the feed may set aside in an hour (quarantine_per_hour_max)"
+                    rows.failed("quarantine_full", text, retryable=False)
+                    return int(columns[0][0]), [], []
+                bad.append(BadChange(partition, error.offset, "change_undecodable", str(error)))
+                first += bisect_right(offsets, error.offset)
+        return int(columns[0][-1]) + 1, changes, bad
 
     def _finish_early(self, work: SpanWork) -> None:
         """A span of one partition is complete when the next partition begins: apply it while Spark reads on."""
@@ -199,27 +162,52 @@ class _Task:
             self._apply(rows)
         self._done.append(rows.result())
 
-    def _apply(self, rows: _SpanRows) -> None:
-        work = rows.work
-        ranges = {p: OffsetRange(expected=work.expected[p], next=end) for p, end in sorted(rows.next.items())}
+    def _apply(self, rows: SpanRows) -> None:
         rows.newest_source_ms = max((c.source_ms for c in rows.changes if c.source_ms is not None), default=None)
         began = time.thread_time_ns()
+        reached: Positions = {}
         try:
-            batch = ChangeBatch(claim=work.claim, ranges=ranges, changes=rows.changes)
-            applied = self._parts().writer().apply(batch).positions
-            rows.next = {partition: applied[partition] for partition in sorted(ranges)}
+            if rows.bad:
+                self._keep(rows, rows.bad)
+            before: Positions | None = None
+            while reached not in (rows.next, before):  # as a rule once; behind a prefix comes the rest, or its error
+                before = reached
+                applied = self._parts().writer().apply(rows.batch_from(reached, self._aside(rows)))
+                reached = {partition: applied.positions[partition] for partition in rows.next}
+            rows.next = reached
         except SinkUnavailableError as error:
             self._parts().drop_writer()
-            rows.failed(error.code, str(error), retryable=True)
+            rows.stopped(reached, error.code, str(error), retryable=True)
         except SinkError as error:
-            rows.failed(error.code, str(error), retryable=error.retryable)
+            rows.stopped(reached, error.code, str(error), retryable=error.retryable)
         except ChangeError as error:
-            rows.failed("change_undecodable", f"{work.topic}: {error}", retryable=False)
+            rows.stopped(reached, "change_undecodable", f"{rows.work.topic}: {error}", retryable=False)
         except Exception as error:  # noqa: BLE001 (a fault of ours with one table must not stop its neighbours)
             self._parts().drop_writer()
-            rows.failed("internal", _described(error), retryable=False)
+            rows.stopped(reached, "internal", _described(error), retryable=False)
         rows.changes = []
         rows.apply_cpu_ns = time.thread_time_ns() - began
+
+    def _aside(self, rows: SpanRows) -> Aside | None:
+        """What the sink is to do with a change it refuses; None if the span is to stop there."""
+        if self._letterbox is None:
+            return None
+
+        def keep(refused: Sequence[ChangeRefusedError]) -> None:
+            self._keep(rows, [BadChange(each.partition, each.offset, each.code, str(each)) for each in refused])
+
+        return Aside(keep, max(0, rows.work.quarantine_left - len(rows.kept)), rows.work.patient)
+
+    def _keep(self, rows: SpanRows, bad: Sequence[BadChange]) -> None:
+        assert self._letterbox is not None  # noqa: S101 - without one, nothing is set aside
+        quarantine = _quarantines.get(self._letterbox)
+        if quarantine is None:
+            # Brings a Kafka client and our codec along: in most workers nobody ever needs them.
+            from headgate.agent.lane.quarantine import Quarantine  # noqa: PLC0415
+
+            quarantine = _quarantines[self._letterbox] = Quarantine(self._letterbox)
+        quarantine.keep(rows.work, bad)
+        rows.kept.update((each.partition, each.offset) for each in bad)
 
     def _parts(self) -> FeedParts:
         parts = _parts.get(self._spec)

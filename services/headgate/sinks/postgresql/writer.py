@@ -55,7 +55,11 @@ class PostgresWriter:
             with self._session(batch.claim) as connection:
                 stage = self._stage(connection, batch.claim.table)
                 try:
-                    return _apply(connection, stage, batch)
+                    try:
+                        return _apply(connection, stage, batch)
+                    except (*REFUSALS, ChangeError):
+                        # Judged by the table as it is now: somebody may have widened the column meanwhile.
+                        return apply_in_parts(connection, self._fresh_stage(connection, batch.claim.table), batch)
                 except (*_AGAIN, *_ALTERED, SinkRefusedError) as error:
                     if attempt == ATTEMPTS_MAX:
                         raise
@@ -102,24 +106,29 @@ class PostgresWriter:
             stage = self._stages[name] = Stage(connection, table, self._created)
         return stage
 
+    def _fresh_stage(self, connection: Connection, name: str) -> Stage:
+        """The table's stage, made anew if the table is no longer what the stage was made from."""
+        stage = self._stage(connection, name)
+        if load_table(connection, name) != stage.table:
+            self._forget_stage(name, stage)
+        return self._stage(connection, name)
+
     def _forget_stage(self, name: str, stage: Stage) -> None:
         del self._stages[name]
         stage.drop()
 
 
 def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:
+    """The whole batch at once; what its rows are to blame for is raised as the database, or reducing, says it."""
     claim, table = batch.claim, stage.table
-    try:
-        check_truncates(claim, batch.changes)
-        reduced = last_words(batch, table.key)
-        with connection.transaction():
-            groups = stage.fill(reduced) if batch.changes else []
-            reach(CrashPoint.ROWS_SENT)
-            advance(connection, claim, table.name, batch.ranges)
-            merged = stage.merge(reduced, groups)
-            reach(CrashPoint.BEFORE_COMMIT)
-    except (*REFUSALS, ChangeError):
-        return apply_in_parts(connection, stage, batch)
+    check_truncates(claim, batch.changes)
+    reduced = last_words(batch, table.key)
+    with connection.transaction():
+        groups = stage.fill(reduced) if batch.changes else []
+        reach(CrashPoint.ROWS_SENT)
+        advance(connection, claim, table.name, batch.ranges)
+        merged = stage.merge(reduced, groups)
+        reach(CrashPoint.BEFORE_COMMIT)
     reach(CrashPoint.COMMITTED)
     positions = {partition: span.next for partition, span in batch.ranges.items()}
     return Applied(positions, merged.upserts, merged.updates, merged.deletes)

@@ -1,0 +1,117 @@
+"""What one task has gathered for one span, and what became of it: the task's own notes, never sent anywhere."""
+
+import time
+from typing import Final
+
+import msgspec
+
+from headgate.agent.lane.plan import SpanResult, SpanWork
+from headgate.changes.change import Change
+from headgate.changes.decoding import Watermark
+from headgate.records.control import Positions
+from headgate.sinks.contract import Aside, ChangeBatch, OffsetRange
+
+__all__ = ["BadChange", "SpanRows"]
+
+ERROR_LENGTH_MAX: Final = 2000
+"""An error travels to a control topic and to people's screens; a whole row in it would do neither good."""
+
+
+class BadChange(msgspec.Struct, frozen=True):
+    """One change that is to be set aside, and why."""
+
+    partition: int
+    offset: int
+    code: str
+    reason: str
+
+
+class SpanRows:
+    """``next`` is where the positions are to go; ``bad`` are changes that could not be decoded and are to be set aside.
+
+    ``kept`` are the places of changes that are safely on the deadletter topic.
+    """
+
+    def __init__(self, work: SpanWork) -> None:
+        self.work = work
+        self.changes: list[Change] = []
+        self.bad: list[BadChange] = []
+        self.kept: set[tuple[int, int]] = set()
+        self.next: dict[int, int] = {}
+        self.bytes = 0
+        self.rows = 0
+        self.oldest_append_ms: int | None = None
+        self.newest_source_ms: int | None = None
+        self.decode_cpu_ns = 0
+        self.apply_cpu_ns = 0
+        self.error: tuple[str, str, bool] | None = None
+        self.marks: list[Watermark] = []
+        self.ended: set[int] = set()
+        """Partitions of which nothing more is wanted: the next event is the watermark of the feed's target."""
+
+    def failed(self, code: str, text: str, *, retryable: bool) -> None:
+        """Nothing was written."""
+        self.stopped({}, code, text, retryable=retryable)
+
+    def stopped(self, reached: Positions, code: str, text: str, *, retryable: bool) -> None:
+        """Written up to ``reached`` (nothing, where a partition is not named), and no further."""
+        self.error = (code, text[:ERROR_LENGTH_MAX], retryable)
+        written = sum(change.offset < reached.get(change.partition, 0) for change in self.changes)
+        self.bytes = self.bytes * written // max(1, len(self.changes))
+        self.rows = written
+        self.next = dict(reached)
+        self.changes = []
+
+    def poisoned(self, text: str) -> None:
+        """What stands before the bad row is good: it is written, and the position then names the bad row."""
+        self.error = ("change_undecodable", text[:ERROR_LENGTH_MAX], False)
+
+    def batch_from(self, reached: Positions, aside: Aside | None) -> ChangeBatch:
+        """All that is not yet applied, when the sink is at ``reached`` (at the start: what was expected)."""
+        expected = self.work.expected | reached
+        changes = self.changes
+        if reached:
+            changes = [change for change in changes if change.offset >= expected[change.partition]]
+        ranges = {p: OffsetRange(expected=expected[p], next=end) for p, end in sorted(self.next.items())}
+        return ChangeBatch(self.work.claim, ranges, changes, aside)
+
+    def result(self) -> SpanResult:
+        """For the driver."""
+        code, text, retryable = self.error or (None, None, False)
+        return SpanResult(
+            id=self.work.id,
+            positions=self.next,
+            rows=self.rows,
+            bytes=self.bytes,
+            oldest_append_ms=self.oldest_append_ms,
+            newest_source_ms=self.newest_source_ms,
+            visible_ms=time.time_ns() // 1_000_000,
+            error_code=code,
+            error=text,
+            retryable=retryable,
+            decode_cpu_us=self.decode_cpu_ns // 1000,
+            apply_cpu_us=self.apply_cpu_ns // 1000,
+            resolved=self._resolved(),
+            quarantined=sum(offset < self.next.get(partition, 0) for partition, offset in self.kept),
+        )
+
+    def end_at(self, partition: int, target_ts: int | None, marks: list[Watermark]) -> int | None:
+        """Take over a partition's watermarks; the offset of the first that reaches the target, where reading ends.
+
+        The position stays in front of that watermark, so that whoever takes the span next meets it again: the
+        evidence is in the log, and nowhere else.
+        """
+        for mark in marks:
+            self.marks.append(mark)
+            if target_ts is not None and mark.ts >= target_ts:
+                self.ended.add(partition)
+                return mark.offset
+        return None
+
+    def _resolved(self) -> dict[int, int]:
+        """Watermarks all before which is at the sink."""
+        resolved: dict[int, int] = {}
+        for mark in self.marks:
+            if mark.offset <= self.next.get(mark.partition, self.work.expected[mark.partition]):
+                resolved[mark.partition] = max(mark.ts, resolved.get(mark.partition, mark.ts))
+        return resolved

@@ -1,0 +1,227 @@
+"""``headgate deadletter``: changes that were set aside: list them, look at their bytes, send them once more."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+import typer
+
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.lookup import find_feed
+from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
+from headgate.cli.output import Output, age, note, show_object, show_rows
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.log import Delivery, Log, Partition
+from headgate.eventlog.replay import read_to_end
+from headgate.eventlog.sharding import DEADLETTER, shard_of
+from headgate.eventlog.snapshot import all_partitions, read_snapshot
+from headgate.records.control import ChangeQuarantined
+from headgate.records.keys import DeadLetterKey
+from headgate.sources.resend import Original, Verdict, look, resend
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Changes set aside (on_bad_change: quarantine).", no_args_is_help=True)
+
+VALUE_SHOWN_MAX: Final = 80
+"""Characters of a reason in a table; show has all of it."""
+
+FeedName = Annotated[str, typer.Argument(metavar="FEED")]
+Place = Annotated[str, typer.Argument(metavar="PLACE", help="topic/partition/offset, as `list` shows it")]
+Places = Annotated[list[str] | None, typer.Argument(metavar="[PLACE]...", help="topic/partition/offset; default all")]
+Table = Annotated[str | None, typer.Option("--table", help="only this sink table")]
+Topic = Annotated[str | None, typer.Option("--topic", help="only this source topic")]
+Code = Annotated[str | None, typer.Option("--code", help="only this error code, see docs/error-codes.md")]
+
+Letters = dict[DeadLetterKey, ChangeQuarantined]
+
+
+@app.command("list")
+def list_letters(
+    feed: Annotated[str | None, typer.Argument(metavar="[FEED]", help="default all feeds")] = None,
+    *,
+    table: Table = None,
+    topic: Topic = None,
+    code: Code = None,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """List changes that were set aside, oldest first within a table; a change set aside twice is one."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        letters = _read(log, feed)
+    now_ms = time.time_ns() // 1_000_000
+    rows = [
+        {
+            "feed": key.feed,
+            "table": key.table,
+            "place": _place(key),
+            "code": letter.error_code,
+            "since": age(now_ms, letter.quarantined_ms),
+            "reason": letter.error if output is not Output.TABLE else letter.error[:VALUE_SHOWN_MAX],
+            "feed_id": letter.feed_id,
+            "epoch": str(letter.epoch),
+            "bytes": len(letter.value or b""),
+            "append_ms": letter.append_ms,
+            "quarantined_ms": letter.quarantined_ms,
+        }
+        for key, letter in sorted(letters.items())
+        if _wanted(key, letter, table, topic, code)
+    ]
+    show_rows(("feed", "table", "place", "code", "since", "reason"), rows, output)
+
+
+@app.command()
+def show(
+    feed: FeedName,
+    place: Place,
+    *,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Show one change: why it was set aside, and what it says, and its bytes as they were (hex where not text)."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        key, letter = _one(_read(log, feed), feed, place)
+    facts: dict[str, Any] = {
+        "feed": key.feed,
+        "feed_id": letter.feed_id,
+        "table": key.table,
+        "topic": key.source_topic,
+        "partition": key.partition,
+        "offset": key.offset,
+        "code": letter.error_code,
+        "reason": letter.error,
+        "epoch": str(letter.epoch),
+        "append_ms": letter.append_ms,
+        "quarantined_ms": letter.quarantined_ms,
+        "key": _decoded(letter.key),
+        "value": _decoded(letter.value),
+        "key_bytes": _text(letter.key),
+        "value_bytes": _text(letter.value),
+        "headers": [{"name": header.name, "bytes": _text(header.value)} for header in letter.headers],
+    }
+    show_object(facts, output)
+
+
+@app.command()
+def replay(
+    feed: FeedName,
+    places: Places = None,
+    *,
+    table: Table = None,
+    topic: Topic = None,
+    code: Code = None,
+    send: Annotated[
+        bool, typer.Option("--send", help="really send them to their source topics, where every reader sees them")
+    ] = False,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Say which changes may take the normal way again, and with --send put those at the end of their source partition.
+
+    Refused is what would undo something: a change whose row was touched after it, or of which that cannot be said.
+    Exit 0 only if none of those asked for was refused.
+    """
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        record = find_feed(read_snapshot(log, all_partitions(log, ("changefeed",))), feed)
+        letters = {key: letter for key, letter in _read(log, feed).items() if _wanted(key, letter, table, topic, code)}
+        if places:
+            letters = dict(_one(letters, feed, place) for place in places)
+        in_order = sorted(letters.items(), key=_by_log)
+        rows = [_replayed(log, key, letter, record.feed_id, send=send) for key, letter in in_order]
+    show_rows(("table", "place", "verdict", "detail"), rows, output)
+    if not send and any(row["verdict"] == Verdict.FREE for row in rows):
+        note("nothing was sent; --send sends those that are free")
+    refused = sum(row["verdict"] in (Verdict.TOUCHED, Verdict.UNKNOWN) for row in rows)
+    if refused:
+        raise CommandError(ExitCode.REQUEST_REFUSED, f"{refused} of {len(rows)} changes cannot be replayed, see above")
+
+
+def _replayed(
+    log: KafkaLog, key: DeadLetterKey, letter: ChangeQuarantined, feed_id: str, *, send: bool
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"table": key.table, "place": _place(key), "sent_as": None}
+    if letter.feed_id != feed_id:
+        detail = f"it is of an earlier feed of that name ({letter.feed_id}; this one is {feed_id})"
+        return row | {"verdict": Verdict.UNKNOWN.value, "detail": detail}
+    headers = tuple((header.name, header.value) for header in letter.headers)
+    original = Original(key.source_topic, key.partition, key.offset, letter.key, letter.value, headers)
+    found = look(log.connection, original)
+    row |= {"verdict": found.verdict.value, "detail": found.detail}
+    if send and found.verdict is Verdict.FREE:
+        offset = resend(log.connection, original, found.end)
+        row |= {"verdict": Verdict.RESENT.value, "detail": f"sent, as offset {offset}", "sent_as": offset}
+    return row
+
+
+def _by_log(item: tuple[DeadLetterKey, ChangeQuarantined]) -> tuple[Any, ...]:
+    """In the order of the log: of two changes of one row the older one is refused, the newer one sent."""
+    key = item[0]
+    return key.source_topic, key.partition, key.offset
+
+
+def _read(log: Log, feed: str | None) -> Letters:
+    """What stands on the topic, the newest record per key."""
+    partitions = all_partitions(log, (DEADLETTER,))
+    if feed is not None:
+        partitions = [Partition(DEADLETTER, shard_of(feed, log.shards))]
+    return dict(_letters(log, partitions, feed))
+
+
+def _letters(
+    log: Log, partitions: list[Partition], feed: str | None
+) -> Iterator[tuple[DeadLetterKey, ChangeQuarantined]]:
+    for read in read_to_end(log, partitions):
+        if (
+            isinstance(read, Delivery)
+            and isinstance(read.key, DeadLetterKey)
+            and isinstance(read.value, ChangeQuarantined)
+            and feed in (None, read.key.feed)
+        ):
+            yield read.key, read.value
+
+
+def _wanted(
+    key: DeadLetterKey, letter: ChangeQuarantined, table: str | None, topic: str | None, code: str | None
+) -> bool:
+    return table in (None, key.table) and topic in (None, key.source_topic) and code in (None, letter.error_code)
+
+
+def _place(key: DeadLetterKey) -> str:
+    return f"{key.source_topic}/{key.partition}/{key.offset}"
+
+
+def _one(letters: Letters, feed: str, place: str) -> tuple[DeadLetterKey, ChangeQuarantined]:
+    found = [(key, letter) for key, letter in sorted(letters.items()) if _place(key) == place]
+    if not found:
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"feed {feed} has set nothing aside at {place!r}; write topic/partition/offset as in "
+            f"`headgate deadletter list {feed}`",
+        )
+    return found[0]
+
+
+def _text(data: bytes | None) -> Any:
+    """Bytes as they were: as text, or in hex where they are none."""
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return {"hex": data.hex()}
+    return text if all(sign.isprintable() or sign in "\n\t\r" for sign in text) else {"hex": data.hex()}
+
+
+def _decoded(data: bytes | None) -> Any:
+    """What the bytes say, where they are JSON."""
+    try:
+        return json.loads(data or b"null")
+    except ValueError:
+        return None

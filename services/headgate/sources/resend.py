@@ -1,0 +1,172 @@
+"""Sending a change that was set aside once more: when that is sound, and how it stays so.
+
+The record goes to the end of its own source partition and takes the normal way from there: lane, fence, sink. So it
+becomes the newest change of its row. That is right only if it *is* the newest, so the log is asked: from behind the
+record to the end, no record of the same key may stand (docs/adr/0009). A record without a key after it (a TRUNCATE,
+say) may be about any row; a stretch that has expired may hold anything: both count as a no.
+
+Between the look and the send somebody may have written the key. The same look afterwards finds that out, and the newer
+record is sent again behind ours, until nothing newer stands between: the last word is the source's own.
+"""
+
+import json
+import time
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.log import LogError
+from headgate.sources.offsets import end_offsets
+from headgate.sources.records import RecordGoneError, read_stretch
+
+__all__ = ["RESENT_HEADER", "Finding", "KeyBusyError", "Original", "Verdict", "look", "resend", "row_key"]
+
+RESENT_HEADER: Final = "headgate.resent"
+"""On a record that was sent again: ``<partition>/<offset>`` of the first one, in its own topic."""
+
+REPAIRS_MAX: Final = 5
+"""A key that is written in each of five gaps of milliseconds is not to be replayed now."""
+
+SEND_SECONDS_MAX: Final = 10.0
+MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""What fitted on the deadletter topic; the source topic's own limit is asked by the broker."""
+
+_FRAME_BYTES: Final = 5
+"""Confluent framing: a zero byte and a schema id, which a new version of a key's schema changes."""
+
+
+class KeyBusyError(LogError):
+    """The source goes on writing the key while it is replayed."""
+
+
+class Verdict(StrEnum):
+    """Whether a change may be sent again."""
+
+    FREE = "free"
+    RESENT = "resent"
+    TOUCHED = "touched"
+    UNKNOWN = "unknown"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What the log says: the verdict, why, and up to which offset it was read."""
+
+    verdict: Verdict
+    detail: str
+    end: int
+
+
+class Original(msgspec.Struct, frozen=True):
+    """A source record as it was."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def place(self) -> bytes:
+        """What RESENT_HEADER says of it."""
+        return f"{self.partition}/{self.offset}".encode()
+
+
+def row_key(key: bytes) -> bytes:
+    """What of a record's key names the row: JSON without its schema part and in one form, Avro without its frame."""
+    if key[:1] == b"\x00" and len(key) > _FRAME_BYTES:
+        return key[_FRAME_BYTES:]
+    try:
+        parsed = json.loads(key)
+    except ValueError:
+        return key
+    if isinstance(parsed, dict) and parsed.keys() == {"schema", "payload"}:
+        parsed = parsed["payload"]
+    return json.dumps(parsed, sort_keys=True).encode()
+
+
+def look(connection: KafkaConnection, original: Original) -> Finding:
+    """Whether the row was touched after ``original``. Raises LogError, SourceError."""
+    end = end_offsets(connection.admin, {original.topic: original.partition + 1})[original.topic][original.partition]
+    if original.key is None:
+        return Finding(Verdict.UNKNOWN, "it has no key: which later changes are of the same row cannot be said", end)
+    try:
+        newer = _newer(connection, original, original.offset + 1, end)
+    except RecordGoneError as error:
+        return Finding(Verdict.UNKNOWN, f"whether the row was touched since cannot be said: {error}", end)
+    if newer is None:
+        return Finding(Verdict.FREE, "nothing has touched its row since", end)
+    if dict(newer.headers() or []).get(RESENT_HEADER) == original.place:
+        return Finding(Verdict.RESENT, f"it was sent again before, as offset {newer.offset()}", end)
+    what = "touched its row" if newer.key() is not None else "has no key and may have touched its row"
+    return Finding(Verdict.TOUCHED, f"offset {newer.offset()} {what}: it would undo that", end)
+
+
+def resend(connection: KafkaConnection, original: Original, end: int) -> int:
+    """Send a change that ``look`` found free up to ``end``; the offset it now has.
+
+    Raises KeyBusyError if its key is being written all the time, LogError.
+    """
+    producer = connection.client(
+        Producer,
+        client_id="headgate-resend",
+        acks="all",
+        enable_idempotence=True,
+        message_max_bytes=MESSAGE_BYTES_MAX,
+    )
+    sent = first = _send(connection, producer, original, original)
+    for _ in range(REPAIRS_MAX):
+        newer = _newer(connection, original, end, sent)
+        if newer is None:
+            return first
+        end = sent + 1
+        headers = tuple(newer.headers() or [])
+        copy = Original(original.topic, original.partition, newer.offset(), newer.key(), newer.value(), headers)
+        sent = _send(connection, producer, copy, copy)
+    raise KeyBusyError(
+        f"{original.topic}[{original.partition}]: the row of offset {original.offset} is being written all the time: "
+        "compare it with the source (headgate verify), and replay when it rests"
+    )
+
+
+def _newer(connection: KafkaConnection, original: Original, start: int, end: int) -> Message | None:
+    """The last record of [start, end) that is, or may be, of the same row; a tombstone only if there is nothing else.
+
+    (Debezium's repeats the delete before it, which counts; compaction leaves the tombstone alone. One directly behind a
+    delete is part of that.)
+    """
+    assert original.key is not None  # noqa: S101 - look() refuses those
+    mine, found, tombstone = row_key(original.key), None, None
+    for message in read_stretch(connection, original.topic, original.partition, start, end):
+        if message.key() is not None and row_key(message.key()) != mine:
+            continue
+        if message.value() is not None or message.key() is None:
+            found = message
+        elif message.offset() != original.offset + 1:
+            tombstone = message
+    return found or tombstone
+
+
+def _send(connection: KafkaConnection, producer: Producer, record: Original, of: Original) -> int:
+    headers = [(name, value) for name, value in record.headers if name != RESENT_HEADER]
+    reports: list[tuple[KafkaError | None, int | None]] = []
+    producer.produce(
+        record.topic,
+        record.value,
+        record.key,
+        record.partition,
+        headers=[*headers, (RESENT_HEADER, of.place)],
+        on_delivery=lambda error, message: reports.append((error, message.offset())),
+    )
+    deadline = time.monotonic() + SEND_SECONDS_MAX
+    while not reports and time.monotonic() < deadline:
+        producer.poll(deadline - time.monotonic())
+    if not reports:
+        raise connection.unreachable(f"sending to {record.topic}[{record.partition}] was not acknowledged")
+    error, offset = reports[0]
+    if error is not None or offset is None:
+        raise connection.failed(f"sending to {record.topic}", KafkaException(error))
+    return offset
