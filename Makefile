@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint fmt types bench sim sim-long lock up clean
+.PHONY: help demo chaos test lint fmt types bench sim sim-long lock up clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ demo: $(READY) ## the main job on real parts, with kills, checked row by row
 
 up: $(READY) ## the same parts, left running for you to play with
 	$(RUN)/headgate up
+
+chaos: $(READY) ## agents and owners killed, frozen, cut off in turn and at once: make chaos SEED=7 MINUTES=30
+	$(RUN)/headgate chaos --minutes $(or $(MINUTES),10) $(if $(filter command line,$(origin SEED)),--seed $(SEED))
+	$(RUN)/headgate chaos --points $(if $(filter command line,$(origin SEED)),--seed $(SEED))
 
 # One order of tests, so that a red run is about the change; `make test SEED=random` draws another and prints it.
 SEED ?= 20261121

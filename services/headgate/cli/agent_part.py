@@ -79,9 +79,12 @@ def _start(runtime: SparkRuntime) -> None:
 
 
 def _cores(master: str) -> int:
-    """How many tasks run at once: what ``local[n]`` says, else this machine's cores."""
-    found = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master)
-    return int(found[1]) if found else os.cpu_count() or 1
+    """How many tasks run at once: what ``local[n]`` or ``local-cluster[n,cores,mb]`` says, else our cores."""
+    if found := re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master):
+        return int(found[1])
+    if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):
+        return int(found[1]) * int(found[2])
+    return os.cpu_count() or 1
 
 
 def _jars(setting: str) -> tuple[Path, ...]:

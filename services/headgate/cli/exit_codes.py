@@ -84,7 +84,7 @@ MEANINGS: Final[dict[ExitCode, tuple[str, str]]] = {
         "`--name`; or wait for its lease to run out",
     ),
     ExitCode.DIFFERENCE: (
-        "`verify` found rows that differ, or `demo` something that must hold and does not",
+        "`verify` found rows that differ, or `demo` or `chaos` something that must hold and does not",
         "they are printed",
     ),
     ExitCode.HELD: ("`why` found that something holds the feed's checkpoint", "it says what to do"),

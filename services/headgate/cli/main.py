@@ -19,6 +19,7 @@ __all__ = ["app"]
 LATE: Final = {
     "demo": ("headgate.demo.command", "demo"),
     "up": ("headgate.demo.command", "up"),
+    "chaos": ("headgate.chaos.command", "chaos"),
     "bench": ("headgate.benchmarks.command", "app"),
     "sim": ("headgate.cli.sim", "sim"),
 }

@@ -73,7 +73,10 @@ class LogSettings(_Section):
 class SparkSettings(_Section):
     """The Spark session of an agent."""
 
-    master: str = Field(default="local[*]", description="any Spark master")
+    master: str = Field(
+        default="local[*]",
+        description="any Spark master; executors elsewhere are sent Headgate, and need what it depends on",
+    )
     cores: int = Field(
         default=0, ge=0, description="tasks of one batch; 0 is what local[n] says, else this machine's cores"
     )

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -228,7 +229,11 @@ def interrupts_deferred() -> Iterator[None]:
     """Within, Ctrl-C and SIGTERM are only noted, and raise KeyboardInterrupt at the end.
 
     Between a process's start and the moment when somebody is answerable for it, an interrupt would leave it behind.
+    Signals interrupt the main thread only: on others there is nothing to defer, and who waits for them waits first.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     noted: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     former = {number: signal.signal(number, lambda caught, _frame: noted.append(caught)) for number in numbers}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import yaml
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.demo.processes import (
     HEADGATE,
@@ -22,7 +22,7 @@ from headgate.demo.processes import (
     interrupts_deferred,
 )
 from headgate.demo.schema import TABLES
-from headgate.demo.stack import FEED, TOPIC_PREFIX, Stack
+from headgate.demo.stack import FEED, TOPIC_PREFIX
 from headgate.embedded.java import java_home_for_spark
 
 __all__ = ["COORDINATORS", "LEASE_SECONDS", "Services", "create_feed", "feed_text"]
@@ -48,9 +48,18 @@ COMMAND_SECONDS_MAX: Final = 60.0
 class Services:
     """The processes, by name. Every one ever started is kept until the end."""
 
-    def __init__(self, stack: Stack, agents: int, log_folder: Path) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        agents: int,
+        log_folder: Path,
+        *,
+        own: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        """``own`` are further settings per service's name."""
         self.log_folder = log_folder
-        self.settings = _settings(stack, log_folder.parent / "spark")
+        self.settings = _settings(bootstrap, log_folder.parent / "spark")
+        self._own = dict(own or {})
         self.running: dict[str, ServiceProcess] = {}
         self.all: list[ServiceProcess] = []
         self.agents = tuple(f"agent-{number}" for number in range(1, agents + 1))
@@ -95,17 +104,18 @@ class Services:
 
     def _start(self, name: str, *arguments: str) -> ServiceProcess:
         with interrupts_deferred():
-            service = ServiceProcess(name, arguments, self.settings, self.log_folder)
+            settings = self.settings | dict(self._own.get(name, {}))
+            service = ServiceProcess(name, arguments, settings, self.log_folder)
             self.running[name] = service
             self.all.append(service)
         return service
 
 
-def _settings(stack: Stack, scratch: Path) -> dict[str, str]:
+def _settings(bootstrap: str, scratch: Path) -> dict[str, str]:
     # A killed agent cannot remove its scratch folder: it goes with the demo's.
     scratch.mkdir()
     return {
-        "HEADGATE_BOOTSTRAP": stack.bootstrap,
+        "HEADGATE_BOOTSTRAP": bootstrap,
         "HEADGATE_SHARDS": "1",
         "HEADGATE_REPLICATION_FACTOR": "1",
         "HEADGATE_LEASE_SECONDS": f"{LEASE_SECONDS:g}",
@@ -120,10 +130,10 @@ def _settings(stack: Stack, scratch: Path) -> dict[str, str]:
     }
 
 
-def feed_text(stack: Stack, password_file: Path) -> str:
+def feed_text(target_dsn: str, password_file: Path) -> str:
     """The feed over all tables, as a user would write it: the password stands in a file, feeds on a topic."""
-    target = conninfo_to_dict(stack.target_dsn)
-    dsn = "postgresql://{user}@{host}:{port}/{dbname}".format(**target)
+    target = conninfo_to_dict(target_dsn)
+    dsn = make_conninfo("", **{name: value for name, value in target.items() if name != "password"})
     return yaml.safe_dump(
         {
             "feed": FEED,
@@ -134,13 +144,13 @@ def feed_text(stack: Stack, password_file: Path) -> str:
     )
 
 
-def create_feed(stack: Stack, services: Services, folder: Path) -> Path:
+def create_feed(target_dsn: str, services: Services, folder: Path) -> Path:
     """Write the feed's file and run ``headgate feed create`` on it; the file. Raises ServiceError."""
     password_file = folder / "target.password"
     password_file.touch(mode=0o600)
-    password_file.write_text(str(conninfo_to_dict(stack.target_dsn)["password"]), encoding="utf-8")
+    password_file.write_text(str(conninfo_to_dict(target_dsn)["password"]), encoding="utf-8")
     file = folder / f"{FEED}.yaml"
-    file.write_text(feed_text(stack, password_file), encoding="utf-8")
+    file.write_text(feed_text(target_dsn, password_file), encoding="utf-8")
     try:
         answer = run_command(services.settings, "feed", "create", str(file), "-o", "json")
     except ServiceError:

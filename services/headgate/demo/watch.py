@@ -70,6 +70,8 @@ class Chronicle:
         self.deaths: list[Death] = []
         self.sessions: dict[str, list[str]] = {}
         """Agent → its sessions in the order in which they announced themselves."""
+        self.announced_at: dict[str, float] = {}
+        """Session → when its first announcement was read."""
         self.lag_ms_max = 0
         self._rows: dict[tuple[ProgressKey, Epoch], int] = {}
 
@@ -89,6 +91,7 @@ class Chronicle:
                 known = self.sessions.setdefault(key.agent, [])
                 if key.session not in known:
                     known.append(key.session)
+                    self.announced_at[key.session] = now
             case SessionKey() as key, SessionEnded() as ended:
                 self._take_decision(ended.owner_rev, now)
                 if not any(death.session == key.session for death in self.deaths):

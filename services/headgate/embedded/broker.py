@@ -34,7 +34,11 @@ appender.file.layout.pattern = %d{{ISO8601}} %-5p [%t] %c{{1}}: %m%n
 
 
 class EmbeddedKafka:
-    """One broker. ``port`` None chooses free ones; ``settings`` are broker properties that override ours."""
+    """One broker. ``port`` None chooses free ones; ``settings`` are broker properties that override ours.
+
+    ``further_listeners`` (name → port, advertised port) are for clients that come through a proxy each: whoever asks
+    there is told the advertised port, so that all of its connections go through its proxy.
+    """
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class EmbeddedKafka:
         *,
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
+        further_listeners: Mapping[str, tuple[int, int]] | None = None,
         heap_mb: int = DEFAULT_HEAP_MB,
         progress: artifacts.Progress = lambda _name, _done, _all: None,
     ) -> None:
@@ -50,6 +55,7 @@ class EmbeddedKafka:
         self._asked_port = port
         self._ports: tuple[int, int] | None = None
         self._settings = dict(settings or {})
+        self._further = dict(further_listeners or {})
         self._heap_mb = heap_mb
         self._progress = progress
         self._jvm: Jvm | None = None
@@ -170,6 +176,7 @@ class EmbeddedKafka:
         if self._ports is None:
             raise EmbeddedError("ports are chosen before the configuration is written")
         clients, controller = self._ports
+        ports = {"PLAINTEXT": (clients, clients), **self._further}
         one_replica = {
             f"{internal}.{what}": "1"
             for internal in ("transaction.state.log", "share.coordinator.state.topic")
@@ -180,9 +187,12 @@ class EmbeddedKafka:
             "node.id": "1",
             "controller.quorum.voters": f"1@{HOST}:{controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{HOST}:{clients},CONTROLLER://{HOST}:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{clients}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": ",".join(
+                [*(f"{name}://{HOST}:{port}" for name, (port, _) in ports.items()), f"CONTROLLER://{HOST}:{controller}"]
+            ),
+            "advertised.listeners": ",".join(f"{name}://{HOST}:{told}" for name, (_, told) in ports.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in (*ports, "CONTROLLER")),
+            "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.data_dir / "kafka"),
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",

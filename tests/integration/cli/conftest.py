@@ -11,7 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+import yaml
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from typer.testing import CliRunner, Result
 
 from headgate.cli.main import app
@@ -23,6 +28,9 @@ DEADLINE_SECONDS = 60.0
 """For a fact to become true on a machine that does other things as well."""
 
 LEASE_SECONDS = 2.0
+
+ROWS = 500
+"""Of the feed in ``shop_file``."""
 
 
 def eventually(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
@@ -108,3 +116,45 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     yield start
     for service in services:
         service.end()
+
+
+def _change(number: int) -> tuple[bytes, bytes]:
+    after = {"id": number, "what": f"ä{number}"}
+    source = {
+        "connector": "postgresql",
+        "schema": "src",
+        "table": "orders",
+        "lsn": 1000 + number,
+        "ts_ms": 1_700_000_000_000,
+    }
+    event = {"before": None, "after": after, "source": source, "op": "c", "ts_ms": 1_700_000_000_000}
+    return json.dumps({"id": number}).encode(), json.dumps(event).encode()
+
+
+@pytest.fixture
+def shop_file(settings: Settings, log: KafkaLog, postgres_database: str, tmp_path: Path) -> Path:
+    """The YAML of feed shop: 500 rows on a topic, in src.orders as they are to be, and an empty table for them."""
+    topic = f"{settings.cluster}-shop.src.orders"
+    for future in log.connection.admin.create_topics([NewTopic(topic, 1, 1)]).values():
+        future.result(10)
+    given = {name: value for name, value in conninfo_to_dict(postgres_database).items() if value is not None}
+    password = tmp_path / "password"
+    password.write_text(str(given.pop("password", "")), encoding="utf-8")
+    with psycopg.connect(postgres_database, autocommit=True) as database:
+        database.execute("CREATE SCHEMA src; CREATE TABLE src.orders (id int PRIMARY KEY, what text)")
+        database.execute(f"INSERT INTO src.orders SELECT n, 'ä' || n FROM generate_series(1, {ROWS}) n")
+        database.execute("CREATE TABLE orders (id int PRIMARY KEY, what text)")
+    producer = Producer({"bootstrap.servers": settings.bootstrap, "enable.idempotence": True})
+    for number in range(1, ROWS + 1):
+        key, value = _change(number)
+        producer.produce(topic, key=key, value=value)
+    assert producer.flush(30) == 0
+    file = tmp_path / "shop.yaml"
+    sink = {
+        "type": "postgresql",
+        "dsn": make_conninfo("", **given),
+        "password_file": str(password),
+        "table": "public.{table}",
+    }
+    file.write_text(yaml.safe_dump({"feed": "shop", "source": {"topics": [topic]}, "sink": sink}), encoding="utf-8")
+    return file

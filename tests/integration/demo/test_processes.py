@@ -124,6 +124,19 @@ def test_an_interrupt_while_a_process_is_being_started_is_kept_until_it_is_known
     assert done == ["registered", "undisturbed"]
 
 
+def test_a_process_can_be_started_beside_the_main_thread() -> None:
+    done: list[str] = []
+
+    def start() -> None:
+        with interrupts_deferred():
+            done.append("started")
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    assert done == ["started"]
+
+
 def test_writers_under_a_thawed_service_run_before_it_does(services: list[ServiceProcess], tmp_path: Path) -> None:
     service = start(services, tmp_path)
     service.freeze()

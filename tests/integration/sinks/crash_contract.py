@@ -9,17 +9,27 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 import pytest
 
+from headgate.chaos.proxy import Link, Proxies
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.records.control import Epoch
-from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, Sink, SinkFencedError
+from headgate.sinks.contract import (
+    ChangeBatch,
+    Claim,
+    FeedIdentity,
+    OffsetRange,
+    Sink,
+    SinkFencedError,
+    SinkUnavailableError,
+)
 from integration.sinks.contract import upsert
 
 WRITER = Path(__file__).with_name("crashing_writer.py")
@@ -35,6 +45,11 @@ class Site(Protocol):
     spec: dict[str, object]
     sink: Sink
     table: str
+    port: int
+
+    def through(self, port: int) -> dict[str, object]:
+        """The spec of the same sink, reached on another port of this machine."""
+        ...
 
     def history(self) -> list[str]:
         """Every value that row 1 was given, in the order of the commits, noted by a trigger."""
@@ -124,3 +139,19 @@ class CrashContract:
             said, _ = process.communicate(timeout=SECONDS_MAX)
         assert said == "done"
         assert site.history() == HISTORY
+
+    def test_a_writer_whose_commit_nobody_confirmed_finds_out_and_goes_on(self, site: Site, armed: ArmedPoints) -> None:
+        claim = claim_on(site, 1)
+        with closing(Proxies()) as proxies:
+            proxy = proxies.open(site.port)
+            with writer_at(CrashPoint.BEFORE_COMMIT, site, armed, site.through(proxy.port)) as process:
+                proxies.change(proxy, Link.DEAF)
+                process.send_signal(signal.SIGCONT)
+                deadline = time.monotonic() + SECONDS_MAX
+                while site.sink.positions(claim) != {0: 6}:
+                    assert time.monotonic() < deadline, "the commit did not arrive"
+                proxies.change(proxy, Link.OPEN)
+                said, _ = process.communicate(timeout=SECONDS_MAX)
+        assert said == SinkUnavailableError.code
+        assert site.history() == HISTORY
+        assert site.sink.positions(claim) == {0: 8}

@@ -2,6 +2,7 @@
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.config.feed import SinkSpec
 from headgate.sinks.open import open_sink
@@ -25,9 +26,13 @@ class PostgresSite:
     def __init__(self, dsn: str) -> None:
         self.spec: dict[str, object] = {"type": "postgresql", "dsn": dsn}
         self.sink = open_sink(SinkSpec.model_validate(self.spec))
+        self.port = int(str(conninfo_to_dict(dsn)["port"]))
         self._dsn = dsn
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(TABLES)
+
+    def through(self, port: int) -> dict[str, object]:
+        return self.spec | {"dsn": make_conninfo(self._dsn, host="127.0.0.1", port=port)}
 
     def history(self) -> list[str]:
         with psycopg.connect(self._dsn) as connection:

@@ -2,13 +2,18 @@
 
 Spark is a JVM that this process starts and talks to; its Python workers are children of that JVM. To kill the tree is
 the one way to be sure that no task writes any more, so that is what ``kill`` does; the next ``start`` makes a new one.
+
+With a master elsewhere the workers are other machines': they end when they miss their driver, and until then the
+sink's fence alone keeps them out. They are sent this package; what it depends on they must have.
 """
 
 import contextlib
+import hashlib
 import logging
 import os
 import sys
 import threading
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +24,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+import headgate
 from headgate.agent.lane.task import RESULT_SCHEMA, warm
 
 __all__ = ["REFUSED_OPTIONS", "RefusedOptionError", "SparkOptions", "SparkRuntime", "SparkStartError", "check_options"]
@@ -98,6 +104,11 @@ class SparkOptions(msgspec.Struct, frozen=True):
     java_home: Path | None = None
     options: Mapping[str, str] = {}
 
+    @property
+    def in_one_process(self) -> bool:
+        """Whether tasks run on this machine, as threads of the driver: everywhere else they are sent our package."""
+        return self.master == "local" or self.master.startswith("local[")
+
 
 def check_options(options: Mapping[str, str]) -> None:
     """Raise RefusedOptionError for the first option that would break order, or that is fixed to another value."""
@@ -107,6 +118,21 @@ def check_options(options: Mapping[str, str]) -> None:
             raise RefusedOptionError(f"option {name}={value} is refused: {reason}")
         if _FIXED.get(name, value) != value:
             raise RefusedOptionError(f"option {name}={value} is refused: Headgate needs {_FIXED[name]}")
+
+
+def _ship(session: SparkSession, scratch: Path) -> None:
+    """Send executors this very package: tasks and driver must be of one version, whatever is installed there."""
+    package = Path(headgate.__file__).parent
+    # Named after its content, for an executor keeps what it has under a name.
+    files = sorted(package.rglob("*.py"))
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    archive = scratch / f"headgate-{digest}.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as shipped:
+        for file in files:
+            shipped.write(file, Path(package.name) / file.relative_to(package))
+    searched = list(sys.path)
+    session.sparkContext.addPyFile(str(archive))
+    sys.path[:] = searched  # the driver has the package, and its data files, where it always was
 
 
 class SparkRuntime:
@@ -157,10 +183,12 @@ class SparkRuntime:
         settings = self.settings
         if settings.java_home is not None:
             os.environ["JAVA_HOME"] = str(settings.java_home)
-        if settings.master.startswith("local"):
+        if settings.in_one_process:
             # pyspark takes any python3 from PATH otherwise, and that one does not know us.
             os.environ["PYSPARK_PYTHON"] = sys.executable
-        os.environ["PYSPARK_PYTHON"] = sys.executable  # workers import this very package
+        else:
+            # Executors may have theirs elsewhere; it must be the same version and have what Headgate depends on.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         missing = [str(jar) for jar in settings.jars if not Path(jar).is_file()]
         if missing:
             raise SparkStartError(f"Spark's Kafka connector is not there: {', '.join(missing)}")
@@ -184,6 +212,8 @@ class SparkRuntime:
         try:
             session = builder.getOrCreate()
             self._process = SparkContext._gateway.proc
+            if not settings.in_one_process:
+                _ship(session, settings.scratch)
             frame = session.range(settings.cores, numPartitions=settings.cores)
             frame.selectExpr("CAST(CAST(id AS STRING) AS BINARY) AS result").mapInArrow(warm, RESULT_SCHEMA).collect()
         except Exception as error:

@@ -1,0 +1,66 @@
+"""Whose fault a lost lease is: of a fault that touched its holder, or nobody's, and then it is a bug."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from headgate.chaos.faults import EVERYBODY
+from headgate.demo.watch import Chronicle
+
+__all__ = ["Blame", "false_losses"]
+
+AFTER_LEASES: Final = 3.0
+"""A loss is written down up to a lease after its cause is over; a process that wakes up takes another to see it."""
+
+
+class _Touch(msgspec.Struct):
+    names: frozenset[str]
+    began: float
+    ended: float | None = None
+
+
+class Blame:
+    """When which services were touched, in monotonic seconds."""
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._after_seconds = AFTER_LEASES * lease_seconds
+        self._touches: list[_Touch] = []
+
+    def begin(self, names: Iterable[str], now: float) -> _Touch:
+        """From now on these may lose their leases."""
+        self._touches.append(_Touch(frozenset(names), now))
+        return self._touches[-1]
+
+    def explains(self, name: str, lost_at: float) -> bool:
+        """Whether a fault touched ``name`` at that time, or shortly before."""
+        return any(
+            touch.began <= lost_at <= (lost_at if touch.ended is None else touch.ended + self._after_seconds)
+            for touch in self._touches
+            if name in touch.names or EVERYBODY in touch.names
+        )
+
+
+def false_losses(seen: Chronicle, blame: Blame, names_of_owners: dict[str, str], first_term: int) -> list[str]:
+    """Sessions and terms lost without a fault that explains it, one line each.
+
+    ``names_of_owners``: owner_id → service. Terms before the ``first_term``-th were part of finding an owner.
+    """
+    lost = []
+    died_at = {death.session: (death.seen_at, death.reason) for death in seen.deaths}
+    for agent, sessions in sorted(seen.sessions.items()):
+        for place, session in enumerate(sessions):
+            successor = sessions[place + 1] if place + 1 < len(sessions) else None
+            if session in died_at:
+                at, why = died_at[session]
+            elif successor is not None:
+                at, why = seen.announced_at[successor], "gave it up by itself"
+            else:
+                continue
+            if not blame.explains(agent, at):
+                lost.append(f"session {session} of {agent}: {why}")
+    for former, term in zip(seen.terms[first_term - 1 :], seen.terms[first_term:], strict=False):
+        name = names_of_owners.get(former.owner_id, former.owner_id)
+        if not blame.explains(name, term.announced_at):
+            lost.append(f"term {former.owner_rev} of {name}: {term.owner_id} took over without a reason")
+    return lost

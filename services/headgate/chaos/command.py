@@ -1,0 +1,76 @@
+"""``headgate chaos``: three agents and two coordinators under faults drawn from a seed, and a verdict."""
+
+import json
+import secrets
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from headgate.chaos.campaign import run_campaign
+from headgate.chaos.capture import CaptureError
+from headgate.chaos.report import show_chaos
+from headgate.chaos.world import Options
+from headgate.demo.command import EXIT_FAILED, EXIT_INTERRUPTED, SEED_MAX, Output
+from headgate.demo.display import Display
+from headgate.demo.load import LoadError
+from headgate.demo.processes import ServiceError
+from headgate.demo.services import LEASE_SECONDS
+from headgate.demo.watch import WatchError
+
+__all__ = ["chaos"]
+
+MINUTES_DEFAULT: Final = 10.0
+RATE_DEFAULT: Final = 100.0
+"""Changes per second: twenty in each table, so that a gap of a second is seen."""
+
+
+def chaos(
+    *,
+    seed: Annotated[
+        int | None, typer.Option(help="of faults, load and operations; drawn and printed if not given")
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, help="of faults; everything strikes once in about ten")
+    ] = MINUTES_DEFAULT,
+    short: Annotated[bool, typer.Option("--short", help="instead: one of each sort, in two minutes")] = False,
+    points: Annotated[
+        bool, typer.Option("--points", help="instead: every point of the commit path, every death")
+    ] = False,
+    rate: Annotated[
+        float, typer.Option(min=1, max=2_000, help="changes written to the source per second")
+    ] = RATE_DEFAULT,
+    lease_seconds: Annotated[
+        float, typer.Option(min=1, max=60, help="longer where the machine has other work, or leases are lost to it")
+    ] = LEASE_SECONDS,
+    keep: Annotated[bool, typer.Option("--keep", help="keep the folder with databases, broker and logs")] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="table or json")] = Output.TABLE,
+) -> None:
+    """Kill, freeze, cut off and restart everything in turn and at once, while feeds are paused and tables moved.
+
+    Exit code 0 only if source and target are equal in the end, nothing was written twice, and no lease was lost that no
+    fault explains.
+    """
+    options = Options(
+        seed=secrets.randbelow(SEED_MAX) if seed is None else seed,
+        rate=rate,
+        lease_seconds=lease_seconds,
+        keep=keep,
+        minutes=None if short else minutes,
+        points=points,
+    )
+    display = Display(to_stderr=output is Output.JSON)
+    display.say(f"seed {options.seed}")
+    try:
+        report = run_campaign(options, display)
+    except (WatchError, ServiceError, LoadError, CaptureError) as error:
+        display.fail(f"{error} (seed {options.seed})")
+        raise typer.Exit(EXIT_FAILED) from error
+    except KeyboardInterrupt as error:
+        raise typer.Exit(EXIT_INTERRUPTED) from error
+    if output is Output.JSON:
+        sys.stdout.write(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n")
+    else:
+        show_chaos(display.console, report)
+    if not report.holds():
+        raise typer.Exit(EXIT_FAILED)

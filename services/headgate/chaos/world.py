@@ -1,0 +1,197 @@
+"""What a campaign runs on: a broker, two databases, two coordinators, three agents, and a proxy for each one's way out.
+
+Every service reaches the broker and the target through proxies of its own. The broker has a listener per service, which
+tells it the proxy's port. The target's port is the same for all, on a loopback address of each service's own.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psycopg
+from confluent_kafka.admin import AdminClient, NewTopic
+from psycopg.conninfo import conninfo_to_dict
+
+from headgate.chaos.capture import Capture, install_outbox
+from headgate.chaos.proxy import Proxies, Proxy
+from headgate.config.crash_points import ArmedPoints
+from headgate.demo.audit_triggers import install_source_audit, install_target_audit
+from headgate.demo.display import Display
+from headgate.demo.folder import ClusterAt, scratch_parts
+from headgate.demo.load import Load, fill
+from headgate.demo.processes import stop_all
+from headgate.demo.schema import TABLES, create_source, create_target
+from headgate.demo.services import COORDINATORS, Services, create_feed
+from headgate.demo.stack import TOPIC_PREFIX
+from headgate.demo.tables import all_replicate
+from headgate.demo.watch import Watch
+from headgate.embedded.broker import EmbeddedKafka
+from headgate.embedded.ports import HOST, free_ports
+from headgate.embedded.postgres import EmbeddedPostgres
+from headgate.eventlog.kafka import open_log
+from headgate.eventlog.topics import create_topics
+
+__all__ = ["AGENTS", "Options", "Server", "World", "running_world"]
+
+AGENTS: Final = 3
+WRITERS: Final = 2
+DATABASE: Final = "shop"
+
+UP_SECONDS_MAX: Final = 400.0
+"""Three Spark sessions at once on two cores take half a minute, on two busy ones minutes."""
+
+
+class Server(StrEnum):
+    """What a service's links lead to."""
+
+    BROKER = "broker"
+    DATABASE = "database"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """``rate`` changes per second, ``keep`` the folder, ``minutes`` of faults (None: one of each sort).
+
+    ``points``: instead, every crash point of the commit path under every death.
+    """
+
+    seed: int
+    rate: float
+    lease_seconds: float
+    keep: bool
+    minutes: float | None
+    points: bool
+
+
+class World(msgspec.Struct, frozen=True):
+    """Everything that is up. ``links`` are by service and server, ``points`` by agent."""
+
+    kafka: EmbeddedKafka
+    target: EmbeddedPostgres
+    source_dsn: str
+    target_dsn: str
+    services: Services
+    watch: Watch
+    load: Load
+    capture: Capture
+    proxies: Proxies
+    links: Mapping[tuple[str, Server], Proxy]
+    points: Mapping[str, ArmedPoints]
+    lease_seconds: float
+
+    def check(self) -> None:
+        """Raise what says that the run is pointless: a service, a writer or the capture has ended by itself."""
+        self.services.check()
+        self.load.check()
+        self.capture.check()
+
+
+@contextmanager
+def running_world(options: Options, display: Display, left_over: list[str]) -> Iterator[World]:
+    """All of it up and every table replicating under load; then all of it down. As ``scratch_parts`` for the rest."""
+    with scratch_parts("headgate-chaos-", display.say, left_over, keep=options.keep) as (folder, parts):
+        display.say("starting two PostgreSQL and a broker")
+        source = parts.enter_context(EmbeddedPostgres(folder / "source"))
+        target = EmbeddedPostgres(folder / "target")
+        parts.callback(target.stop)
+        target.start()
+        source_dsn, target_dsn = _make_database(source), _make_database(target)
+        keys = _prepare(source_dsn, target_dsn, options.seed)
+        proxies = Proxies()
+        parts.callback(proxies.close)
+        names = (*COORDINATORS, *(f"agent-{number}" for number in range(1, AGENTS + 1)))
+        ports = dict(zip(names, free_ports(len(names)), strict=True))
+        links = {(name, Server.BROKER): proxies.open(port) for name, port in ports.items()}
+        port = int(conninfo_to_dict(target_dsn)["port"] or 0)
+        hosts = {name: f"127.0.1.{number}" for number, name in enumerate(names, 1)}
+        links |= {(name, Server.DATABASE): proxies.open(port, host=hosts[name], port=port) for name in names}
+        listeners = {_listener(name): (ports[name], links[name, Server.BROKER].port) for name in names}
+        kafka = EmbeddedKafka(folder / "kafka", further_listeners=listeners, settings={"num.network.threads": "1"})
+        parts.callback(kafka.stop)
+        kafka.start()
+        _create_source_topics(kafka.bootstrap)
+        cluster = ClusterAt(kafka.bootstrap)
+        create_topics(cluster)
+        log = open_log(cluster)
+        parts.callback(log.close)
+        watch = Watch(log)
+        parts.callback(watch.close)
+        points = {name: ArmedPoints(folder / "points" / name) for name in names}
+        services = Services(
+            kafka.bootstrap,
+            AGENTS,
+            folder / "logs",
+            own={
+                name: {
+                    "HEADGATE_BOOTSTRAP": f"{HOST}:{links[name, Server.BROKER].port}",
+                    "HEADGATE_LEASE_SECONDS": f"{options.lease_seconds:g}",
+                    "PGHOSTADDR": hosts[name],
+                    **points[name].variables,
+                }
+                for name in names
+            },
+        )
+        parts.callback(lambda: left_over.extend(stop_all(services.all)))
+        load = Load(source_dsn, seed=options.seed, writers=WRITERS, rate=options.rate, keys=keys)
+        capture = Capture(source_dsn, kafka.bootstrap)
+        parts.callback(capture.drain)
+        parts.callback(load.stop)
+        parts.enter_context(display.status(watch, load))
+        world = World(
+            kafka, target, source_dsn, target_dsn, services, watch, load, capture, proxies, links, points,
+            options.lease_seconds,
+        )  # fmt: skip
+        _begin(world, display, folder)
+        yield world
+
+
+def _begin(world: World, display: Display, folder: Path) -> None:
+    services = world.services
+    display.say(f"starting {len(COORDINATORS)} coordinators and {AGENTS} agents; their logs are in {folder / 'logs'}")
+    services.start_coordinators()
+    services.start_agents()
+    world.capture.start()
+    world.load.start()
+    what = "an owner announces itself"
+    world.watch.wait_for(what, lambda seen: bool(seen.terms), UP_SECONDS_MAX, world.check)
+    create_feed(world.target_dsn, services, folder)
+    world.watch.wait_for(
+        "every agent announces itself",
+        lambda seen: all(agent in seen.sessions for agent in services.agents),
+        UP_SECONDS_MAX,
+        world.check,
+    )
+    world.watch.wait_for(
+        "every table replicates", lambda seen: all_replicate(seen.snapshot), UP_SECONDS_MAX, world.check
+    )
+    display.say("every table replicates")
+
+
+def _listener(name: str) -> str:
+    return name.upper().replace("-", "_")
+
+
+def _make_database(server: EmbeddedPostgres) -> str:
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {DATABASE}")
+    return server.dsn(DATABASE)
+
+
+def _prepare(source_dsn: str, target_dsn: str, seed: int) -> dict[str, list[tuple[object, ...]]]:
+    with psycopg.connect(target_dsn, autocommit=True) as target:
+        create_target(target)
+        install_target_audit(target)
+    with psycopg.connect(source_dsn, autocommit=True) as source:
+        create_source(source)
+        install_source_audit(source)
+        install_outbox(source)
+        return fill(source, seed)
+
+
+def _create_source_topics(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [NewTopic(f"{TOPIC_PREFIX}.{table.full_name}", num_partitions=1, replication_factor=1) for table in TABLES]
+    for created in admin.create_topics(topics).values():
+        created.result()

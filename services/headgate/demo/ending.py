@@ -1,0 +1,71 @@
+"""The end of a run: everything that was written has been applied, and source and target are compared and audited."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import psycopg
+from psycopg.sql import SQL, Identifier
+
+from headgate.demo.audit import AuditReport, audit
+from headgate.demo.compare import Comparison, compare
+from headgate.demo.load import write_markers
+from headgate.demo.schema import TABLES, Row, Table
+from headgate.demo.stack import TOPIC_PREFIX
+from headgate.demo.tables import passed
+from headgate.demo.watch import Watch, WatchError
+from headgate.eventlog.connection import KafkaConnection
+from headgate.sources.offsets import end_offsets
+
+__all__ = ["await_drained", "examine_all"]
+
+DRAIN_SECONDS_MAX: Final = 120.0
+"""From the last commit in the source until the feed has passed it."""
+
+POLL_SECONDS: Final = 0.25
+
+
+def await_drained(
+    watch: Watch, *, source_dsn: str, target_dsn: str, bootstrap: str, seed: int, check: Callable[[], None]
+) -> float:
+    """Wait until everything that stopped writers have written has been applied; how many seconds that took.
+
+    A last row per table is written; once it stands in the target, every change of its table before it has been
+    applied, and the topics' ends are behind the last commit: the feed's checkpoint must pass them too.
+    Raises WatchError, and what ``check`` raises.
+    """
+    began = time.monotonic()
+    with psycopg.connect(source_dsn, autocommit=True) as source:
+        markers = write_markers(source, seed)
+    with psycopg.connect(target_dsn, autocommit=True) as target:
+        missing = [table for table in TABLES if not _stands(target, table, markers[table.name])]
+        while missing:
+            if time.monotonic() - began > DRAIN_SECONDS_MAX:
+                names = ", ".join(table.full_name for table in missing)
+                raise WatchError(f"the last change of {names} has not arrived after {DRAIN_SECONDS_MAX:.0f} s")
+            check()
+            time.sleep(POLL_SECONDS)
+            missing = [table for table in missing if not _stands(target, table, markers[table.name])]
+    topics = {f"{TOPIC_PREFIX}.{table.full_name}": 1 for table in TABLES}
+    connection = KafkaConnection(bootstrap)
+    ends = end_offsets(connection, topics)
+    connection.close()
+    what = f"the feed's checkpoint passes the ends of its topics, {ends}"
+    at = watch.wait_for(what, lambda seen: passed(seen.snapshot, ends), DRAIN_SECONDS_MAX, check)
+    return at - began
+
+
+def _stands(target: psycopg.Connection, table: Table, key: Row) -> bool:
+    query = SQL("SELECT 1 FROM {table} WHERE {key}").format(
+        table=table.identifier, key=SQL(" AND ").join(SQL("{} = %s").format(Identifier(column)) for column in key)
+    )
+    return target.execute(query, list(key.values())).fetchone() is not None
+
+
+def examine_all(source_dsn: str, target_dsn: str) -> tuple[tuple[Comparison, ...], AuditReport]:
+    """Every table compared row by row, and the whole record of the audit examined. Both sides must be at rest."""
+    with (
+        psycopg.connect(source_dsn, autocommit=True) as source,
+        psycopg.connect(target_dsn, autocommit=True) as target,
+    ):
+        return tuple(compare(source, target, table) for table in TABLES), audit(source, target)

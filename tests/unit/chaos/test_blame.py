@@ -1,0 +1,61 @@
+"""A lost lease is somebody's fault, or a bug."""
+
+from headgate.chaos.blame import Blame, false_losses
+from headgate.chaos.faults import EVERYBODY
+from headgate.demo.watch import Chronicle, Death, Term
+
+LEASE_SECONDS = 5.0
+OWNERS = {"host-1": "coordinator-1", "host-2": "coordinator-2"}
+
+
+def told(*sessions: tuple[str, str, float]) -> Chronicle:
+    """Agent, session, when it announced itself."""
+    seen = Chronicle()
+    for agent, session, at in sessions:
+        seen.sessions.setdefault(agent, []).append(session)
+        seen.announced_at[session] = at
+    return seen
+
+
+def test_a_death_without_a_fault_is_found() -> None:
+    seen = told(("agent-1", "a", 0.0), ("agent-2", "b", 0.0))
+    seen.deaths.append(Death("agent-1", "a", "silent for 5 s", 100.0))
+    assert false_losses(seen, Blame(LEASE_SECONDS), OWNERS, 1) == ["session a of agent-1: silent for 5 s"]
+
+
+def test_a_fault_explains_the_losses_of_whom_it_touched_and_of_nobody_else() -> None:
+    seen = told(("agent-1", "a", 0.0), ("agent-2", "b", 0.0))
+    seen.deaths += [Death("agent-1", "a", "silent", 100.0), Death("agent-2", "b", "silent", 100.0)]
+    blame = Blame(LEASE_SECONDS)
+    blame.begin({"agent-1"}, 94.0)
+    assert false_losses(seen, blame, OWNERS, 1) == ["session b of agent-2: silent"]
+    blame.begin({EVERYBODY}, 99.0)
+    assert false_losses(seen, blame, OWNERS, 1) == []
+
+
+def test_a_fault_explains_nothing_before_it_nor_long_after_it() -> None:
+    blame = Blame(LEASE_SECONDS)
+    touch = blame.begin({"agent-1"}, 50.0)
+    touch.ended = 60.0
+    assert not blame.explains("agent-1", 49.9)
+    assert blame.explains("agent-1", 60.0 + 3 * LEASE_SECONDS)
+    assert not blame.explains("agent-1", 60.1 + 3 * LEASE_SECONDS)
+
+
+def test_a_session_that_was_given_up_in_silence_is_found_by_its_successor() -> None:
+    seen = told(("agent-1", "a", 0.0), ("agent-1", "b", 70.0))
+    assert false_losses(seen, Blame(LEASE_SECONDS), OWNERS, 1) == ["session a of agent-1: gave it up by itself"]
+    blame = Blame(LEASE_SECONDS)
+    blame.begin({"agent-1"}, 60.0)
+    assert false_losses(seen, blame, OWNERS, 1) == []
+
+
+def test_a_term_that_ends_needs_a_fault_of_its_owner() -> None:
+    seen = told()
+    seen.terms += [Term("host-2", 1, 1.0), Term("host-1", 5, 2.0), Term("host-2", 9, 80.0)]
+    assert len(false_losses(seen, Blame(LEASE_SECONDS), OWNERS, 2)) == 1
+    blame = Blame(LEASE_SECONDS)
+    blame.begin({"coordinator-2"}, 75.0)
+    assert len(false_losses(seen, blame, OWNERS, 2)) == 1, "the successor was touched, not the owner"
+    blame.begin({"coordinator-1"}, 75.0)
+    assert false_losses(seen, blame, OWNERS, 2) == []
