@@ -168,6 +168,18 @@ class LogContract:
             read_until(reader, lambda _: reader.positions()[DISPATCH_0] > offset + 1)
             assert reader.positions() == log.end_offsets([DISPATCH_0])
 
+    def test_what_its_reader_knows_is_passed_over_but_counts_as_read(self, log: Log) -> None:
+        with closing(log.transactional_writer("owner")) as writer, closing(log.reader({DISPATCH_0: 0})) as reader:
+            writer.init()
+            writer.commit([ended("s1")])
+            read_until(reader, lambda read: len(read) == 1)
+            reader.pass_over(lambda key: isinstance(key, SessionKey) and key.session != "s3")
+            writer.commit([ended("s2"), ended("s3"), ended("s4")])
+            (read,) = read_to(reader, log.end_offsets([DISPATCH_0]))
+            assert isinstance(read, Delivery)
+            assert isinstance(read.key, SessionKey)
+            assert read.key.session == "s3"
+
     def test_positions_never_pass_what_was_not_delivered(self, log: Log) -> None:
         with closing(log.transactional_writer("owner")) as writer:
             writer.init()

@@ -6,7 +6,7 @@ same bytes go to a file, compacted as Kafka's cleaner would leave them, from whi
 """
 
 import struct
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from headgate.eventlog.memory import MemoryBroker, MemoryLog
 from headgate.eventlog.memory_clients import MemoryReader, MemoryTransactionalWriter
 from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.settings import RoleSettings
+from headgate.records.keys import Key
 
 __all__ = ["FileLog", "Wire", "WireLog", "role_settings"]
 
@@ -95,6 +96,11 @@ class _Reader(MemoryReader):
         super().__init__(log, start)
         self._wire = log.wire
 
+    def pass_over(self, is_known: Callable[[Key], bool]) -> None:
+        """Pay for reading the keys of what is left out, as the real reader does."""
+        decode_key = self._wire.codec.decode_key
+        super().pass_over(lambda key: is_known(decode_key(key.topic, key.text().encode())))
+
     def poll(self, records_max: int, timeout_seconds: float) -> list[Delivery | Garbage]:
         decode, stored = self._wire.codec.decode, self._wire.bytes
         batch: list[Delivery | Garbage] = []
@@ -162,6 +168,9 @@ class _FileReader:
             if len(batch) >= records_max:
                 break
         return batch
+
+    def pass_over(self, is_known: Callable[[Key], bool]) -> None:
+        """A file holds nothing that its reader has written."""
 
     def positions(self) -> Mapping[Partition, int]:
         return dict(self._positions)

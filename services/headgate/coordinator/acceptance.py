@@ -23,6 +23,7 @@ from headgate.coordinator.effects import (
     ResolveStart,
     StartResolved,
 )
+from headgate.coordinator.index import sink_of
 from headgate.coordinator.outcomes import (
     FINISHED_ADVICE,
     NAMES_SHOWN_MAX,
@@ -290,35 +291,16 @@ def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
         return "no table is to be replicated: check source.topics or source.topic_pattern"
     if len(set(names)) != len(names):
         return "two spans have one name: check sink.table, which names tables after topics"
-    sink = _sink_of(result.spec)
+    sink = sink_of(result.spec)
     if sink is None:
         return "the spec has no sink.type and sink.dsn"
-    tables = {plan.table for plan in result.spans}
-    for name, other in sorted(draft.state.feeds.items()):
-        is_same = _sink_of(other.spec) == sink
-        is_alias = not is_same and result.sink_id is not None and other.sink_id == result.sink_id
-        if name == feed or not (is_same or is_alias):
-            continue
-        shared = sorted(tables & {plan.table for plan in other.spans})
+    written = draft.state.index.written
+    for place, how in ((sink, ""), (("id", result.sink_id), ", under another address of the same database")):
+        tables = written.get(place, {})
+        shared = sorted(
+            (other, plan.table) for plan in result.spans for other in tables.get(plan.table, ()) if other != feed
+        )
         if shared:
-            how = ", under another address of the same database" if is_alias else ""
-            return f"table {shared[0]} is already written by feed {name!r}{how}: a table has one writer"
+            other, table = shared[0]
+            return f"table {table} is already written by feed {other!r}{how}: a table has one writer"
     return None
-
-
-class _SinkPart(msgspec.Struct):
-    type: str
-    dsn: str
-
-
-class _SpecPart(msgspec.Struct):
-    sink: _SinkPart
-
-
-def _sink_of(spec: str) -> tuple[str, str] | None:
-    """Where a feed writes, as text that is equal for equal databases (effects.FeedResolved)."""
-    try:
-        part = msgspec.json.decode(spec, type=_SpecPart)
-    except msgspec.MsgspecError:
-        return None
-    return part.sink.type, part.sink.dsn

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from headgate.coordinator.ranking import Ranking
 from headgate.records.control import (
     AgentAnnounced,
@@ -34,12 +36,41 @@ __all__ = [
     "is_moving",
     "is_open",
     "is_starting",
+    "sink_of",
     "takes_agent",
 ]
 
 LAG_HOLDS_MS: Final = 10_000
 """A span whose last batch was older than this when it became visible is said to hold the checkpoint (TiCDC calls a
 lag below 10 s normal: anchors/ticdc.md §4)."""
+
+
+class _SinkPart(msgspec.Struct):
+    type: str
+    dsn: str
+
+
+class _SpecPart(msgspec.Struct):
+    sink: _SinkPart
+
+
+def sink_of(spec: str) -> tuple[str, str] | None:
+    """Where a feed writes, as text that is equal for equal databases (effects.FeedResolved)."""
+    try:
+        part = msgspec.json.decode(spec, type=_SpecPart)
+    except msgspec.MsgspecError:
+        return None
+    return part.sink.type, part.sink.dsn
+
+
+def _sink_names(feed: FeedRecorded | None) -> Iterable[tuple[str, str | None]]:
+    if feed is None:
+        return
+    address = sink_of(feed.spec)
+    if address is not None:
+        yield address
+    if feed.sink_id is not None:
+        yield "id", feed.sink_id
 
 
 def is_open(record: SpanDispatched | None) -> bool:
@@ -137,6 +168,10 @@ class Indexes:
     """Live sessions by agent: more than one while a name is used twice, or after a restart."""
     stopping: Ranking[tuple[str, str]] = field(default_factory=Ranking)
 
+    written: dict[tuple[str, str | None], dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Sink → table → feeds that write it: one, or more where an older version has let two. A sink stands here under its
+    type and address, and under ("id", its own identity) if that is known."""
+
     def feed(self, name: str) -> FeedIndex:
         """The feed's index, made on first use."""
         found = self.feeds.get(name)
@@ -166,6 +201,7 @@ class Indexes:
         """
         if old is not None and new is not None and old.wanted is new.wanted and old.spans is new.spans:
             return ()
+        self._tables_changed(name, old, new)
         index = self.feed(name)
         if old is None or new is None or (old.feed_id, old.incarnation) != (new.feed_id, new.incarnation):
             index.forget_counts()
@@ -175,6 +211,25 @@ class Indexes:
         for key in sorted(touched):
             self._place(key, spans.get(key), new, index)
         return sorted(touched)
+
+    def _tables_changed(self, name: str, old: FeedRecorded | None, new: FeedRecorded | None) -> None:
+        if (
+            old is not None
+            and new is not None
+            and (old.spec, old.spans, old.sink_id) == (new.spec, new.spans, new.sink_id)
+        ):
+            return
+        for place in _sink_names(old):
+            written = self.written[place]
+            for plan in () if old is None else old.spans:
+                others = tuple(feed for feed in written.pop(plan.table, ()) if feed != name)
+                if others:
+                    written[plan.table] = others
+        for place in _sink_names(new):
+            written, alone = self.written.setdefault(place, {}), (name,)
+            for plan in () if new is None else new.spans:
+                others = written.get(plan.table, ())
+                written[plan.table] = (*others, name) if others and name not in others else others or alone
 
     def session_changed(self, session: tuple[str, str], announced: AgentAnnounced | None, *, is_live: bool) -> None:
         """A session announced itself, left, or died."""

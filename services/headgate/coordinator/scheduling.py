@@ -92,7 +92,9 @@ def _needy(draft: Draft, touched: list[SpanKey]) -> Iterator[SpanKey]:
     previous = None
     due = draft.term.retry_due
     fresh = [key for key in touched if not (record := draft.span(key)) or not record.failures]
-    for key in heapq.merge(draft.state.index.needy.in_order(), fresh, due.in_order()):
+    known = draft.state.index.needy.in_order()
+    # While much is to be dispatched only the index has anything; merging one would cost as much as placing from it.
+    for key in heapq.merge(known, fresh, due.in_order()) if fresh or due else known:
         if key != previous and draft.takes_agent(key):
             previous = key
             yield key

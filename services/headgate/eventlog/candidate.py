@@ -116,6 +116,10 @@ class Candidate(Generic[StateT]):
         self._moved_at = now
         self.replayed = False
 
+    def serve(self) -> None:
+        """The throne is reached: what an owner has written is not read back, but for announcements of a later one."""
+        self._reader.pass_over(lambda key: self._settings.is_mine(key) and not isinstance(key, OwnerKey))
+
     def positions(self) -> Mapping[Partition, int]:
         """How far the log was read, the inbox included."""
         return self._reader.positions()

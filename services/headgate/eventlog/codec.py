@@ -64,7 +64,8 @@ class Codec:
     def encode(self, fact: Fact) -> tuple[bytes, bytes | None]:
         """Key and value of ``fact`` as they go to the topic; the value is None for a tombstone.
 
-        Raises ValueError if the record is not of the type that its key has, LevelTooLowError.
+        Raises ValueError if the record is not of the type that its key has, ValueError or TypeError if one of its
+        fields is not, LevelTooLowError.
         """
         key = fact.key.text().encode()
         if fact.value is None:
@@ -94,11 +95,13 @@ class Codec:
             return False
 
     def _encode_body(self, schema: SchemaVersion, record: Record) -> bytes:
-        out = BytesIO()
-        out.write(_FRAME.pack(MAGIC, schema.id))
-        builtins = msgspec.to_builtins(record, str_keys=True, builtin_types=(bytes,))
-        fastavro.schemaless_writer(out, schema.parsed, builtins)
-        return out.getvalue()
+        out = bytearray(_FRAME.pack(MAGIC, schema.id))
+        schema.put(record, out)
+        return bytes(out)
+
+    def decode_key(self, topic: str, key: bytes | None) -> Key:
+        """The key alone, whatever its value is. Raises CodecGarbage."""
+        return _decode_key(topic, key)
 
     def decode(self, topic: str, key: bytes | None, value: bytes | None) -> tuple[Key, Record | None]:
         """The fact in ``key`` and ``value``, read from control topic ``topic`` (name without prefix).

@@ -7,7 +7,7 @@ end-of-partition event, whichever is further (measured for every case: anchors/k
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
@@ -26,6 +26,7 @@ from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError,
 from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.topics import CONTROL_TOPICS, check_topics, topic_name
 from headgate.eventlog.writers import KafkaTransactionalWriter, KafkaWriter
+from headgate.records.keys import Key
 
 __all__ = ["KafkaLog", "KafkaReader", "open_log"]
 
@@ -133,6 +134,7 @@ class KafkaReader:
         self._silent_seconds_max = silent_seconds_max
         self._silent_since: float | None = None
         self._newer: NewerSchemaError | None = None
+        self._is_known: Callable[[Key], bool] | None = None
         self._positions = dict(sorted(start.items()))
         self._partitions = {(topic_name(cluster, p.topic), p.number): p for p in self._positions}
         self._consumer: Consumer | None = connection.client(
@@ -177,6 +179,10 @@ class KafkaReader:
         """See the port."""
         return dict(self._positions)
 
+    def pass_over(self, is_known: Callable[[Key], bool]) -> None:
+        """See the port."""
+        self._is_known = is_known
+
     def close(self) -> None:
         """Let go."""
         consumer, self._consumer = self._consumer, None
@@ -201,6 +207,9 @@ class KafkaReader:
             self._positions[partition] = max(self._positions[partition], offset)
             return []
         try:
+            if self._is_known is not None and self._is_known(self._codec.decode_key(partition.topic, message.key())):
+                self._positions[partition] = offset + 1
+                return []
             key, value = self._codec.decode(partition.topic, message.key(), message.value())
         except CodecGarbage as garbage:
             read: Delivery | Garbage = Garbage(partition, offset, garbage.reason)

@@ -1,12 +1,13 @@
 """What a process holds of the in-memory log: a reader, an owner's pen, an agent's pen. None of them ever waits."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition, Placed
 from headgate.eventlog.memory_partition import Entry
 from headgate.records.control import OwnerAnnounced
+from headgate.records.keys import Key
 
 if TYPE_CHECKING:
     from headgate.eventlog.memory import MemoryLog
@@ -26,6 +27,7 @@ class MemoryReader:
             if broker.check_exists(partition)
         }
         self._turn = deque(self._positions)
+        self._is_known: Callable[[Key], bool] | None = None
         self._closed = False
 
     def poll(self, records_max: int, timeout_seconds: float) -> list[Delivery | Garbage]:  # noqa: ARG002
@@ -40,6 +42,10 @@ class MemoryReader:
             self._read(self._turn[0], records_max, batch)
             self._turn.rotate(-1)
         return batch
+
+    def pass_over(self, is_known: Callable[[Key], bool]) -> None:
+        """Leave out good records of such keys from now on."""
+        self._is_known = is_known
 
     def positions(self) -> Mapping[Partition, int]:
         """Per partition the offset up to which everything visible has been delivered."""
@@ -67,7 +73,7 @@ class MemoryReader:
                 if batch and (entry.newer or level_of(entry) > self._log.level.reads):
                     self._positions[partition] = position
                     return
-                if entry.committed():
+                if entry.committed() and not self._passes_over(entry):
                     self._meet(partition, entry)
                     batch.append(_delivered(partition, entry))
                 position = entry.offset + 1
@@ -78,6 +84,9 @@ class MemoryReader:
             self._log.level.met(level_of(entry))
         except NewerSchemaError as newer:
             raise NewerSchemaError(f"{partition.topic}/{partition.number} offset {entry.offset}: {newer}") from newer
+
+    def _passes_over(self, entry: Entry) -> bool:
+        return self._is_known is not None and not isinstance(entry.key, str) and self._is_known(entry.key)
 
 
 def level_of(entry: Entry) -> int:

@@ -248,6 +248,7 @@ class Role(Generic[StateT]):
 
     def _throne(self, candidate: Candidate[StateT], writer: TransactionalWriter, now: Now) -> None:
         candidate.replayed = True
+        candidate.serve()
         term = Term(
             settings=self._settings,
             machine=self._machine,
