@@ -105,9 +105,12 @@ class SourceSpec(_Strict):
 
 
 class SinkSpec(_Strict):
-    """Where changes go. ``dsn`` is libpq's; a password comes from ``password_file``, never from the log."""
+    """Where changes go. ``dsn`` is libpq's, or for MySQL and MariaDB a mysql:// address.
 
-    type: Literal["postgresql"]
+    A password comes from ``password_file``, never from the log.
+    """
+
+    type: Literal["postgresql", "mysql"]
     dsn: str
     password_file: Path | None = None
     table: str = "{schema}.{table}"

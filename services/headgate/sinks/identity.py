@@ -9,6 +9,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.mysql.address import parse_address
 
 __all__ = ["same_sink"]
 
@@ -22,16 +23,32 @@ def same_sink(spec: SinkSpec) -> SinkSpec:
     Raises SinkRefusedError for an address that is none, or that holds a password: feeds stand on a topic that everybody
     with access to the cluster can read.
     """
+    spelled = _mysql(spec.dsn) if spec.type == "mysql" else _postgresql(spec.dsn)
+    return spec.model_copy(update={"dsn": spelled})
+
+
+def _refuse_password() -> SinkRefusedError:
+    return SinkRefusedError(
+        "sink.dsn holds a password, and feeds stand on a topic where others can read them: put it into a file on "
+        "coordinators and agents, and name that in sink.password_file"
+    )
+
+
+def _mysql(dsn: str) -> str:
+    address = parse_address(dsn)
+    if address.password is not None:
+        raise _refuse_password()
+    return str(address)
+
+
+def _postgresql(dsn: str) -> str:
     try:
-        given = conninfo_to_dict(spec.dsn)
+        given = conninfo_to_dict(dsn)
     except ProgrammingError as error:
         raise SinkRefusedError(f"sink.dsn is no libpq connection string: {str(error).strip()}") from error
     if given.get("password"):
-        raise SinkRefusedError(
-            "sink.dsn holds a password, and feeds stand on a topic where others can read them: put it into a file on "
-            "coordinators and agents, and name that in sink.password_file"
-        )
+        raise _refuse_password()
     parameters = {**_DEFAULTS, **{name: value for name, value in given.items() if value is not None}}
     if isinstance(host := parameters.get("host"), str):
         parameters["host"] = host.lower() if not host.startswith("/") else host.rstrip("/")
-    return spec.model_copy(update={"dsn": make_conninfo("", **dict(sorted(parameters.items())))})
+    return make_conninfo("", **dict(sorted(parameters.items())))

@@ -5,6 +5,7 @@ Importable wherever changes are applied (Spark's Python workers too): nothing he
 
 from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import Sink, SinkRefusedError
+from headgate.sinks.mysql import MysqlSettings, MysqlSink
 from headgate.sinks.postgresql import PostgresSettings, PostgresSink
 
 __all__ = ["open_sink"]
@@ -15,5 +16,7 @@ def open_sink(spec: SinkSpec) -> Sink:
     match spec.type:
         case "postgresql":
             return PostgresSink(PostgresSettings(dsn=spec.dsn, password_file=spec.password_file))
+        case "mysql":
+            return MysqlSink(MysqlSettings(dsn=spec.dsn, password_file=spec.password_file))
         case _:
-            raise SinkRefusedError(f"sink.type {spec.type!r} is not known; there is: postgresql")
+            raise SinkRefusedError(f"sink.type {spec.type!r} is not known; there are: postgresql, mysql")

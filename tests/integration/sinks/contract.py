@@ -3,11 +3,14 @@
 The table has a key ``id`` (integer) and a text column ``value``; the topic has two partitions.
 """
 
+import json
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -33,6 +36,7 @@ from headgate.sinks.contract import (
     SinkWriter,
 )
 
+HOLDER = Path(__file__).with_name("frozen_holder.py")
 FEED = FeedIdentity("cluster-a", "0-7", "shop")
 SECONDS_MAX = 20.0
 
@@ -95,6 +99,19 @@ def unfit(offset: int) -> Change:
 
 def aside_of(batch: ChangeBatch, keep: Callable[[Sequence[ChangeRefusedError]], None], most: int = 10) -> ChangeBatch:
     return msgspec.structs.replace(batch, aside=Aside(keep, most, patient=True))
+
+
+def frozen_while_applying(spec: dict[str, object], batch: ChangeBatch) -> "subprocess.Popen[str]":
+    """See Bench.freeze_while_applying: the same for every sink that a spec opens and that stages rows."""
+    packed = msgspec.msgpack.encode(batch).hex()
+    command = [sys.executable, str(HOLDER), json.dumps(spec), packed]
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + SECONDS_MAX
+    while psutil.Process(holder.pid).status() != psutil.STATUS_STOPPED:
+        assert holder.poll() is None, "the holder ended instead of freezing"
+        assert time.monotonic() < deadline, "the holder did not freeze"
+        time.sleep(0.02)
+    return holder
 
 
 def _run_all(threads: list[threading.Thread]) -> None:

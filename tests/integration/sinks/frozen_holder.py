@@ -1,17 +1,20 @@
-"""A writer that freezes in the middle of its transaction. Arguments: dsn, batch (msgpack, hex)."""
+"""A writer that freezes in the middle of its transaction. Arguments: sink spec (JSON), batch (msgpack, hex)."""
 
 import os
 import signal
 import sys
+from importlib import import_module
 
 import msgspec
 
+from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import ChangeBatch, SinkError
-from headgate.sinks.postgresql import PostgresSettings, PostgresSink
-from headgate.sinks.postgresql.staging import Stage
+from headgate.sinks.open import open_sink
 
-dsn, batch = sys.argv[1], msgspec.msgpack.decode(bytes.fromhex(sys.argv[2]), type=ChangeBatch)
-merge = Stage.merge
+spec = SinkSpec.model_validate_json(sys.argv[1])
+batch = msgspec.msgpack.decode(bytes.fromhex(sys.argv[2]), type=ChangeBatch)
+stage = import_module(f"headgate.sinks.{spec.type}.staging").Stage
+merge = stage.merge
 
 
 def merge_and_freeze(self, reduced, groups):
@@ -20,8 +23,8 @@ def merge_and_freeze(self, reduced, groups):
     return merged
 
 
-Stage.merge = merge_and_freeze
-writer = PostgresSink(PostgresSettings(dsn)).writer()
+stage.merge = merge_and_freeze
+writer = open_sink(spec).writer()
 try:
     writer.apply(batch)
 except SinkError as error:

@@ -1,13 +1,8 @@
 """PostgreSQL keeps the contract of every sink, and what is its own: who is waited for, who is ended, who is told."""
 
 import subprocess
-import sys
 import threading
-import time
-from pathlib import Path
 
-import msgspec
-import psutil
 import psycopg
 import pytest
 
@@ -22,11 +17,17 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.postgresql import PostgresSettings, PostgresSink
 from headgate.sinks.postgresql.connection import Label
-from integration.sinks.contract import FEED, SECONDS_MAX, SinkContract, batch_of, claim_of, upsert
+from integration.sinks.contract import (
+    FEED,
+    SECONDS_MAX,
+    SinkContract,
+    batch_of,
+    claim_of,
+    frozen_while_applying,
+    upsert,
+)
 
 pytestmark = pytest.mark.integration
-
-HOLDER = Path(__file__).with_name("frozen_holder.py")
 
 
 class PostgresBench:
@@ -54,14 +55,7 @@ class PostgresBench:
             )
 
     def freeze_while_applying(self, batch: ChangeBatch) -> "subprocess.Popen[str]":
-        packed = msgspec.msgpack.encode(batch).hex()
-        holder = subprocess.Popen([sys.executable, str(HOLDER), self.dsn, packed], stdout=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + SECONDS_MAX
-        while psutil.Process(holder.pid).status() != psutil.STATUS_STOPPED:
-            assert holder.poll() is None, "the holder ended instead of freezing"
-            assert time.monotonic() < deadline, "the holder did not freeze"
-            time.sleep(0.02)
-        return holder
+        return frozen_while_applying({"type": "postgresql", "dsn": self.dsn}, batch)
 
 
 @pytest.fixture

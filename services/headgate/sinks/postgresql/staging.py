@@ -16,7 +16,7 @@ from psycopg import sql
 from headgate.changes.reducing import Reduced
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.postgresql.catalog import Connection, Table
-from headgate.sinks.postgresql.values import ColumnText, NotTextError, column_text
+from headgate.sinks.postgresql.values import column_text
 from headgate.sinks.relational.grouping import (
     Group,
     Merged,
@@ -26,6 +26,8 @@ from headgate.sinks.relational.grouping import (
     group_keys,
     group_rows,
 )
+from headgate.sinks.relational.text import ColumnText
+from headgate.sinks.relational.times import NotTextError
 
 __all__ = ["Stage"]
 

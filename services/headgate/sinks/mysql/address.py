@@ -1,0 +1,77 @@
+"""Where a MySQL or MariaDB sink is: ``mysql://user@host:port/database?option=value``, checked in one place.
+
+Options: ``bulk`` (how rows are staged: ``load``, the default, by LOAD DATA LOCAL; ``insert`` where a server refuses
+that), ``ssl_ca``, ``ssl_cert``, ``ssl_key`` (files; with ``ssl_ca`` the server must prove its name), ``unix_socket``.
+"""
+
+from difflib import get_close_matches
+from typing import Final, Literal
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+import msgspec
+
+from headgate.sinks.contract import SinkRefusedError
+
+__all__ = ["Address", "parse_address"]
+
+DEFAULT_PORT: Final = 3306
+_SCHEMES: Final = ("mysql", "mariadb")
+_OPTIONS: Final = ("bulk", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket")
+_FORM: Final = "mysql://user@host:port/database?option=value"
+
+Bulk = Literal["load", "insert"]
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A parsed address. ``database`` is where table names without a database are looked for."""
+
+    user: str
+    password: str | None
+    host: str
+    port: int
+    database: str | None
+    options: dict[str, str]
+
+    @property
+    def bulk(self) -> Bulk:
+        """How rows get to the sink."""
+        return "insert" if self.options.get("bulk") == "insert" else "load"
+
+    def __str__(self) -> str:
+        """The one spelling, without the password."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        query = urlencode(sorted(self.options.items()), safe="/")
+        path = quote(self.database or "", safe="")
+        return f"mysql://{quote(self.user, safe='')}@{host}:{self.port}/{path}{'?' if query else ''}{query}"
+
+
+def parse_address(dsn: str) -> Address:
+    """The parts of ``dsn``; SinkRefusedError says what is wrong, and never quotes it: it may hold a password."""
+    try:
+        parts = urlsplit(dsn)
+        port = parts.port
+    except ValueError as error:
+        raise SinkRefusedError(f"sink.dsn is no {_FORM}: {error}") from error
+    if parts.scheme not in _SCHEMES or not parts.hostname or not parts.username:
+        raise SinkRefusedError(f"sink.dsn is not of the form {_FORM}")
+    if parts.fragment or "/" in parts.path.strip("/"):
+        raise SinkRefusedError(f"sink.dsn has more than a database behind the host: {_FORM}")
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in _OPTIONS:
+            near = get_close_matches(name, _OPTIONS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_OPTIONS)}"
+            raise SinkRefusedError(f"sink.dsn has an unknown option {name!r}; {hint}")
+        options[name] = value
+    if options.get("bulk", "load") not in ("load", "insert"):
+        raise SinkRefusedError(f"sink.dsn: bulk={options['bulk']} is neither load nor insert")
+    if options.get("bulk") == "load":
+        del options["bulk"]
+    return Address(
+        user=unquote(parts.username),
+        password=None if parts.password is None else unquote(parts.password),
+        host=parts.hostname.lower(),
+        port=port or DEFAULT_PORT,
+        database=unquote(parts.path.strip("/")) or None,
+        options=options,
+    )

@@ -1,0 +1,206 @@
+"""What a sink table looks like, and whether Headgate can write to it: the catalog says one, trying says the other.
+
+Names are ``database.table``, divided at the first dot, or a bare table name in the address's database. Rights are
+proven by statements that touch no row: whatever gives or takes them (roles, columns, a read-only server) is then
+in the answer.
+"""
+
+from difflib import get_close_matches
+from typing import Final
+
+import msgspec
+import pymysql
+
+from headgate.sinks.contract import SinkRefusedError, TableShape
+from headgate.sinks.mysql.connection import Session, errno, message, quoted
+
+__all__ = ["DATABASE", "Column", "Table", "check_database", "load_table"]
+
+DATABASE: Final = "headgate"
+"""Where bookkeeping and staged rows are: a database of our own on the same server."""
+
+_NO_SUCH_TABLE: Final = 1146
+_READ_ONLY: Final = 1290
+_DENIED: Final = frozenset({1044, 1142, 1143, 1227, 1370})
+
+_TABLE: Final = """
+SELECT t.table_schema, t.table_name, t.table_type, t.engine, e.transactions
+FROM information_schema.tables t LEFT JOIN information_schema.engines e ON e.engine = t.engine
+WHERE t.table_schema = COALESCE(%s, DATABASE()) AND t.table_name = %s
+"""
+
+_COLUMNS: Final = """
+SELECT column_name, column_type, data_type, character_set_name, collation_name, extra
+FROM information_schema.columns WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position
+"""
+
+_KEYS: Final = """
+SELECT index_name, column_name, sub_part FROM information_schema.statistics
+WHERE table_schema = %s AND table_name = %s AND non_unique = 0 ORDER BY index_name, seq_in_index
+"""
+
+_TABLES: Final = """
+SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables
+WHERE table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys', 'headgate')
+"""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A writable column: ``declared`` as the server prints its type, ``kind`` the type's bare name."""
+
+    declared: str
+    kind: str
+    charset: str | None
+    collation: str | None
+
+    @property
+    def definition(self) -> str:
+        """The column of a table that holds the same values, or NULL."""
+        text = self.declared
+        if self.charset is not None and self.kind not in ("uuid", "inet4", "inet6"):
+            text += f" CHARACTER SET {self.charset} COLLATE {self.collation}"
+        return f"{text} NULL"
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A sink table. ``generated`` columns are computed by the sink; ``folding`` key columns take two texts for one."""
+
+    name: str
+    database: str
+    relation: str
+    columns: dict[str, Column]
+    generated: frozenset[str]
+    key: tuple[str, ...]
+    folding: tuple[str, ...]
+    secondary_unique: bool
+
+    @property
+    def identifier(self) -> str:
+        """The table's quoted name."""
+        return quoted(self.database, self.relation)
+
+    def shape(self, name: str) -> TableShape:
+        """The contract's view, under the name the caller knows the table by."""
+        declared = {column: described.declared for column, described in self.columns.items()}
+        return TableShape(name, declared, self.key, self.secondary_unique)
+
+
+def _split(name: str) -> tuple[str | None, str]:
+    database, dot, relation = name.partition(".")
+    return (database, relation) if dot else (None, name)
+
+
+def load_table(session: Session, name: str) -> Table:
+    """The table, proven to exist, to have a key and to be writable by us. SinkRefusedError says what to do."""
+    database, relation = _split(name)
+    found = session.execute(_TABLE, (database, relation))
+    if not found:
+        if database is None and session.execute("SELECT DATABASE()") == [(None,)]:
+            raise SinkRefusedError(f"table {name} has no database: name one in sink.table or in sink.dsn")
+        raise SinkRefusedError(
+            f"table {name} does not exist at the sink, or its user may not see it{_nearest(session, name)}: "
+            "create it first"
+        )
+    ((database, relation, kind, engine, transactions),) = found
+    if kind != "BASE TABLE":
+        raise SinkRefusedError(f"{name} is not a table at the sink but a {str(kind).lower()}: name the table itself")
+    if transactions != "YES":
+        raise SinkRefusedError(
+            f"table {name} is stored by {engine}, which knows no transactions: ALTER TABLE {quoted(database, relation)}"
+            " ENGINE = InnoDB"
+        )
+    described = session.execute(_COLUMNS, (database, relation))
+    generated = frozenset(str(row[0]) for row in described if "GENERATED" in str(row[5]).upper().split())
+    columns = {
+        str(column): Column(str(declared), str(plain).lower(), charset, collation)
+        for column, declared, plain, charset, collation, _ in described
+        if column not in generated
+    }
+    key, secondary = _keys(session, database, relation, name)
+    if set(key) & generated:
+        raise SinkRefusedError(f"the primary key of table {name} has generated columns: rows cannot be found by it")
+    folding = tuple(c for c in key if not str(columns[c].collation or "_bin").endswith(("_bin", "binary")))
+    table = Table(f"{database}.{relation}", database, relation, columns, generated, key, folding, secondary)
+    _check_rights(session, table)
+    return table
+
+
+def _keys(session: Session, database: str, relation: str, name: str) -> tuple[tuple[str, ...], bool]:
+    indexes: dict[str, list[str]] = {}
+    for index, column, prefix in session.execute(_KEYS, (database, relation)):
+        indexes.setdefault(str(index), []).append(str(column))
+        if index == "PRIMARY" and prefix is not None:
+            raise SinkRefusedError(f"the primary key of table {name} covers only a part of {column}: cover it whole")
+    if "PRIMARY" not in indexes:
+        raise SinkRefusedError(f"table {name} has no primary key at the sink: add one, rows are found by it")
+    return tuple(indexes["PRIMARY"]), len(indexes) > 1
+
+
+def _check_rights(session: Session, table: Table) -> None:
+    target, column = table.identifier, quoted(next(iter(table.columns)))
+    columns, nulls = ", ".join(map(quoted, table.columns)), ", ".join(["NULL"] * len(table.columns))
+    tries = {
+        "SELECT": f"SELECT {column} FROM {target} WHERE FALSE",
+        "INSERT": f"INSERT INTO {target} ({columns}) SELECT {nulls} FROM (SELECT 1) nothing WHERE FALSE",
+        "UPDATE": f"UPDATE {target} SET {column} = {column} WHERE FALSE",
+        "DELETE": f"DELETE FROM {target} WHERE FALSE",
+    }
+    missing = []
+    for right, statement in tries.items():
+        try:
+            session.execute(statement)
+        except pymysql.Error as error:
+            if errno(error) == _READ_ONLY:
+                raise SinkRefusedError(
+                    f"the sink is read-only: give the primary's address ({message(error)})"
+                ) from error
+            if errno(error) not in _DENIED:
+                raise
+            missing.append(right)
+    if missing:
+        rights = ", ".join(missing)
+        raise SinkRefusedError(
+            f"no right to {rights} on table {table.name}: GRANT {rights} ON {target} TO {_user(session)}"
+        )
+
+
+def _user(session: Session) -> str:
+    ((user,),) = session.execute("SELECT CURRENT_USER()")
+    name, _, host = str(user).rpartition("@")
+    return f"'{name}'@'{host}'"
+
+
+def _nearest(session: Session, name: str) -> str:
+    near = get_close_matches(name, [str(row[0]) for row in session.execute(_TABLES)], n=1)
+    return f" (there is {near[0]})" if near else ""
+
+
+def check_database(session: Session) -> None:
+    """Whether we may keep progress and stage rows on this server; SinkRefusedError says what to grant or to set."""
+    ((read_only, log_bin, log_format, lenient),) = session.execute(
+        "SELECT @@global.read_only, @@log_bin, @@binlog_format, @@local_infile"
+    )
+    if read_only:
+        raise SinkRefusedError("the sink is a read-only server: give the primary's address")
+    if log_bin and str(log_format).upper() == "STATEMENT":
+        raise SinkRefusedError(
+            "the sink logs statements (binlog_format=STATEMENT), which does not go with READ COMMITTED: "
+            "SET GLOBAL binlog_format = 'MIXED' or 'ROW'"
+        )
+    if session.loads and not lenient:
+        raise SinkRefusedError(
+            "the sink refuses LOAD DATA LOCAL (local_infile=OFF), by which rows are sent to it: SET GLOBAL "
+            "local_infile = ON, or add the option bulk=insert to sink.dsn, which needs about half as long again"
+        )
+    probe = quoted(DATABASE, "headgate_probe")
+    try:
+        session.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+        session.execute(f"CREATE TEMPORARY TABLE {probe} (i int)")
+        session.execute(f"DROP TEMPORARY TABLE {probe}")
+    except pymysql.Error as error:
+        if errno(error) not in _DENIED:
+            raise
+        raise SinkRefusedError(
+            f"no right to keep progress and stage rows in database {DATABASE}: GRANT CREATE, DROP, SELECT, INSERT, "
+            f"UPDATE, DELETE, CREATE TEMPORARY TABLES ON {DATABASE}.* TO {_user(session)}"
+        ) from error

@@ -1,0 +1,291 @@
+"""Sessions at a MySQL or MariaDB sink: how they are opened, how rows are sent over them, and what their errors mean.
+
+Every session fixes what its statements rely on (strict mode, UTC, READ COMMITTED, utf8mb4), whatever the server's
+defaults are. LOAD DATA LOCAL takes its rows from memory: the server names a file, as the protocol wants it, but no
+file is ever opened.
+
+There is no application name in this protocol. A session proves that it lives by holding a user-level lock of a name of
+its own, its *token*; whoever finds the token in a row (see progress) asks the server who holds that lock.
+"""
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+import pymysql
+from pymysql.connections import Connection as PyMysqlConnection
+from pymysql.connections import MySQLResult
+from pymysql.constants import CLIENT
+from pymysql.converters import escape_string
+
+from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.mysql.address import parse_address
+
+__all__ = ["MysqlSettings", "Session", "connect", "errno", "message", "quoted", "sink_error"]
+
+CONNECT_SECONDS: Final = 10
+"""A sink that does not answer is unavailable; the lane's back-off, not this, decides when to try again."""
+
+WRITER_LOCK_SECONDS: Final = 30
+"""When somebody else's session (an ALTER TABLE, say) holds a lock longer, the batch fails and the lane tries again."""
+
+PACKET_BYTES: Final = 1 << 20
+"""One packet of a LOAD: far below any server's limit, and large enough to cost nothing."""
+
+SQL_MODE: Final = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
+
+_SETTINGS: Final = (
+    f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = {WRITER_LOCK_SECONDS}, "
+    f"lock_wait_timeout = {WRITER_LOCK_SECONDS}, unique_checks = 1, sql_safe_updates = 0, sql_notes = 0"
+)
+_ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+# READ COMMITTED: the fence is a condition re-read after a lock wait, and gaps between rows need no lock. sql_notes: a
+# rounded decimal is no warning, so that every warning is a value that was not taken as it is.
+
+_UNAVAILABLE: Final = frozenset(
+    {
+        1020, 1021, 1028, 1030, 1037, 1038, 1040, 1041, 1042, 1043, 1045, 1053, 1077, 1078, 1079, 1080, 1105, 1114,
+        1129, 1135, 1152, 1153, 1158, 1159, 1160, 1161, 1180, 1184, 1203, 1205, 1206, 1213, 1226, 1290, 1317, 1429,
+        1614, 1637, 1792, 1836, 1927, 1969, 2002, 2003, 2005, 2006, 2013, 2026, 2055, 3024, 3058, 3101, 3572, 4031,
+    }
+)  # fmt: skip
+_RIGHTS: Final = frozenset({1044, 1142, 1143, 1227, 1370, 1410, 1698})
+_LOGIN: Final = 1045
+
+_Text = Sequence[object] | dict[str, object] | None
+
+
+class MysqlSettings(msgspec.Struct, frozen=True):
+    """Where the sink is. ``dsn`` is a mysql:// address; the password is read from ``password_file`` at each session."""
+
+    dsn: str
+    password_file: Path | None = None
+    lock_wait_seconds: float = 10.0
+    """How long a claim waits for sessions that are not ours to end, before it names them and gives up."""
+    foreign_keys: bool = True
+    """False: the sink's foreign keys are not checked for our rows."""
+
+
+class _Result(MySQLResult):
+    """An answer, which may be the server's request for the rows of a LOAD."""
+
+    def _read_load_local_packet(self, first_packet: Any) -> None:
+        del first_packet  # the name of a file that nobody opens
+        connection: Any = self.connection
+        rows: Iterator[bytes] = iter(connection.outgoing or ())
+        connection.outgoing = None
+        try:
+            for chunk in rows:
+                for start in range(0, len(chunk), PACKET_BYTES):
+                    connection.write_packet(chunk[start : start + PACKET_BYTES])
+        finally:
+            # Also when the rows could not be made: the server waits for the end and then for the next statement.
+            connection.write_packet(b"")
+            self._read_ok_packet(connection._read_packet())  # type: ignore[attr-defined]
+
+
+class _Wire(PyMysqlConnection):
+    """PyMySQL, but for where the rows of a LOAD come from."""
+
+    outgoing: Iterable[bytes] | None = None
+
+    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002 - PyMySQL's own
+        self._result = None
+        result: Any = _Result(self)
+        result.read()
+        self._result = result
+        if result.server_status is not None:
+            self.server_status = result.server_status
+        return int(result.affected_rows)
+
+
+class Session:
+    """One session, autocommit but for ``transaction``."""
+
+    def __init__(self, wire: _Wire, *, is_mariadb: bool, loads: bool) -> None:
+        self._wire = wire
+        self.is_mariadb = is_mariadb
+        self.loads = loads
+        self.token: str | None = None
+        self.id = int(wire.thread_id())  # type: ignore[no-untyped-call]
+
+    def execute(self, statement: str, parameters: _Text = None) -> list[tuple[Any, ...]]:
+        """Run a statement; its rows. ``%`` stands for itself unless there are parameters."""
+        with self._wire.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return list(cursor.fetchall())
+
+    def count(self, statement: str, parameters: _Text = None) -> int:
+        """Run a statement; how many rows it found (whether or not it had to change them)."""
+        with self._wire.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return int(cursor.rowcount)
+
+    def load(self, statement: str, rows: Iterable[bytes]) -> int:
+        """Run a LOAD DATA LOCAL with ``rows`` for its file; the number of warnings."""
+        self._wire.outgoing = rows
+        try:
+            with self._wire.cursor() as cursor:
+                cursor.execute(statement)
+                return int(cursor.warning_count)
+        finally:
+            self._wire.outgoing = None
+
+    @staticmethod
+    def literal(text: str) -> str:
+        """A text as a literal, for the mode of our sessions (backslashes escape)."""
+        return f"'{escape_string(text)}'"
+
+    def prove_life(self) -> str:
+        """Hold the session's token from now on; what it is."""
+        if self.token is None:
+            token = f"headgate {uuid.uuid4().hex}"
+            ((held,),) = self.execute("SELECT GET_LOCK(%s, 0)", (token,))
+            if held != 1:
+                raise SinkUnavailableError("the sink gave no user-level lock (GET_LOCK) to a new session")
+            self.token = token
+        return self.token
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing. Whatever goes wrong inside ends it: after a deadlock it is over anyway."""
+        self.execute("START TRANSACTION")
+        try:
+            yield
+        except BaseException:
+            with suppress(pymysql.Error):
+                self.execute("ROLLBACK")
+            raise
+        self.execute("COMMIT")
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Part of a transaction, undone alone if a pymysql.Error or another exception leaves it."""
+        self.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException as error:
+            try:
+                self.execute("ROLLBACK TO SAVEPOINT part")
+            except pymysql.Error as gone:
+                # A deadlock has ended the whole transaction, or the session is lost: what went wrong first says so.
+                raise (error if errno(error) in _UNAVAILABLE else gone) from None
+            raise
+        self.execute("RELEASE SAVEPOINT part")
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is known to be over."""
+        return not self._wire.open
+
+    def close(self) -> None:
+        """Let go, saying goodbye if the server still listens. Idempotent."""
+        if self._wire.open:
+            with suppress(pymysql.Error, OSError):
+                self._wire.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def connect(settings: MysqlSettings) -> Session:
+    """A new session, set up as everything here expects it. Raises SinkError."""
+    address = parse_address(settings.dsn)
+    password = address.password or ""
+    if settings.password_file is not None:
+        try:
+            password = settings.password_file.read_text(encoding="utf-8").rstrip("\n")
+        except OSError as error:
+            raise SinkRefusedError(f"sink.password_file {settings.password_file}: {error.strerror}") from error
+    options: dict[str, Any] = {name: value for name, value in address.options.items() if name != "bulk"}
+    if "ssl_ca" in options:
+        options |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
+    try:
+        wire = _Wire(
+            host=address.host,
+            port=address.port,
+            user=address.user,
+            password=password,
+            database=address.database,
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=CONNECT_SECONDS,
+            local_infile=address.bulk == "load",
+            client_flag=CLIENT.FOUND_ROWS,
+            program_name="headgate",
+            **options,
+        )
+    except pymysql.Error as error:
+        raise _unopened(error) from error
+    except (OSError, ValueError) as error:  # TLS files that are missing or are none
+        raise SinkRefusedError(f"sink.dsn cannot be used: {error}") from error
+    try:
+        return _set_up(wire, settings)
+    except BaseException as error:
+        with suppress(pymysql.Error, OSError):
+            wire.close()
+        if isinstance(error, pymysql.Error):
+            raise _unopened(error) from error
+        raise
+
+
+def _set_up(wire: _Wire, settings: MysqlSettings) -> Session:
+    with wire.cursor() as cursor:
+        cursor.execute("SELECT VERSION()")
+        ((version,),) = cursor.fetchall()
+        cursor.execute(_SETTINGS)
+        cursor.execute(_ISOLATION)
+        cursor.execute(f"SET SESSION foreign_key_checks = {int(settings.foreign_keys)}")
+    loads = parse_address(settings.dsn).bulk == "load"
+    return Session(wire, is_mariadb="mariadb" in str(version).lower(), loads=loads)
+
+
+def _unopened(error: pymysql.Error) -> SinkError:
+    text = f"cannot open a session at the sink: {message(error)}"
+    number = errno(error)
+    if number == _LOGIN:
+        return SinkUnavailableError(f"{text}: is it the right password in sink.password_file?")
+    if number in _UNAVAILABLE or number == 0:
+        return SinkUnavailableError(text)
+    return SinkRefusedError(f"{text} (error {number})")
+
+
+def errno(error: BaseException | None) -> int:
+    """The server's (or client's) error number; 0 where there is none."""
+    match error.args if error is not None else ():
+        case (int(number), *_):
+            return number
+    return 0
+
+
+def message(error: BaseException) -> str:
+    """What the server said."""
+    return str(error.args[1]).strip() if len(error.args) > 1 else str(error) or type(error).__name__
+
+
+def sink_error(error: pymysql.Error, doing: str) -> SinkError:
+    """What a database error means to the caller. Refused values are told apart before (see parts)."""
+    text = f"{doing}: {message(error)}"
+    number = errno(error)
+    if number in _UNAVAILABLE:
+        return SinkUnavailableError(text)
+    if number == 0 and isinstance(error, pymysql.OperationalError | pymysql.InterfaceError | pymysql.InternalError):
+        return SinkUnavailableError(f"{text} (the session is lost)")
+    if number in _RIGHTS:
+        return SinkRefusedError(f"{text}: grant it to the sink's user")
+    return SinkRefusedError(f"{text} (error {number})")
+
+
+_TICK: Final = re.compile("`")
+
+
+def quoted(*names: str) -> str:
+    """An identifier, or one within another: `a`.`b`."""
+    return ".".join(f"`{_TICK.sub('``', name)}`" for name in names)

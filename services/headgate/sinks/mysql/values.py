@@ -1,0 +1,193 @@
+"""Debezium values → what MySQL and MariaDB read, a column at a time.
+
+How a value is written follows from the target column's type and, where the event had a schema, from what the schema
+says the value means (Change.semantics). Without a schema a number in a datetime or timestamp column is taken as
+Debezium's adaptive mode writes it, in milliseconds up to precision 3, in microseconds above; in a time column it is in
+microseconds, as the MySQL and MariaDB connectors write all times. Instants are written in UTC.
+
+Bytes are sent as hexadecimal digits, bits as a number (see staging).
+"""
+
+import re
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import Final
+
+from headgate.sinks.mysql.catalog import Column
+from headgate.sinks.relational.text import (
+    ColumnText,
+    ToText,
+    base64_bytes,
+    decimal_scale,
+    json_text,
+    numeric,
+    scalar,
+)
+from headgate.sinks.relational.times import (
+    DATES,
+    MICROS,
+    PER_SECOND,
+    SECONDS_PER_DAY,
+    NotTextError,
+    clock,
+    fraction,
+    number_of_units,
+)
+
+__all__ = ["BYTES", "GEOMETRIES", "NUMBERS_SENT", "column_text"]
+
+_INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
+_FLOATS: Final = frozenset({"float", "double"})
+BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+"""Types whose values are sent as hexadecimal digits."""
+NUMBERS_SENT: Final = frozenset({"bit"})
+"""Types whose values are sent as a number that is none of the type's own literals."""
+GEOMETRIES: Final = frozenset(
+    {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+     "geometrycollection", "geomcollection"}
+)  # fmt: skip
+"""Types that are refused."""
+
+_NOT_NUMBERS: Final = frozenset({"NaN", "Infinity", "-Infinity", "inf", "-inf", "nan"})
+_BITS_BYTES_MAX: Final = 8
+_DURATION: Final = "io.debezium.time.MicroDuration"
+_ADAPTIVE_MILLIS_PRECISION: Final = 3
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+_ISO: Final = re.compile(
+    r"(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d(?P<fraction>\.\d+)?)?)(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?"
+)
+_ZONED_TIME: Final = re.compile(r"(\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(?:Z|\+00(?::?00)?)")
+_PRECISION: Final = re.compile(r"\((\d+)\)")
+
+
+def _number(kind: str, value: object) -> str:
+    text = numeric(None, value) if kind == "decimal" else scalar(kind, value)
+    if text in _NOT_NUMBERS:
+        raise NotTextError(f"there is no {text} in MySQL and MariaDB: filter such rows, or use a text column")
+    return text
+
+
+def _decimal(scale: int | None, value: object) -> str:
+    text = numeric(scale, value)
+    if text in _NOT_NUMBERS:
+        raise NotTextError(f"there is no {text} in MySQL and MariaDB: filter such rows, or use a text column")
+    return text
+
+
+def _text(kind: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list):
+        return json_text(value)
+    return scalar(kind, value)
+
+
+def _hex(kind: str, value: object) -> str:
+    return base64_bytes(value, kind).hex()
+
+
+def _bits(value: object) -> str:
+    if isinstance(value, bool | int):
+        return str(int(value))
+    raw = base64_bytes(value, "bit").rstrip(b"\x00")  # the lowest byte comes first
+    if len(raw) > _BITS_BYTES_MAX:
+        raise NotTextError(f"{len(raw) * 8} bits are more than a bit column has")
+    return str(int.from_bytes(raw, "little"))
+
+
+def _day(days: int) -> str:
+    try:
+        return date.fromordinal(days + _EPOCH_ORDINAL).isoformat()
+    except (ValueError, OverflowError) as error:
+        raise NotTextError(f"day {days} since 1970 is outside the years 1 to 9999 that the column holds") from error
+
+
+def _date(meaning: str | None, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if type(value) is not int:
+        raise NotTextError(f"a {type(value).__name__} is no date")
+    if meaning is not None and meaning not in DATES:
+        per_second = PER_SECOND.get(meaning)
+        if per_second is None:
+            raise NotTextError(f"a number whose schema says {meaning} is no date")
+        value //= per_second * SECONDS_PER_DAY
+    return _day(value)
+
+
+def _time(per_second: int | None, value: object) -> str:
+    if isinstance(value, str):
+        zoned = _ZONED_TIME.fullmatch(value)
+        return zoned[1] if zoned is not None else value
+    number, unit = number_of_units(per_second, value, "time")
+    seconds, part = divmod(abs(number), unit)
+    return ("-" if number < 0 else "") + clock(seconds) + fraction(part, unit)
+
+
+def _instant(per_second: int | None, value: object) -> str:
+    if isinstance(value, str):
+        return _utc(value)
+    number, unit = number_of_units(per_second, value, "timestamp")
+    seconds, part = divmod(number, unit)
+    days, second = divmod(seconds, SECONDS_PER_DAY)
+    return f"{_day(days)} {clock(second)}{fraction(part, unit)}"
+
+
+def _utc(text: str) -> str:
+    """ISO 8601 with or without an offset → the same instant in UTC, as the server writes it. Else the text as it is."""
+    match = _ISO.fullmatch(text)
+    if match is None:
+        return text  # the server says what it thinks of it
+    if match["zone"] in (None, "Z"):
+        return f"{match['day']} {match['time']}"
+    whole = text if match["fraction"] is None else text.replace(match["fraction"], "", 1)
+    try:
+        moved = datetime.fromisoformat(whole).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise NotTextError(f"{text!r} is no time that the column holds: {error}") from error
+    return f"{moved:%Y-%m-%d %H:%M:%S}{match['fraction'] or ''}"
+
+
+def _refused_geometry(kind: str, value: object) -> str:
+    del value
+    raise NotTextError(f"columns of type {kind} are not supported: leave the column out (column.exclude.list)")
+
+
+def _unit(column: Column, meaning: str | None) -> int | None:
+    """Units per second of a number in this column; None where a schema says that it is no time."""
+    if meaning is not None:
+        return MICROS if meaning == _DURATION and column.kind == "time" else PER_SECOND.get(meaning)
+    if column.kind == "time":
+        return MICROS
+    precision = _PRECISION.search(column.declared)
+    return 1_000 if precision is None or int(precision[1]) <= _ADAPTIVE_MILLIS_PRECISION else MICROS
+
+
+def _converter(column: Column, meaning: str | None) -> tuple[ToText, bool]:  # noqa: PLR0911 - one case per type
+    """How a value becomes text, and whether strings already are that text."""
+    kind = column.kind
+    if kind in _INTEGERS or kind in _FLOATS:
+        return partial(_number, kind), kind in _INTEGERS
+    if kind == "decimal":
+        scale = decimal_scale(meaning)
+        return partial(_decimal, scale), False
+    if kind in BYTES:
+        return partial(_hex, kind), False
+    if kind in NUMBERS_SENT:
+        return _bits, False
+    if kind == "date":
+        return partial(_date, meaning), True
+    if kind in ("datetime", "timestamp"):
+        return partial(_instant, _unit(column, meaning)), False
+    if kind == "time":
+        return partial(_time, _unit(column, meaning)), False
+    if kind in GEOMETRIES:
+        return partial(_refused_geometry, kind), False
+    return partial(_text, kind), True
+
+
+def column_text(column: Column, meaning: str | None) -> ColumnText:
+    """The writer for a column, given what its values mean (None without a schema)."""
+    to_text, strings_are_text = _converter(column, meaning)
+    integers_are_text = column.kind in _INTEGERS or (column.kind == "decimal" and decimal_scale(meaning) is None)
+    return ColumnText(to_text, strings_are_text=strings_are_text, integers_are_text=integers_are_text)

@@ -1,0 +1,113 @@
+"""One batch: stage the rows; then in one transaction move the positions under the fence, merge, commit.
+
+The positions are moved before the merge, so that a writer whose epoch is over finds out before it touches the table;
+and after the staging, so that the progress rows are locked only as long as the merge takes. Whatever goes wrong
+before the commit leaves nothing behind. When the answer to a commit is lost, the outcome is unknown: the caller reads
+the positions.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pymysql
+
+from headgate.config.crash_points import CrashPoint, reach
+from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError
+from headgate.sinks.mysql.catalog import load_table
+from headgate.sinks.mysql.connection import MysqlSettings, Session, connect, errno, sink_error
+from headgate.sinks.mysql.parts import REFUSALS, apply_in_parts, is_refusal
+from headgate.sinks.mysql.progress import advance
+from headgate.sinks.mysql.staging import Stage
+from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words
+
+__all__ = ["MysqlWriter"]
+
+ATTEMPTS_MAX: Final = 3
+"""Deadlocks and tables altered under a stage go away when tried again; what is still there after this stays."""
+
+_DEADLOCK: Final = 1213
+_ALTERED: Final = frozenset({1054, 1109, 1136, 1146, 1412})
+
+
+class MysqlWriter:
+    """Applies batches of any table of the sink over one session, opened at the first batch and again after a loss."""
+
+    def __init__(self, settings: MysqlSettings) -> None:
+        self._settings = settings
+        self._session: Session | None = None
+        self._stages: dict[str, Stage] = {}
+        self._created = 0
+
+    def apply(self, batch: ChangeBatch) -> Applied:
+        """See the contract."""
+        check_ranges(batch)
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            with self._open(batch.claim) as session:
+                stage = self._stage(session, batch.claim.table)
+                try:
+                    return _apply(session, stage, batch)
+                except (pymysql.Error, SinkRefusedError) as error:
+                    altered = isinstance(error, SinkRefusedError) or errno(error) in _ALTERED
+                    if attempt == ATTEMPTS_MAX or not (altered or errno(error) == _DEADLOCK):
+                        raise
+                    if altered:
+                        self._forget_stage(batch.claim.table, stage)
+        raise AssertionError
+
+    def close(self) -> None:
+        """Let go of the session."""
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+        self._stages.clear()
+
+    @contextmanager
+    def _open(self, claim: Claim) -> Iterator[Session]:
+        try:
+            if self._session is None or self._session.closed:
+                self.close()
+                self._session = connect(self._settings)
+            yield self._session
+        except pymysql.Error as error:
+            refusal = sink_error(error, f"{claim.table} under epoch {claim.epoch}")
+            if refusal.retryable:
+                self.close()
+            raise refusal from error
+        except SinkError:
+            raise
+        except BaseException:
+            self.close()  # interrupted: what the session was doing is not known
+            raise
+
+    def _stage(self, session: Session, name: str) -> Stage:
+        stage = self._stages.get(name)
+        if stage is None:
+            table = load_table(session, name)
+            self._created += 1
+            stage = self._stages[name] = Stage(session, table, self._created)
+        return stage
+
+    def _forget_stage(self, name: str, stage: Stage) -> None:
+        del self._stages[name]
+        stage.drop()
+
+
+def _apply(session: Session, stage: Stage, batch: ChangeBatch) -> Applied:
+    claim, table = batch.claim, stage.table
+    try:
+        check_truncates(claim, batch.changes)
+        reduced = last_words(batch, table.key)
+        groups = stage.fill(reduced) if batch.changes else []
+        reach(CrashPoint.ROWS_SENT)
+        with session.transaction():
+            advance(session, claim, table.name, batch.ranges)
+            merged = stage.merge(reduced, groups)
+            reach(CrashPoint.BEFORE_COMMIT)
+    except (*REFUSALS, pymysql.Error) as error:
+        if not is_refusal(error):
+            raise
+        return apply_in_parts(session, stage, batch)
+    reach(CrashPoint.COMMITTED)
+    positions = {partition: span.next for partition, span in batch.ranges.items()}
+    return Applied(positions, merged.upserts, merged.updates, merged.deletes)

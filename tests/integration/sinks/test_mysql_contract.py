@@ -1,0 +1,227 @@
+"""MariaDB keeps the contract of every sink, and what is its own: who is waited for, who is ended, who is told."""
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from fixtures.services import mariadb_connect, mariadb_execute
+from headgate.config.feed import SinkSpec
+from headgate.records.control import Epoch, Positions
+from headgate.sinks.contract import (
+    ChangeBatch,
+    Claim,
+    FeedIdentity,
+    SinkConflictError,
+    SinkFencedError,
+    SinkRefusedError,
+    SinkUnavailableError,
+)
+from headgate.sinks.mysql import MysqlSettings, MysqlSink
+from headgate.sinks.mysql.connection import Session, connect
+from headgate.sinks.mysql.progress import Holder
+from headgate.sinks.open import open_sink
+from integration.sinks.contract import (
+    SECONDS_MAX,
+    SinkContract,
+    batch_of,
+    claim_of,
+    frozen_while_applying,
+    upsert,
+)
+from integration.sinks.crash_contract import CrashContract
+
+pytestmark = pytest.mark.integration
+
+
+class MysqlBench:
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.table = url.rsplit("/", 1)[1] + ".orders"
+        self.sink = MysqlSink(MysqlSettings(url, lock_wait_seconds=SECONDS_MAX))
+        self.execute("CREATE TABLE orders (id int PRIMARY KEY, value text)")
+
+    def execute(self, statement: str, parameters: object = None) -> list[tuple]:
+        return mariadb_execute(self.url, statement, parameters)
+
+    def rows(self) -> dict[int, str | None]:
+        return dict(self.execute("SELECT id, value FROM orders"))
+
+    def restore(self, claim: Claim, positions: Positions, epoch: Epoch | None = None) -> None:
+        epoch = epoch or claim.epoch
+        for partition, offset in positions.items():
+            self.execute(
+                "UPDATE headgate.progress SET next_offset = %s, owner_rev = %s, n = %s WHERE part = %s",
+                (offset, epoch.owner_rev, epoch.n, partition),
+            )
+
+    def freeze_while_applying(self, batch: ChangeBatch) -> "subprocess.Popen[str]":
+        return frozen_while_applying({"type": "mysql", "dsn": self.url}, batch)
+
+
+@pytest.fixture
+def mysql_bench(mariadb_database: str) -> MysqlBench:
+    return MysqlBench(mariadb_database)
+
+
+class TestMysqlSink(SinkContract):
+    @pytest.fixture
+    def bench(self, mysql_bench: MysqlBench) -> MysqlBench:
+        return mysql_bench
+
+
+class MysqlSite:
+    """Notes of a trigger: in the same transaction, so that they show what was committed, in that order."""
+
+    def __init__(self, url: str) -> None:
+        self.spec: dict[str, object] = {"type": "mysql", "dsn": url}
+        self.sink = open_sink(SinkSpec.model_validate(self.spec))
+        self.table = url.rsplit("/", 1)[1] + ".orders"
+        self._url = url
+        for statement in (
+            "CREATE TABLE orders (id int PRIMARY KEY, value text)",
+            "CREATE TABLE noted (id int AUTO_INCREMENT PRIMARY KEY, value text)",
+            "CREATE TRIGGER i AFTER INSERT ON orders FOR EACH ROW INSERT INTO noted (value) VALUES (NEW.value)",
+            "CREATE TRIGGER u AFTER UPDATE ON orders FOR EACH ROW INSERT INTO noted (value) VALUES (NEW.value)",
+            "CREATE TRIGGER d AFTER DELETE ON orders FOR EACH ROW INSERT INTO noted (value) VALUES ('deleted')",
+        ):
+            mariadb_execute(url, statement)
+
+    def history(self) -> list[str]:
+        return [value for (value,) in mariadb_execute(self._url, "SELECT value FROM noted ORDER BY id")]
+
+
+class TestMysqlCrashes(CrashContract):
+    @pytest.fixture
+    def site(self, mariadb_database: str) -> MysqlSite:
+        return MysqlSite(mariadb_database)
+
+
+def test_one_table_under_two_names_is_one_table(mysql_bench: MysqlBench) -> None:
+    mysql_bench.sink.claim(claim_of(mysql_bench, 1, table="orders"))
+    with pytest.raises(SinkConflictError):
+        mysql_bench.sink.claim(claim_of(mysql_bench, 1, identity=FeedIdentity("cluster-a", "0-8", "other")))
+    with pytest.raises(SinkFencedError):
+        mysql_bench.sink.claim(claim_of(mysql_bench, 0))
+
+
+def test_a_stranger_that_holds_the_lock_is_waited_for_then_named(mysql_bench: MysqlBench) -> None:
+    claim = claim_of(mysql_bench, 1)
+    mysql_bench.sink.claim(claim)
+    impatient = MysqlSink(MysqlSettings(mysql_bench.url, lock_wait_seconds=1))
+    with closing(mariadb_connect(mysql_bench.url)) as stranger, stranger.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT * FROM headgate.progress FOR UPDATE")
+        with pytest.raises(SinkUnavailableError, match=f"session {stranger.thread_id()} .user root from .*, Sleep"):
+            impatient.claim(claim_of(mysql_bench, 2))
+        assert cursor.execute("SELECT 1") == 1
+        cursor.execute("ROLLBACK")
+    assert impatient.claim(claim_of(mysql_bench, 2)) == {0: 5, 1: 0}
+
+
+@pytest.fixture
+def holding(mysql_bench: MysqlBench) -> Iterator[Session]:
+    session = connect(MysqlSettings(mysql_bench.url))
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("feed_id", "epoch", "survives"),
+    [("0-7", Epoch(3, 3), True), ("0-9", Epoch(3, 1), True), ("0-7", Epoch(3, 1), False)],
+    ids=["a higher epoch", "another feed", "a lower epoch"],
+)
+def test_only_lower_epochs_of_the_same_feed_and_table_are_ended(
+    mysql_bench: MysqlBench, holding: Session, feed_id: str, epoch: Epoch, *, survives: bool
+) -> None:
+    mysql_bench.sink.claim(claim_of(mysql_bench, 1))
+    impatient = MysqlSink(MysqlSettings(mysql_bench.url, lock_wait_seconds=1))
+    holder = str(Holder(holding.prove_life(), feed_id, epoch))
+    holding.execute("START TRANSACTION")
+    holding.execute("UPDATE headgate.progress SET holder = %s", (holder,))
+    if survives:
+        with pytest.raises(SinkUnavailableError, match=f"session {holding.id}"):
+            impatient.claim(claim_of(mysql_bench, 2))
+        assert holding.execute("SELECT 1") == [(1,)]
+    else:
+        assert impatient.claim(claim_of(mysql_bench, 2)) == {0: 5, 1: 0}
+
+
+def test_a_token_of_a_session_that_is_gone_ends_nobody(mysql_bench: MysqlBench, holding: Session) -> None:
+    """Session numbers begin anew with the server: only who holds the token's lock now may be ended."""
+    mysql_bench.sink.claim(claim_of(mysql_bench, 1))
+    mysql_bench.execute("UPDATE headgate.progress SET holder = 'headgate 0123|0-7|3.0'")
+    impatient = MysqlSink(MysqlSettings(mysql_bench.url, lock_wait_seconds=1))
+    holding.execute("START TRANSACTION")
+    holding.execute("SELECT * FROM headgate.progress FOR UPDATE")
+    with pytest.raises(SinkUnavailableError):
+        impatient.claim(claim_of(mysql_bench, 2))
+    assert holding.execute("SELECT 1") == [(1,)]
+
+
+def test_a_session_of_another_user_that_cannot_be_ended_is_named(mysql_bench: MysqlBench) -> None:
+    database = mysql_bench.table.partition(".")[0]
+    mysql_bench.execute("CREATE OR REPLACE USER clerk IDENTIFIED BY 'pen'")
+    try:
+        for scope in (database, "headgate"):
+            mysql_bench.execute(f"GRANT ALL ON {scope}.* TO clerk")
+        host = mysql_bench.url.rsplit("@", 1)[1]
+        clerk = MysqlSink(MysqlSettings(f"mysql://clerk:pen@{host}", lock_wait_seconds=1))
+        first = claim_of(mysql_bench, 1)
+        mysql_bench.sink.claim(first)
+        with mysql_bench.freeze_while_applying(batch_of(first, 5, upsert(5, 1, "frozen"))) as frozen:
+            try:
+                with pytest.raises(SinkRefusedError, match=r"under epoch 3\.1, which is over.*CONNECTION ADMIN"):
+                    clerk.claim(claim_of(mysql_bench, 2))
+            finally:
+                frozen.kill()
+    finally:
+        mysql_bench.execute("DROP USER clerk")
+
+
+def test_a_writer_ended_by_the_sink_can_go_on_with_a_new_session(mysql_bench: MysqlBench) -> None:
+    claim = claim_of(mysql_bench, 1)
+    mysql_bench.sink.claim(claim)
+    writer = mysql_bench.sink.writer()
+    writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    ((holder,),) = mysql_bench.execute("SELECT holder FROM headgate.progress WHERE part = 0")
+    ((session,),) = mysql_bench.execute("SELECT IS_USED_LOCK(%s)", (holder.split("|")[0],))
+    mysql_bench.execute(f"KILL {session}")
+    second = batch_of(claim, 6, upsert(6, 1, "b"))
+    with pytest.raises(SinkUnavailableError):
+        writer.apply(second)
+    assert mysql_bench.sink.positions(claim) == {0: 6, 1: 0}
+    writer.apply(second)
+    writer.close()
+    assert mysql_bench.rows() == {1: "b"}
+
+
+def test_an_unreachable_sink_is_unavailable(mysql_bench: MysqlBench) -> None:
+    nowhere = MysqlSink(MysqlSettings("mysql://x@127.0.0.1:1/x"))
+    claim = claim_of(mysql_bench, 1)
+    with pytest.raises(SinkUnavailableError):
+        nowhere.claim(claim)
+    with pytest.raises(SinkUnavailableError):
+        nowhere.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))
+
+
+def test_two_first_claims_at_once_leave_one_winner(mysql_bench: MysqlBench) -> None:
+    """Database, tables and rows are made by whoever comes first; two feeds never both get the table."""
+    outcomes: list[object] = []
+
+    def claim(feed_id: str) -> None:
+        identity = FeedIdentity("cluster-a", feed_id, feed_id)
+        try:
+            outcomes.append(mysql_bench.sink.claim(claim_of(mysql_bench, 1, identity=identity)))
+        except SinkConflictError as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=claim, args=(f"0-{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 4
+    assert [outcome for outcome in outcomes if isinstance(outcome, dict)] == [{0: 5, 1: 0}]

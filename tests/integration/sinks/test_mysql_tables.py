@@ -1,0 +1,411 @@
+"""MariaDB tables as they come: rights, engines, keys, collations, unique values, foreign keys, altered columns."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from fixtures.services import mariadb_execute
+from headgate.changes.change import ABSENT, Change, Operation
+from headgate.records.control import Epoch
+from headgate.sinks.contract import (
+    Applied,
+    ChangeBatch,
+    Claim,
+    ConstraintViolatedError,
+    FeedIdentity,
+    OffsetRange,
+    SinkConflictError,
+    SinkRefusedError,
+    SinkUnavailableError,
+    ValueRefusedError,
+)
+from headgate.sinks.mysql import MysqlSettings, MysqlSink
+
+pytestmark = pytest.mark.integration
+
+
+class Database:
+    """A sink and a session beside it."""
+
+    def __init__(self, url: str, **settings: object) -> None:
+        self.url = url
+        self.name = url.rsplit("/", 1)[1]
+        self.sink = MysqlSink(MysqlSettings(url, **settings))
+        self.writer = self.sink.writer()
+
+    def execute(self, statement: str) -> list[tuple]:
+        return mariadb_execute(self.url, statement)
+
+    rows = execute
+
+    def claim(self, table: str, partitions: int = 1) -> Claim:
+        start = dict.fromkeys(range(partitions), 0)
+        claim = Claim(FeedIdentity("c", "0-1", "shop"), table, f"shop.{table}", Epoch(1, 1), 0, start)
+        self.sink.claim(claim)
+        return claim
+
+    def apply(self, claim: Claim, *changes: Change) -> Applied:
+        """All changes, from the sink's positions on."""
+        positions = self.sink.positions(claim)
+        ranges = {
+            p: OffsetRange(position, max((c.offset + 1 for c in changes if c.partition == p), default=position))
+            for p, position in positions.items()
+        }
+        return self.writer.apply(ChangeBatch(claim, ranges, changes))
+
+
+@pytest.fixture
+def database(mariadb_database: str) -> Iterator[Database]:
+    database = Database(mariadb_database)
+    yield database
+    database.writer.close()
+
+
+@pytest.fixture(params=["load", "insert"])
+def either(mariadb_database: str, request: pytest.FixtureRequest) -> Iterator[Database]:
+    """Both ways of staging rows."""
+    database = Database(mariadb_database)
+    database.sink = MysqlSink(MysqlSettings(f"{mariadb_database}?bulk={request.param}"))
+    database.writer = database.sink.writer()
+    yield database
+    database.writer.close()
+
+
+def put(offset: int, partition: int = 0, **row: object) -> Change:
+    return Change(partition, offset, Operation.UPSERT, {"id": row["id"]}, row, None, 0)
+
+
+def drop(offset: int, partition: int = 0, **key: object) -> Change:
+    return Change(partition, offset, Operation.DELETE, key, None, None, 0)
+
+
+# --- what check refuses, and what it says to do ---
+
+
+@pytest.mark.parametrize(
+    ("ddl", "table", "says"),
+    [
+        ("CREATE TABLE orders (id int PRIMARY KEY)", "order", r"does not exist.*(there is test_\w+\.orders).*create"),
+        ("CREATE TABLE t (id int)", "t", "no primary key"),
+        ("CREATE VIEW t AS SELECT 1 AS id", "t", "not a table at the sink but a view"),
+        ("CREATE TABLE t (id int PRIMARY KEY) ENGINE=MyISAM", "t", r"no transactions.*ENGINE = InnoDB"),
+        ("CREATE TABLE t (id text, PRIMARY KEY (id(5)))", "t", "covers only a part of id"),
+    ],
+)
+def test_a_table_that_cannot_be_written_is_refused_with_the_way_out(
+    database: Database, ddl: str, table: str, says: str
+) -> None:
+    database.execute(ddl)
+    with pytest.raises(SinkRefusedError, match=says):
+        database.sink.check([f"{database.name}.{table}"])
+
+
+def test_missing_rights_are_named_one_after_the_other_until_nothing_is_missing(database: Database) -> None:
+    name = database.name
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    database.execute("CREATE OR REPLACE USER clerk IDENTIFIED BY 'pen'")
+    try:
+        server = database.url.rsplit("@", 1)[1].split("/")[0]
+        clerk = MysqlSink(MysqlSettings(f"mysql://clerk:pen@{server}"))
+        with pytest.raises(SinkRefusedError, match=r"GRANT CREATE, DROP.*ON headgate\.\* TO 'clerk'@'%'"):
+            clerk.check([f"{name}.t"])
+        database.execute(
+            "GRANT CREATE, DROP, SELECT, INSERT, UPDATE, DELETE, CREATE TEMPORARY TABLES ON headgate.* TO clerk"
+        )
+        with pytest.raises(SinkRefusedError, match="does not exist at the sink, or its user may not see it"):
+            clerk.check([f"{name}.t"])
+        database.execute(f"GRANT SELECT ON {name}.t TO clerk")
+        grant = f"GRANT INSERT, UPDATE, DELETE ON `{name}`.`t` TO 'clerk'@'%'"
+        with pytest.raises(SinkRefusedError, match=f"no right to INSERT, UPDATE, DELETE on table {name}.t: {grant}"):
+            clerk.check([f"{name}.t"])
+        database.execute(grant)
+        assert clerk.check([f"{name}.t"])[f"{name}.t"].key == ("id",)
+        claim = Claim(FeedIdentity("c", "0-1", "shop"), f"{name}.t", "topic", Epoch(1, 1), 0, {0: 0})
+        clerk.claim(claim)
+        writer = clerk.writer()
+        writer.apply(ChangeBatch(claim, {0: OffsetRange(0, 1)}, [put(0, id=1, v="a")]))
+        writer.close()
+        assert database.rows("SELECT id, v FROM t") == [(1, "a")]
+    finally:
+        database.execute("DROP USER clerk")
+
+
+def test_a_wrong_password_and_a_missing_database_are_told_apart(database: Database) -> None:
+    server = database.url.rsplit("@", 1)[1].split("/")[0]
+    with pytest.raises(SinkUnavailableError, match="is it the right password in sink"):
+        MysqlSink(MysqlSettings(f"mysql://root:wrong@{server}/")).check([])
+    with pytest.raises(SinkRefusedError, match="Unknown database 'nowhere'"):
+        MysqlSink(MysqlSettings(database.url.replace(database.name, "nowhere"))).check([])
+    with pytest.raises(SinkRefusedError, match="table t has no database: name one"):
+        MysqlSink(MysqlSettings(database.url.replace(database.name, ""))).check(["t"])
+
+
+def test_a_server_that_refuses_load_data_local_is_told_what_to_choose(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v blob, b bit(3), s text)")
+    database.execute("SET GLOBAL local_infile = 0")
+    try:
+        with pytest.raises(SinkRefusedError, match=r"local_infile=OFF.*bulk=insert"):
+            database.sink.check(["t"])
+        database.sink = MysqlSink(MysqlSettings(f"{database.url}?bulk=insert"))
+        database.writer = database.sink.writer()
+        claim = database.claim("t")
+        database.apply(claim, put(0, id=1, v="AP8=", b=True, s="it's a \\ \n\0'"), put(1, id=2, v=None, b=None, s=None))
+        assert database.rows("SELECT id, v, b + 0, s FROM t ORDER BY id") == [
+            (1, b"\x00\xff", 1, "it's a \\ \n\0'"),
+            (2, None, None, None),
+        ]
+    finally:
+        database.execute("SET GLOBAL local_infile = 1")
+
+
+# --- columns ---
+
+
+def test_shapes_skip_generated_columns_and_names_may_be_anything(either: Database) -> None:
+    either.execute(
+        "CREATE TABLE `Odd ``Table%s` (b int, `a b` varchar(20) COLLATE utf8mb4_bin, d decimal(8,3), "
+        "g int GENERATED ALWAYS AS (b * 2) STORED, `100%` int UNIQUE, PRIMARY KEY (`a b`, b))"
+    )
+    name = f"{either.name}.Odd `Table%s"
+    shape = either.sink.check([name])[name]
+    assert shape.columns == {"b": "int(11)", "a b": "varchar(20)", "d": "decimal(8,3)", "100%": "int(11)"}
+    assert shape.key == ("a b", "b")
+    assert shape.secondary_unique
+    claim = either.claim(name)
+    key = {"b": 2, "a b": "x\"y'"}
+    either.apply(claim, Change(0, 0, Operation.UPSERT, key, {**key, "d": "1.5", "100%": None, "g": 99}, None, 0))
+    assert [tuple(map(str, r)) for r in either.rows("SELECT * FROM `Odd ``Table%s`")] == [
+        ("2", "x\"y'", "1.500", "4", "None")
+    ]
+    either.apply(claim, Change(0, 1, Operation.DELETE, key, None, None, 0))
+    assert either.rows("SELECT * FROM `Odd ``Table%s`") == []
+
+
+def test_numbered_columns_take_the_values_of_the_source_zero_too(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int AUTO_INCREMENT PRIMARY KEY, v text)")
+    claim = database.claim("t")
+    database.apply(claim, put(0, id=41, v="a"), put(1, id=0, v="zero"))
+    database.apply(claim, put(2, id=41, v="b"), put(3, id=7, v="c"))
+    assert database.rows("SELECT id, v FROM t ORDER BY id") == [(0, "zero"), (7, "c"), (41, "b")]
+
+
+def test_a_table_of_nothing_but_its_key(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    claim = database.claim("t")
+    database.apply(claim, put(0, id=1))
+    database.apply(claim, put(1, id=1), put(2, id=2), drop(3, id=1))
+    assert database.rows("SELECT id FROM t") == [(2,)]
+
+
+def test_a_column_the_sink_lacks_is_refused_until_it_is_added(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    claim = database.claim("t")
+    database.apply(claim, put(0, id=1, v="a"))
+    with pytest.raises(SinkRefusedError, match=r"no column w.*partition 0, offset 1.*ADD COLUMN `w`"):
+        database.apply(claim, put(1, id=2, v="b", w=1))
+    assert database.rows("SELECT id FROM t") == [(1,)]
+    database.execute("ALTER TABLE t ADD COLUMN w int DEFAULT 5")
+    database.apply(claim, put(1, id=2, v="b", w=1), put(2, id=3, v="old shape"))
+    assert database.rows("SELECT * FROM t ORDER BY id") == [(1, "a", 5), (2, "b", 1), (3, "old shape", 5)]
+
+
+def test_a_table_dropped_under_a_writer_is_refused_by_name(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    claim = database.claim("t")
+    database.apply(claim, put(0, id=1, v=1))
+    batch = ChangeBatch(claim, {0: OffsetRange(1, 2)}, [put(1, id=2, v=1)])
+    database.execute("DROP TABLE t")
+    with pytest.raises(SinkRefusedError, match="table t does not exist at the sink"):
+        database.writer.apply(batch)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    assert database.writer.apply(batch).positions == {0: 2}
+
+
+def test_a_key_that_is_not_the_tables_is_refused(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int, part int, PRIMARY KEY (id, part))")
+    claim = database.claim("t")
+    with pytest.raises(ValueRefusedError, match=r"key columns \(id\) are not the table's \(id, part\).*offset 0"):
+        database.apply(claim, put(0, id=1, part=1))
+
+
+# --- rows left partly alone ---
+
+
+def test_absent_columns_keep_what_the_sink_has(either: Database) -> None:
+    either.execute("CREATE TABLE t (id int PRIMARY KEY, v text, big text)")
+    claim = either.claim("t")
+    either.apply(claim, put(0, id=1, v="a", big="B1"), put(1, id=2, v="a", big="B2"))
+    # The second update changes nothing, and is no orphan for that.
+    applied = either.apply(
+        claim, put(2, id=1, v="a", big=ABSENT), put(3, id=2, v="b", big="B3"), put(4, id=2, v=ABSENT, big=ABSENT)
+    )
+    assert (applied.upserts, applied.updates) == (1, 1)
+    assert either.rows("SELECT * FROM t ORDER BY id") == [(1, "a", "B1"), (2, "b", "B3")]
+    either.apply(claim, put(5, id=1, v=None, big=ABSENT))
+    assert either.rows("SELECT * FROM t WHERE id = 1") == [(1, None, "B1")]
+
+
+def test_an_absent_column_without_a_row_at_the_sink_is_refused_by_name(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text, big text)")
+    claim = database.claim("t")
+    applied = database.apply(claim, put(0, id=1, v="a", big="B"), put(1, id=9, v="b", big=ABSENT), put(2, id=3, v="c"))
+    assert applied.positions == {0: 1}
+    with pytest.raises(ValueRefusedError, match=r"no such row.*partition 0, offset 1"):
+        database.apply(claim, put(1, id=9, v="b", big=ABSENT))
+    assert database.rows("SELECT * FROM t") == [(1, "a", "B")]
+
+
+def test_deleted_and_made_again_is_a_new_row(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text, extra varchar(9) DEFAULT 'fresh')")
+    claim = database.claim("t")
+    database.apply(claim, put(0, id=1, v="a"))
+    database.execute("UPDATE t SET extra = 'old'")
+    database.apply(claim, put(1, id=1, v="b"))
+    assert database.rows("SELECT * FROM t") == [(1, "b", "old")]
+    applied = database.apply(claim, drop(2, id=1), put(3, id=1, v="c"))
+    assert (applied.deletes, applied.upserts) == (1, 1)
+    assert database.rows("SELECT * FROM t") == [(1, "c", "fresh")]
+    database.apply(claim, put(4, id=1, v="d"), drop(5, id=1))
+    assert database.rows("SELECT * FROM t") == []
+
+
+def test_truncate_empties_the_table(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    claim = database.claim("t")
+    database.apply(claim, put(0, id=1, v="a"))
+    truncate = Change(0, 2, Operation.TRUNCATE, {}, None, None, 0)
+    database.apply(claim, put(1, id=2, v="b"), truncate, put(3, id=3, v="c"))
+    assert database.rows("SELECT * FROM t") == [(3, "c")]
+
+
+# --- rules between rows ---
+
+
+@pytest.mark.parametrize("partitions", [1, 2], ids=["within a partition", "across partitions"])
+def test_unique_values_that_are_swapped(database: Database, partitions: int) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, u varchar(9) UNIQUE)")
+    claim = database.claim("t", partitions)
+    database.apply(claim, put(0, id=1, u="a"), put(0 if partitions > 1 else 1, partitions - 1, id=2, u="b"))
+    p = partitions - 1
+    first = 1 if p else 2
+    # 1 lets go of "a", 2 takes it, 1 takes what 2 had: the last words alone would collide.
+    changes = [put(first, id=1, u="x"), put(1 if p else 3, p, id=2, u="a"), put(first + (1 if p else 2), id=1, u="b")]
+    applied = database.apply(claim, *changes)
+    assert applied.positions == ({0: 3, 1: 2} if p else {0: 5})
+    assert database.rows("SELECT * FROM t ORDER BY id") == [(1, "b"), (2, "a")]
+
+
+def test_a_row_that_shares_a_unique_value_is_never_taken_for_the_same_row(database: Database) -> None:
+    """ON DUPLICATE KEY UPDATE would overwrite row 99, and say nothing."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, u varchar(9) UNIQUE, v int)")
+    claim = database.claim("t", partitions=2)
+    database.execute("INSERT INTO t VALUES (99, 'taken', 1)")
+    changes = [put(offset, id=offset, u=f"u{offset}", v=0) for offset in range(20)]
+    changes[13] = put(13, id=13, u="taken", v=0)
+    applied = database.apply(claim, *changes, put(0, partition=1, id=500, u="other", v=0))
+    assert applied.positions == {0: 13, 1: 1} == database.sink.positions(claim)
+    assert applied.upserts == 14
+    with pytest.raises(ConstraintViolatedError, match=r"Duplicate entry 'taken'.*partition 0, offset 13"):
+        database.apply(claim, *changes[13:])
+    assert database.rows("SELECT v FROM t WHERE id = 99") == [(1,)]
+    database.execute("DELETE FROM t WHERE id = 99")
+    assert database.apply(claim, *changes[13:]).positions == {0: 20, 1: 1}
+    assert database.rows("SELECT COUNT(*) FROM t") == [(21,)]
+
+
+def test_foreign_keys_wait_for_their_row_or_are_ignored_if_so_chosen(database: Database) -> None:
+    database.execute("CREATE TABLE p (id int PRIMARY KEY)")
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, p int, FOREIGN KEY (p) REFERENCES p (id), CHECK (id < 100))")
+    claim = database.claim("t")
+    assert database.apply(claim, put(0, id=1, p=None), put(1, id=2, p=7)).positions == {0: 1}
+    with pytest.raises(ConstraintViolatedError, match=r"foreign key.*offset 1") as refused:
+        database.apply(claim, put(1, id=2, p=7))
+    assert refused.value.retryable
+    database.execute("INSERT INTO p VALUES (7)")
+    assert database.apply(claim, put(1, id=2, p=7)).positions == {0: 2}
+    with pytest.raises(ValueRefusedError, match=r"CONSTRAINT.*offset 2") as refused_for_good:
+        database.apply(claim, put(2, id=100, p=7))
+    assert not refused_for_good.value.retryable
+    careless = MysqlSink(MysqlSettings(database.url, foreign_keys=False)).writer()
+    careless.apply(ChangeBatch(claim, {0: OffsetRange(2, 3)}, [put(2, id=3, p=1234)]))
+    careless.close()
+    assert database.rows("SELECT p FROM t WHERE id = 3") == [(1234,)]
+
+
+def test_one_bad_value_among_many_is_found_and_nothing_before_it_is_held_back(either: Database) -> None:
+    either.execute("CREATE TABLE t (id int PRIMARY KEY, v smallint NOT NULL)")
+    claim = either.claim("t")
+    changes = [put(offset, id=offset, v=offset % 100) for offset in range(1000)]
+    changes[777] = put(777, id=777, v=70000)
+    changes[900] = put(900, id=900, v=None)
+    assert either.apply(claim, *changes).positions == {0: 777}
+    with pytest.raises(
+        ValueRefusedError, match=r"t, column v: .*[Oo]ut of range.*topic shop.t, partition 0, offset 777"
+    ):
+        either.apply(claim, *changes[777:])
+    changes[777] = put(777, id=777, v=7)
+    assert either.apply(claim, *changes[777:]).positions == {0: 900}
+    with pytest.raises(ValueRefusedError, match=r"'v' cannot be null.*offset 900"):
+        either.apply(claim, *changes[900:])
+    assert either.rows("SELECT COUNT(*), MAX(id) FROM t") == [(900, 899)]
+
+
+def test_two_keys_that_a_collation_takes_for_one_are_refused_and_none_is_lost(database: Database) -> None:
+    database.execute("CREATE TABLE t (id varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v int)")
+    claim = database.claim("t")
+    assert database.apply(claim, put(0, id="a", v=1), put(1, id="A", v=2)).positions == {0: 1}
+    with pytest.raises(ValueRefusedError, match=r"collation of column id.*ends in _bin.*offset 1"):
+        database.apply(claim, put(1, id="A", v=2))
+    assert database.rows("SELECT * FROM t") == [("a", 1)]
+    # Another's row is not deleted for it either; and a key that only changes its case is deleted, then inserted.
+    database.apply(claim, drop(1, id="A"))
+    assert database.rows("SELECT * FROM t") == [("a", 1)]
+    database.apply(claim, drop(2, id="a"), put(3, id="A", v=3))
+    assert database.rows("SELECT * FROM t") == [("A", 3)]
+
+
+def test_a_trigger_of_the_sink_that_says_no_is_quoted(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute(
+        "CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW "
+        "IF NEW.id = 3 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not on a Sunday'; END IF"
+    )
+    claim = database.claim("t")
+    assert database.apply(claim, put(0, id=1), put(1, id=3)).positions == {0: 1}
+    with pytest.raises(ValueRefusedError, match=r"not on a Sunday.*offset 1"):
+        database.apply(claim, put(1, id=3))
+
+
+def test_many_batches_of_all_sizes_leave_no_staged_row_behind(either: Database) -> None:
+    either.execute("CREATE TABLE t (id int PRIMARY KEY, v varchar(20) UNIQUE)")
+    either.execute("CREATE TABLE other (id int PRIMARY KEY)")
+    claim, other = either.claim("t"), either.claim("other")
+    offset = 0
+    for size in (3, 12_000, 1, 2):
+        changes = [put(offset + i, id=offset + i, v=f"v{offset + i}") for i in range(size)]
+        either.apply(claim, *changes)
+        either.apply(other, put(offset, id=offset))
+        offset += size
+        with pytest.raises(ConstraintViolatedError):
+            either.apply(claim, put(offset, id=-1, v="v0"))
+    assert either.rows("SELECT COUNT(*), MAX(id) FROM t") == [(offset, offset - 1)]
+    assert either.rows("SELECT COUNT(*) FROM other") == [(4,)]
+
+
+def test_a_wide_row_and_a_value_of_many_megabytes(either: Database) -> None:
+    columns = ", ".join(f"c{n} varchar(20) CHARACTER SET latin1" for n in range(300))
+    either.execute(f"CREATE TABLE t (id int PRIMARY KEY, big longtext, {columns})")
+    claim = either.claim("t")
+    row = {f"c{n}": f"value {n}" for n in range(300)}
+    either.apply(claim, put(0, id=1, big="ü" * 3_000_000, **row), put(1, id=2, big=None, **dict.fromkeys(row)))
+    assert either.rows("SELECT id, CHAR_LENGTH(big), c299 FROM t ORDER BY id") == [
+        (1, 3_000_000, "value 299"),
+        (2, None, None),
+    ]
+
+
+def test_a_conflict_names_the_feed_that_holds_the_table(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.claim("t")
+    with pytest.raises(SinkConflictError, match=r"feed shop \(0-1\)"):
+        database.sink.check(["t"], FeedIdentity("c", "0-2", "second"))
