@@ -11,7 +11,7 @@ from typing import Final
 from headgate.agent.machine import AgentInput, SessionStarted, evolve, new_state, task_count
 from headgate.agent.session import Heartbeat, IdInUseError, IdWatch, Lease, SessionLostError
 from headgate.agent.turns import Turns, place_word
-from headgate.eventlog.log import Delivery, LogError, Partition
+from headgate.eventlog.log import Delivery, LogError, NewerSchemaError, Partition
 from headgate.eventlog.machine import Arrived
 from headgate.eventlog.sharding import ANNOUNCE
 from headgate.records.control import AgentAnnounced, Liveness
@@ -60,6 +60,8 @@ class AgentProcess(Process):
             return
         try:
             session.turn()
+            if self.is_over:
+                self._end_session()
         except SessionLostError as lost:
             self.stage.mark(
                 "suicide: written dead" if "written" in str(lost) or "wrote" in str(lost) else "suicide: lease"
@@ -76,7 +78,7 @@ class AgentProcess(Process):
         return [at[partition]] if partition in at else []
 
     def leave(self) -> None:
-        """SIGTERM."""
+        """See Process."""
         self.is_leaving = True
         if self.session is not None:
             self.session.heartbeat.stopping()
@@ -204,6 +206,9 @@ class _Session:
     def _read(self) -> list[Delivery]:
         try:
             items = self._reader.poll(TURN_RECORDS_MAX, 0.0)
+        except NewerSchemaError:
+            self._stage.ended_by_newer(self._process)
+            return []
         except LogError:
             return []
         now = self._stage.monotonic()
@@ -231,4 +236,4 @@ class _Session:
 
     def _announcement(self, liveness: Liveness, count: int) -> AgentAnnounced:
         capacity, now = self._stage.profile.capacity, self._stage.now().wall_ms
-        return AgentAnnounced("sim", 1, capacity, 0.0, liveness, "sim", count, now)
+        return AgentAnnounced("sim", self._process.reads, capacity, 0.0, liveness, "sim", count, now)

@@ -33,7 +33,7 @@ def what_is_missing(world: "World") -> list[str]:
             f"{key.text()} is left of a feed that is gone" for key in state.spans if key.feed not in state.feeds
         ]
         missing += [f"outcome of {name}, which is gone" for name in state.outcomes if name not in state.requests]
-    return missing
+    return missing + world.upgrades.missing()
 
 
 def _missing_of_feed(

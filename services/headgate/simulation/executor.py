@@ -16,7 +16,7 @@ from headgate.records.keys import AgentKey
 from headgate.simulation.sink_audit import end_of, ts_of
 from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange, SinkError
 
-__all__ = ["Request", "Run", "SimulatedExecutor", "Surroundings"]
+__all__ = ["EXPIRED", "Request", "Run", "SimulatedExecutor", "Surroundings"]
 
 RETRY_SECONDS_MIN: Final = 0.25
 RETRY_SECONDS_MAX: Final = 2.0
@@ -24,6 +24,9 @@ FAILURES_MAX: Final = 2
 """Fewer than in a lane, so that failures come to the owner often enough."""
 
 BATCH_EVENTS_MAX: Final = 5
+
+EXPIRED: Final = "source_offset_expired"
+"""The code of records/error_codes.py for changes that were deleted before they were applied."""
 
 
 class _Spec(msgspec.Struct):
@@ -60,6 +63,18 @@ class Surroundings(Protocol):
 
     def source_end(self, topic: str, partition: int) -> int:
         """How far the source has been written."""
+        ...
+
+    def source_begin(self, topic: str, partition: int) -> int:
+        """The first change that the source still has."""
+        ...
+
+    def mark(self, name: str) -> None:
+        """A rare state was reached."""
+        ...
+
+    def is_sick(self, table: str) -> bool:
+        """Whether no step of the table's tasks succeeds now."""
         ...
 
     def strikes(self, kind: str, weight: float = 1.0) -> bool:
@@ -241,7 +256,9 @@ class SimulatedExecutor:
 
     def _step(self, run: Run) -> None:
         run.retry_at = None
-        if self._world.strikes("task_failure"):
+        if self._world.is_sick(run.task.plan.table) and not run.stop:
+            self._fail(run, "source_unreachable", "the source does not answer", retryable=True)
+        elif self._world.strikes("task_failure"):
             self._fail(run, "source_gone", "the source does not answer", retryable=self._world.gets_on())
         elif run.stop == "plain":
             run.state = TaskState.STOPPED
@@ -251,13 +268,26 @@ class SimulatedExecutor:
         elif not run.primary:
             if run.state is TaskState.PREPARING:
                 run.positions = self._world.positions(run.claim)
-                run.state = TaskState.PREPARED
+                if not self._has_expired(run):
+                    run.state = TaskState.PREPARED
         elif not run.claimed:
             self._send(run, "claim")
+        elif self._has_expired(run):
+            pass
         elif run.state is not TaskState.REPLICATING:
             run.state = TaskState.REPLICATING
         else:
             self._write(run)
+
+    def _has_expired(self, run: Run) -> bool:
+        """What is to be read next is not there any more: an error for a person, never a skip (sources/offsets.py)."""
+        begins = {p: self._world.source_begin(run.task.plan.topic, p) for p in run.positions}
+        gone = [partition for partition, at in sorted(run.positions.items()) if at < begins[partition]]
+        if gone:
+            text = f"offset {run.positions[gone[0]]} has expired, the source begins at {begins[gone[0]]}"
+            self._fail(run, EXPIRED, text, retryable=False)
+            self._world.mark("a span was stopped by retention")
+        return bool(gone)
 
     def _write(self, run: Run) -> None:
         ranges = {}

@@ -10,7 +10,7 @@ from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.memory import CommitFault
 from headgate.records.keys import Fact, OutcomeKey
 from headgate.simulation.agents import AgentProcess
-from headgate.simulation.processes import CoordinatorProcess, Process, transactional_id
+from headgate.simulation.processes import Process, transactional_id
 
 if TYPE_CHECKING:
     from headgate.simulation.world import World
@@ -24,6 +24,9 @@ FREEZE_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 30.0)
 """Shorter than a lease, about one, and long after everybody has gone on."""
 
 MEND_SECONDS: Final = (0.5, 2.0, 6.0, 20.0)
+
+CLOCK_STEP_SECONDS: Final = (-30 * 86_400.0, -3_600.0, -10.0, 10.0, 3_600.0, 30 * 86_400.0)
+"""Somebody sets the time, or NTP comes back after long; the monotonic clock knows nothing of it."""
 
 SECOND_PROCESS_SHARE: Final = 0.3
 """How often a frozen agent is taken for dead by its supervisor, which starts another under the same name."""
@@ -56,6 +59,14 @@ class Faults:
             self._outage()
         if world.strikes("both_movers"):
             self._strike_both_movers()
+        if world.strikes("clock_step"):
+            step = self._chance.choice(CLOCK_STEP_SECONDS)
+            world.mark(f"the wall clock stepped {'back' if step < 0 else 'on'}")
+            world.wall_shift_seconds += step
+        if world.strikes("retention"):
+            world.source.expire()
+        if world.strikes("upgrade"):
+            world.upgrades.upgrade_one()
         self._strike_log()
 
     def start_again(self, name: str) -> None:
@@ -80,6 +91,8 @@ class Faults:
     def mend(self) -> None:
         """What is still to be started after ``stop``."""
         self._mend(self._world.clock)
+        if self._world.profile.is_upgraded:
+            self._world.upgrades.go_on()
 
     def _strike_process(self, process: Process) -> None:
         world, chance = self._world, self._chance
@@ -101,14 +114,13 @@ class Faults:
             process.log.cut()
             self._later("mend", process.name)
         if world.strikes("hold"):
-            process.log.hold(chance.choice(world.broker.partitions()))
+            partition = chance.choice(world.broker.partitions())
+            process.log.hold(partition)
+            world.mark(f"{partition.topic} lagged behind the others")
             self._later("mend", process.name)
         if world.strikes("leave"):
             world.mark(f"asked to leave {process.name[0]}")
-            if isinstance(process, AgentProcess):
-                process.leave()
-            elif isinstance(process, CoordinatorProcess):
-                process.resign()
+            process.leave()
 
     def _outage(self) -> None:
         """Everything of one kind, or simply everything, goes at once: a rack, a bad deployment."""
@@ -167,7 +179,12 @@ class Faults:
     def _end_transaction(self, transaction: str) -> None:
         """The broker's time-out aborts it, or a commit that was thought lost arrives."""
         broker = self._world.broker
-        if broker.has_open(transaction):
+        if not broker.has_open(transaction):
+            # It was for a producer that is fenced by now: the broker refuses it.
+            self._world.mark("a delayed end of a transaction found another producer")
+        else:
+            if any(broker.last_stable_offset(p) < broker.end_offset(p) for p in broker.partitions()):
+                self._world.mark("an open transaction held readers up")
             late = not self.stopped and self._chance.random() < 0.3
             self._world.mark("a late commit arrived" if late else "an open transaction timed out")
             broker.end_transaction(transaction, commit=late)

@@ -24,6 +24,7 @@ from headgate.records.control import (
     SessionEnded,
     SetState,
     SpanDispatched,
+    SpanPlan,
     TaskReported,
     TaskState,
     WantedState,
@@ -50,8 +51,15 @@ class LogAudit:
     """See the module's docstring; ``states`` is, by shard, the replay of everything ever committed."""
 
     def __init__(
-        self, shards: int, sink: SinkAudit, is_session_lost: Callable[[tuple[str, str]], bool], marks: Counter[str]
+        self,
+        shards: int,
+        sink: SinkAudit,
+        is_session_lost: Callable[[tuple[str, str]], bool],
+        marks: Counter[str],
+        *,
+        on_level: Callable[[int], None],
     ) -> None:
+        """``on_level`` is told of every higher schema level that an owner announces."""
         self.states: dict[int, State] = {shard: COORDINATOR.new_state(shard) for shard in range(shards)}
         self.marks = marks
         self.records = 0
@@ -62,6 +70,9 @@ class LogAudit:
         self._may_claim: set[tuple[SpanKey, str, str, Epoch]] = set()
         self._checkpoints: dict[tuple[str, int], FeedProgressed] = {}
         self._names: set[str] = set()
+        self._on_level = on_level
+        self._owner_reads: dict[int, int] = {}
+        self._level = 0
 
     def committed(self, partition: Partition, entry: Entry) -> None:
         """One record has become a fact: fold it, and check what it may break."""
@@ -74,7 +85,7 @@ class LogAudit:
             state = self.states[shard]
             match key:
                 case OwnerKey() if key.shard == shard and isinstance(value, OwnerAnnounced):
-                    self._owner_announced(shard, value, entry.offset)
+                    self._owner_announced(shard, state, value, entry.offset)
                 case SpanKey():
                     self._span_dispatched(shard, state, key, value)
                 case SessionKey() if isinstance(value, SessionEnded):
@@ -103,13 +114,21 @@ class LogAudit:
         if owner_rev != newest:
             raise Violation(f"4: {what} by owner {owner_rev} while {newest} is the owner of shard {shard}")
 
-    def _owner_announced(self, shard: int, value: OwnerAnnounced, offset: int) -> None:
+    def _owner_announced(self, shard: int, state: State, value: OwnerAnnounced, offset: int) -> None:
         rev = offset if value.owner_rev is None else value.owner_rev
         newest = self._owner_rev.get(shard, -1)
         if rev < newest:
             raise Violation(f"4: owner {rev} of shard {shard} announced itself after {newest}")
         if value.owner_rev is None:
             self.marks["a term began"] += 1
+            if value.schema_version < self._owner_reads.get(shard, 0):
+                self.marks["an old owner followed a new one"] += 1
+            self._owner_reads[shard] = value.schema_version
+        if value.level < state.level:
+            raise Violation(f"4: the schema level of shard {shard} went back from {state.level} to {value.level}")
+        if value.level > self._level:
+            self._level = value.level
+            self._on_level(value.level)
         self._owner_rev[shard] = rev
 
     def _span_dispatched(self, shard: int, state: State, key: SpanKey, value: object) -> None:
@@ -189,9 +208,7 @@ class LogAudit:
             for partition, offset in (before.positions.get(plan.span, {}) if before else {}).items():
                 if said.get(partition, -1) < offset:
                     raise Violation(f"3: checkpoint of {key.feed} {plan.span}/{partition} back from {offset} to {said}")
-            if value.checkpoint_ts != value.resolved_ts:
-                self._check_ts(key.feed, value.checkpoint_ts, plan.span, written, plan.start)
-            self._check_resolved(key.feed, value.resolved_ts, plan.span, written)
+            self._check_times(key.feed, value, before, plan, written)
         if before is not None and before.checkpoint_ts is not None and value.checkpoint_ts is None:
             raise Violation(f"3: checkpoint_ts of {key.feed} back from {before.checkpoint_ts} to nothing")
         if before and before.checkpoint_ts and value.checkpoint_ts and value.checkpoint_ts < before.checkpoint_ts:
@@ -199,6 +216,17 @@ class LogAudit:
         if before is not None and (value.resolved_ts or 0) < (before.resolved_ts or 0):
             raise Violation(f"3: resolved_ts of {key.feed} back from {before.resolved_ts} to {value.resolved_ts}")
         self._checkpoints[value.feed_id, value.incarnation] = value
+
+    def _check_times(
+        self, feed: str, value: FeedProgressed, before: FeedProgressed | None, plan: SpanPlan, written: Positions
+    ) -> None:
+        # What was said before a table joined may stand still until that has come as far, but not move.
+        joined = before is not None and plan.span not in before.positions
+        stood = (before.checkpoint_ts, before.resolved_ts) if joined and before is not None else None
+        if value.checkpoint_ts != value.resolved_ts and (stood is None or value.checkpoint_ts != stood[0]):
+            self._check_ts(feed, value.checkpoint_ts, plan.span, written, plan.start)
+        if stood is None or value.resolved_ts != stood[1]:
+            self._check_resolved(feed, value.resolved_ts, plan.span, written)
 
     def _check_ts(self, feed: str, ts: int | None, span: str, written: Positions, start: Positions) -> None:
         if ts is None:
@@ -243,6 +271,10 @@ class LogAudit:
             self._check_end(key, value)
         elif value.wanted is WantedState.RUNNING:
             self._sink.stopped.discard(value.feed_id)
+        if value.state is FeedState.FAILED and (old is None or old.state is not FeedState.FAILED):
+            self.marks["a feed was failed after half an hour"] += 1
+        if old is not None and old.feed_id == value.feed_id and len(value.spans) > len(old.spans):
+            self.marks["a table joined"] += 1
         if old is None and key.feed in self._names:
             self.marks["feed made again"] += 1
         self._names.add(key.feed)
@@ -255,6 +287,8 @@ class LogAudit:
             raise Violation(f"4: request {key.request} was {old.status}, became {value.status}")
         if placed is not None and (old is None or old.status is not value.status):
             self.marks[f"{placed.request.kind} {value.status}"] += 1
+            if "waits for the upgrade" in value.reason:
+                self.marks["something waits for an upgrade"] += 1
 
 
 def _phase(record: SpanDispatched) -> str:

@@ -96,6 +96,25 @@ REQUIRED: Final = (
     "feed gone",
     "feed made again",
     "tombstones cleaned away",
+    "update_feed done",
+    "update_feed refused",
+    "a table joined",
+    "a feed was failed after half an hour",
+    # What lies outside: two versions at once, time, lag, retention.
+    "the level rose after an upgrade",
+    "an old owner followed a new one",
+    "an old process came too late",
+    "something waits for an upgrade",
+    "the wall clock stepped back",
+    "the wall clock stepped on",
+    "announce lagged behind the others",
+    "changefeed lagged behind the others",
+    "checkpoint lagged behind the others",
+    "dispatch lagged behind the others",
+    "sync lagged behind the others",
+    "an open transaction held readers up",
+    "a delayed end of a transaction found another producer",
+    "a span was stopped by retention",
 )
 
 

@@ -24,8 +24,10 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import Fact, RequestKey
+from headgate.simulation.executor import EXPIRED
 from headgate.simulation.profile import Profile
 from headgate.simulation.sink_audit import ts_of
+from headgate.simulation.source import SimulatedSource
 
 __all__ = ["Operator", "resolve"]
 
@@ -35,6 +37,7 @@ KINDS: Final = (
     *[OperationKind.RESUME_FEED] * 3,
     OperationKind.REMOVE_FEED,
     *[OperationKind.CREATE_FEED] * 3,
+    *[OperationKind.UPDATE_FEED] * 2,
     OperationKind.REBALANCE_FEED,
     OperationKind.DRAIN_AGENT,
     OperationKind.RESIGN_OWNER,
@@ -47,6 +50,10 @@ ABOUT_NO_FEED: Final = (OperationKind.DRAIN_AGENT, OperationKind.RESIGN_OWNER)
 REQUESTS_KEPT_MAX: Final = 12
 """Settled requests beyond this many are taken back, the oldest first, as operators do."""
 
+
+BAD_UPDATE_SHARE: Final = 0.1
+LATER_TABLE_SHARE: Final = 0.3
+"""Share of feeds that begin without their last table, which an update may add."""
 
 TARGET_RATE: Final = 0.2
 """Share of feeds that are to end."""
@@ -81,11 +88,11 @@ class Operator:
         broker: MemoryBroker,
         *,
         states: dict[int, State],
-        source_end: Callable[[str, int], int],
+        source: SimulatedSource,
         wall_ms: Callable[[], int],
     ) -> None:
         self._profile, self._chance, self._broker, self._states = profile, chance, broker, states
-        self._source_end, self._wall_ms = source_end, wall_ms
+        self._source, self._wall_ms = source, wall_ms
         self._count = 0
         self._last: tuple[RequestKey, Any, int] | None = None
 
@@ -107,6 +114,8 @@ class Operator:
         spec = table = agent = None
         if kind is OperationKind.CREATE_FEED:
             spec = self._spec(feed)
+        elif kind is OperationKind.UPDATE_FEED:
+            spec = self._changed_spec(feed)
         elif kind is OperationKind.MOVE_TABLE:
             table = self._chance.choice(self._tables(feed))
             agent = f"a{self._chance.randint(1, self._profile.agents)}"
@@ -137,8 +146,13 @@ class Operator:
                     if key.feed == name
                 )
                 is_sick = feed.state in (FeedState.WARNING, FeedState.FAILED)
-                if feed.wanted is WantedState.RUNNING and is_sick and is_waiting:
-                    self.ask(OperationKind.RESUME_FEED, name)
+                if feed.wanted is not WantedState.RUNNING or not is_sick or not is_waiting:
+                    continue
+                has_expired = any(
+                    EXPIRED in (record.last_error or "") for key, record in state.spans.items() if key.feed == name
+                )
+                # Nothing brings back what the source has deleted: the table is copied afresh, under a new feed.
+                self.ask(OperationKind.REMOVE_FEED if has_expired else OperationKind.RESUME_FEED, name)
 
     def _take_back_hopeless_drains(self, shard: int, state: State) -> None:
         """An agent cannot be emptied while the others have not seats enough for all."""
@@ -152,16 +166,30 @@ class Operator:
     def _tables(self, feed: str) -> list[str]:
         return [f"{feed}t{number}" for number in range(1, self._profile.tables + 1)]
 
+    def _changed_spec(self, feed: str) -> str:
+        """The feed with all its tables, so that some may join; now and then with what cannot be changed."""
+        states = [state for _, state in sorted(self._states.items()) if feed in state.feeds]
+        if not states:
+            return self._spec(feed)
+        spec = msgspec.json.decode(states[0].feeds[feed].spec)
+        for table in self._tables(feed):
+            if table not in spec["tables"]:
+                spec["tables"].append(table)
+                spec["starts"].append(self._start(table))
+        if self._chance.random() < BAD_UPDATE_SHARE:
+            spec["sink"]["dsn"] = "elsewhere"
+        return msgspec.json.encode(spec).decode()
+
     def _spec(self, feed: str) -> str:
         tables = self._tables(feed)
+        if len(tables) > 1 and self._chance.random() < LATER_TABLE_SHARE:
+            tables = tables[:-1]
         if self._chance.random() < 0.1:
             tables = [*tables[1:], "f1t1"] if feed != "f1" else tables
         starts, newest = [], 0
         for table in tables:
-            is_latest = self._chance.random() < 0.3
-            ends = {str(p): self._source_end(f"db.{table}", p) for p in range(self._profile.partitions)}
-            starts.append(ends if is_latest else dict.fromkeys(ends, 0))
-            newest = max(newest, *ends.values())
+            starts.append(self._start(table))
+            newest = max(newest, *(self._source.end(f"db.{table}", p) for p in range(self._profile.partitions)))
         spec: dict[str, Any] = {
             "feed": feed,
             "sink": {"type": "memory", "dsn": "here"},
@@ -171,6 +199,11 @@ class Operator:
         if self._chance.random() < TARGET_RATE:
             spec["target_ts"] = ts_of(newest + self._chance.randint(-TARGET_EVENTS_MAX, TARGET_EVENTS_MAX))
         return msgspec.json.encode(spec).decode()
+
+    def _start(self, table: str) -> dict[str, int]:
+        """From the earliest change that is there, or from the latest on."""
+        look = self._source.end if self._chance.random() < 0.3 else self._source.begin
+        return {str(partition): look(f"db.{table}", partition) for partition in range(self._profile.partitions)}
 
     def _tidy(self) -> None:
         for shard, state in sorted(self._states.items()):

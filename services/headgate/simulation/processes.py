@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from headgate.agent.machine import AgentInput, AgentState
-from headgate.eventlog.log import FencedError, Partition, Placed
+from headgate.eventlog.log import (
+    FencedError,
+    LevelTooLowError,
+    NewerSchemaError,
+    Partition,
+    Placed,
+    SchemaLevel,
+)
 from headgate.eventlog.machine import Decision, Machine, Now
 from headgate.eventlog.memory import MemoryBroker, MemoryLog, MemoryTransactionalWriter
 from headgate.eventlog.presence import Presence
@@ -54,6 +61,14 @@ class Stage(Surroundings, Protocol):
         """A rare state was reached."""
         ...
 
+    def reads(self, name: str) -> int:
+        """Up to which schema level a process of that name reads."""
+        ...
+
+    def ended_by_newer(self, process: "Process") -> None:
+        """The process has met a record that it cannot read."""
+        ...
+
     def run_effect(self, process: "CoordinatorProcess", role: "Role[Any]", effect: TermEffect) -> None:
         """An effect of a coordinator was submitted."""
         ...
@@ -70,6 +85,8 @@ class Process:
     def __init__(self, stage: Stage, name: str) -> None:
         self.stage = stage
         self.name = name
+        self.reads = stage.reads(name)
+        self.born = stage.monotonic()
         self.log = ProcessLog(stage.broker, self)
         self.frozen_until = float("-inf")
         self.is_frozen_inside = False
@@ -78,6 +95,10 @@ class Process:
 
     def act(self) -> None:
         """Do what is due now."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """SIGTERM."""
         raise NotImplementedError
 
     def read_of(self, partition: Partition) -> list[int]:
@@ -93,7 +114,7 @@ class ProcessLog(MemoryLog):
     """A process's connection, with crash points around every commit and every write."""
 
     def __init__(self, broker: MemoryBroker, process: Process) -> None:
-        super().__init__(broker)
+        super().__init__(broker, SchemaLevel(process.reads))
         self.process = process
 
     def transactional_writer(self, transactional_id: str) -> "_OwnersPen":
@@ -118,6 +139,9 @@ class _OwnersPen(MemoryTransactionalWriter):
         except FencedError:
             self._process.stage.mark("fenced after deciding, at the commit")
             raise
+        except LevelTooLowError as error:
+            # The loop would fall and try again for ever; what the machine may say it must know before.
+            raise AssertionError(f"decided what the log's level cannot say: {error}") from error
         self._process.stage.crash_point(self._process, "after commit")
         return offsets
 
@@ -134,7 +158,7 @@ class CoordinatorProcess(Process):
                 owner_id=name,
                 transactional_id=transactional_id(shard),
                 version="sim",
-                schema_version=1,
+                schema_version=self.reads,
                 lease_seconds=profile.lease_seconds,
                 agent_lease_seconds=profile.agent_lease_seconds,
             )
@@ -157,8 +181,11 @@ class CoordinatorProcess(Process):
                 for _ in range(TURNS_MAX):
                     if role.turn(self.stage.now()) > 0:
                         break
-            except RoleEndedError:
-                self.stage.mark("a role resigned")
+            except RoleEndedError as ended:
+                if isinstance(ended.__cause__, NewerSchemaError):
+                    self.stage.ended_by_newer(self)
+                else:
+                    self.stage.mark("a role resigned")
                 self.is_over = True
         if self.is_over:
             self.die()
@@ -168,8 +195,8 @@ class CoordinatorProcess(Process):
         read = [role.positions for role in self.roles.values()]
         return [at[partition] for at in read if at is not None and partition in at]
 
-    def resign(self) -> None:
-        """SIGTERM."""
+    def leave(self) -> None:
+        """See Process."""
         self._presence.leave()
         self._beat_at = float("inf")
         for role in self.roles.values():

@@ -41,6 +41,10 @@ FAULT_RATES: Final[dict[str, tuple[float, float]]] = {
     # Per effect of a coordinator.
     "effect_failed": (0.02, 0.3),
     "effect_refused": (0.02, 0.2),
+    # Per tick.
+    "clock_step": (0.0005, 0.02),
+    "retention": (0.0005, 0.005),
+    "upgrade": (0.005, 0.05),
 }
 """Kind of fault → least and greatest probability; what each does is in faults.py, processes and executor.py."""
 
@@ -49,6 +53,16 @@ FAULT_KINDS_SHARE: Final = 0.5
 
 QUIET_SHARE: Final = 0.04
 """Share of seeds without any fault: what breaks there needs none."""
+
+UPGRADED_SHARE: Final = 0.15
+"""Share of seeds that begin with the version before, and are upgraded process by process."""
+
+SICK_SHARE: Final = 0.015
+"""Share of seeds in which a table is sick for longer than an owner tries it again: long, so the world is small."""
+
+SICK_TICKS: Final = 4_000
+SICK_TICK_SECONDS: Final = 0.5
+"""Together 2 000 s, beyond the half-hour after which a feed is failed (coordinator/feeds.py)."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +85,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float
     agent_lease_seconds: float
     rates: dict[str, float]
+    is_upgraded: bool = False
+    """Every process begins with the version before (upgrades.py)."""
+    sick_table: str | None = None
+    """Every step of this table's tasks fails, until the faults stop."""
 
     def rate(self, kind: str) -> float:
         """Probability of a fault; 0 if this seed has none of that kind."""
@@ -89,7 +107,7 @@ def draw_profile(seed: int, *, ticks: int, without: frozenset[str] = frozenset()
         rates = {}
     agents, feeds, tables = chance.choice((2, 2, 3)), chance.choice((1, 1, 2)), chance.choice((1, 2, 3, 4, 6))
     several, many = chance.random(), chance.random()
-    return Profile(
+    profile = Profile(
         seed=seed,
         shards=4 if several < 0.05 else 2 if several < 0.2 else 1,
         coordinators=1 if many < 0.2 else 3 if many < 0.35 else 2,
@@ -107,4 +125,25 @@ def draw_profile(seed: int, *, ticks: int, without: frozenset[str] = frozenset()
         lease_seconds=chance.choice((2.0, 5.0)),
         agent_lease_seconds=chance.choice((3.0, 5.0, 10.0)),
         rates=rates,
+        is_upgraded=chance.random() < UPGRADED_SHARE,
+    )
+    return _sick(profile) if chance.random() < SICK_SHARE else profile
+
+
+def _sick(profile: Profile) -> Profile:
+    """The same world made small and long, with one table that does not get on."""
+    return msgspec.structs.replace(
+        profile,
+        shards=1,
+        coordinators=1,
+        agents=2,
+        feeds=1,
+        tables=2,
+        capacity=100,
+        tick_seconds=SICK_TICK_SECONDS,
+        ticks=max(profile.ticks, SICK_TICKS),
+        request_rate=0.0,
+        event_rate=0.1,
+        rates={},
+        sick_table="f1t1",
     )

@@ -32,7 +32,9 @@ from headgate.simulation.operator import Operator
 from headgate.simulation.processes import CoordinatorProcess, KilledError, Process
 from headgate.simulation.profile import Profile
 from headgate.simulation.sink import SimulatedSink
-from headgate.simulation.sink_audit import SinkAudit, Violation, end_of
+from headgate.simulation.sink_audit import SinkAudit, Violation
+from headgate.simulation.source import SimulatedSource
+from headgate.simulation.upgrades import Upgrades
 from headgate.simulation.wire import Wire
 from headgate.sinks.contract import Claim
 
@@ -65,13 +67,22 @@ class World:
         self.sink_audit = SinkAudit()
         self.sink = SimulatedSink(self.sink_audit, remembers_removed=remembers_removed)
         self.sessions = Sessions()
-        self.log_audit = LogAudit(profile.shards, self.sink_audit, self.sessions.is_lost, self.marks)
+        self.log_audit = LogAudit(
+            profile.shards,
+            self.sink_audit,
+            self.sessions.is_lost,
+            self.marks,
+            on_level=lambda level: self.upgrades.rose(level),  # noqa: PLW0108 - made after this
+        )
         self.broker = MemoryBroker(shards=profile.shards)
         self.broker.on_committed = self._committed
         self.trace: list[str] | None = None
         self._hash = hashlib.blake2b(digest_size=16)
         self._encoder = msgspec.msgpack.Encoder()
-        self._events: dict[tuple[str, int], int] = {}
+        self.source = SimulatedSource(self)
+        self.upgrades = Upgrades(self)
+        self.wall_shift_seconds = 0.0
+        """How far the wall clock is off: nothing but records' times for people may show it."""
         self.wire = Wire(self)
         self._machine = Machine(
             new_state=COORDINATOR.new_state, evolve=COORDINATOR.evolve, decide=self._decide, digest=COORDINATOR.digest
@@ -82,7 +93,7 @@ class World:
             self.chance,
             self.broker,
             states=self.log_audit.states,
-            source_end=self.source_end,
+            source=self.source,
             wall_ms=lambda: self.now().wall_ms,
         )
         self.faults = Faults(self)
@@ -132,7 +143,7 @@ class World:
             self.faults.strike()
         else:
             self.faults.mend()
-        self._grow_sources()
+        self.source.grow()
         processes = list(self.processes.values())
         chance.shuffle(processes)
         for process in processes:
@@ -175,7 +186,7 @@ class World:
 
     def now(self) -> Now:
         """The time."""
-        return Now(self.clock, round(self.clock * 1000))
+        return Now(self.clock, max(0, round((self.clock + self.wall_shift_seconds) * 1000)))
 
     def monotonic(self) -> float:
         """Seconds."""
@@ -224,30 +235,24 @@ class World:
     # --- the outside ------------------------------------------------------------------------------------------
 
     def source_end(self, topic: str, partition: int) -> int:
-        """How far the source has been written."""
-        return self._events.get((topic, partition), 0)
+        """See Surroundings."""
+        return self.source.end(topic, partition)
 
-    def _grow_sources(self) -> None:
-        if self.faults.stopped:
-            self._pass_targets()
-            return
-        if self.chance.random() >= self.profile.event_rate:
-            return
-        feed = self.chance.randint(1, self.profile.feeds)
-        for table in range(1, self.profile.tables + 1):
-            place = (f"db.f{feed}t{table}", self.chance.randrange(self.profile.partitions))
-            self._events[place] = self._events.get(place, 0) + 3
+    def source_begin(self, topic: str, partition: int) -> int:
+        """See Surroundings."""
+        return self.source.begin(topic, partition)
 
-    def _pass_targets(self) -> None:
-        """A feed that is to end does so when its source has gone beyond its target."""
-        for _, state in sorted(self.log_audit.states.items()):
-            for _, feed in sorted(state.feeds.items()):
-                if feed.target_ts is None:
-                    continue
-                for plan in feed.spans:
-                    for partition, start in sorted(plan.start.items()):
-                        place, least = (plan.topic, partition), max(start, end_of(feed.target_ts)) + 1
-                        self._events[place] = max(self._events.get(place, 0), least)
+    def is_sick(self, table: str) -> bool:
+        """See Surroundings."""
+        return table == self.profile.sick_table and not self.faults.stopped
+
+    def reads(self, name: str) -> int:
+        """See Stage."""
+        return self.upgrades.reads(name)
+
+    def ended_by_newer(self, process: Process) -> None:
+        """See Stage."""
+        self.upgrades.ended(process)
 
     def claims(self, session: AgentKey, run: Run) -> None:
         """See Surroundings."""

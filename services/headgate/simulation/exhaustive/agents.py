@@ -99,6 +99,15 @@ class _Ties:
     def source_end(self, topic: str, partition: int) -> int:  # noqa: ARG002
         return self.ends[topic]
 
+    def source_begin(self, topic: str, partition: int) -> int:  # noqa: ARG002
+        return 0
+
+    def is_sick(self, table: str) -> bool:  # noqa: ARG002
+        return False
+
+    def mark(self, name: str) -> None:
+        pass
+
     def strikes(self, kind: str, weight: float = 1.0) -> bool:  # noqa: ARG002
         return kind == "task_failure" and bool(self.failure)
 
