@@ -3,12 +3,17 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from headgate.eventlog.levels import Readership
 from headgate.simulation.campaign import Campaign, play, shrink
-from headgate.simulation.profile import FAULT_RATES, draw_profile
+from headgate.simulation.executor import Run, SimulatedExecutor
+from headgate.simulation.profile import FAULT_RATES, Profile, draw_profile
 from headgate.simulation.sink import SimulatedSink
 
 SEEDS = 40
@@ -59,6 +64,53 @@ def test_seeds_differ_in_the_faults_they_have_and_some_have_none() -> None:
     assert {kind for drawn in rates for kind in drawn} == set(FAULT_RATES)
     assert not all(rates)
     assert "kill" not in draw_profile(3, ticks=1, without=frozenset({"kill"})).rates
+
+
+def upgraded(seed: int) -> Profile:
+    """A small world that begins with the version before, and little else to disturb it."""
+    profile = draw_profile(seed, ticks=200)
+    return replace(profile, is_upgraded=True, sick_table=None, tick_seconds=0.5, rates={"upgrade": 0.03, "kill": 0.002})
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_two_versions_work_together_until_the_last_is_upgraded_and_then_the_level_rises(seed: int) -> None:
+    played = play(upgraded(seed))
+    assert played.finding is None
+    assert played.marks["the level rose after an upgrade"] >= 1
+
+
+def test_a_level_that_rises_over_those_who_read_less_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Readership, "may_rise_to", lambda _self, now: 2 if now > LATE else 1)
+    findings = [played.finding for seed in range(1, 9) if (played := play(upgraded(seed))).finding]
+    assert any("the level rose over it" in finding.what for finding in findings)
+
+
+LATE = 1_065.0
+"""By the world's clock, which begins at 1000 s: everybody has been seen by then."""
+
+
+def test_retention_stops_a_span_and_never_makes_it_skip() -> None:
+    marks: Counter[str] = Counter()
+    for seed in range(1, 7):
+        profile = replace(draw_profile(seed, ticks=200), rates={"retention": 0.05, "kill": 0.003}, sick_table=None)
+        played = play(profile)
+        assert played.finding is None
+        marks.update(played.marks)
+    assert marks["a span was stopped by retention"] >= 1
+
+
+def test_a_reader_that_skips_what_was_deleted_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def skip(executor: Any, run: Run) -> bool:
+        for partition, at in run.positions.items():
+            run.positions[partition] = max(at, executor._world.source_begin(run.task.plan.topic, partition))
+        return False
+
+    monkeypatch.setattr(SimulatedExecutor, "_has_expired", skip)
+    found = []
+    for seed in range(1, 9):
+        profile = replace(draw_profile(seed, ticks=200), rates={"retention": 0.05, "kill": 0.003}, sick_table=None)
+        found.append(play(profile).finding)
+    assert any(finding is not None for finding in found)
 
 
 def test_a_sink_that_forgets_removed_feeds_is_found_out_and_the_finding_shrinks(

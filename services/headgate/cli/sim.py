@@ -17,6 +17,9 @@ __all__ = ["sim"]
 
 TRACE_LINES_SHOWN = 60
 
+STEPS_PER_S_GOAL = 15_000
+"""On one core: a minute in CI then is about a million steps (anchors/style-ecosystem.md §4.3)."""
+
 
 def sim(
     *,
@@ -59,11 +62,23 @@ def _show(campaign: Campaign, seconds: float, digest: str | None, output: Output
     if output is not Output.TABLE:
         show_value(
             output,
-            facts | {"findings": msgspec.to_builtins(campaign.findings), "marks": dict(sorted(campaign.marks.items()))},
+            {"bench": "sim", "figures": _figures(facts)}
+            | facts
+            | {"findings": msgspec.to_builtins(campaign.findings), "marks": dict(sorted(campaign.marks.items()))},
         )
         return
     facts["marks_missing"] = ", ".join(campaign.marks_missing) or "none"
     show_object(facts, output)
+
+
+def _figures(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts in the shape of every bench (design §7); which marks are missing stands beside them."""
+    goals = {"violations": 0, "steps_per_s": STEPS_PER_S_GOAL, "seeds": None, "marks_missing": 0}
+    values = facts | {"marks_missing": len(facts["marks_missing"])}
+    return {
+        name: {"value": values[name], "unit": "1/s" if name == "steps_per_s" else "", "goal": goal, "n": 1, "spread": 0}
+        for name, goal in goals.items()
+    }
 
 
 def _shrink(seed: int, ticks: int, output: Output) -> None:

@@ -220,12 +220,11 @@ class LogAudit:
     def _check_times(
         self, feed: str, value: FeedProgressed, before: FeedProgressed | None, plan: SpanPlan, written: Positions
     ) -> None:
-        # What was said before a table joined may stand still until that has come as far, but not move.
-        joined = before is not None and plan.span not in before.positions
-        stood = (before.checkpoint_ts, before.resolved_ts) if joined and before is not None else None
-        if value.checkpoint_ts != value.resolved_ts and (stood is None or value.checkpoint_ts != stood[0]):
+        # What was said before a table joined stands still until that has come as far; it must not move meanwhile.
+        stood = (None, None) if before is None else (before.checkpoint_ts, before.resolved_ts)
+        if value.checkpoint_ts not in (value.resolved_ts, stood[0]):
             self._check_ts(feed, value.checkpoint_ts, plan.span, written, plan.start)
-        if stood is None or value.resolved_ts != stood[1]:
+        if value.resolved_ts != stood[1]:
             self._check_resolved(feed, value.resolved_ts, plan.span, written)
 
     def _check_ts(self, feed: str, ts: int | None, span: str, written: Positions, start: Positions) -> None:

@@ -23,6 +23,7 @@ QUICK: Final = (
     Scope(Bounds(commands=("pause", "resume"), faults=0)),
     Scope(Bounds(commands=("move", "remove"), faults=0)),
     Scope(Bounds(events=2, faults=0, housekeeping=True)),
+    Scope(Bounds(events=2, faults=1, housekeeping=True), depth=12),
     Scope(Bounds(commands=("move",), faults=1), depth=18),
     Scope(Bounds(commands=("pause", "resume"), faults=1), depth=15),
     Scope(Bounds(commands=("move",), faults=2), depth=11),
@@ -35,7 +36,7 @@ DEEP: Final = (
     Scope(Bounds(commands=("move",), faults=1)),
     Scope(Bounds(commands=("pause", "resume"), faults=1)),
     Scope(Bounds(commands=("remove",), faults=1)),
-    Scope(Bounds(events=2, faults=1, housekeeping=True), depth=16),
+    Scope(Bounds(events=2, faults=2, housekeeping=True), depth=18),
     Scope(Bounds(commands=("move",), faults=2), depth=18),
     Scope(Bounds(spans=2, commands=("move",), faults=1), depth=18),
 )
