@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from golden_logs.dump import DELETED, Dump, Line, read_dump, record_in
-from golden_logs.histories import HERE, RELEASED, ReleasedError, hashes, newest_level, rewrite
+from golden_logs.histories import HERE, RELEASED, ReleasedError, deletable_forms, hashes, newest_level, rewrite
 from headgate.coordinator.machine import COORDINATOR
 from headgate.eventlog.codec import CodecGarbage, decode
 from headgate.eventlog.memory_partition import Entry, PartitionLog
@@ -25,9 +25,6 @@ from headgate.records.keys import KEY_FORMS
 
 LEVELS = sorted(int(path.name.removeprefix("v")) for path in HERE.glob("v*") if path.is_dir())
 DUMPS = sorted(HERE.glob("v*/*.tsv"))
-
-FINAL = {"OwnerKey", "SessionKey"}
-"""Keys that nobody ever deletes: a shard has an owner for ever, a death is final."""
 
 WORDS = (Liveness, SetState, TaskState, FeedState, WantedState, OperationKind, OutcomeStatus)
 
@@ -105,8 +102,8 @@ def test_the_newest_dumps_say_everything_that_can_be_said() -> None:
     said_under = {type(entry.key) for _, entry in entries if entry.value is not None}
     forms = {form for topic in (ANNOUNCE.topic, *SHARDED_TOPICS) for form in KEY_FORMS[topic]}
     assert said_under == forms
-    deleted = {type(entry.key).__name__ for line, entry in entries if line.says == DELETED}
-    assert deleted == {form.__name__ for form in forms} - FINAL
+    deleted = {type(entry.key) for line, entry in entries if line.says == DELETED}
+    assert deleted == deletable_forms()
     assert any(line.says.startswith("garbage: ") for line in lines)
     words = {word for _, entry in entries if entry.value is not None for word in words_in(entry.value)}
     assert {(kind, word) for kind in WORDS for word in kind} - words == UNHEARD_OF
