@@ -4,6 +4,7 @@ A session that holds locks says in its application name for which feed, table an
 <epoch>``. PostgreSQL keeps 63 bytes of it, so long names are shortened (with a digest), the epoch never.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -11,6 +12,7 @@ from zlib import crc32
 import msgspec
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 
 from headgate.records.control import Epoch
 from headgate.records.names import encode_part
@@ -23,6 +25,29 @@ CONNECT_SECONDS: Final = 10
 
 WRITER_LOCK_SECONDS: Final = 30
 """When somebody else's session (an ALTER TABLE, say) holds a lock longer, the batch fails and the lane tries again."""
+
+_NETWORK: Final[dict[str, object]] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""Seconds (the last: milliseconds) after which a connection that was cut without a word is given up; the kernel's
+limits are hours. The dsn's own values win."""
+
+_LOGIN_REFUSED: Final = (
+    "password authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "does not support SSL",
+    "certificate verify failed",
+    "is not permitted to log in",
+    "does not exist",
+    "permission denied for database",
+)
+"""What the server (in English) and libpq say when trying again cannot help: neither gives an SQLSTATE for it. In
+another language it is tried again until the feed has been stuck for long, with the server's own words in `why`."""
 
 _LABEL_BYTES: Final = 63
 _LABEL_WORD: Final = "headgate"
@@ -95,7 +120,9 @@ def _short(name: str, room: int) -> str:
 
 def connect(settings: PostgresSettings) -> psycopg.Connection[tuple[Any, ...]]:
     """A new session, autocommit, set up as everything here expects it. Raises SinkError."""
-    options: dict[str, object] = {"connect_timeout": CONNECT_SECONDS, "application_name": _LABEL_WORD}
+    options: dict[str, object] = {**_NETWORK, "application_name": _LABEL_WORD}
+    with suppress(psycopg.ProgrammingError):  # said by connect() itself, in its own words
+        options = {name: value for name, value in options.items() if name not in conninfo_to_dict(settings.dsn)}
     if settings.password_file is not None:
         try:
             options["password"] = settings.password_file.read_text(encoding="utf-8").rstrip("\n")
@@ -107,7 +134,10 @@ def connect(settings: PostgresSettings) -> psycopg.Connection[tuple[Any, ...]]:
     except psycopg.ProgrammingError as error:
         raise SinkRefusedError(f"sink.dsn cannot be used: {_message(error)}") from error
     except psycopg.Error as error:
-        raise SinkUnavailableError(f"cannot open a session at the sink: {_message(error)}") from error
+        text = f"cannot open a session at the sink: {_message(error)}"
+        if any(words in text for words in _LOGIN_REFUSED):
+            raise SinkRefusedError(f"{text}: correct sink.dsn or the password file, or let the user in") from error
+        raise SinkUnavailableError(text) from error
     return connection
 
 

@@ -15,7 +15,7 @@ from psycopg import errors
 
 from headgate.changes.change import ChangeError
 from headgate.config.crash_points import CrashPoint, reach
-from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError
+from headgate.sinks.contract import Applied, ChangeBatch, SinkError, SinkRefusedError
 from headgate.sinks.postgresql.catalog import Connection, load_table
 from headgate.sinks.postgresql.connection import Label, PostgresSettings, connect, sink_error
 from headgate.sinks.postgresql.parts import REFUSALS, apply_in_parts
@@ -27,6 +27,9 @@ __all__ = ["PostgresWriter"]
 
 ATTEMPTS_MAX: Final = 3
 """Deadlocks and tables altered under a stage go away when tried again; what is still there after this stays."""
+
+PARTITIONS_NAMED_MAX: Final = 3
+"""In an error; all of them would hide what is wrong."""
 
 _ALTERED: Final = (
     errors.UndefinedColumn,
@@ -52,7 +55,7 @@ class PostgresWriter:
         """See the contract."""
         check_ranges(batch)
         for attempt in range(1, ATTEMPTS_MAX + 1):
-            with self._session(batch.claim) as connection:
+            with self._session(batch) as connection:
                 stage = self._stage(connection, batch.claim.table)
                 try:
                     try:
@@ -77,7 +80,8 @@ class PostgresWriter:
         self._stages.clear()
 
     @contextmanager
-    def _session(self, claim: Claim) -> Iterator[Connection]:
+    def _session(self, batch: ChangeBatch) -> Iterator[Connection]:
+        claim = batch.claim
         try:
             if self._connection is None or self._connection.closed:
                 self.close()
@@ -88,7 +92,7 @@ class PostgresWriter:
                 self._label = label
             yield self._connection
         except psycopg.Error as error:
-            refusal = sink_error(error, f"{claim.table} under epoch {claim.epoch}")
+            refusal = sink_error(error, f"{claim.table} under epoch {claim.epoch}, {_places(batch)}")
             if refusal.retryable:
                 self.close()
             raise refusal from error
@@ -116,6 +120,14 @@ class PostgresWriter:
     def _forget_stage(self, name: str, stage: Stage) -> None:
         del self._stages[name]
         stage.drop()
+
+
+def _places(batch: ChangeBatch) -> str:
+    """Where in the log a batch begins, for people."""
+    starts = [f"partition {p} from offset {span.expected}" for p, span in sorted(batch.ranges.items())]
+    more = len(starts) - PARTITIONS_NAMED_MAX
+    named = ", ".join(starts[:PARTITIONS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+    return f"topic {batch.claim.topic}, {named}"
 
 
 def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:

@@ -1,0 +1,226 @@
+"""A sink in trouble, on a real server: what is said, whether trying again can help, and that nothing is lost."""
+
+import socket
+import tempfile
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from headgate.changes.change import Change, Operation
+from headgate.embedded.postgres import EmbeddedPostgres
+from headgate.records.control import Epoch
+from headgate.sinks.contract import (
+    ChangeBatch,
+    Claim,
+    FeedIdentity,
+    OffsetRange,
+    SinkRefusedError,
+    SinkUnavailableError,
+)
+from headgate.sinks.postgresql import PostgresSettings, PostgresSink
+
+pytestmark = pytest.mark.integration
+
+CLAIM = Claim(FeedIdentity("c", "0-1", "shop"), "public.t", "shop.t", Epoch(1, 1), 0, {0: 0})
+
+
+@pytest.fixture
+def dsn(postgres_database: str) -> str:
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    return postgres_database
+
+
+def batch(first: int, count: int = 1, width: int = 1) -> ChangeBatch:
+    changes = [
+        Change(0, n, Operation.UPSERT, {"id": n}, {"id": n, "v": uuid.uuid4().hex * width}, None, 0)
+        for n in range(first, first + count)
+    ]
+    return ChangeBatch(CLAIM, {0: OffsetRange(first, first + count)}, changes)
+
+
+def count_of(dsn: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute("SELECT count(*) FROM t").fetchone()[0]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"password": "wrong"}, "password authentication failed"),
+        ({"sslmode": "require"}, "does not support SSL"),
+        ({"dbname": "nowhere"}, 'database "nowhere" does not exist'),
+        ({"user": "nobody_we_know", "password": "x"}, "password authentication failed"),
+    ],
+)
+def test_a_login_that_cannot_succeed_is_refused_for_good(dsn: str, changed: dict[str, str], says: str) -> None:
+    parameters = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
+    sink = PostgresSink(PostgresSettings(make_conninfo("", **(parameters | changed))))
+    with pytest.raises(SinkRefusedError, match=rf"{says}[\s\S]*sink\.dsn") as refused:
+        sink.check(["public.t"])
+    assert not refused.value.retryable
+
+
+def test_a_table_that_disappears_and_one_that_may_not_be_written_any_more(dsn: str) -> None:
+    user = f"clerk_{uuid.uuid4().hex[:8]}"
+    parameters = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
+    with psycopg.connect(dsn, autocommit=True) as owner:
+        owner.execute(
+            f"CREATE USER {user} PASSWORD 'x'; GRANT CREATE, TEMP ON DATABASE {parameters['dbname']} TO {user}"
+        )
+        owner.execute(f"GRANT ALL ON t TO {user}")
+        sink = PostgresSink(PostgresSettings(make_conninfo("", **(parameters | {"user": user, "password": "x"}))))
+        writer = sink.writer()
+        try:
+            sink.claim(CLAIM)
+            writer.apply(batch(0, 5))
+            owner.execute(f"REVOKE INSERT ON t FROM {user}")
+            with pytest.raises(SinkRefusedError, match=r"public\.t[\s\S]*permission denied") as refused:
+                writer.apply(batch(5))
+            assert "partition 0 from offset 5" in str(refused.value)
+            owner.execute(f"GRANT INSERT ON t TO {user}; ALTER TABLE t RENAME TO elsewhere")
+            with pytest.raises(SinkRefusedError, match=r"public\.t does not exist at the sink"):
+                writer.apply(batch(5))
+            owner.execute("ALTER TABLE elsewhere RENAME TO t")
+            assert writer.apply(batch(5)).positions == {0: 6}
+            assert count_of(dsn) == 6
+        finally:
+            writer.close()
+            owner.execute(f"DROP OWNED BY {user} CASCADE; DROP USER {user}")
+
+
+class Wire:
+    """A TCP connection that can be cut: everything to one server goes through it."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.is_cut = False
+        self._sockets: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        self.is_cut = True
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        self.is_cut = False
+
+    def close(self) -> None:
+        self.cut()
+        self._listener.close()
+        for each in self._sockets:
+            each.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.is_cut:
+                client.close()
+                continue
+            server = socket.create_connection(self._target)
+            self._sockets += [client, server]
+            for source, target in ((client, server), (server, client)):
+                threading.Thread(target=self._copy, args=(source, target), daemon=True).start()
+
+    @staticmethod
+    def _copy(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def wire(dsn: str) -> Iterator[Wire]:
+    parameters = conninfo_to_dict(dsn)
+    made = Wire(str(parameters["host"]), int(str(parameters["port"])))
+    yield made
+    made.close()
+
+
+def test_a_cut_connection_is_unavailable_and_the_same_batch_goes_on_when_it_is_back(dsn: str, wire: Wire) -> None:
+    parameters = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
+    sink = PostgresSink(PostgresSettings(make_conninfo("", **(parameters | {"port": str(wire.port)}))))
+    writer = sink.writer()
+    sink.claim(CLAIM)
+    writer.apply(batch(0, 3))
+    wire.cut()
+    for _ in range(2):
+        with pytest.raises(SinkUnavailableError) as gone:
+            writer.apply(batch(3, 3))
+        assert gone.value.retryable
+    with pytest.raises(SinkUnavailableError):
+        sink.positions(CLAIM)
+    wire.mend()
+    assert sink.positions(CLAIM) == {0: 3}
+    assert writer.apply(batch(3, 3)).positions == {0: 6}
+    assert count_of(dsn) == 6
+    writer.close()
+
+
+FULL_DISK = """
+CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'could not extend file "base/5/16390": No space left on device' USING ERRCODE = 'disk_full';
+END $$;
+CREATE TRIGGER full_disk BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION full_disk()
+"""
+"""What PostgreSQL says, with which SQLSTATE, when the disk is full (seen with a tablespace on a tmpfs of 8 MB)."""
+
+
+def test_a_full_disk_is_waited_for_not_taken_for_bad_changes(dsn: str) -> None:
+    sink = PostgresSink(PostgresSettings(dsn))
+    writer = sink.writer()
+    sink.claim(CLAIM)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(FULL_DISK)
+        with pytest.raises(SinkUnavailableError, match="No space left on device") as full:
+            writer.apply(batch(0, 100))
+        assert full.value.retryable
+        for word in ("public.t", "topic shop.t", "partition 0 from offset 0"):
+            assert word in str(full.value)
+        connection.execute("DROP TRIGGER full_disk ON t")
+    assert writer.apply(batch(0, 100)).positions == {0: 100}
+    writer.close()
+
+
+def test_a_server_that_is_stopped_and_started_is_unavailable_in_between_and_nothing_is_lost() -> None:
+    with tempfile.TemporaryDirectory(prefix="headgate-test-") as name:
+        Path(name).chmod(0o711)
+        server = EmbeddedPostgres(Path(name) / "pg").start()
+        try:
+            with psycopg.connect(server.dsn(), autocommit=True) as connection:
+                connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+            sink = PostgresSink(PostgresSettings(server.dsn()))
+            writer = sink.writer()
+            sink.claim(CLAIM)
+            writer.apply(batch(0, 3))
+            for end in (server.stop, server.kill):
+                end()
+                with pytest.raises(SinkUnavailableError):
+                    sink.positions(CLAIM)
+                with pytest.raises(SinkUnavailableError):
+                    writer.apply(batch(3))
+                server.start()
+                assert writer.apply(batch(sink.positions(CLAIM)[0], 2)).positions
+            # A kill may take the last commits with it (synchronous_commit=off): rows and position go together.
+            assert {0: count_of(server.dsn())} == sink.positions(CLAIM)
+            writer.apply(batch(sink.positions(CLAIM)[0], 2))
+            assert {0: count_of(server.dsn())} == sink.positions(CLAIM)
+            writer.close()
+        finally:
+            server.stop()
