@@ -401,15 +401,19 @@ class TestFalls:
         assert one.state is RoleState.WAITING
         assert one.role.counters.commits == commits
 
-    def test_garbage_is_counted_and_changes_nothing(self, world: World) -> None:
+    def test_garbage_is_reported_with_its_place_counted_and_changes_nothing(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
         one = world.member("one").serve()
-        world.broker.append_garbage(CHANGEFEED, "request/bad", "no Avro")
+        offset = world.broker.append_garbage(CHANGEFEED, "request/bad", "no Avro")
         world.request("r1")
         one.turn()
         assert one.outcomes == {"r1": "number 0"}
         assert one.role.counters.garbage == {"changefeed": 1}
         two = world.member("two")
         world.run(1.0, one, two)
+        # Once live, once in replay, and the same both times.
+        assert caplog.messages == [f"changefeed/0 at {offset} is skipped: no Avro"] * 2
         assert two.role.counters.garbage == {"changefeed": 1}
         assert two.role.digest() == one.role.digest()
 
