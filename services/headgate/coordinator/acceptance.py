@@ -182,6 +182,15 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
     reason = why_not_created(draft, effect.request, effect.feed, result)
     if reason is not None:
         return refuse(draft, effect.request, reason)
+    record = _made(draft, effect.request, result, offset)
+    draft.put(FeedKey(effect.feed), record)
+    draft.settle(effect.request, OutcomeStatus.DONE, f"created with {len(record.spans)} tables")
+    draft.set_timer("schedule", "", 0.0)
+    return None
+
+
+def _made(draft: Draft, request: str, result: FeedResolved, offset: int) -> FeedRecorded:
+    """The record of a new feed, without what the log's schema level does not tell."""
     told = FeedRecorded(
         feed_id=f"{draft.state.shard}-{offset}",
         owner_rev=draft.term.owner_rev,
@@ -192,24 +201,18 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
         state=FeedState.NORMAL,
         error_code=None,
         error=None,
-        request=effect.request,
+        request=request,
         changed_ms=draft.now.wall_ms,
         target_ts=result.target_ts,
         sink_id=result.sink_id,
     )
-    record = withheld(told, draft.state.level)
-    reason = waits_for_upgrade(draft, record)
-    if reason is not None:
-        return refuse(draft, effect.request, reason)
-    draft.put(FeedKey(effect.feed), record)
-    draft.settle(effect.request, OutcomeStatus.DONE, f"created with {len(record.spans)} tables")
-    draft.set_timer("schedule", "", 0.0)
-    return None
+    return withheld(told, draft.state.level)
 
 
 def why_not_created(draft: Draft, request: str, name: str, result: FeedResolved) -> str | None:
     """Why there cannot be such a feed; None if there can."""
-    return _name_is_taken(draft, request, name) or _why_not(draft, name, result)
+    reason = _name_is_taken(draft, request, name) or _why_not(draft, name, result)
+    return reason or waits_for_upgrade(draft, _made(draft, request, result, 0))
 
 
 def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:

@@ -20,7 +20,7 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.records.ts import ts_of_ms
 from integration.cli.conftest import Service, eventually, headgate
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
 
 BEGUN = ts_of_ms(time.time_ns() // 1_000_000 - 600_000)
 """Lately: the broker deletes what is a week old."""

@@ -36,6 +36,14 @@ def test_a_feed_is_judged_by_what_is_there_and_nothing_of_it_stays() -> None:
     assert there.term is None
 
 
+def test_what_the_log_cannot_say_yet_is_said() -> None:
+    ending = FeedResolved(SPEC.replace("host=a", "host=b"), PLANS, target_ts=7)
+    there = state()
+    assert "waits for the upgrade" in str(would_refuse_create(there, "new", ending))
+    there.level = 2
+    assert would_refuse_create(there, "new", ending) is None
+
+
 def test_another_address_of_the_same_sink_is_the_same_sink() -> None:
     alias = SPEC.replace("host=a", "host=b")
     assert "another address of the same database" in str(
