@@ -96,6 +96,7 @@ class _Campaign:
             bootstrap=world.kafka.bootstrap,
             seed=self._options.seed,
             check=world.services.check,
+            seconds_max=PEACE_SECONDS_MAX,
         )
         lost = self._false_losses()
         display.say("comparing source and target row by row, all columns, and examining the audit")

@@ -26,7 +26,14 @@ POLL_SECONDS: Final = 0.25
 
 
 def await_drained(
-    watch: Watch, *, source_dsn: str, target_dsn: str, bootstrap: str, seed: int, check: Callable[[], None]
+    watch: Watch,
+    *,
+    source_dsn: str,
+    target_dsn: str,
+    bootstrap: str,
+    seed: int,
+    check: Callable[[], None],
+    seconds_max: float = DRAIN_SECONDS_MAX,
 ) -> float:
     """Wait until everything that stopped writers have written has been applied; how many seconds that took.
 
@@ -40,9 +47,9 @@ def await_drained(
     with psycopg.connect(target_dsn, autocommit=True) as target:
         missing = [table for table in TABLES if not _stands(target, table, markers[table.name])]
         while missing:
-            if time.monotonic() - began > DRAIN_SECONDS_MAX:
+            if time.monotonic() - began > seconds_max:
                 names = ", ".join(table.full_name for table in missing)
-                raise WatchError(f"the last change of {names} has not arrived after {DRAIN_SECONDS_MAX:.0f} s")
+                raise WatchError(f"the last change of {names} has not arrived after {seconds_max:.0f} s")
             check()
             time.sleep(POLL_SECONDS)
             missing = [table for table in missing if not _stands(target, table, markers[table.name])]
@@ -51,7 +58,7 @@ def await_drained(
     ends = end_offsets(connection, topics)
     connection.close()
     what = f"the feed's checkpoint passes the ends of its topics, {ends}"
-    at = watch.wait_for(what, lambda seen: passed(seen.snapshot, ends), DRAIN_SECONDS_MAX, check)
+    at = watch.wait_for(what, lambda seen: passed(seen.snapshot, ends), seconds_max, check)
     return at - began
 
 

@@ -7,7 +7,7 @@ the log.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from threading import Condition, Event, Thread
 from typing import Final
@@ -118,8 +118,13 @@ class Chronicle:
 class Watch:
     """Reads all control topics until closed. ``seen`` may be looked at while ``condition`` is held."""
 
-    def __init__(self, log: Log) -> None:
-        """Start reading from the beginning. Raises LogError."""
+    def __init__(self, log: Log, *, patience_seconds: float = 0.0) -> None:
+        """Start reading from the beginning. Raises LogError.
+
+        A broker that does not answer is waited for up to ``patience_seconds``.
+        """
+        self._log = log
+        self._patience_seconds = patience_seconds
         self.seen = Chronicle()
         self.condition = Condition()
         self.failure: LogError | None = None
@@ -146,28 +151,41 @@ class Watch:
         deadline = time.monotonic() + timeout_seconds
         while True:
             with self.condition:
-                if holds(self.seen):
-                    return time.monotonic()
-                self.condition.wait(min(1.0, max(0.0, deadline - time.monotonic())))
                 failure = self.failure
+                if failure is None and holds(self.seen):
+                    return time.monotonic()
+                if failure is None:
+                    self.condition.wait(min(1.0, max(0.0, deadline - time.monotonic())))
             check()
-            if failure is not None:
+            if failure is not None:  # what was read last may long be untrue
                 raise WatchError(f"the control topics cannot be read any more: {failure}") from failure
             if time.monotonic() > deadline:
                 raise WatchError(f"waited {timeout_seconds:.0f} s in vain for this: {what}")
 
     def _run(self, reader: LogReader) -> None:
-        with closing(reader):
-            try:
-                while not self._stopping.is_set():
-                    reads = reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
-                    now = time.monotonic()
-                    with self.condition:
-                        for read in reads:
-                            self.seen.take(read, now)
-                        if reads:
+        heard_at = time.monotonic()
+        while True:
+            with closing(reader):
+                try:
+                    while not self._stopping.is_set():
+                        reads = reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
+                        heard_at = self._take(reads) if reads else heard_at
+                except LogError as error:
+                    if time.monotonic() - heard_at > self._patience_seconds:
+                        with self.condition:
+                            self.failure = error
                             self.condition.notify_all()
-            except LogError as error:
-                with self.condition:
-                    self.failure = error
-                    self.condition.notify_all()
+                        return
+                else:
+                    return
+                positions = reader.positions()
+            self._stopping.wait(POLL_SECONDS)
+            reader = self._log.reader(positions)
+
+    def _take(self, reads: Sequence[Delivery | Garbage]) -> float:
+        now = time.monotonic()
+        with self.condition:
+            for read in reads:
+                self.seen.take(read, now)
+            self.condition.notify_all()
+        return now

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headgate.agent.executor import SpanId, SpanTask, TaskStatus
 from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
 from headgate.agent.lane.spark import SparkOptions, SparkRuntime
+from headgate.config.crash_points import ArmedPoints
 from headgate.embedded.java import java_home_for_spark
 from headgate.records.control import Epoch, SpanPlan, TaskState
 
@@ -33,13 +34,22 @@ def until(fact: Callable[[], Any], what: str) -> Any:
 
 
 @pytest.fixture(scope="session")
-def spark_runtime(spark_jars: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRuntime]:
+def worker_points(tmp_path_factory: pytest.TempPathFactory) -> ArmedPoints:
+    """Where the session's Python workers can be made to stand still. The driver, which is us, heeds them not."""
+    return ArmedPoints(tmp_path_factory.mktemp("points"))
+
+
+@pytest.fixture(scope="session")
+def spark_runtime(
+    spark_jars: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory, worker_points: ArmedPoints
+) -> Iterator[SparkRuntime]:
     runtime = SparkRuntime(
         SparkOptions(
             jars=spark_jars,
             scratch=tmp_path_factory.mktemp("spark"),
             java_home=java_home_for_spark(),
             driver_memory="768m",
+            options={f"spark.executorEnv.{name}": value for name, value in worker_points.variables.items()},
         )
     )
     runtime.start()  # here, so that no test waits for it

@@ -1,5 +1,6 @@
 """The chronicle of the control topics, and what the demo derives from it: take-overs, false losses, the end."""
 
+import threading
 from typing import NamedTuple, cast
 
 import pytest
@@ -8,8 +9,8 @@ from headgate.demo.faults import Faults
 from headgate.demo.services import Services
 from headgate.demo.stack import FEED
 from headgate.demo.tables import all_replicate, busiest_agent, holders, passed, views
-from headgate.demo.watch import Chronicle, Watch
-from headgate.eventlog.log import Delivery, Partition
+from headgate.demo.watch import Chronicle, Watch, WatchError
+from headgate.eventlog.log import Delivery, Log, LogError, Partition
 from headgate.records.control import (
     AgentAnnounced,
     Epoch,
@@ -204,3 +205,66 @@ def test_a_session_given_up_without_a_word_of_the_owner_is_a_false_loss_too() ->
     story.agent("a", "s2")
     losses = Faults(cast("Services", FakeProcess()), Told(story.seen).watch, "", lambda _: None).false_losses()
     assert losses == ["session s1 of a gave up its session by itself"]
+
+
+class FailingReader:
+    """Says what it is told to, then that the broker is silent, or nothing more."""
+
+    def __init__(self, *reads: Delivery, fails: bool) -> None:
+        self.reads = list(reads)
+        self.fails = fails
+        self.closed = False
+
+    def poll(self, _records_max: int, timeout_seconds: float) -> list[Delivery]:
+        if self.reads:
+            return [self.reads.pop(0)]
+        if self.fails:
+            raise LogError("the broker does not answer")
+        threading.Event().wait(timeout_seconds)
+        return []
+
+    def positions(self) -> dict[Partition, int]:
+        return {Partition("announce", 0): 7}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class LogOf:
+    """A log whose readers are given."""
+
+    shards = 1
+
+    def __init__(self, *readers: FailingReader) -> None:
+        self.readers = list(readers)
+        self.asked: list[dict[Partition, int]] = []
+
+    def reader(self, start: dict[Partition, int]) -> FailingReader:
+        self.asked.append(start)
+        return self.readers.pop(0)
+
+
+def owner_announced(owner_id: str, offset: int) -> Delivery:
+    return Delivery(Partition("announce", 0), offset, OwnerKey(0), OwnerAnnounced(owner_id, None, "1", 1, 5.0, 0))
+
+
+def test_a_patient_watch_reads_on_where_it_was_when_the_broker_is_back() -> None:
+    first = FailingReader(owner_announced("a", 6), fails=True)
+    second = FailingReader(owner_announced("b", 7), fails=False)
+    log = LogOf(first, second)
+    watch = Watch(cast("Log", log), patience_seconds=60)
+    try:
+        watch.wait_for("both owners", lambda seen: [t.owner_id for t in seen.terms] == ["a", "b"], 20, lambda: None)
+    finally:
+        watch.close()
+    assert log.asked[1] == {Partition("announce", 0): 7}
+    assert first.closed
+    assert second.closed
+
+
+def test_what_was_read_before_the_broker_fell_silent_is_not_taken_for_true() -> None:
+    watch = Watch(cast("Log", LogOf(FailingReader(owner_announced("a", 0), fails=True))))
+    watch._thread.join(20)
+    with pytest.raises(WatchError, match="does not answer"):
+        watch.wait_for("an owner", lambda seen: bool(seen.terms), 20, lambda: None)
+    watch.close()
