@@ -78,10 +78,10 @@ class Bed:
             future.result()
         return SpanPlan(span=name, topic=topic, table=f"public.{name}", start=dict.fromkeys(range(partitions), 0))
 
-    def task(self, plan: SpanPlan, n: int) -> SpanTask:
+    def task(self, plan: SpanPlan, n: int, **source: object) -> SpanTask:
         spec = {
             "feed": self.feed,
-            "source": {"topic_pattern": ".*"},
+            "source": {"topic_pattern": ".*", **source},
             "sink": {"type": "postgresql", "dsn": self.dsn},
         }
         return SpanTask(

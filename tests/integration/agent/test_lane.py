@@ -1,8 +1,13 @@
 """A lane on a real broker, a real Spark and a real PostgreSQL: exact rows, seals, moves, fences, isolation."""
 
+import time
+
+import msgspec
 import pytest
 
+from headgate.agent.lane.executor import SparkExecutor
 from headgate.records.control import TaskState
+from headgate.records.ts import ts_of_ms
 
 from .conftest import Bed, reached, until
 
@@ -187,3 +192,54 @@ def test_lanes_are_joined_while_their_spans_are_written(bed: Bed) -> None:
         span = bed.task(plan, n + 1).id
         until(lambda span=span: sum(executor.status(span).positions.values()) == written, "its position")
         assert executor.status(span).error is None  # type: ignore[union-attr]
+
+
+def test_a_feed_that_is_to_end_stops_in_front_of_its_target_and_whoever_comes_next_finds_that_out(bed: Bed) -> None:
+    plan = bed.table("ending", partitions=2)
+    begun = ts_of_ms(time.time_ns() // 1_000_000)
+    target = begun + 100
+
+    def row(kind: str, number: int, qty: int, ts: int) -> None:
+        data = [{"id": str(number), "name": "n", "qty": str(qty)}]
+        canal(number % 2, {"type": kind, "pkNames": ["id"], "data": data, "_tidb": {"commitTs": ts}})
+
+    def watermark(ts: int) -> None:
+        for partition in plan.start:
+            canal(partition, {"type": "TIDB_WATERMARK", "_tidb": {"watermarkTs": ts}})
+        bed.producer.flush(30)
+
+    def canal(partition: int, message: dict[str, object]) -> None:
+        bed.raw(plan, b"", msgspec.json.encode({"es": 1, **message}), partition)
+
+    for number in range(10):
+        row("INSERT", number, number, begun + number)
+    watermark(begun + 9)
+    executor = bed.executor()
+    task = bed.task(plan, 1, format="ticdc-canal-json", target_ts=target)
+    executor.add_table(task, prepare=False)
+
+    def resolved(where: SparkExecutor) -> int | None:
+        status = where.status(task.id)
+        assert status is not None
+        assert status.state is not TaskState.FAILED, status.error
+        return status.resolved_ts
+
+    until(lambda: resolved(executor) == begun + 9, "the first watermark")
+    assert bed.rows(plan) == {n: ("n", n) for n in range(10)}
+    row("UPDATE", 1, 100, target)
+    row("UPDATE", 2, 200, target + 1)
+    watermark(target + 5)
+    row("DELETE", 3, 0, target + 6)
+    watermark(target + 9)
+    until(lambda: resolved(executor) == target + 5, "the target")
+    expected = {n: ("n", 100 if n == 1 else n) for n in range(10)}
+    assert bed.rows(plan) == expected
+    executor.remove_table(task.id, seal=True)
+    sealed = reached(executor, task.id, TaskState.STOPPED)
+    assert sealed.positions == {0: 7, 1: 7}
+
+    second = bed.executor()
+    second.add_table(bed.task(plan, 2, format="ticdc-canal-json", target_ts=target), prepare=False)
+    until(lambda: resolved(second) == target + 5, "the same evidence, met again")
+    assert bed.rows(plan) == expected
+    assert second.status(task.id).positions == sealed.positions  # type: ignore[union-attr]
