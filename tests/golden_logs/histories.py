@@ -33,7 +33,9 @@ SIMULATION: Final = "simulation"
 
 SCENARIOS: Final = Path(__file__).parents[1] / "scenarios"
 
-SCRIPTS: Final = ("given_up", "rewind", "update", "balance", "owner_resigns", "stopping", "prepare_deadline")
+SCRIPTS: Final = (
+    *("given_up", "rewind", "update", "balance", "drain", "split", "owner_resigns", "stopping", "prepare_deadline"),
+)
 """What the simulation does not come to, or seldom: feeds that are updated, given up, go on from elsewhere."""
 
 FINAL: Final[set[type[Key]]] = {OwnerKey}

@@ -61,6 +61,8 @@ KINDS: Final = {
     "update": OperationKind.UPDATE_FEED,
     "remove": OperationKind.REMOVE_FEED,
     "move": OperationKind.MOVE_TABLE,
+    "split": OperationKind.SPLIT_TABLE,
+    "merge": OperationKind.MERGE_TABLE,
     "rebalance": OperationKind.REBALANCE_FEED,
     "drain": OperationKind.DRAIN_AGENT,
     "resign": OperationKind.RESIGN_OWNER,
@@ -267,7 +269,7 @@ class World:
         key, agent = span_key(target), self.agents[name]
         session = options.get("session", agent.session)
         report = TaskReported(
-            feed_id=options.get("feed", self.dispatched(key).feed_id),
+            feed_id=options["feed"] if "feed" in options else self.dispatched(key).feed_id,
             epoch=self.epoch(agent, key, options.get("epoch")),
             state=TaskState(state),
             positions=positions(options.get("pos")),
@@ -296,13 +298,13 @@ class World:
 
     def epoch(self, agent: Agent, key: SpanKey, text: str | None) -> Epoch:
         """The epoch asked for; else that of the session's role; else the last one it had."""
+        if text is not None:
+            rev, n = text.split(".")
+            return Epoch(int(rev), int(n))
         record = self.dispatched(key)
         for role in (record.secondary, record.primary):
             if role is not None and (role.agent, role.session) == (agent.name, agent.session):
                 agent.epochs[key] = role.epoch
-        if text is not None:
-            rev, n = text.split(".")
-            return Epoch(int(rev), int(n))
         return agent.epochs[key]
 
     # --- operators and the world outside ---
@@ -331,6 +333,13 @@ class World:
     def do_request_move(self, request: str, feed: str, table: str, agent: str) -> None:
         self.ask(request, "move", feed, table=table, agent=agent)
 
+    def do_request_split(self, request: str, feed: str, table: str, parts: str = "") -> None:
+        """``request split p1 f t1 parts=2``; without parts: as the load asks."""
+        self.ask(request, "split", feed, table=table, parts=int(parts) if parts else None)
+
+    def do_request_merge(self, request: str, feed: str, table: str) -> None:
+        self.ask(request, "merge", feed, table=table)
+
     def do_request_rebalance(self, request: str, feed: str) -> None:
         self.ask(request, "rebalance", feed)
 
@@ -352,8 +361,9 @@ class World:
         spec: str | None = None,
         table: str | None = None,
         agent: str | None = None,
+        parts: int | None = None,
     ) -> None:
-        value = OperationRequested(KINDS[kind], feed, spec, table, agent, "tester", round(self.now * 1000))
+        value = OperationRequested(KINDS[kind], feed, spec, table, agent, "tester", round(self.now * 1000), parts)
         self.write(Partition("changefeed", 0), RequestKey(request), value)
 
     def do_effects_hold(self) -> None:
@@ -437,16 +447,17 @@ def run_effect(effect: ResolveFeed | ResolveStart | ForgetFeed) -> FeedResolved 
         case ResolveFeed():
             return resolved(effect)
         case ResolveStart(start=start, spans=spans):
-            return StartResolved(tuple(replace(plan, start=positions(start)) for plan in spans))
+            return StartResolved(tuple(replace(plan, start=dict.fromkeys(plan.start, int(start))) for plan in spans))
         case ForgetFeed():
             return FeedForgotten()
 
 
 def resolved(effect: ResolveFeed) -> FeedResolved:
-    """Spans as the script's spec names them; a table's topic has one partition that starts at offset 0."""
+    """Tables as the script's spec names them, ``t1`` or ``t1:4`` with four partitions that start at offset 0."""
     tables = effect.spec.split('"tables": "')[1].split('"')[0].split(",")
     target = effect.spec.partition('"target": ')[2].partition(",")[0]
-    plans = tuple(SpanPlan(table, f"db.{table}", table, {0: 0}) for table in tables)
+    named = [(table.partition(":")[0], int(table.partition(":")[2] or 1)) for table in tables]
+    plans = tuple(SpanPlan(table, f"db.{table}", table, dict.fromkeys(range(count), 0)) for table, count in named)
     return FeedResolved(effect.spec, plans, int(target) if target else None)
 
 
@@ -456,7 +467,9 @@ def span_key(text: str) -> SpanKey:
 
 
 def positions(text: str | None) -> dict[int, int]:
-    return {} if text is None else {0: int(text)}
+    """``5`` of partition 0, or ``0:5,3:7``."""
+    pairs = [part.rpartition(":") for part in (text or "").split(",") if part]
+    return {int(partition or 0): int(offset) for partition, _, offset in pairs}
 
 
 def play(path: Path) -> str:

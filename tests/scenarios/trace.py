@@ -27,6 +27,7 @@ from headgate.records.control import (
     TaskReported,
 )
 from headgate.records.keys import Fact
+from headgate.records.spans import table_of
 
 WATCH = "start"
 """The one timer for all that is to begin (spans.expire_starts): set wherever a role is given, shown when it bites."""
@@ -117,6 +118,9 @@ def _recorded(value: FeedRecorded) -> str:
     error = f" {value.error_code}: {value.error}" if value.error_code else ""
     form = f", incarnation {value.incarnation}" if value.incarnation > 1 else ""
     form += f", revision {value.revision}" if value.revision else ""
+    spans = [plan.span for plan in value.spans]
+    form += f", divided {' '.join(sorted(spans))}" if any(table_of(span) != span for span in spans) else ""
+    form += f", pinned {' '.join(value.pinned)}" if value.pinned else ""
     return f"{value.feed_id} wanted {value.wanted}, is {value.state}{form}{error}"
 
 
@@ -137,6 +141,6 @@ _FORMS: dict[type, Callable[[Any], str]] = {
     FeedRecorded: _recorded,
     RequestSettled: lambda value: f"{value.status}, {value.reason}",
     OperationRequested: lambda value: " ".join(
-        part for part in (value.kind, value.feed, value.table, value.agent) if part
+        str(part) for part in (value.kind, value.feed, value.table, value.agent, value.parts) if part
     ),
 }

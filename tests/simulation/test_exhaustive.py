@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from headgate.agent import machine as agent_machine
-from headgate.coordinator import replication
+from headgate.coordinator import dividing, replication
+from headgate.coordinator.draft import Draft
+from headgate.records.spans import divide
 from headgate.simulation.exhaustive.scopes import QUICK, Scope
 from headgate.simulation.exhaustive.search import search
 from headgate.simulation.exhaustive.world import Bounds
@@ -58,6 +60,20 @@ def test_a_span_called_sealed_when_its_agent_was_only_lost_is_found(changed: Any
     finding = search(Bounds(commands=("pause",), faults=1), depth=22).finding
     assert finding is not None
     assert finding.message.startswith("1: ")
+
+
+def test_a_part_given_out_before_the_whole_is_sealed_is_found(monkeypatch: Any) -> None:
+    monkeypatch.setattr(Draft, "is_covered", lambda *_: False)
+    finding = search(Bounds(commands=("split",), faults=0, partitions=2)).finding
+    assert finding is not None
+    assert "is not sealed" in finding.message
+
+
+def test_a_division_that_loses_a_partition_is_found(monkeypatch: Any) -> None:
+    monkeypatch.setattr(dividing, "divide", lambda plan, parts: divide(plan, parts)[1:])
+    finding = search(Bounds(commands=("split",), faults=0, partitions=2)).finding
+    assert finding is not None
+    assert "lost a partition" in finding.message
 
 
 def test_a_lost_table_is_found(changed: Any) -> None:

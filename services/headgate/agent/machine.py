@@ -11,7 +11,7 @@ heals by itself. Times on records are for people; the pace of progress is set by
 """
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -31,6 +31,7 @@ from headgate.records.control import (
     TaskState,
 )
 from headgate.records.keys import AnswerKey, Fact, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.records.spans import plan_of
 
 __all__ = [
     "PROGRESS_SECONDS",
@@ -279,12 +280,19 @@ def evolve(state: AgentState, key: Key, value: Record | None, offset: int) -> No
             state.ended = value.reason
         case AnswerKey(agent=state.agent, session=state.session, shard=shard) if isinstance(value, SyncAnswered):
             state.answers[shard] = value.owner_rev
-        case TaskKey(agent=state.agent, session=state.session) if isinstance(value, TaskReported):
-            state.reports[SpanId(key.feed, key.span)] = value
-        case ProgressKey(agent=state.agent, session=state.session) if isinstance(value, SpanProgressed):
-            state.progress[SpanId(key.feed, key.span)] = value
+        case TaskKey(agent=state.agent, session=state.session):
+            _evolve_word(state.reports, SpanId(key.feed, key.span), value, TaskReported)
+        case ProgressKey(agent=state.agent, session=state.session):
+            _evolve_word(state.progress, SpanId(key.feed, key.span), value, SpanProgressed)
         case _:
             pass
+
+
+def _evolve_word(words: dict[SpanId, Any], span: SpanId, value: Record | None, kind: type[Record]) -> None:
+    if isinstance(value, kind):
+        words[span] = value
+    elif value is None:
+        words.pop(span, None)
 
 
 def _evolve_dispatch(state: AgentState, span: SpanId, value: Record | None) -> None:
@@ -413,9 +421,16 @@ def _act(state: AgentState, span: SpanId, report: TaskReported | None) -> Decisi
         case Action.SEAL | Action.STOP:
             return Decision(effects=(RemoveTable(span, seal=action is Action.SEAL),))
         case Action.FORGET:
-            return Decision(effects=(ForgetTable(span),))
+            return Decision(facts=_last_words(state, span) if record is None else (), effects=(ForgetTable(span),))
         case Action.PREPARE | Action.REPLICATE | Action.CLOSE:
             return _start(state, span, action)
+
+
+def _last_words(state: AgentState, span: SpanId) -> tuple[Fact, ...]:
+    """The owner has deleted the span: what this session has said about it is its own to delete."""
+    task = TaskKey(span.feed, span.span, state.agent, state.session)
+    progress = ProgressKey(span.feed, span.span, state.agent, state.session)
+    return (Fact(task, None), *((Fact(progress, None),) if span in state.progress else ()))
 
 
 def _start(state: AgentState, span: SpanId, action: Action) -> Decision:
@@ -425,7 +440,7 @@ def _start(state: AgentState, span: SpanId, action: Action) -> Decision:
     feed = state.feeds.get(span.feed)
     if role is None or feed is None or not _is_under(record, feed):
         return Decision()
-    plan = next((plan for plan in feed.spans if plan.span == span.span), None)
+    plan = plan_of(feed.spans, span.span)
     if plan is None:
         return Decision()
     task = SpanTask(span, record.feed_id, record.incarnation, role.epoch, plan, feed.spec)

@@ -102,7 +102,7 @@ def _show(snapshot: Snapshot, feed: str, output: Output) -> None:
         show_value(output, facts | {"spans": tables})
         return
     show_object(facts, output)
-    show_rows(("table", "state", "agent", "epoch", "rows", "lag_ms", "error"), tables, output)
+    show_rows(("span", "state", "agent", "epoch", "rows", "lag_ms", "error"), tables, output)
 
 
 @app.command()
@@ -238,6 +238,11 @@ def _checkpoint(snapshot: Snapshot, feed: str, record: FeedRecorded) -> dict[str
     return {"kind": "seen" if progress.resolved_ts is None else "resolved", "ts": ts, "time": show_ts(ts)}
 
 
+def _resting(rows: list[dict[str, Any]]) -> set[str]:
+    """Tables that do not replicate, in whole or in part."""
+    return {row["table"] for row in rows if row["state"] != SetState.REPLICATING.value}
+
+
 def _feed_row(snapshot: Snapshot, feed: str, record: FeedRecorded) -> dict[str, Any]:
     progress = snapshot.get(FeedProgressKey(feed), FeedProgressed)
     held = progress.held_by if progress is not None and progress.feed_id == record.feed_id else None
@@ -247,8 +252,8 @@ def _feed_row(snapshot: Snapshot, feed: str, record: FeedRecorded) -> dict[str, 
         "feed": feed,
         "wanted": record.wanted.value,
         "state": record.state.value,
-        "tables": len(record.spans),
-        "replicating": sum(row["state"] == SetState.REPLICATING.value for row in tables),
+        "tables": len({plan.table for plan in record.spans}),
+        "replicating": len({plan.table for plan in record.spans} - _resting(tables)),
         "rows": sum(row["rows"] or 0 for row in tables),
         "lag_ms": max(lags, default=None),
         "held_by": f"{held.span} ({held.stage})" if held else None,

@@ -38,7 +38,13 @@ POLL_RECORDS_MAX: Final = 500
 
 
 def operation(
-    kind: OperationKind, feed: str, *, spec: str | None = None, table: str | None = None, agent: str | None = None
+    kind: OperationKind,
+    feed: str,
+    *,
+    spec: str | None = None,
+    table: str | None = None,
+    agent: str | None = None,
+    parts: int | None = None,
 ) -> OperationRequested:
     """A request in the name of whoever runs this command."""
     return OperationRequested(
@@ -49,6 +55,7 @@ def operation(
         agent=agent,
         requested_by=f"{_user()}@{socket.gethostname()}",
         requested_ms=time.time_ns() // 1_000_000,
+        parts=parts,
     )
 
 

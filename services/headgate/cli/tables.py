@@ -1,4 +1,4 @@
-"""``headgate table``: where each table runs, and moving one to another agent."""
+"""``headgate table``: where each table, or each part of one, runs; moving, dividing and making whole."""
 
 from typing import Annotated, Any
 
@@ -9,7 +9,7 @@ from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Time
 from headgate.cli.output import Output, again, note, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
+from headgate.records.control import FeedRecorded, OperationKind, RequestSettled, SpanPlan
 from headgate.records.keys import FeedKey
 
 __all__ = ["app", "table_rows"]
@@ -27,7 +27,7 @@ def list_tables(
     cluster: Cluster = None,
     kafka_property: KafkaProperty = None,
 ) -> None:
-    """List tables: state, agent, epoch, rows applied, lag."""
+    """List tables, and the parts of those that are split: state, agent, epoch, rows applied, lag."""
     with connected(bootstrap, cluster, kafka_property) as (_, log):
 
         def look() -> None:
@@ -40,7 +40,7 @@ def list_tables(
                 if feed in (None, key.feed)
                 for row in table_rows(snapshot, key.feed)
             ]
-            show_rows(("feed", "table", "state", "task", "agent", "epoch", "rows", "lag_ms", "error"), rows, output)
+            show_rows(("feed", "span", "state", "task", "agent", "epoch", "rows", "lag_ms", "error"), rows, output)
 
         again(look, watch)
 
@@ -69,8 +69,53 @@ def move(
         note(f"{feed}/{table} → {agent}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else ""))
 
 
+@app.command()
+def split(
+    feed: Annotated[str, typer.Argument(metavar="FEED")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="as a whole, without partitions")],
+    *,
+    parts: Annotated[
+        int | None, typer.Option(min=2, help="into how many; left out: as its load asks, from now on")
+    ] = None,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Divide TABLE by its source partitions, so that several agents share it; done when every part replicates."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        outcome = ask(log, operation(OperationKind.SPLIT_TABLE, feed, table=table, parts=parts), timeout)
+    _show_division(feed, table, parts, outcome, output)
+
+
+@app.command()
+def merge(
+    feed: Annotated[str, typer.Argument(metavar="FEED")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="as a whole, without partitions")],
+    *,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Make a split TABLE whole again, on one agent; done when it replicates as one."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        outcome = ask(log, operation(OperationKind.MERGE_TABLE, feed, table=table), timeout)
+    _show_division(feed, table, 1, outcome, output)
+
+
+def _show_division(feed: str, table: str, parts: int | None, outcome: RequestSettled, output: Output) -> None:
+    if output is not Output.TABLE:
+        status, reason = outcome.status.value, outcome.reason
+        show_value(output, {"feed": feed, "table": table, "parts": parts, "status": status, "reason": reason})
+    else:
+        note(f"{feed}/{table}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else ""))
+
+
 def table_rows(snapshot: Snapshot, feed: str) -> list[dict[str, Any]]:
-    """One row per table of a feed, sorted: the owner's word on it, and the word of the session that has the role."""
+    """One row per span of a feed, a table or a part of one, sorted: the owner's word, and that of who has the role."""
     record = snapshot.get(FeedKey(feed), FeedRecorded)
     plans = sorted(record.spans, key=lambda plan: plan.span) if record else []
     return [_table_row(snapshot, feed, plan) for plan in plans]
@@ -82,6 +127,7 @@ def _table_row(snapshot: Snapshot, feed: str, plan: SpanPlan) -> dict[str, Any]:
         "table": plan.table,
         "span": plan.span,
         "topic": plan.topic,
+        "partitions": sorted(plan.start),
         "state": "absent",
         "task": None,
         "agent": None,

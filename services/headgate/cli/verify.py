@@ -14,6 +14,7 @@ from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
+from headgate.records.spans import wholes
 from headgate.verify.postgresql import TableCompared, UncomparableError, compare_table
 
 __all__ = ["verify"]
@@ -55,7 +56,7 @@ def _compare(
         _connect(spec.sink.dsn, spec.sink.password_file) as target,
     ):
         try:
-            return [compare_table(source, target, _source_table(plan.topic), plan.table) for plan in spans]
+            return [compare_table(source, target, _source_table(plan.topic), plan.table) for plan in wholes(spans)]
         except UncomparableError as error:
             raise CommandError(ExitCode.DATABASE, str(error)) from error
 

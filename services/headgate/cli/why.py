@@ -60,7 +60,7 @@ def _show(explanation: Explanation, output: Output) -> bool:
             {**msgspec.to_builtins(reason), "since": age(now_ms, reason.since_ms)} for reason in explanation.reasons
         ]
         if rows:
-            show_rows(("table", "stage", "agent", "since", "detail", "advice"), rows, output)
+            show_rows(("span", "stage", "agent", "since", "detail", "advice"), rows, output)
         if explanation.held_count > len(rows):
             note(f"and {explanation.held_count - len(rows)} more tables")
         if not held:
@@ -77,12 +77,13 @@ def _without_idle(
     Raises SourceError.
     """
     lagging = {reason.span for reason in explanation.reasons if reason.is_late}
-    topics = {plan.span: (plan.topic, len(plan.start)) for plan in record.spans if plan.span in lagging}
-    ends = end_offsets(connection, dict(topics.values()))
+    plans = [plan for plan in record.spans if plan.span in lagging]
+    ends = end_offsets(connection, {plan.topic: max(plan.start) + 1 for plan in plans})
     idle = {
-        span
-        for span, (topic, _) in topics.items()
-        if _applied(snapshot, explanation.feed, span).items() >= ends[topic].items()
+        plan.span
+        for plan in plans
+        if _applied(snapshot, explanation.feed, plan.span).items()
+        >= {partition: ends[plan.topic][partition] for partition in plan.start}.items()
     }
     reasons = tuple(reason for reason in explanation.reasons if reason.span not in idle)
     return replace(explanation, reasons=reasons, held_count=explanation.held_count - len(idle))

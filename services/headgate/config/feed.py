@@ -127,6 +127,8 @@ class FeedSpec(_Strict):
     sink: SinkSpec
     batch_rows_max: int = Field(default=200_000, ge=1, le=2_000_000)
     """Most changes of one micro-batch; large when behind is what makes reducing pay."""
+    split: Literal["auto", "manual"] = "auto"
+    """Who divides a table between agents: the split scheduler, by its load, or only ``headgate table split``."""
 
     on_bad_change: Literal["fail", "quarantine"] = "fail"
     """What becomes of a change that cannot be decoded or applied: its table stops there, or it goes to deadletter."""

@@ -43,6 +43,7 @@ from headgate.records.control import (
 from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
 from headgate.records.names import InvalidNameError, check_name
+from headgate.records.spans import table_of
 
 __all__ = ["FIXED", "ask_again", "create", "finish", "rewind", "update", "why_not_created", "why_not_updated"]
 
@@ -222,15 +223,14 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
     reason = why_not_updated(draft, effect.feed, result)
     if reason is not None:
         return refuse(draft, effect.request, reason)
-    kept = {plan.span: plan for plan in feed.spans}
-    found = {plan.span: plan for plan in result.spans}
-    joined = sorted(set(found) - set(kept))
+    found = {plan.table: plan for plan in result.spans}
+    joined = sorted(found.keys() - {plan.table for plan in feed.spans})
     changed = replace(
         feed,
         owner_rev=draft.term.owner_rev,
         revision=feed.revision + 1,
         spec=result.spec,
-        spans=tuple(plan for _, plan in sorted({**found, **kept}.items())),
+        spans=tuple(sorted((*feed.spans, *(found[table] for table in joined)), key=lambda plan: plan.span)),
         changed_ms=draft.now.wall_ms,
     )
     draft.put(FeedKey(effect.feed), changed)
@@ -247,10 +247,10 @@ def why_not_updated(draft: Draft, name: str, result: FeedResolved) -> str | None
     reason = (
         _why_not_stopped(feed, name, "updated") or _why_fixed(feed.spec, result.spec) or _why_not(draft, name, result)
     )
-    found = {plan.span: plan for plan in result.spans}
+    found = {plan.table: plan for plan in result.spans}
     for plan in sorted(feed.spans, key=lambda kept: kept.span):
-        new = found.get(plan.span)
-        if reason is None and (new is None or (new.topic, new.table) != (plan.topic, plan.table)):
+        new = found.get(plan.table)
+        if reason is None and (new is None or new.topic != plan.topic):
             reason = f"table {plan.table} from topic {plan.topic} would leave the feed: tables may join, none may leave"
     return reason
 
@@ -294,6 +294,9 @@ def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
         return "no table is to be replicated: check source.topics or source.topic_pattern"
     if len(set(names)) != len(names):
         return "two spans have one name: check sink.table, which names tables after topics"
+    parted = next((name for name in names if table_of(name) != name), None)
+    if parted is not None:
+        return f"table {parted} cannot be told from a part of {table_of(parted)}: give it another name in sink.table"
     sink = sink_of(result.spec)
     if sink is None:
         return "the spec has no sink.type and sink.dsn"

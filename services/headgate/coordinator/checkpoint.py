@@ -1,9 +1,9 @@
 """The global checkpoint of a feed: the least over all spans it wants, and what holds it.
 
 It never goes back within an incarnation, and a span that nobody replicates or of which nothing is known yet holds it
-where it
-is. What it is made of is counted as records come in (state.py, index.py); here it is written down, at most once a
-second per feed and only if something has changed, so an idle feed costs nothing.
+where it is: so does a hole, partitions whose old span is being sealed while the new one waits. Positions are by table,
+and go on as they are when it is divided. What it is made of is counted as records come in (state.py, index.py); here it
+is written down, at most once a second per feed and only if something has changed, so an idle feed costs nothing.
 """
 
 from typing import Final
@@ -61,7 +61,7 @@ def write(draft: Draft, name: str) -> int | None:
 def _positions(index: FeedIndex) -> dict[str, Positions]:
     if len(index.plans) > POSITIONS_SPANS_MAX:
         return {}
-    return {span: dict(index.positions[span]) for span in sorted(index.plans) if span in index.positions}
+    return {table: dict(positions) for table, positions in sorted(index.positions.items())}
 
 
 def _never_back(least: int | None, before: int | None) -> int | None:

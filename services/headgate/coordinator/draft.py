@@ -17,10 +17,11 @@ from headgate.records.control import (
     OutcomeStatus,
     Record,
     RequestSettled,
+    SetState,
     SpanDispatched,
     WantedState,
 )
-from headgate.records.keys import Fact, FeedKey, Key, OutcomeKey, SessionKey, SpanKey
+from headgate.records.keys import Fact, FeedKey, Key, OutcomeKey, ProgressKey, SessionKey, SpanKey, TaskKey
 
 __all__ = ["Draft"]
 
@@ -66,8 +67,16 @@ class Draft:
         return index is not None and key.span in index.plans
 
     def takes_agent(self, key: SpanKey) -> bool:
-        """Nobody has the span and somebody should."""
-        return takes_agent(self.span(key), is_wanted=self.is_wanted(key))
+        """Nobody has the span and somebody should, and nobody can write a partition of it as part of another span."""
+        record = self.span(key)
+        if not takes_agent(record, is_wanted=self.is_wanted(key)):
+            return False
+        is_closed = record is not None and record.state is SetState.REMOVING
+        return is_closed or not self.is_covered(key)
+
+    def is_covered(self, key: SpanKey) -> bool:
+        """Another span with a partition of this one is not sealed yet."""
+        return any(is_open(self.span(other)) for other in self.state.index.overlapping(key))
 
     def is_live(self, session: SessionId) -> bool:
         """The session is there."""
@@ -145,6 +154,28 @@ class Draft:
     def put(self, key: Key, value: Record | None) -> None:
         """The key's new record; None deletes it. For spans and outcomes use the methods made for them."""
         self._facts[key] = value
+
+    def forget_span(self, key: SpanKey) -> None:
+        """Delete what is the owner's to delete of a span that will not be again: its record, and words of the dead.
+
+        Words of live sessions are theirs to delete.
+        """
+        state = self.state
+        self.term.loads.forget(key)
+        for kind in ("retry", "rest", "prepare"):
+            self.cancel_timer(kind, key)
+        self.term.retry_due.discard(key)
+        self.term.resting.discard(key)
+        self.term.starting.pop(key, None)
+        self.term.avoided.pop(key, None)
+        if self.span(key) is not None:
+            self.put_span(key, None)
+        for session in sorted(state.tasks.get(key, ())):
+            if session in state.ended:
+                self.put(TaskKey(key.feed, key.span, *session), None)
+        for session in sorted(state.progress.get(key, ())):
+            if session in state.ended:
+                self.put(ProgressKey(key.feed, key.span, *session), None)
 
     def put_span(self, key: SpanKey, record: SpanDispatched | None) -> None:
         """The span's new record."""

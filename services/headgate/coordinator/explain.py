@@ -24,7 +24,7 @@ class UnknownFeedError(Exception):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """One table that holds the feed back. ``since_ms`` is milliseconds since 1970, by the writer's clock.
+    """One table, or part of one, that holds the feed back. ``since_ms``: since 1970, by the writer's clock.
 
     ``is_late`` says that it replicates and only its last batch was late (stages.py).
     """
@@ -40,7 +40,10 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """A feed, what is wanted of it, how far it is, and what holds it: some of its tables, or the feed as a whole."""
+    """A feed, what is wanted of it, how far it is, and what holds it: some of its tables, or the feed as a whole.
+
+    A part of a table counts as one.
+    """
 
     feed: str
     feed_id: str

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator import acceptance, relocation, spans
+from headgate.coordinator import acceptance, dividing, relocation, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.effects import (
     EffectFailed,
@@ -47,7 +47,7 @@ from headgate.records.control import (
     SpanPlan,
     WantedState,
 )
-from headgate.records.keys import FeedKey, FeedProgressKey, OutcomeKey, ProgressKey, SpanKey, TaskKey
+from headgate.records.keys import FeedKey, FeedProgressKey, OutcomeKey, SpanKey
 
 __all__ = [
     "answer_request",
@@ -92,6 +92,8 @@ def answer_request(draft: Draft, request: str) -> None:
             _resume(draft, request, wish)
         case OperationKind.MOVE_TABLE:
             _move(draft, request, wish)
+        case OperationKind.SPLIT_TABLE | OperationKind.MERGE_TABLE:
+            dividing.ask(draft, request, wish)
         case OperationKind.REBALANCE_FEED:
             relocation.ask_rebalance(draft, request, wish)
         case OperationKind.DRAIN_AGENT:
@@ -128,6 +130,8 @@ def _take_up(draft: Draft, request: str, wish: OperationRequested) -> None:
     match wish.kind:
         case OperationKind.CREATE_FEED | OperationKind.UPDATE_FEED | OperationKind.RESUME_FEED:
             acceptance.ask_again(draft, request)
+        case OperationKind.SPLIT_TABLE | OperationKind.MERGE_TABLE:
+            dividing.take_up(draft, request, wish)
         case OperationKind.REBALANCE_FEED:
             relocation.ask_rebalance(draft, request, wish)
         case OperationKind.DRAIN_AGENT:
@@ -355,7 +359,7 @@ def _delete(draft: Draft, effect: ForgetFeed) -> None:
 def delete_piece(draft: Draft, name: str) -> None:
     """Delete the next keys of the feed that are the owner's: dispatch, words of dead sessions, at last the feed's own.
 
-    Words of live sessions are theirs; they go with the session (membership.sweep). An owner that follows between two
+    Words of live sessions are theirs, and theirs to delete. An owner that follows between two
     pieces finds a feed to be removed whose spans are closed or gone: it has the sink forget it again, and goes on.
     """
     state, feed = draft.state, draft.feed(name)
@@ -364,7 +368,7 @@ def delete_piece(draft: Draft, name: str) -> None:
         return
     left = [key for key in _spans_of(feed, name) if key in state.spans]
     for key in left[:DELETES_PER_DECISION_MAX]:
-        _delete_span(draft, key)
+        draft.forget_span(key)
     if len(left) > DELETES_PER_DECISION_MAX:
         draft.set_timer("delete", name, 0.0)
         return
@@ -373,15 +377,3 @@ def delete_piece(draft: Draft, name: str) -> None:
         draft.put(FeedProgressKey(name), None)
     draft.put(FeedKey(name), None)
     draft.settle(feed.request, OutcomeStatus.DONE, "removed: the sink holds nothing of Headgate's for it any more")
-
-
-def _delete_span(draft: Draft, key: SpanKey) -> None:
-    state = draft.state
-    draft.term.loads.forget(key)
-    draft.put_span(key, None)
-    for session in sorted(state.tasks.get(key, ())):
-        if session in state.ended:
-            draft.put(TaskKey(key.feed, key.span, *session), None)
-    for session in sorted(state.progress.get(key, ())):
-        if session in state.ended:
-            draft.put(ProgressKey(key.feed, key.span, *session), None)

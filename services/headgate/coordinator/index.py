@@ -26,6 +26,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import SpanKey
+from headgate.records.spans import overlap, table_of
 
 __all__ = [
     "LAG_HOLDS_MS",
@@ -124,6 +125,7 @@ class FeedIndex:
     waiting: Ranking[SpanKey] = field(default_factory=Ranking)
     """Wanted spans that nobody replicates."""
     positions: dict[str, Positions] = field(default_factory=dict)
+    """By table, so that they go on when it is divided or made whole."""
     ts: Ranking[str] = field(default_factory=Ranking)
     """Span → resolved_ts, or seen_ts where none is claimed."""
     resolved: Ranking[str] = field(default_factory=Ranking)
@@ -150,6 +152,21 @@ class FeedIndex:
         least: int = ranking.rank(first)
         return least
 
+    def carry_over(self, before: Mapping[str, SpanPlan]) -> None:
+        """Tables are divided otherwise: a new span has seen at least what each span before it had.
+
+        What goes with it is the least of those it has partitions of, and nothing if one of them has told nothing.
+        """
+        gone, come = sorted(before.keys() - self.plans.keys()), sorted(self.plans.keys() - before.keys())
+        for ranking in (self.ts, self.resolved):
+            for span in come:
+                told = [ranking.rank(old) for old in gone if overlap(old, span)]
+                if told and None not in told:
+                    ranking.put(span, min(told))
+        for span in gone:
+            for ranking in (self.ts, self.resolved, self.lagging):
+                ranking.discard(span)
+
 
 @dataclass(slots=True)
 class Indexes:
@@ -163,6 +180,10 @@ class Indexes:
     roles: dict[tuple[str, str], Ranking[SpanKey]] = field(default_factory=dict)
     starting: dict[tuple[str, str], int] = field(default_factory=dict)
     words: dict[tuple[str, str], Ranking[SpanKey]] = field(default_factory=dict)
+    outdated: Ranking[SpanKey] = field(default_factory=Ranking)
+    """Spans that their feed does not plan any more, because their table is divided otherwise, and that are sealed."""
+    parts: dict[tuple[str, str], set[SpanKey]] = field(default_factory=dict)
+    """(feed, table) → the parts of the table that any record, or any word, is about."""
     live: Ranking[tuple[str, str]] = field(default_factory=Ranking)
     namesakes: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     """Live sessions by agent: more than one while a name is used twice, or after a restart."""
@@ -197,20 +218,34 @@ class Indexes:
     ) -> Iterable[SpanKey]:
         """A feed's record replaced another; the spans whose counts may have changed with it.
 
-        Proportional to the feed's spans when an operator's wish or the plan changes, else free.
+        Proportional to the feed's spans when an operator's wish changes, to those that come and go when a table is
+        divided otherwise (but for one pass over the plan), else free.
         """
         if old is not None and new is not None and old.wanted is new.wanted and old.spans is new.spans:
             return ()
         self._tables_changed(name, old, new)
         index = self.feed(name)
+        before = index.plans
+        index.plans = {plan.span: plan for plan in new.spans} if new is not None else {}
+        is_same = (
+            old is not None
+            and new is not None
+            and (old.feed_id, old.incarnation, old.wanted) == (new.feed_id, new.incarnation, new.wanted)
+        )
         if old is None or new is None or (old.feed_id, old.incarnation) != (new.feed_id, new.incarnation):
             index.forget_counts()
-        touched = {SpanKey(name, span) for span in index.plans}
-        index.plans = {plan.span: plan for plan in new.spans} if new is not None else {}
-        touched |= {SpanKey(name, span) for span in index.plans}
-        for key in sorted(touched):
+        else:
+            index.carry_over(before)
+        changed = before.keys() ^ index.plans.keys() if is_same else before.keys() | index.plans.keys()
+        keys = {SpanKey(name, span) for span in changed}
+        for key in list(keys):
+            # Records of spans that are not planned any more may have been read before the plan.
+            if table_of(key.span) != key.span or (name, key.span) in self.parts:
+                keys.update(other for other in self.overlapping(key) if other in spans)
+        touched = sorted(keys)
+        for key in touched:
             self._place(key, spans.get(key), new, index)
-        return sorted(touched)
+        return touched
 
     def _tables_changed(self, name: str, old: FeedRecorded | None, new: FeedRecorded | None) -> None:
         if (
@@ -272,11 +307,11 @@ class Indexes:
         """Merge what a primary has applied: per partition the greatest, never back."""
         index = self.feed(key.feed)
         if positions:
-            merged = index.positions.setdefault(key.span, {})
+            merged = index.positions.setdefault(table_of(key.span), {})
             for partition, offset in positions.items():
                 if offset > merged.get(partition, -1):
                     merged[partition] = offset
-        if progress is None:
+        if progress is None or key.span not in index.plans:
             return
         ts = progress.seen_ts if progress.resolved_ts is None else progress.resolved_ts
         known = index.ts.rank(key.span)
@@ -291,13 +326,38 @@ class Indexes:
         else:
             index.lagging.discard(key.span)
 
+    def part_changed(self, key: SpanKey, *, is_known: bool) -> None:
+        """A record or a word about the span came or went; ``is_known`` if there is one now."""
+        table = table_of(key.span)
+        if table == key.span:
+            return
+        place = (key.feed, table)
+        if is_known:
+            self.parts.setdefault(place, set()).add(key)
+        elif place in self.parts:
+            self.parts[place].discard(key)
+            if not self.parts[place]:
+                del self.parts[place]
+
+    def overlapping(self, key: SpanKey) -> list[SpanKey]:
+        """Other spans with a partition of this one that a record or a word may be about, sorted."""
+        table = table_of(key.span)
+        parts = self.parts.get((key.feed, table), ())
+        if not parts and table == key.span:
+            return []  # asked for every span that is given out, and nearly every one is a whole table
+        found = sorted(other for other in parts if other != key and overlap(other.span, key.span))
+        return found if table == key.span else [SpanKey(key.feed, table), *found]
+
     def _place(self, key: SpanKey, record: SpanDispatched | None, feed: FeedRecorded | None, index: FeedIndex) -> None:
-        is_wanted = feed is not None and feed.wanted is WantedState.RUNNING and key.span in index.plans
+        is_planned = key.span in index.plans
+        is_wanted = feed is not None and feed.wanted is WantedState.RUNNING and is_planned
         state = SetState.ABSENT if record is None else record.state
         has_failed = record is not None and record.failures > 0
         _mark(self.needy, key, takes_agent(record, is_wanted=is_wanted) and not has_failed)
         is_to_close = feed is not None and not is_wanted and is_open(record) and state is not SetState.REMOVING
         _mark(self.closing, key, is_to_close)
+        is_outdated = feed is not None and not is_planned and record is not None and not is_open(record)
+        _mark(self.outdated, key, is_outdated)
         is_running = state in (SetState.REPLICATING, SetState.PREPARE)
         _mark(index.waiting, key, is_wanted and not is_running)
 

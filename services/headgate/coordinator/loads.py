@@ -5,8 +5,10 @@ the present *round*; a round that is over gives bytes per second of the spans th
 (state.py): a new owner measures anew. Time is given in, in monotonic seconds.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headgate.coordinator.schedulers.split import Heat
 from headgate.records.control import Epoch
 from headgate.records.keys import SpanKey
 
@@ -24,6 +26,8 @@ class Loads:
     streak: int = 0
     """Rounds in a row in which the same session was out of the band."""
     hottest: tuple[str, str] | None = None
+    heats: dict[tuple[str, str], tuple[Heat, int]] = field(default_factory=dict)
+    """(feed, table) → what it was in the last round, and in how many in a row."""
     _begun_at: float = 0.0
     _moved: dict[SpanKey, int] = field(default_factory=dict)
     _last: dict[SpanKey, tuple[Epoch, int]] = field(default_factory=dict)
@@ -53,6 +57,15 @@ class Loads:
         self.streak = 0 if hottest is None else self.streak + 1 if hottest == self.hottest else 1
         self.hottest = hottest
         return self.streak
+
+    def note_heat(self, heats: Mapping[tuple[str, str], Heat]) -> dict[tuple[str, str], tuple[Heat, int]]:
+        """What tables were in this round; in how many in a row, now. Those that are not named are forgotten."""
+        before = self.heats
+        self.heats = {}
+        for place, heat in heats.items():
+            last, count = before.get(place, (heat, 0))
+            self.heats[place] = (heat, count + 1 if last is heat else 1)
+        return self.heats
 
     def forget(self, key: SpanKey) -> None:
         """The span is gone."""

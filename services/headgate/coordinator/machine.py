@@ -4,6 +4,7 @@
     spans        from words to signals to steps                    scheduling    who gets what
     checkpoint   how far a feed is, and what holds it              feeds         requests, outcomes, a feed's life
     relocation   emptying an agent, spreading a feed               acceptance    create, update, rewind: what a feed is
+    dividing     a table into parts, and whole again
 
 An input is noted, its rule drafts facts, a round of scheduling gives out what has become free, and feeds are brought
 in line with
@@ -13,7 +14,7 @@ their spans. Everything drafted is one decision. Before the barrier is over only
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headgate.coordinator import acceptance, checkpoint, feeds, membership, relocation, spans
+from headgate.coordinator import acceptance, checkpoint, dividing, feeds, membership, relocation, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.scheduling import run_round
 from headgate.coordinator.state import CoordinatorState, Term, digest, evolve, new_state, start_counting
@@ -156,6 +157,7 @@ def _finish(draft: Draft) -> Decision:
     if draft.term.is_open:
         run_round(draft)
         relocation.settle(draft)
+        dividing.settle(draft)
         for name in sorted(draft.feeds_touched):
             feeds.settle_feed(draft, name)
             if draft.feed(name) is not None:

@@ -2,8 +2,9 @@
 
 Their order is TiCDC's (anchors/ticdc.md §2): **basic** (nobody has the span), **drain** (its agent goes, or is to be
 emptied), move (an operator's, begun when it is asked for: feeds.py), **rebalance** (even numbers, on request),
-**balance** (even load, by itself). The first with work has the round, because what follows would take its seats; the
-others get theirs when it has none: every input ends in a round, and heartbeats are inputs.
+**split** (one table more than an agent's share: dividing.py), **balance** (even load, by itself). The first with work
+has the round, because what follows would take its seats; the others get theirs when it has none: every input ends in a
+round, and heartbeats are inputs.
 
 A round looks only at the spans that need something (index.py) and stops when no agent has a seat left, so its cost is
 that of the work it does.
@@ -15,8 +16,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from headgate.coordinator import spans
+from headgate.coordinator import dividing, spans
 from headgate.coordinator.draft import Draft
+from headgate.coordinator.index import is_open
 from headgate.coordinator.schedulers import balance, basic, drain, rebalance
 from headgate.coordinator.schedulers.seats import STARTING_PER_AGENT_MAX, FeedQuota, Seat, Seats
 from headgate.coordinator.state import Rebalance, SessionId
@@ -35,6 +37,7 @@ def run_round(draft: Draft) -> None:
         return
     if index.closing:
         _close(draft)
+    _forget_outdated(draft)
     changed = (key for name in sorted(draft.spans_touched) for key in sorted(draft.spans_touched[name]))
     touched = [key for key in changed if draft.takes_agent(key)]
     leaving = _leaving(draft)
@@ -79,12 +82,38 @@ def _close(draft: Draft) -> None:
         draft.set_timer("schedule", "", 0.0)
 
 
+def _forget_outdated(draft: Draft) -> None:
+    """Sealed spans of tables that are divided otherwise now: what takes their place waits for nothing else."""
+    sealed = [
+        key for name in sorted(draft.spans_touched) for key in draft.spans_touched[name] if _is_outdated(draft, key)
+    ]
+    for key in sorted({*islice(draft.state.index.outdated.in_order(), CLOSES_PER_ROUND_MAX), *sealed}):
+        if _is_outdated(draft, key):
+            draft.forget_span(key)
+            # Those that waited for it are in the index, not in this decision; the next round takes them from there.
+            draft.set_timer("schedule", "", 0.0)
+
+
+def _is_outdated(draft: Draft, key: SpanKey) -> bool:
+    feed, record = draft.feed(key.feed), draft.span(key)
+    is_planned = key.span in draft.state.index.feed(key.feed).plans
+    return feed is not None and not is_planned and record is not None and not is_open(record)
+
+
 def _place(draft: Draft, touched: list[SpanKey], seats: Seats) -> bool:
     needy = _needy(draft, touched)
-    placements = list(basic.place(needy, seats, lambda key: spans.writers(draft, key), draft.term.avoided))
+    placements = list(
+        basic.place(needy, seats, lambda key: spans.writers(draft, key), lambda key: _avoided(draft, key))
+    )
     for key, target in placements:
         spans.add(draft, key, target)
     return bool(placements)
+
+
+def _avoided(draft: Draft, key: SpanKey) -> set[SessionId]:
+    """Who should get the span only if nobody else can."""
+    last = draft.term.avoided.get(key)
+    return dividing.holders(draft, key) | ({last} if last is not None else set())
 
 
 def _needy(draft: Draft, touched: list[SpanKey]) -> Iterator[SpanKey]:
@@ -95,7 +124,7 @@ def _needy(draft: Draft, touched: list[SpanKey]) -> Iterator[SpanKey]:
     known = draft.state.index.needy.in_order()
     # While much is to be dispatched only the index has anything; merging one would cost as much as placing from it.
     for key in heapq.merge(known, fresh, due.in_order()) if fresh or due else known:
-        if key != previous and draft.takes_agent(key):
+        if key != previous and draft.takes_agent(key) and not spans.outsiders(draft, key):
             previous = key
             yield key
 
@@ -173,7 +202,7 @@ def _begin_next(draft: Draft, task: Rebalance, seats: Seats) -> bool:
 def _balance(draft: Draft, seats: Seats, quota: FeedQuota) -> None:
     loads = draft.term.loads
     rates = loads.end(draft.now.monotonic)
-    if not rates:
+    if not rates and not draft.state.index.parts:
         loads.judge(None)
         return
     loads.begin(draft.now.monotonic)
@@ -187,6 +216,8 @@ def _balance(draft: Draft, seats: Seats, quota: FeedQuota) -> None:
             totals[role.agent, role.session] += rate
             if _may_move(draft, key):
                 movable[role.agent, role.session][key] = rate
+    if not is_anyone_leaving(draft) and dividing.weigh(draft, rates, len(totals)):
+        return
     busiest = None if is_anyone_leaving(draft) else balance.hottest(totals)
     if loads.judge(busiest) < balance.STREAK_MIN or busiest is None:
         return

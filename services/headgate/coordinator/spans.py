@@ -7,7 +7,8 @@ every span once its barrier is over and needs no memory of what the last one had
 The undetermined rule. A session that is there, has answered, and reports a task that may write (replicating or
 stopping), for a span in which the log gives it no role, or under another epoch, is *undetermined*: nobody else is
 made primary of that span until it has stopped, failed, or died. The sink would fence it anyway; the rule avoids the
-fight. Being given the span again, under a new epoch, ends it too.
+fight. Being given the span again, under a new epoch, ends it too. A session that may write another span with a
+partition of this one (its table was divided otherwise meanwhile) is an *outsider*: the same holds.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +28,7 @@ from headgate.coordinator.replication import (
     phase,
 )
 from headgate.coordinator.state import SessionId
-from headgate.records.control import FeedState, Role, SetState, SpanDispatched, TaskReported, TaskState
+from headgate.records.control import FeedState, Role, SetState, SpanDispatched, TaskReported, TaskState, WantedState
 from headgate.records.keys import SpanKey
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "is_given_up",
     "is_movable",
     "note_progress",
+    "outsiders",
     "rearm",
     "review",
     "review_piece",
@@ -119,6 +121,11 @@ def writers(draft: Draft, key: SpanKey) -> list[SessionId]:
     )
 
 
+def outsiders(draft: Draft, key: SpanKey) -> list[SessionId]:
+    """Undetermined sessions of other spans that share a partition with this one, sorted: nobody gets it meanwhile."""
+    return sorted({session for other in draft.state.index.overlapping(key) for session in writers(draft, other)})
+
+
 def review(draft: Draft, key: SpanKey) -> None:
     """Apply what the role holders' newest words and losses mean, until nothing more follows."""
     for _ in range(REVIEW_STEPS_MAX):
@@ -191,7 +198,14 @@ def begin_move(draft: Draft, key: SpanKey, target: SessionId, request: str | Non
 
 def close(draft: Draft, key: SpanKey) -> None:
     """Let the span be sealed, by whoever has it or whoever comes."""
-    _act(draft, key, _known(draft, key), Signal.CLOSE, _cause(draft, reason="the feed is being stopped or removed"))
+    _act(draft, key, _known(draft, key), Signal.CLOSE, _cause(draft, reason=_why_closed(draft, key)))
+
+
+def _why_closed(draft: Draft, key: SpanKey) -> str:
+    feed = draft.feed(key.feed)
+    if feed is not None and feed.wanted is WantedState.RUNNING:
+        return "its table is being divided otherwise"
+    return "the feed is being stopped or removed"
 
 
 def expire_prepare(draft: Draft, key: SpanKey) -> None:
@@ -357,7 +371,8 @@ def _allowed(draft: Draft, key: SpanKey, record: SpanDispatched, action: Action)
     """The undetermined rule: with a third session that may still write, nobody is promoted."""
     if action not in (Action.PROMOTE, Action.PROMOTE_FAILED) or record.secondary is None:
         return action
-    if all(session in (_session(record.secondary),) for session in writers(draft, key)):
+    others = [*writers(draft, key), *outsiders(draft, key)]
+    if all(session in (_session(record.secondary),) for session in others):
         return action
     return Action.LOSE if action is Action.PROMOTE else Action.FAIL
 

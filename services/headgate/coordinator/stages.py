@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.coordinator.index import LAG_HOLDS_MS
+from headgate.coordinator.index import LAG_HOLDS_MS, is_open
 from headgate.coordinator.state import CoordinatorState
 from headgate.records.control import FeedState, Role, SetState, SpanDispatched, TaskState, WantedState
 from headgate.records.error_codes import Stage, error_code_of
@@ -88,6 +88,10 @@ def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched
         return Standing(Stage.BARRIER, None, detail, "wait; an agent that never answers is to be ended")
     if record is not None and record.state is SetState.REMOVING:
         return Standing(Stage.SCHEDULING, None, "waits for an agent to seal it", "at least one agent must live")
+    old = [other.span for other in state.index.overlapping(key) if is_open(state.spans.get(other))]
+    if old:
+        detail = f"its table is divided otherwise now: waits for {', '.join(old[:AGENTS_NAMED_MAX])} to be sealed"
+        return Standing(Stage.SCHEDULING, None, detail, "wait: what was written before is drained first")
     detail = "waits for an agent with a free seat, or for one that has not stopped writing it yet"
     advice = "wait; if it stays, look for an agent with a free seat: `headgate agent list`"
     return Standing(Stage.SCHEDULING, None, detail, advice)

@@ -143,6 +143,8 @@ class Term:
     """What is left of a sweep that is under way."""
     avoided: dict[SpanKey, SessionId] = field(default_factory=dict)
     """Who had a span last and never began it: others come first."""
+    divisions: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    """(feed, table) that is being divided otherwise: for which request, None for the split scheduler."""
 
     def issue(self) -> Epoch:
         """The next epoch: numbers are the term's, so no two assignments of a term share one."""
@@ -218,6 +220,7 @@ def _evolve_span(state: CoordinatorState, key: SpanKey, value: Any) -> None:
         state.spans.pop(key, None)
     else:
         state.spans[key] = value
+    state.index.part_changed(key, is_known=value is not None or key in state.tasks)
     state.index.span_changed(key, old, value, state.feeds.get(key.feed))
     _recount(state, key)
 
@@ -230,11 +233,13 @@ def _evolve_session_word(state: CoordinatorState, words: dict[SpanKey, Any], key
             of_span.pop(session, None)
             if not of_span:
                 del words[span]
+                state.index.part_changed(span, is_known=span in state.spans or span in state.tasks)
         if session not in state.tasks.get(span, ()) and session not in state.progress.get(span, ()):
             state.index.word_forgotten(session, span)
         return
     if of_span is None:
         of_span = words[span] = {}
+        state.index.part_changed(span, is_known=span in state.spans or span in state.tasks)
     old = of_span.get(session)
     if old is not None and value.epoch < old.epoch:
         return
@@ -312,8 +317,8 @@ def _count_floor(state: CoordinatorState, name: str) -> None:
     """What a checkpoint has said once is never taken back, unless it was another feed's under the same name."""
     feed, said = state.feeds.get(name), state.feed_progress.get(name)
     if feed is not None and said is not None and (said.feed_id, said.incarnation) == (feed.feed_id, feed.incarnation):
-        for span, positions in said.positions.items():
-            state.index.count(SpanKey(name, span), positions, None)
+        for table, positions in said.positions.items():
+            state.index.count(SpanKey(name, table), positions, None)
 
 
 def _recount(state: CoordinatorState, key: SpanKey) -> None:

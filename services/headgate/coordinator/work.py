@@ -27,6 +27,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.observability.logs import logger
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.names import InvalidNameError, check_name
+from headgate.records.spans import plan_of, wholes
 from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
 from headgate.sinks.identity import same_sink
 from headgate.sinks.open import open_sink
@@ -95,7 +96,8 @@ class FeedWork:
             start = msgspec.json.decode(effect.start, type=Literal["earliest", "latest"] | int | dict[str, Positions])
             if isinstance(start, int):
                 self._check_evidence(parse_feed(effect.spec), start)
-            spans = tuple(self._from(plan, start) for plan in effect.spans)
+            tables = [self._from(whole, start) for whole in wholes(effect.spans)]
+            spans = tuple(plan for old in effect.spans if (plan := plan_of(tables, old.span)) is not None)
         except SourceUnreachableError as error:
             return EffectFailed(str(error))
         except msgspec.MsgspecError as error:
@@ -117,7 +119,7 @@ class FeedWork:
             raise StartImpossibleError(f"{show_ts(ts)} is not before the feed's target {show_ts(source.target_ts)}")
 
     def _from(self, plan: SpanPlan, start: str | int | dict[str, Positions]) -> SpanPlan:
-        """The plan with other start offsets. Raises StartIncompleteError, SourceError."""
+        """The plan of a whole table with other start offsets. Raises StartIncompleteError, SourceError."""
         topic, partitions = plan.topic, sorted(plan.start)
         if isinstance(start, int):
             return replace(plan, start=offsets_at(self._connection, {topic: len(partitions)}, start)[topic])

@@ -79,7 +79,7 @@ def passed(snapshot: Snapshot, ends: dict[str, dict[int, int]]) -> bool:
     progress = snapshot.get(FeedProgressKey(FEED), FeedProgressed)
     if feed is None or progress is None:
         return False
-    reached = {plan.topic: progress.positions.get(plan.span, {}) for plan in feed.spans}
+    reached = {plan.topic: progress.positions.get(plan.table, {}) for plan in feed.spans}
     return all(
         reached.get(topic, {}).get(partition, -1) >= end
         for topic, partitions in ends.items()

@@ -117,6 +117,8 @@ class OperationKind(StrEnum):
     REMOVE_FEED = "remove_feed"
     UPDATE_FEED = "update_feed"
     MOVE_TABLE = "move_table"
+    SPLIT_TABLE = "split_table"
+    MERGE_TABLE = "merge_table"
     REBALANCE_FEED = "rebalance_feed"
     DRAIN_AGENT = "drain_agent"
     RESIGN_OWNER = "resign_owner"
@@ -217,7 +219,7 @@ class Role(msgspec.Struct, frozen=True):
 
 
 class SpanPlan(msgspec.Struct, frozen=True):
-    """One span of a feed, resolved once at acceptance: which source partitions go to which sink table.
+    """One span of a feed: which source partitions go to which sink table (records/spans.py has the names' grammar).
 
     ``start`` are the offsets a sink row is created with if there is none yet; never used again afterwards.
     """
@@ -296,6 +298,7 @@ class FeedProgressed(msgspec.Struct, frozen=True):
 
     ``checkpoint_ts`` is for people: a span without evidence counts with its newest time seen. ``resolved_ts`` is a
     claim: every change up to it is at the sink; null until every span has evidence.
+    ``positions`` are by table, so that dividing it changes nothing about them.
     """
 
     feed_id: str
@@ -315,9 +318,9 @@ class OperationRequested(msgspec.Struct, frozen=True):
     """``request/<id>``: what an operator wants.
 
     ``spec`` is the feed's JSON, for create_feed and update_feed; for resume_feed where to go on from, as JSON, null for
-    where it stood: ``"earliest"``, ``"latest"``, a ts, or topic → partition →
-    offset. ``feed`` is empty where the request is
-    about no feed (drain_agent, resign_owner); it then goes to every shard concerned, under an id each.
+    where it stood: ``"earliest"``, ``"latest"``, a ts, or topic → partition → offset. ``feed`` is empty where the
+    request is about no feed (drain_agent, resign_owner); it then goes to every shard concerned, under an id each.
+    ``parts`` is for split_table: into how many, null to leave the table to the split scheduler.
     """
 
     kind: OperationKind
@@ -327,6 +330,7 @@ class OperationRequested(msgspec.Struct, frozen=True):
     agent: str | None
     requested_by: str
     requested_ms: int
+    parts: int | None = None
 
 
 class RequestSettled(msgspec.Struct, frozen=True):
@@ -344,7 +348,8 @@ class FeedRecorded(msgspec.Struct, frozen=True):
     ``feed_id`` is ``<shard>-<offset of its create request>``: a feed made again under an old name is another one.
     ``request`` is the operator's request that the last change of ``wanted`` answers to. ``incarnation`` counts rewinds,
     ``revision`` updates of the spec. ``target_ts`` is the spec's. ``sink_id`` is what the sink calls itself, the same
-    under every address; null if it cannot tell.
+    under every address; null if it cannot tell. ``spans`` is how its tables are divided now; ``pinned`` names the
+    tables that an operator has divided, or made whole: the split scheduler leaves them alone.
     """
 
     feed_id: str
@@ -361,6 +366,7 @@ class FeedRecorded(msgspec.Struct, frozen=True):
     revision: int = 0
     target_ts: int | None = None
     sink_id: str | None = None
+    pinned: tuple[str, ...] = ()
 
 
 # --- deadletter -----------------------------------------------------------------------------------------------

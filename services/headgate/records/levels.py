@@ -12,6 +12,8 @@ import msgspec
 from headgate.records.control import (
     FeedProgressed,
     FeedRecorded,
+    OperationKind,
+    OperationRequested,
     OwnerAnnounced,
     WantedState,
 )
@@ -22,12 +24,17 @@ RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
     FeedProgressed: {"resolved_ts": 2},
-    FeedRecorded: {"target_ts": 2, "sink_id": 2},
+    FeedRecorded: {"target_ts": 2, "sink_id": 2, "pinned": 2},
+    OperationRequested: {"parts": 2},
     OwnerAnnounced: {"level": 2},
 }
 """Fields that a record did not have from the beginning."""
 
-WORDS: Final[dict[StrEnum, int]] = {WantedState.FINISHED: 2}
+WORDS: Final[dict[StrEnum, int]] = {
+    OperationKind.SPLIT_TABLE: 2,
+    OperationKind.MERGE_TABLE: 2,
+    WantedState.FINISHED: 2,
+}
 """Words that an enum did not have from the beginning."""
 
 WITHHELD: Final[dict[type[msgspec.Struct], frozenset[str]]] = {

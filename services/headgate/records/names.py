@@ -1,7 +1,8 @@
 """The one grammar of names, and how a name travels inside a key.
 
 Feeds, agents, tables and spans are named by users. Names become parts of record keys, divided by ``/``, so that
-any topic tool shows them; a character outside the grammar is percent-encoded (UTF-8, upper-case hex).
+any topic tool shows them; a character outside the grammar is percent-encoded (UTF-8, upper-case hex). ``~`` divides a
+table from its partitions in the name of a part (spans.py) and stands as it is.
 """
 
 import re
@@ -11,8 +12,8 @@ from urllib.parse import quote, unquote
 __all__ = ["RESERVED_NAMES", "InvalidNameError", "check_name", "decode_part", "encode_part", "is_plain"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+\Z")
-_PLAIN: Final = re.compile(r"[A-Za-z0-9._/-]*\Z")
-_SAFE: Final = "._-"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._~/-]*\Z")
+_SAFE: Final = "._-~"
 
 NAME_LENGTH_MAX: Final = 200
 """Keys carry up to four names; a Kafka key beyond a kilobyte is unreadable in every tool."""

@@ -1,5 +1,6 @@
 """Guarantee 2: what is still missing until every wish is fulfilled, in words; nothing once the world has converged."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headgate.agent.executor import SpanId
@@ -68,11 +69,16 @@ def _missing_of_feed(
         if status is None or status.state is not TaskState.REPLICATING or status.epoch != record.primary.epoch:
             missing.append(f"{key.text()} runs as {status}")
         ends = {partition: max(world.source_end(plan.topic, partition), at) for partition, at in plan.start.items()}
-        written = world.sink_audit.applied_to.get((feed.feed_id, plan.table))
-        if written != ends:
+        written = world.sink_audit.applied_to.get((feed.feed_id, plan.table), {})
+        reached = {} if said is None else said.positions.get(plan.table, {})
+        if not ends.items() <= written.items():
             missing.append(f"{key.text()} is written to {written} of {ends}")
-        elif said is None or said.positions.get(plan.span) != ends:
-            missing.append(f"the checkpoint of {key.text()} is {said and said.positions.get(plan.span)}, not {ends}")
+        elif not ends.items() <= reached.items():
+            missing.append(f"the checkpoint of {key.text()} is {reached}, not {ends}")
+    planned = {plan.span for plan in feed.spans}
+    missing += [f"{key.text()} is left of a table divided otherwise" for key in _unplanned(state.spans, name, planned)]
+    for key in _unplanned(state.tasks, name, planned):
+        missing += [f"a word of {session} about {key.text()}" for session in state.tasks[key] if state.is_live(session)]
     return missing
 
 
@@ -80,3 +86,7 @@ def _missing_of_finished(world: "World", name: str, feed: FeedRecorded) -> list[
     missing = [] if feed.state is FeedState.FINISHED else [f"feed {name} is {feed.state}, not finished"]
     still = [plan.table for plan in feed.spans if world.sink_audit.is_open(feed.feed_id, plan.table)]
     return missing + [f"{table} of the finished feed {name} is open" for table in still]
+
+
+def _unplanned(keys: Iterable[SpanKey], feed: str, planned: set[str]) -> list[SpanKey]:
+    return [key for key in keys if key.feed == feed and key.span not in planned]

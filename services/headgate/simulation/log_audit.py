@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from headgate.coordinator.index import is_open
 from headgate.coordinator.machine import COORDINATOR, State
 from headgate.eventlog.log import Partition
 from headgate.eventlog.memory_partition import Entry
@@ -40,6 +41,7 @@ from headgate.records.keys import (
     SpanKey,
     TaskKey,
 )
+from headgate.records.spans import plan_of, unite, wholes
 from headgate.simulation.sink_audit import SinkAudit, Violation, end_of, ts_of
 
 __all__ = ["LogAudit"]
@@ -129,6 +131,9 @@ class LogAudit:
         if value.level > self._level:
             self._level = value.level
             self._on_level(value.level)
+            feeds = self.states[shard].feeds
+            if any(self._is_dividing(name, feed) for name, feed in feeds.items()):
+                self.marks["a term began while a table is divided"] += 1
         self._owner_rev[shard] = rev
 
     def _span_dispatched(self, shard: int, state: State, key: SpanKey, value: object) -> None:
@@ -152,6 +157,9 @@ class LogAudit:
         if role.epoch in self._given:
             raise Violation(f"1: epoch {role.epoch} given twice: {self._given[role.epoch]}, {(key, session)}")
         self._given[role.epoch] = (key, session)
+        for other in state.index.overlapping(key):
+            if is_open(state.spans.get(other)):
+                raise Violation(f"1: {key.text()} given to {session} while {other.text()} is not sealed")
         if session in state.ended:
             raise Violation(f"4: {key.text()} given to {session}, which was written dead before")
 
@@ -185,7 +193,9 @@ class LogAudit:
         if not self._is_session_lost(session):
             raise Violation(f"4: {session} was written dead while its own lease was running: {value.reason}")
         for span in state.index.roles[session].in_order() if session in state.index.roles else ():
-            record = state.spans[span]
+            record, feed = state.spans[span], state.feeds.get(span.feed)
+            if feed is not None and all(plan.span != span.span for plan in feed.spans):
+                self.marks["a role lost while its table is divided"] += 1
             held = [role for role in (record.primary, record.secondary) if role is not None]
             lost = [role for role in held if self._is_session_lost((role.agent, role.session))]
             both = "both roles" if len(lost) > 1 else "a role"
@@ -199,16 +209,17 @@ class LogAudit:
         if feed is None or feed.feed_id != value.feed_id:
             raise Violation(f"3: checkpoint of {key.feed} for {value.feed_id}, the feed is {feed and feed.feed_id}")
         before = self._checkpoints.get((value.feed_id, value.incarnation))
-        for plan in feed.spans:
-            said = value.positions.get(plan.span, {})
-            written = self._sink.applied_to.get((feed.feed_id, plan.table), plan.start)
+        for whole in wholes(feed.spans):
+            table, start = whole.table, whole.start
+            said = value.positions.get(table, {})
+            written = {**start, **self._sink.applied_to.get((feed.feed_id, table), {})}
             for partition, offset in said.items():
                 if offset > written[partition]:
-                    raise Violation(f"3: checkpoint of {key.feed} {plan.span}/{partition} {offset} > {written}")
-            for partition, offset in (before.positions.get(plan.span, {}) if before else {}).items():
+                    raise Violation(f"3: checkpoint of {key.feed} {table}/{partition} {offset} > {written}")
+            for partition, offset in (before.positions.get(table, {}) if before else {}).items():
                 if said.get(partition, -1) < offset:
-                    raise Violation(f"3: checkpoint of {key.feed} {plan.span}/{partition} back from {offset} to {said}")
-            self._check_times(key.feed, value, before, plan, written)
+                    raise Violation(f"3: checkpoint of {key.feed} {table}/{partition} back from {offset} to {said}")
+            self._check_times(key.feed, value, before, whole, written)
         if before is not None and before.checkpoint_ts is not None and value.checkpoint_ts is None:
             raise Violation(f"3: checkpoint_ts of {key.feed} back from {before.checkpoint_ts} to nothing")
         if before and before.checkpoint_ts and value.checkpoint_ts and value.checkpoint_ts < before.checkpoint_ts:
@@ -243,7 +254,8 @@ class LogAudit:
         for plan in value.spans:
             if self._sink.is_open(value.feed_id, plan.table):
                 raise Violation(f"1: feed {key.feed} is called finished, {plan.table} is open at the sink")
-            written = self._sink.applied_to.get((value.feed_id, plan.table), plan.start)
+            applied = self._sink.applied_to.get((value.feed_id, plan.table), plan.start)
+            written = {partition: applied[partition] for partition in plan.start}
             ends = {partition: max(start, end_of(value.target_ts or 0)) for partition, start in plan.start.items()}
             if written != ends:
                 raise Violation(
@@ -260,6 +272,7 @@ class LogAudit:
                 self.marks["feed gone"] += 1
             return
         self._check_owner(shard, f"feed {key.feed}", value.owner_rev)
+        self._check_division(key, old, value)
         if value.state is FeedState.STOPPED and value.wanted is WantedState.STOPPED:
             for plan in value.spans:
                 if self._sink.is_open(value.feed_id, plan.table):
@@ -277,6 +290,30 @@ class LogAudit:
         if old is None and key.feed in self._names:
             self.marks["feed made again"] += 1
         self._names.add(key.feed)
+
+    def _check_division(self, key: FeedKey, old: FeedRecorded | None, new: FeedRecorded) -> None:
+        """However tables are divided, every partition is wanted by one span, whose name says so."""
+        for table in sorted({plan.table for plan in new.spans}):
+            plans = [plan for plan in new.spans if plan.table == table]
+            partitions = sorted(partition for plan in plans for partition in plan.start)
+            if len(set(partitions)) != len(partitions):
+                raise Violation(f"1: {key.feed}: two spans want a partition of {[plan.span for plan in plans]}")
+            if any(plan_of(plans, plan.span) != plan for plan in plans):
+                raise Violation(f"1: {key.feed}: a span's name is not its plan: {plans}")
+            if old is None or (old.feed_id, old.incarnation) != (new.feed_id, new.incarnation):
+                continue
+            was = [plan for plan in old.spans if plan.table == table]
+            if was and unite(was) != unite(plans):
+                raise Violation(f"2: {key.feed}: {table} was {was}, is {plans}")
+        if old is not None and old.wanted is not new.wanted and self._is_dividing(key.feed, old):
+            self.marks[f"wanted {new.wanted} while a table is divided"] += 1
+
+    def _is_dividing(self, name: str, feed: FeedRecorded) -> bool:
+        """Whether a span that the feed does not plan any more is not sealed yet."""
+        planned = {plan.span for plan in feed.spans}
+        return any(
+            key.feed == name and key.span not in planned for state in self.states.values() for key in state.spans
+        )
 
     def _settled(self, shard: int, state: State, key: OutcomeKey, value: RequestSettled) -> None:
         self._check_owner(shard, f"outcome {key.request}", value.owner_rev)

@@ -24,6 +24,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import Fact, RequestKey
+from headgate.records.levels import level_of
 from headgate.simulation.executor import EXPIRED
 from headgate.simulation.profile import Profile
 from headgate.simulation.sink_audit import ts_of
@@ -33,6 +34,8 @@ __all__ = ["Operator", "resolve"]
 
 KINDS: Final = (
     *[OperationKind.MOVE_TABLE] * 5,
+    *[OperationKind.SPLIT_TABLE] * 3,
+    *[OperationKind.MERGE_TABLE] * 2,
     *[OperationKind.PAUSE_FEED] * 2,
     *[OperationKind.RESUME_FEED] * 3,
     OperationKind.REMOVE_FEED,
@@ -111,21 +114,26 @@ class Operator:
 
     def ask(self, kind: OperationKind, feed: str) -> None:
         """A request of this kind."""
-        spec = table = agent = None
+        spec = table = agent = parts = None
         if kind is OperationKind.CREATE_FEED:
             spec = self._spec(feed)
         elif kind is OperationKind.UPDATE_FEED:
             spec = self._changed_spec(feed)
         elif kind is OperationKind.MOVE_TABLE:
-            table = self._chance.choice(self._tables(feed))
+            table = self._chance.choice(self._spans(feed))
             agent = f"a{self._chance.randint(1, self._profile.agents)}"
+        elif kind in (OperationKind.SPLIT_TABLE, OperationKind.MERGE_TABLE):
+            table = self._chance.choice(self._tables(feed))
+            parts = self._chance.choice((None, 2, 2, 2, 3)) if kind is OperationKind.SPLIT_TABLE else None
         elif kind is OperationKind.DRAIN_AGENT:
             agent = f"a{self._chance.randint(1, self._profile.agents)}"
         shard = shard_of(feed, self._broker.shards)
         if kind in ABOUT_NO_FEED:
             feed, shard = "", self._chance.randrange(self._broker.shards)
         self._count += 1
-        value = OperationRequested(kind, feed, spec, table, agent, "operator", self._wall_ms())
+        value = OperationRequested(kind, feed, spec, table, agent, "operator", self._wall_ms(), parts)
+        if level_of(value) > self._states[shard].level:
+            return  # the command refuses it: not everybody could read the request
         self._last = (RequestKey(f"r{self._count:05}"), value, shard)
         self._put(*self._last)
 
@@ -157,7 +165,7 @@ class Operator:
     def _take_back_hopeless_drains(self, shard: int, state: State) -> None:
         """An agent cannot be emptied while the others have not seats enough for all."""
         profile = self._profile
-        if profile.capacity * (profile.agents - 1) >= profile.feeds * profile.tables:
+        if profile.capacity * (profile.agents - 1) >= profile.feeds * profile.tables * profile.partitions:
             return
         for name, placed in sorted(state.requests.items()):
             if placed.request.kind is OperationKind.DRAIN_AGENT:
@@ -179,6 +187,11 @@ class Operator:
         if self._chance.random() < BAD_UPDATE_SHARE:
             spec["sink"]["dsn"] = "elsewhere"
         return msgspec.json.encode(spec).decode()
+
+    def _spans(self, feed: str) -> list[str]:
+        """Tables, and what they are divided into now."""
+        record = self._states[shard_of(feed, self._broker.shards)].feeds.get(feed)
+        return self._tables(feed) if record is None else [plan.span for plan in record.spans]
 
     def _spec(self, feed: str) -> str:
         tables = self._tables(feed)

@@ -107,6 +107,7 @@ def draw_profile(seed: int, *, ticks: int, without: frozenset[str] = frozenset()
         rates = {}
     agents, feeds, tables = chance.choice((2, 2, 3)), chance.choice((1, 1, 2)), chance.choice((1, 2, 3, 4, 6))
     several, many = chance.random(), chance.random()
+    partitions = chance.choice((1, 2, 3))
     profile = Profile(
         seed=seed,
         shards=4 if several < 0.05 else 2 if several < 0.2 else 1,
@@ -114,9 +115,9 @@ def draw_profile(seed: int, *, ticks: int, without: frozenset[str] = frozenset()
         agents=agents,
         feeds=feeds,
         tables=tables,
-        partitions=chance.choice((1, 1, 2)),
-        # Small: just enough for all while everybody is there.
-        capacity=100 if chance.random() < 0.8 else -(-feeds * tables // agents) + 1,
+        partitions=partitions,
+        # Small: just enough for all, divided as far as can be, while everybody is there.
+        capacity=100 if chance.random() < 0.8 else -(-feeds * tables * partitions // agents) + 1,
         tick_seconds=chance.choice((0.1, 0.25, 0.5)),
         ticks=ticks,
         pace=chance.choice((0.15, 0.4, 0.9)),

@@ -4,6 +4,8 @@ They ask no machine and no fence anything: they are told of each thing at the mo
 themselves what may come after it.
 """
 
+from collections.abc import Collection
+
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim
 
@@ -31,53 +33,71 @@ class SinkAudit:
         self.applied_to: dict[tuple[str, str], Positions] = {}
         """(feed_id, table) → how far each partition has been written."""
         self.writes = 0
-        self._top: dict[tuple[str, str], Epoch] = {}
-        self._shut: set[tuple[str, str]] = set()
+        self._top: dict[tuple[str, str, int], Epoch] = {}
+        """(feed_id, table, partition) → highest epoch that has claimed it."""
+        self._taken_with: dict[tuple[str, str, int], tuple[int, ...]] = {}
+        """Partitions that are open → those that were claimed together with it: the span."""
         self._holder: dict[str, str] = {}
         self._gone: set[str] = set()
         self.stopped: set[str] = set()
         """Feeds (by id) that the log calls stopped or removed: nothing of theirs may be written."""
 
     def claimed(self, claim: Claim, positions: Positions) -> None:
-        """A claim is above every other, continues what was written, and finds nobody else's feed at the table."""
-        place = self._check_feed(claim, "claimed")
-        top = self._top.get(place)
-        if top is not None and claim.epoch <= top:
-            raise Violation(f"1: {claim.table} claimed under {claim.epoch} after {top}")
-        self._top[place] = claim.epoch
-        self._shut.discard(place)
+        """A claim is above every other, continues what was written, and finds nobody else's feed at the table.
+
+        Nor another span of the feed that has one of its partitions and is not sealed.
+        """
+        feed_id, table = self._check_feed(claim, "claimed")
+        span = tuple(sorted(claim.start))
+        known = self.applied_to.setdefault((feed_id, table), {})
+        for partition in span:
+            place = (feed_id, table, partition)
+            top = self._top.get(place)
+            if top is not None and claim.epoch <= top:
+                raise Violation(f"1: {claim.table}/{partition} claimed under {claim.epoch} after {top}")
+            before = self._taken_with.get(place, span)
+            if before != span:
+                raise Violation(f"1: {table} {span} claimed under {claim.epoch}, {before} of {top} is not sealed")
+            self._top[place] = claim.epoch
+            self._taken_with[place] = span
+            known.setdefault(partition, claim.start[partition])
         self._holder[claim.table] = claim.identity.feed_id
-        known = self.applied_to.setdefault(place, dict(claim.start))
-        if known != positions:
-            raise Violation(f"6: {claim.table} claimed at {positions}, but {known} was written")
+        written = {partition: known[partition] for partition in span}
+        if written != positions:
+            raise Violation(f"6: {claim.table} claimed at {positions}, but {written} was written")
 
     def applied(self, claim: Claim, partition: int, begin: int, end: int) -> None:
         """A write is under the highest epoch, open, and begins where the last one ended."""
-        place = self._check_feed(claim, "written")
+        feed_id, table = self._check_feed(claim, "written")
         self.writes += 1
+        place = (feed_id, table, partition)
         top = self._top.get(place)
         if top is None or claim.epoch < top:
-            raise Violation(f"1: {claim.table} written under {claim.epoch} after {top} had claimed it")
-        if place in self._shut:
-            raise Violation(f"1: {claim.table} written under {claim.epoch}, which is sealed")
-        known = self.applied_to[place]
+            raise Violation(f"1: {table}/{partition} written under {claim.epoch} after {top} had claimed it")
+        if place not in self._taken_with:
+            raise Violation(f"1: {table}/{partition} written under {claim.epoch}, which is sealed")
+        known = self.applied_to[feed_id, table]
         if known[partition] != begin or end < begin:
             raise Violation(f"6: {claim.table}/{partition}: [{begin}, {end}) written after {known[partition]}")
         known[partition] = end
 
     def sealed(self, claim: Claim) -> None:
         """Nothing may be written under this epoch any more."""
-        self._shut.add((claim.identity.feed_id, claim.table))
-        self._holder.pop(claim.table, None)
+        feed_id, table = claim.identity.feed_id, claim.table
+        for partition in claim.start:
+            self._taken_with.pop((feed_id, table, partition), None)
+        if not self.is_open(feed_id, table):
+            self._holder.pop(table, None)
 
     def forgotten(self, feed_id: str) -> None:
         """Nothing may be written for this feed any more."""
         self._gone.add(feed_id)
 
-    def is_open(self, feed_id: str, table: str) -> bool:
-        """Whether somebody may still write the table for the feed."""
-        place = (feed_id, table)
-        return place in self._top and place not in self._shut
+    def is_open(self, feed_id: str, table: str, partitions: Collection[int] | None = None) -> bool:
+        """Whether somebody may still write a partition of the table, or one of these, for the feed."""
+        if partitions is not None:
+            return any((feed_id, table, partition) in self._taken_with for partition in partitions)
+        return any(place[:2] == (feed_id, table) for place in self._taken_with)
 
     def _check_feed(self, claim: Claim, what: str) -> tuple[str, str]:
         feed_id = claim.identity.feed_id

@@ -58,7 +58,8 @@ class Claim(msgspec.Struct, frozen=True):
     """One assignment of one span, as the sink sees it. ``start`` names its partitions and creates missing rows only.
 
     A claim of a higher ``incarnation`` than the sink's is a rewind: positions go back to ``start``. ``topic_id``, where
-    known, is Kafka's id of the source topic: another id at the sink means that the topic was made anew.
+    known, is Kafka's id of the source topic: another id at the sink means that the topic was made anew. ``span`` is the
+    table's, or the part's, name in the log, for labels and messages; the table's if left out.
     """
 
     identity: FeedIdentity
@@ -68,6 +69,7 @@ class Claim(msgspec.Struct, frozen=True):
     incarnation: int
     start: Positions
     topic_id: str | None = None
+    span: str | None = None
 
 
 class OffsetRange(msgspec.Struct, frozen=True):

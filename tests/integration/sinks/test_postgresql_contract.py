@@ -5,6 +5,7 @@ import threading
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import (
@@ -171,5 +172,12 @@ def test_labels_keep_the_epoch_whatever_the_names() -> None:
     assert Label.parse(text).epoch == long.epoch
     other = Claim(FEED, "schema." + "t" * 89, "t", Epoch(1, 1), 0, {})
     assert Label.of(other).table != Label.of(long).table
+    part = replace(other, table="public.orders", span="public.orders~0-1")
+    assert str(Label.of(part)) == "headgate shop public.orders~0-1 1.1"
+    assert Label.parse(str(Label.of(part))) == Label.of(part)
+    assert Label.of(part).table == Label.of(replace(part, span=None)).table
+    assert Label.of(part).may_meet(Label.of(replace(part, span=None)))
+    assert not Label.of(part).may_meet(Label.of(replace(part, span="public.orders~2")))
+    assert Label.of(replace(long, span=long.table + "~0-3")).table == Label.of(long).table
     assert Label.parse("psql") is None
     assert Label.parse("headgate a b c") is None

@@ -46,7 +46,8 @@ from headgate.records.control import (
     TaskState,
     WantedState,
 )
-from headgate.records.keys import FeedKey, Key, OwnerKey, SessionKey, SpanKey
+from headgate.records.keys import FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.records.spans import plan_of
 
 NOW = Now(monotonic=50.0, wall_ms=1_000)
 SPAN = SpanId("shop", "public.goods")
@@ -176,6 +177,7 @@ def test_every_pair_leads_to_its_action_or_is_refused(task: TaskState | None, di
     state = session()
     arrive(state, FeedKey("shop"), feed())
     if task is not None:
+        state.dispatched[SPAN] = RECORDS[Directive.NONE]  # a record that is there, if not about us any more
         observe(state, status(task, n=5))
     record = RECORDS[directive]
     without_task = {Directive.PREPARE, Directive.REPLICATE, Directive.DRAIN}
@@ -312,6 +314,42 @@ def test_a_task_that_has_caught_up_says_so_once() -> None:
     assert isinstance(fact.value, SpanProgressed)
     assert (fact.value.rows, fact.value.lag_ms) == (5, 0)
     assert decide(state, idle, NOW).facts == ()
+
+
+def test_a_span_the_owner_has_deleted_leaves_no_words() -> None:
+    state = session()
+    key = SpanKey("shop", "public.goods")
+    arrive(state, FeedKey("shop"), feed())
+    arrive(state, key, dispatch(SetState.COMMIT, ME, n=1))
+    observe(state, status(TaskState.REPLICATING, rows=2))
+    adopt(state, decide(state, ProgressDue((status(TaskState.REPLICATING, rows=2),)), NOW))
+    arrive(state, key, None)
+    observe(state, status(TaskState.STOPPING, rows=2))
+    over = observe(state, status(TaskState.STOPPED, rows=2))
+    assert [(type(fact.key), fact.value) for fact in over.facts[-2:]] == [(TaskKey, None), (ProgressKey, None)]
+    assert over.effects == (ForgetTable(SPAN),)
+    assert (state.reports, state.progress) == ({}, {})
+    # The name may come again, under a higher epoch.
+    again = arrive(state, key, dispatch(SetState.COMMIT, ME, n=5))
+    assert isinstance(again.effects[0], AddTable)
+
+
+@pytest.mark.parametrize(
+    "recorded", ["public.goods", "public.goods~0 public.goods~1-2", "public.goods~0-1 public.goods~2"]
+)
+@pytest.mark.parametrize(
+    ("span", "start"),
+    [("public.goods", {0: 3, 1: 4, 2: 5}), ("public.goods~0", {0: 3}), ("public.goods~1-2", {1: 4, 2: 5})],
+)
+def test_a_part_is_run_whatever_division_the_feeds_record_has(recorded: str, span: str, start: dict[int, int]) -> None:
+    """Dispatch and changefeed have no order: a span is dispatched before, or after, the division it comes from."""
+    whole = replace(PLAN, start={0: 3, 1: 4, 2: 5})
+    plans = tuple(plan for name in recorded.split() if (plan := plan_of((whole,), name)) is not None)
+    state = session()
+    arrive(state, FeedKey("shop"), replace(feed(), spans=plans))
+    (added,) = arrive(state, SpanKey("shop", span), dispatch(SetState.COMMIT, ME, n=1)).effects
+    assert isinstance(added, AddTable)
+    assert added.task.plan == SpanPlan(span, "shop.public.goods", "public.goods", start)
 
 
 def test_the_log_can_end_a_session() -> None:

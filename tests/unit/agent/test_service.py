@@ -5,10 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 import pytest
 
-from headgate.agent.executor import SpanId, SpanTask, TaskStatus
 from headgate.agent.service import AgentCounters, AgentOptions, run_agent
 from headgate.agent.session import IdInUseError
 from headgate.eventlog.log import Delivery, Partition
@@ -20,7 +18,6 @@ from headgate.records.control import (
     FeedRecorded,
     FeedState,
     Liveness,
-    Positions,
     Record,
     Role,
     SessionEnded,
@@ -34,52 +31,11 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import AgentKey, Fact, FeedKey, Key, SessionKey, SpanKey
+from remembering_executor import RememberingExecutor
 
 DEADLINE_SECONDS = 30
 SHARDS = 2
 PLAN = SpanPlan(span="public.goods", topic="shop.public.goods", table="public.goods", start={0: 3})
-
-
-class RememberingExecutor:
-    """Does at once whatever it is asked."""
-
-    def __init__(self) -> None:
-        self.tasks: dict[SpanId, TaskStatus] = {}
-        self.killed = threading.Event()
-
-    def _set(self, task: SpanTask, state: TaskState) -> bool:
-        self.tasks[task.id] = TaskStatus(
-            task.id, task.feed_id, task.epoch, state, {0: 5}, None, 2, 20, 1, None, None, False
-        )
-        return True
-
-    def add_table(self, task: SpanTask, *, prepare: bool) -> bool:
-        return self._set(task, TaskState.PREPARED if prepare else TaskState.REPLICATING)
-
-    def is_add_table_finished(self, span: SpanId, *, prepare: bool) -> bool:  # noqa: ARG002
-        return True
-
-    def remove_table(self, span: SpanId, *, seal: bool) -> bool:  # noqa: ARG002
-        self.tasks[span] = msgspec.structs.replace(self.tasks[span], state=TaskState.STOPPED)
-        return True
-
-    def close_table(self, task: SpanTask) -> bool:
-        return self._set(task, TaskState.STOPPED)
-
-    def is_remove_table_finished(self, span: SpanId) -> Positions | None:
-        return self.tasks[span].positions
-
-    def forget_table(self, span: SpanId) -> None:
-        self.tasks.pop(span, None)
-
-    def all_spans(self) -> tuple[SpanId, ...]:
-        return tuple(sorted(self.tasks))
-
-    def status(self, span: SpanId) -> TaskStatus | None:
-        return self.tasks.get(span)
-
-    def kill(self) -> None:
-        self.killed.set()
 
 
 class Stage:

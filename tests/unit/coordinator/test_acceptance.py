@@ -14,6 +14,7 @@ CHANGEABLE = {
     ("batch_rows_max",),
     ("on_bad_change",),
     ("quarantine_per_hour_max",),
+    ("split",),
 }
 """Topics may join: what leaves is refused by the tables that would."""
 

@@ -13,13 +13,13 @@ def keys(number: int) -> list[SpanKey]:
 
 def test_the_least_loaded_gets_the_next_and_ties_go_by_name() -> None:
     seats = Seats([Seat(A, 2, 0, 9), Seat(B, 0, 0, 9), Seat(C, 1, 0, 9)])
-    got = [session for _, session in basic.place(keys(5), seats, lambda _: [], {})]
+    got = [session for _, session in basic.place(keys(5), seats, lambda _: [], lambda _: ())]
     assert got == [B, B, C, A, B]
 
 
 def test_neither_capacity_nor_the_starting_limit_is_exceeded() -> None:
     seats = Seats([Seat(A, 7, 0, 9), Seat(B, 0, STARTING_PER_AGENT_MAX - 1, 1000), Seat(C, 0, 0, 0)])
-    got = [session for _, session in basic.place(keys(9), seats, lambda _: [], {})]
+    got = [session for _, session in basic.place(keys(9), seats, lambda _: [], lambda _: ())]
     assert sorted(got) == [A, A, B]
     assert not seats
 
@@ -27,7 +27,7 @@ def test_neither_capacity_nor_the_starting_limit_is_exceeded() -> None:
 def test_a_span_with_a_writer_goes_to_nobody_else() -> None:
     seats = Seats([Seat(A, 0, 0, 9), Seat(B, 5, 0, 9)])
     writers = {keys(3)[0]: [B], keys(3)[1]: [A, B]}
-    got = dict(basic.place(keys(3), seats, lambda key: writers.get(key, []), {}))
+    got = dict(basic.place(keys(3), seats, lambda key: writers.get(key, []), lambda _: ()))
     assert got == {keys(3)[0]: B, keys(3)[2]: A}
 
 

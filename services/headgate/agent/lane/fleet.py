@@ -304,4 +304,4 @@ def _complete(lane: Lane, run: SpanRun) -> bool:
 def _behind(run: SpanRun, seen: Mapping[str, Positions]) -> bool:
     """Whether a batch that saw up to ``seen`` holds nothing the sink does not have."""
     ends = seen.get(run.task.plan.topic, {})
-    return all(end <= run.positions.get(partition, 0) for partition, end in ends.items())
+    return all(end <= run.positions[partition] for partition, end in ends.items() if partition in run.positions)

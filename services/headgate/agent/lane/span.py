@@ -73,6 +73,7 @@ class SpanRun:
             epoch=task.epoch,
             incarnation=task.incarnation,
             start=task.plan.start,
+            span=task.plan.span,
         )
 
     @property

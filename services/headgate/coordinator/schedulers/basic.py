@@ -1,9 +1,10 @@
 """Basic: every span that wants an agent gets the least loaded one (TiCDC's scheduler_basic)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from headgate.coordinator.schedulers.seats import Seats
 from headgate.records.keys import SpanKey
+from headgate.records.spans import table_of
 
 __all__ = ["place"]
 
@@ -12,20 +13,24 @@ def place(
     needy: Iterable[SpanKey],
     seats: Seats,
     writers_of: Callable[[SpanKey], Sequence[tuple[str, str]]],
-    avoided: Mapping[SpanKey, tuple[str, str]],
+    avoided_of: Callable[[SpanKey], Collection[tuple[str, str]]],
 ) -> Iterator[tuple[SpanKey, tuple[str, str]]]:
     """(span, session) for as many of ``needy`` as there are seats, in their order.
 
     ``writers_of`` names the undetermined sessions of a span (spans.py): with none, anybody may have it; a single one
-    may have it back; else it is passed over until they have stopped. ``avoided`` names sessions that should have a span
-    only if nobody else can take it: they have had it and never begun.
+    may have it back; else it is passed over until they have stopped. ``avoided_of`` names sessions that should have a
+    span only if nobody else can take it: they have had it and never begun, or have another part of its table, which was
+    divided to be spread.
     """
+    placed: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for key in needy:
         if not seats:
             return
         writers = writers_of(key)
+        table = (key.feed, table_of(key.span))
         if not writers:
-            target = seats.least(other_than=avoided.get(key)) or seats.least()
+            others = {*avoided_of(key), *placed.get(table, ())}
+            target = seats.least(other_than=others) or seats.least()
         elif len(writers) == 1 and seats.has(writers[0]):
             target = writers[0]
         else:
@@ -33,4 +38,6 @@ def place(
         if target is None:
             return
         seats.take(target)
+        if table[1] != key.span:
+            placed.setdefault(table, set()).add(target)
         yield key, target

@@ -22,7 +22,7 @@ def leave(
     """
     for session in leaving:
         for key in spans_of(session):
-            target = seats.least(other_than=session)
+            target = seats.least(other_than=(session,))
             if target is None or not quota.has(key.feed):
                 break
             if is_movable(key):

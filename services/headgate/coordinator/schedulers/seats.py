@@ -1,7 +1,7 @@
 """How much each session can still take: the read-only view that every scheduler gets, and what it hands out of it."""
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -53,15 +53,15 @@ class Seats:
         else:
             del self._left[session]
 
-    def least(self, *, other_than: tuple[str, str] | None = None) -> tuple[str, str] | None:
-        """The least loaded session with a seat; None if there is none."""
+    def least(self, *, other_than: Collection[tuple[str, str]] = ()) -> tuple[str, str] | None:
+        """The least loaded session with a seat that is none of ``other_than``; None if there is none."""
         passed_over = []
         found = None
         while self._heap and found is None:
             roles, session = self._heap[0]
             if session not in self._left or roles != self._roles[session]:
                 heapq.heappop(self._heap)
-            elif session == other_than:
+            elif session in other_than:
                 passed_over.append(heapq.heappop(self._heap))
             else:
                 found = session

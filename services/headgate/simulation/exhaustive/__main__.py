@@ -29,7 +29,8 @@ def main() -> int:
     """Read the command line, search, print."""
     parser = argparse.ArgumentParser(prog="headgate.simulation.exhaustive", description=__doc__)
     parser.add_argument("--spans", type=int, default=1)
-    parser.add_argument("--events", type=int, default=1, help="changes to write per span")
+    parser.add_argument("--partitions", type=int, default=1, help="source partitions of each table")
+    parser.add_argument("--events", type=int, default=1, help="changes in each partition")
     parser.add_argument("--faults", type=int)
     parser.add_argument("--commands", default="", help=f"in order, comma-separated: {', '.join(COMMANDS)}")
     parser.add_argument("--housekeeping", action="store_true", help="progress, checkpoints and sweeps at any time")
@@ -41,7 +42,7 @@ def main() -> int:
     scopes: tuple[Scope, ...] = QUICK if given.quick else DEEP
     if given.faults is not None:
         commands = tuple(name for name in given.commands.split(",") if name)
-        bounds = Bounds(given.spans, given.events, commands, given.faults, given.housekeeping)
+        bounds = Bounds(given.spans, given.events, commands, given.faults, given.housekeeping, given.partitions)
         scopes = (Scope(bounds, given.depth, given.states),)
     elif given.depth is not None or given.states is not None:
         scopes = tuple(Scope(scope.bounds, given.depth or scope.depth, given.states) for scope in scopes)

@@ -72,7 +72,7 @@ class _Ties:
         self.events = events
         self.written: list[Fact] = []
         self.looked_up: Positions = {}
-        self.ends: dict[str, int] = {}
+        self.ends: dict[int, int] = {}
         self.failure = ""
 
     def write(self, facts: list[Fact]) -> None:
@@ -93,11 +93,11 @@ class _Ties:
     def send(self, request: Request) -> None:
         pass
 
-    def positions(self, claim: Claim) -> Positions:  # noqa: ARG002
-        return dict(self.looked_up)
+    def positions(self, claim: Claim) -> Positions:
+        return {partition: self.looked_up[partition] for partition in claim.start}
 
     def source_end(self, topic: str, partition: int) -> int:  # noqa: ARG002
-        return self.ends[topic]
+        return self.ends[partition]
 
     def source_begin(self, topic: str, partition: int) -> int:  # noqa: ARG002
         return 0
@@ -180,7 +180,7 @@ class AgentPart:
         """Take one task a step further, or let it fail (``retryable``, or ``final``)."""
         run = self.runs[span]
         self.ties.looked_up, self.ties.failure = looked_up, failure
-        self.ties.ends = {run.task.plan.topic: min(self.ties.events, max(run.positions.values(), default=0) + 1)}
+        self.ties.ends = {partition: min(self.ties.events, at + 1) for partition, at in run.positions.items()}
         return self._do(lambda: self.executor.step(run))
 
     def settle(self, span: SpanId, result: Positions | SinkError) -> Outcome:

@@ -6,6 +6,8 @@ on the log and at the sink at that moment, and against nothing that a machine sa
 
 from typing import Any, Final
 
+from headgate import SCHEMA_VERSION
+from headgate.coordinator.index import is_open
 from headgate.coordinator.machine import COORDINATOR, State
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.machine import OFFSET_UNKNOWN, Arrived, CancelTimer, Enthroned, Now, SetTimer
@@ -20,6 +22,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import Fact, FeedKey, FeedProgressKey, OwnerKey, RequestKey, SpanKey
+from headgate.records.spans import plan_of
 from headgate.simulation.sink import SimulatedSink
 from headgate.simulation.sink_audit import SinkAudit, Violation
 
@@ -29,7 +32,7 @@ NOW: Final = Now(0.0, 0)
 
 DERIVED: Final = frozenset(
     {"plans", "open_count", "broken_count", "waiting", "needy", "closing", "roles", "starting"}
-    | {"words", "live", "stopping", "loads"}
+    | {"words", "live", "stopping", "loads", "outdated", "parts"}
 )
 """Indexes that follow from the records, and so tell no two states apart."""
 
@@ -41,8 +44,8 @@ class Books(SinkAudit):
     """What was written at the sink, by its own order."""
 
     def top(self, feed_id: str, table: str) -> Epoch | None:
-        """The highest epoch that ever claimed the table."""
-        return self._top.get((feed_id, table))
+        """The highest epoch that ever claimed any of the table."""
+        return max((epoch for place, epoch in self._top.items() if place[:2] == (feed_id, table)), default=None)
 
 
 class WatchedSink(SimulatedSink):
@@ -52,9 +55,9 @@ class WatchedSink(SimulatedSink):
         self.books = Books()
         super().__init__(self.books)
 
-    def applied(self, feed_id: str, table: str) -> int:
-        """How far the table's only partition is written."""
-        return self.books.applied_to.get((feed_id, table), {0: 0})[0]
+    def applied(self, feed_id: str, table: str, partition: int) -> int:
+        """How far a partition of the table is written."""
+        return self.books.applied_to.get((feed_id, table), {}).get(partition, 0)
 
 
 def offset_of(fact: Fact) -> int:
@@ -66,7 +69,7 @@ def offset_of(fact: Fact) -> int:
 
 def announcement(owner_rev: int) -> Fact:
     """An owner's first word."""
-    return Fact(OwnerKey(0), OwnerAnnounced("owner", owner_rev, "search", 1, 5.0, 0))
+    return Fact(OwnerKey(0), OwnerAnnounced("owner", owner_rev, "search", SCHEMA_VERSION, 5.0, 0, SCHEMA_VERSION))
 
 
 def adopt(state: State, fact: Fact) -> None:
@@ -107,11 +110,16 @@ def _judge_successor(state: State, fact: Fact) -> None:
     if old is not None and old.primary == value.primary:
         return
     chosen = (value.primary.agent, value.primary.session)
-    for session, word in state.tasks.get(key, {}).items():
-        answer = state.answers.get(session)
-        is_heard = state.is_live(session) and answer is not None and answer.owner_rev == value.owner_rev
-        if session != chosen and is_heard and word.feed_id == value.feed_id and word.state in _MAY_WRITE:
-            raise Violation(f"1: {key.text()} given to {chosen} while {session} says {word.state} under {word.epoch}")
+    for other in [key, *state.index.overlapping(key)]:
+        if other != key and is_open(state.spans.get(other)):
+            raise Violation(f"1: {key.text()} given to {chosen} while {other.text()} is not sealed")
+        for session, word in state.tasks.get(other, {}).items():
+            answer = state.answers.get(session)
+            is_heard = state.is_live(session) and answer is not None and answer.owner_rev == value.owner_rev
+            is_another = session != chosen or other != key
+            if is_another and is_heard and word.feed_id == value.feed_id and word.state in _MAY_WRITE:
+                what = f"{word.state} of {other.text()} under {word.epoch}"
+                raise Violation(f"1: {key.text()} given to {chosen} while {session} says {what}")
 
 
 _MAY_WRITE: Final = (TaskState.REPLICATING, TaskState.STOPPING)
@@ -125,7 +133,7 @@ def judge(log: State, audit: Books, fact: Fact) -> None:
     elif isinstance(key, FeedProgressKey) and isinstance(value, FeedProgressed):
         _judge_checkpoint(log, audit, key, value)
     elif isinstance(key, FeedKey) and isinstance(value, FeedRecorded):
-        _judge_feed(audit, key, value)
+        _judge_feed(log, audit, key, value)
 
 
 def _judge_span(log: State, audit: Books, key: SpanKey, value: SpanDispatched) -> None:
@@ -133,7 +141,7 @@ def _judge_span(log: State, audit: Books, key: SpanKey, value: SpanDispatched) -
     known = [] if old is None else [role for role in (old.primary, old.secondary) if role is not None]
     if old is not None and value.owner_rev < old.owner_rev:
         raise Violation(f"4: {key.text()} dispatched by {value.owner_rev} after {old.owner_rev}")
-    table = _table_of(log, key)
+    table, partitions = _place_of(log, key)
     for role in (value.primary, value.secondary):
         if role is None or role in known:
             continue
@@ -142,7 +150,7 @@ def _judge_span(log: State, audit: Books, key: SpanKey, value: SpanDispatched) -
         top = audit.top(value.feed_id, table)
         if any(role.epoch <= other.epoch for other in known) or (top is not None and role.epoch <= top):
             raise Violation(f"1: {key.text()} given under {role.epoch}, not above {known} and the sink's {top}")
-    if value.sealed and audit.is_open(value.feed_id, table):
+    if value.sealed and audit.is_open(value.feed_id, table, partitions):
         raise Violation(f"1: {key.text()} is called sealed, and is open at the sink")
 
 
@@ -152,17 +160,22 @@ def _judge_checkpoint(log: State, audit: Books, key: FeedProgressKey, value: Fee
         raise Violation(f"3: a checkpoint of {key.feed} for {value.feed_id}, which is not the feed")
     is_same = before is not None and (before.feed_id, before.incarnation) == (value.feed_id, value.incarnation)
     for plan in feed.spans:
-        said = value.positions.get(plan.span, {})
-        written = audit.applied_to.get((feed.feed_id, plan.table), plan.start)
+        said = value.positions.get(plan.table, {})
+        written = {**plan.start, **audit.applied_to.get((feed.feed_id, plan.table), {})}
         for partition, offset in said.items():
-            if offset > written[partition]:
-                raise Violation(f"3: checkpoint of {plan.span}/{partition} is {offset}, written is {written}")
-        for partition, offset in (before.positions.get(plan.span, {}) if before and is_same else {}).items():
+            if offset > written.get(partition, 0):
+                raise Violation(f"3: checkpoint of {plan.table}/{partition} is {offset}, written is {written}")
+        for partition, offset in (before.positions.get(plan.table, {}) if before and is_same else {}).items():
             if said.get(partition, -1) < offset:
-                raise Violation(f"3: checkpoint of {plan.span}/{partition} went back from {offset} to {said}")
+                raise Violation(f"3: checkpoint of {plan.table}/{partition} went back from {offset} to {said}")
 
 
-def _judge_feed(audit: Books, key: FeedKey, value: FeedRecorded) -> None:
+def _judge_feed(log: State, audit: Books, key: FeedKey, value: FeedRecorded) -> None:
+    old = log.feeds.get(key.feed)
+    if old is not None and old.feed_id == value.feed_id:
+        for plan in old.spans:
+            if plan_of(value.spans, plan.span) != plan:
+                raise Violation(f"2: {key.feed} lost a partition: {plan} is not in {value.spans}")
     if value.wanted is WantedState.STOPPED and value.state is FeedState.STOPPED:
         for plan in value.spans:
             if audit.is_open(value.feed_id, plan.table):
@@ -172,7 +185,8 @@ def _judge_feed(audit: Books, key: FeedKey, value: FeedRecorded) -> None:
         audit.stopped.discard(value.feed_id)
 
 
-def _table_of(log: State, key: SpanKey) -> str:
+def _place_of(log: State, key: SpanKey) -> tuple[str, list[int]]:
+    """Table and partitions of a span."""
     feed = log.feeds.get(key.feed)
-    plans = {} if feed is None else {plan.span: plan.table for plan in feed.spans}
-    return plans.get(key.span, key.span)
+    plan = None if feed is None else plan_of(feed.spans, key.span)
+    return (key.span, []) if plan is None else (plan.table, sorted(plan.start))

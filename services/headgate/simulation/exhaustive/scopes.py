@@ -28,6 +28,8 @@ QUICK: Final = (
     Scope(Bounds(commands=("pause", "resume"), faults=1), depth=15),
     Scope(Bounds(commands=("move",), faults=2), depth=11),
     Scope(Bounds(spans=2, faults=1), depth=13),
+    Scope(Bounds(commands=("split",), faults=0, partitions=2)),
+    Scope(Bounds(commands=("split",), faults=1, partitions=2), depth=12),
 )
 """For ``make test``: seconds each."""
 
@@ -39,5 +41,8 @@ DEEP: Final = (
     Scope(Bounds(events=2, faults=2, housekeeping=True), depth=18),
     Scope(Bounds(commands=("move",), faults=2), depth=18),
     Scope(Bounds(spans=2, commands=("move",), faults=1), depth=18),
+    Scope(Bounds(commands=("split", "merge"), faults=0, partitions=2)),
+    Scope(Bounds(commands=("split", "pause"), faults=0, partitions=2), depth=45),
+    Scope(Bounds(commands=("split",), faults=1, partitions=2), depth=22),
 )
 """For ``make sim-long``: minutes each."""

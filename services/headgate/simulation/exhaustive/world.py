@@ -32,6 +32,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import AgentKey, Fact, FeedKey, RequestKey, SessionKey, SpanKey
+from headgate.records.spans import table_of
 from headgate.simulation.executor import Request
 from headgate.simulation.exhaustive.agents import UNTOLD, AgentPart, Outcome
 from headgate.simulation.exhaustive.freezing import Numbers, Pool
@@ -55,6 +56,8 @@ FEED: Final = "f"
 FEED_ID: Final = "0-1"
 COMMANDS: Final = {
     "move": OperationRequested(OperationKind.MOVE_TABLE, FEED, None, "t1", "a2", "operator", 0),
+    "split": OperationRequested(OperationKind.SPLIT_TABLE, FEED, None, "t1", None, "operator", 0, 2),
+    "merge": OperationRequested(OperationKind.MERGE_TABLE, FEED, None, "t1", None, "operator", 0),
     "pause": OperationRequested(OperationKind.PAUSE_FEED, FEED, None, None, None, "operator", 0),
     "resume": OperationRequested(OperationKind.RESUME_FEED, FEED, None, None, None, "operator", 0),
     "remove": OperationRequested(OperationKind.REMOVE_FEED, FEED, None, None, None, "operator", 0),
@@ -62,7 +65,7 @@ COMMANDS: Final = {
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How much may happen: spans, changes to write per span, an operator's commands in order, faults in all.
+    """How much may happen: tables, source partitions and changes in each, an operator's commands, faults in all.
 
     With ``housekeeping`` progress is told, checkpoints are written and the words of the dead are swept, at any time.
     """
@@ -72,6 +75,7 @@ class Bounds(msgspec.Struct, frozen=True):
     commands: tuple[str, ...] = ()
     faults: int = 1
     housekeeping: bool = False
+    partitions: int = 1
 
 
 class Frame(NamedTuple):
@@ -115,7 +119,8 @@ class World:
     def first(self) -> Frame:
         """A feed was accepted, two sessions have begun, nobody owns the shard."""
         log = COORDINATOR.new_state(0)
-        plans = tuple(SpanPlan(span.span, f"db.{span.span}", span.span, {0: 0}) for span in self.spans)
+        start = dict.fromkeys(range(self.bounds.partitions), 0)
+        plans = tuple(SpanPlan(span.span, f"db.{span.span}", span.span, start) for span in self.spans)
         feed = FeedRecorded(
             FEED_ID, 0, 1, "{}", plans, WantedState.RUNNING, FeedState.NORMAL, None, None, None, changed_ms=0
         )
@@ -170,9 +175,10 @@ class World:
             return True
         if feed.wanted is not WantedState.RUNNING:
             return feed.state is FeedState.STOPPED
-        return all(self._replicates(frame, log, sink, span) for span in self.spans)
+        return all(self._replicates(frame, log, sink, plan) for plan in feed.spans)
 
-    def _replicates(self, frame: Frame, log: State, sink: WatchedSink, span: SpanId) -> bool:
+    def _replicates(self, frame: Frame, log: State, sink: WatchedSink, plan: SpanPlan) -> bool:
+        span = SpanId(FEED, plan.span)
         record = log.spans.get(SpanKey(span.feed, span.span))
         if record is not None and record.state is SetState.ABSENT and NOT_RETRIED in (record.last_error or ""):
             return True
@@ -183,7 +189,7 @@ class World:
             return False
         if not self.sessions.copy(part).replicates(span, record.primary.epoch):
             return False
-        return sink.applied(FEED_ID, span.span) == self.bounds.events
+        return all(sink.applied(FEED_ID, plan.table, partition) == self.bounds.events for partition in plan.start)
 
     # --- owner ------------------------------------------------------------------------------------------------
 
@@ -444,9 +450,12 @@ class World:
 
     def _seen(self, sink: int, span: SpanId) -> tuple[tuple[int, int], ...]:
         found: tuple[tuple[int, int], ...] = self._once(
-            ("seen", sink, span), lambda: ((0, self.sinks.copy(sink).applied(FEED_ID, span.span)),)
+            ("seen", sink, span), lambda: self._look_up(self.sinks.copy(sink), table_of(span.span))
         )
         return found
+
+    def _look_up(self, sink: WatchedSink, table: str) -> tuple[tuple[int, int], ...]:
+        return tuple((p, sink.applied(FEED_ID, table, p)) for p in range(self.bounds.partitions))
 
     # --- the log ----------------------------------------------------------------------------------------------
 

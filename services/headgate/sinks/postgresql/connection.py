@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from headgate.records.control import Epoch
 from headgate.records.names import encode_part
+from headgate.records.spans import overlap, table_of
 from headgate.sinks.contract import Claim, SinkError, SinkRefusedError, SinkUnavailableError
 
 __all__ = ["Label", "PostgresSettings", "connect", "sink_error"]
@@ -87,17 +88,29 @@ class PostgresSettings(msgspec.Struct, frozen=True):
 
 
 class Label(msgspec.Struct, frozen=True):
-    """Whose session it is: what the application name says, and back."""
+    """Whose session it is: what the application name says, and back.
+
+    ``part`` is a span's partitions as its name has them, empty for a whole table, or where there was no room.
+    """
 
     feed: str
     table: str
     epoch: Epoch
+    part: str = ""
 
     @classmethod
     def of(cls, claim: Claim) -> "Label":
         """The label of a claim, its names shortened so that everything fits."""
         room = (_LABEL_BYTES - len(_LABEL_WORD) - len(str(claim.epoch)) - 3) // 2
-        return cls(_short(claim.identity.feed, room), _short(claim.table, room), claim.epoch)
+        feed, table = _short(claim.identity.feed, room), _short(claim.table, room)
+        span = claim.table if claim.span is None else claim.span
+        part = span.removeprefix(table_of(span)).removeprefix("~")
+        fits = len(feed) + len(table) + 1 + len(part) <= 2 * room
+        return cls(feed, table, claim.epoch, part if fits else "")
+
+    def may_meet(self, other: "Label") -> bool:
+        """Whether the two, of one table, may have a partition in common."""
+        return not self.part or not other.part or overlap(f"t~{self.part}", f"t~{other.part}")
 
     @classmethod
     def parse(cls, application_name: str) -> "Label | None":
@@ -106,16 +119,19 @@ class Label(msgspec.Struct, frozen=True):
             case [word, feed, table, epoch] if word == _LABEL_WORD:
                 owner_rev, _, n = epoch.partition(".")
                 if owner_rev.isdecimal() and n.isdecimal():
-                    return cls(feed, table, Epoch(int(owner_rev), int(n)))
+                    whole = table_of(table)
+                    part = table.removeprefix(whole).removeprefix("~")
+                    return cls(feed, whole, Epoch(int(owner_rev), int(n)), part)
         return None
 
     def __str__(self) -> str:
-        return f"{_LABEL_WORD} {self.feed} {self.table} {self.epoch}"
+        span = f"{self.table}~{self.part}" if self.part else self.table
+        return f"{_LABEL_WORD} {self.feed} {span} {self.epoch}"
 
 
 def _short(name: str, room: int) -> str:
     text = encode_part(name)
-    return text if len(text) <= room else f"{text[: room - 9]}~{crc32(text.encode()):08x}"
+    return text if len(text) <= room else f"{text[: room - 9]}+{crc32(text.encode()):08x}"
 
 
 def connect(settings: PostgresSettings) -> psycopg.Connection[tuple[Any, ...]]:

@@ -23,6 +23,9 @@ __all__ = ["run_past_blockers"]
 GLANCE_SECONDS: Final = 0.05
 """Between two looks at who blocks us. A claim that waits for nobody ends before the first."""
 
+SIBLING_SECONDS: Final = 1.0
+"""How long a claim lets another part of its table finish its own: milliseconds, unless that one is frozen."""
+
 _BLOCKERS: Final = """
 SELECT a.pid, a.backend_start, a.application_name, a.usename, a.state, extract(epoch FROM now() - a.xact_start)::float8
 FROM unnest(pg_blocking_pids(%s)) b JOIN pg_stat_activity a ON a.pid = b ORDER BY a.pid
@@ -90,8 +93,11 @@ def run_past_blockers(
     try:
         if not outcome.done.wait(GLANCE_SECONDS):
             with watcher() as watching:
+                looks = 0
                 while not outcome.done.wait(GLANCE_SECONDS):
-                    blockers = _look(watching, pid, mine, over_at) or blockers
+                    looks += 1
+                    ends_siblings = looks * GLANCE_SECONDS >= SIBLING_SECONDS
+                    blockers = _look(watching, pid, mine, over_at, ends_siblings=ends_siblings) or blockers
     except BaseException:
         blocked.cancel_safe()
         raise
@@ -107,11 +113,15 @@ def run_past_blockers(
     return outcome.value  # type: ignore[return-value]
 
 
-def _look(watching: Connection, pid: int, mine: Label, over_at: Callable[[Epoch], bool]) -> list[_Blocker]:
+def _look(
+    watching: Connection, pid: int, mine: Label, over_at: Callable[[Epoch], bool], *, ends_siblings: bool
+) -> list[_Blocker]:
     blockers = [_Blocker(*row) for row in watching.execute(_BLOCKERS, (pid,))]
     for blocker in blockers:
         label = Label.parse(blocker.name)
         if label is None or (label.feed, label.table) != (mine.feed, mine.table) or not over_at(label.epoch):
+            continue
+        if not label.may_meet(mine) and not ends_siblings:
             continue
         try:
             watching.execute(_END, (blocker.pid, blocker.started, blocker.name))

@@ -1,0 +1,80 @@
+"""Split: a table that is too busy for one agent is divided, and made whole again when it has long been quiet.
+
+Moving cannot help where one table alone is more than an agent's share. It must not flap: a table has to be *hot* for a
+minute before it is divided and *cold* for five before it is made whole, between the two lies a wide band in which
+nothing is done, and an operator's division is left alone (FeedRecorded.pinned). A division makes its partitions rest
+while the old writer drains and the new ones claim, so there are few at a time.
+"""
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from headgate.coordinator.schedulers.balance import BYTES_PER_S_MIN
+
+__all__ = ["COLD_ROUNDS_MIN", "DIVISIONS_PER_FEED_MAX", "HOT_ROUNDS_MIN", "Heat", "TableLoad", "choose", "heat"]
+
+DIVISIONS_PER_FEED_MAX: Final = 4
+"""Tables of one feed that are divided otherwise at the same time: each rests for about a second, and holds the feed's
+checkpoint meanwhile."""
+
+HOT_SHARE: Final = 1.5
+"""Times an agent's even share of all load from which a table is hot: below, moving its neighbours away is enough
+(balance.BAND is 1.25)."""
+
+COLD_SHARE: Final = 0.5
+"""Times an agent's share below which a divided table is cold: whole again, it is at a third of what would divide it."""
+
+HOT_ROUNDS_MIN: Final = 4
+"""Rounds of measuring in a row before a table is divided: a minute, in which a burst is over."""
+
+COLD_ROUNDS_MIN: Final = 20
+"""Rounds in a row before a table is made whole: five minutes; being divided costs little, dividing costs a rest."""
+
+
+class Heat(StrEnum):
+    """How busy a table is, beside what can be done about it."""
+
+    HOT = "hot"
+    COLD = "cold"
+    EVEN = "even"
+
+
+class TableLoad(msgspec.Struct, frozen=True, order=True):
+    """A table as measured: bytes per second of all its spans, how many these are, how many it could be."""
+
+    feed: str
+    table: str
+    bytes_per_s: float
+    parts: int
+    partitions: int
+
+
+def heat(load: TableLoad, share: float) -> Heat:
+    """Whether the table should be divided (hot) or made whole (cold); ``share``: an agent's even part of all load."""
+    if load.parts > 1:
+        return Heat.COLD if load.bytes_per_s < max(COLD_SHARE * share, COLD_SHARE * BYTES_PER_S_MIN) else Heat.EVEN
+    is_hot = load.partitions > 1 and load.bytes_per_s > max(HOT_SHARE * share, BYTES_PER_S_MIN)
+    return Heat.HOT if is_hot else Heat.EVEN
+
+
+def choose(
+    loads: Mapping[tuple[str, str], TableLoad], rounds: Mapping[tuple[str, str], tuple[Heat, int]], *, agents: int
+) -> list[tuple[TableLoad, int]]:
+    """(table, into how many parts) for those that have been hot or cold long enough; the busiest hot one comes first.
+
+    ``rounds``: how often in a row each has been what it is. As many parts as bring each near an agent's share.
+    """
+    share = sum(load.bytes_per_s for load in loads.values()) / max(agents, 1)
+    due: list[tuple[TableLoad, int]] = []
+    for place, load in sorted(loads.items(), key=lambda item: (-item[1].bytes_per_s, item[0])):
+        what, count = rounds.get(place, (Heat.EVEN, 0))
+        if what is Heat.HOT and count >= HOT_ROUNDS_MIN:
+            parts = min(load.partitions, agents, math.ceil(load.bytes_per_s / share))
+            due += [(load, parts)] if parts > 1 else []
+        elif what is Heat.COLD and count >= COLD_ROUNDS_MIN:
+            due.append((load, 1))
+    return due
