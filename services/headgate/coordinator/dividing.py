@@ -1,6 +1,6 @@
 """Dividing a table into spans by its source partitions, and making it whole again.
 
-The feed's record says into which spans each of its tables is divided: that is all there is to it (docs/adr/0007). A
+The feed's record says into which spans each of its tables is divided: that is all there is to it (docs/adr/0010). A
 request writes another plan; what follows is what a span that is no longer wanted, and one that is, lead to anyway:
 
     plan written ──▶ old spans close, are sealed, are forgotten ──▶ new spans find agents ──▶ all replicate: done
