@@ -71,6 +71,15 @@ class CalmWorld:
     def gets_on(self) -> bool:
         return True
 
+    def source_begin(self, topic: str, partition: int) -> int:  # noqa: ARG002
+        return 0
+
+    def mark(self, name: str) -> None:
+        pass
+
+    def is_sick(self, table: str) -> bool:  # noqa: ARG002
+        return False
+
     def monotonic(self) -> float:
         self.now += 0.1
         return self.now
