@@ -33,6 +33,7 @@ _OPERATIONS: Final = {
     "d": Operation.DELETE,
     "t": Operation.TRUNCATE,
 }
+_ADDING: Final = frozenset({"c", "r"})
 _MESSAGE: Final = "m"
 """A logical decoding message (pg_logical_emit_message): no change of any row."""
 
@@ -57,7 +58,9 @@ _row: Final = msgspec.json.Decoder(dict[str, object])
 class Decoder:
     """Decodes the events of any number of tables; remembers their schemas. One per thread."""
 
-    def __init__(self, unavailable_value: str = UNAVAILABLE_VALUE) -> None:
+    def __init__(self, unavailable_value: str = UNAVAILABLE_VALUE, *, keyless: bool = False) -> None:
+        """``keyless``: events without key are rows to be added; what is more than that is refused."""
+        self._keyless = keyless
         self._keys = KnownSchemas(envelopes=False)
         self._values = KnownSchemas(envelopes=True)
         raw = unavailable_value.encode()
@@ -103,7 +106,7 @@ class Decoder:
             partition,
             offset,
             operation,
-            {} if operation is Operation.TRUNCATE else self._key(key),
+            {} if operation is Operation.TRUNCATE else self._key(key, envelope.op),
             row,
             None if source is None else source.ts_ms,
             append_ms,
@@ -148,11 +151,18 @@ class Decoder:
                 f"the value is not a Debezium envelope: {error} (unwrapping transforms are not supported)"
             ) from error
 
-    def _key(self, key: bytes | None) -> Row:
+    def _key(self, key: bytes | None, op: str) -> Row:
         if key is None:
+            if self._keyless and op in _ADDING:
+                return {}
+            if self._keyless:
+                raise ChangeError(
+                    f"op={op!r} on a table without key: which of its rows is meant cannot be told at the sink; rows "
+                    "of such a table can only be added (sink.keyless: append)"
+                )
             raise ChangeError(
-                "the event has no key: its source table has no primary key; "
-                "add one, or choose columns with the connector's message.key.columns"
+                "the event has no key: its source table has no primary key; add one, or choose columns with the "
+                "connector's message.key.columns, or, if rows are only ever added, set sink.keyless: append"
             )
         if key.startswith(OPENING):
             key, _ = self._keys.split(key)

@@ -1,10 +1,12 @@
 """``headgate verify``: are the target tables of a feed what the source tables are?"""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import psycopg
+import pymysql
 import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
@@ -15,7 +17,11 @@ from headgate.config.feed import FeedSpec, parse_feed
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
 from headgate.records.spans import wholes
-from headgate.verify.postgresql import TableCompared, UncomparableError, compare_table
+from headgate.sinks.mysql.address import MYSQL_SCHEMES
+from headgate.sinks.mysql.connection import MysqlSettings, connect, message
+from headgate.verify.comparing import Side, TableCompared, UncomparableError, compare_table
+from headgate.verify.mysql import MysqlSide
+from headgate.verify.postgresql import PostgresSide
 
 __all__ = ["verify"]
 
@@ -23,7 +29,12 @@ __all__ = ["verify"]
 def verify(
     feed: Annotated[str, typer.Argument(metavar="FEED")],
     *,
-    source_dsn: Annotated[str, typer.Option("--source-dsn", help="libpq connection to the source database")],
+    source_dsn: Annotated[
+        str,
+        typer.Option(
+            "--source-dsn", help="the source database: a libpq connection string, or mysql://user@host/database"
+        ),
+    ],
     source_password_file: Annotated[Path | None, typer.Option("--source-password-file")] = None,
     output: Format = Output.TABLE,
     bootstrap: Bootstrap = None,
@@ -52,18 +63,26 @@ def _compare(
     spec: FeedSpec, spans: tuple[SpanPlan, ...], source_dsn: str, source_password_file: Path | None
 ) -> list[TableCompared]:
     with (
-        _connect(source_dsn, source_password_file) as source,
-        _connect(spec.sink.dsn, spec.sink.password_file) as target,
+        closing(_side(source_dsn, source_password_file)) as source,
+        closing(_side(spec.sink.dsn, spec.sink.password_file)) as target,
     ):
         try:
             return [compare_table(source, target, _source_table(plan.topic), plan.table) for plan in wholes(spans)]
         except UncomparableError as error:
             raise CommandError(ExitCode.DATABASE, str(error)) from error
+        except pymysql.Error as error:
+            raise CommandError(ExitCode.DATABASE, f"the comparison was broken off: {message(error)}") from error
 
 
 def _source_table(topic: str) -> str:
     """A Debezium topic ends in schema and table."""
     return ".".join(topic.split(".")[-2:])
+
+
+def _side(dsn: str, password_file: Path | None) -> Side:
+    if dsn.startswith(MYSQL_SCHEMES):
+        return MysqlSide(connect(MysqlSettings(dsn, password_file)))
+    return PostgresSide(_connect(dsn, password_file))
 
 
 def _connect(dsn: str, password_file: Path | None) -> psycopg.Connection[Any]:

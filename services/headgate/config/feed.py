@@ -115,6 +115,10 @@ class SinkSpec(_Strict):
     password_file: Path | None = None
     table: str = "{schema}.{table}"
     """Target table; ``{schema}`` and ``{table}`` are the last two parts of the topic's name."""
+    foreign_keys: Literal["enforce", "ignore"] = "enforce"
+    """``ignore``: the sink does not check its foreign keys for our rows (docs/configuration.md, Foreign keys)."""
+    keyless: Literal["refuse", "append"] = "refuse"
+    """``append``: rows of a source table without key are added to a sink table without key, and only added."""
     not_the_source: bool = False
     """The sink only looks like the changes' own source (a copy that is published in turn): write all the same."""
 

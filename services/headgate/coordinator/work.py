@@ -6,7 +6,7 @@ asked now (our own broker is away) is said to have failed, and is asked for agai
 """
 
 from contextlib import closing
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -36,6 +36,9 @@ from headgate.sources.origin import origins
 from headgate.sources.topics import plan_spans
 
 __all__ = ["FeedWork"]
+
+_SINK_OF: Final = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+"""Debezium's name of a connector → the type of sink that such a database would be."""
 
 
 class StartIncompleteError(Exception):
@@ -167,7 +170,7 @@ class FeedWork:
         named: dict[str, list[SpanPlan]] = {}
         for plan in spans:
             origin = found.get(plan.topic)
-            is_alike = origin is not None and origin.connector == spec.sink.type
+            is_alike = origin is not None and _SINK_OF.get(origin.connector) == spec.sink.type
             if origin is not None and is_alike and _last_part(origin.table) == _last_part(plan.table):
                 named.setdefault(origin.database, []).append(plan)
         for database, plans in sorted(named.items()):

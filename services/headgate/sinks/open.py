@@ -15,8 +15,22 @@ def open_sink(spec: SinkSpec) -> Sink:
     """The sink of a feed. No connection is made yet. SinkRefusedError for a type that does not exist."""
     match spec.type:
         case "postgresql":
-            return PostgresSink(PostgresSettings(dsn=spec.dsn, password_file=spec.password_file))
+            return PostgresSink(
+                PostgresSettings(
+                    dsn=spec.dsn,
+                    password_file=spec.password_file,
+                    foreign_keys=spec.foreign_keys == "enforce",
+                    keyless=spec.keyless == "append",
+                )
+            )
         case "mysql":
-            return MysqlSink(MysqlSettings(dsn=spec.dsn, password_file=spec.password_file))
+            return MysqlSink(
+                MysqlSettings(
+                    dsn=spec.dsn,
+                    password_file=spec.password_file,
+                    foreign_keys=spec.foreign_keys == "enforce",
+                    keyless=spec.keyless == "append",
+                )
+            )
         case _:
             raise SinkRefusedError(f"sink.type {spec.type!r} is not known; there are: postgresql, mysql")

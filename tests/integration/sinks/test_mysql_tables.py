@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from fixtures.services import mariadb_execute
@@ -402,6 +403,43 @@ def test_a_wide_row_and_a_value_of_many_megabytes(either: Database) -> None:
         (1, 3_000_000, "value 299"),
         (2, None, None),
     ]
+
+
+def test_a_column_that_was_widened_takes_what_it_refused_before(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v smallint)")
+    claim = database.claim("t")
+    with pytest.raises(ValueRefusedError, match="Out of range"):
+        database.apply(claim, put(0, id=1, v=70_000))
+    database.execute("ALTER TABLE t MODIFY v int")
+    assert database.apply(claim, put(0, id=1, v=70_000)).positions == {0: 1}
+
+
+def test_rows_without_key_are_added_each_once_if_so_chosen(database: Database) -> None:
+    database.execute("CREATE TABLE t (v int, w text)")
+    with pytest.raises(SinkRefusedError, match=r"no primary key.*sink.keyless: append"):
+        database.claim("t")
+    database.sink = MysqlSink(MysqlSettings(database.url, keyless=True))
+    database.writer = database.sink.writer()
+    claim = database.claim("t")
+    rows = [Change(0, n, Operation.UPSERT, {}, {"v": 1, "w": "same"}, None, 0) for n in range(3)]
+    assert database.apply(claim, *rows).upserts == 3
+    assert database.rows("SELECT COUNT(*) FROM t") == [(3,)]
+    with pytest.raises(ValueRefusedError, match=r"key columns \(id\) are not the table's \(\)"):
+        database.apply(claim, put(3, id=1, v=1))
+    bad = Change(0, 4, Operation.UPSERT, {}, {"v": "x", "w": None}, None, 0)
+    assert database.apply(claim, msgspec.structs.replace(rows[0], offset=3), bad).positions == {0: 4}
+    truncate = Change(0, 4, Operation.TRUNCATE, {}, None, None, 0)
+    database.apply(claim, truncate, msgspec.structs.replace(rows[0], offset=5))
+    assert database.rows("SELECT v, w FROM t") == [(1, "same")]
+
+
+def test_the_sink_says_who_it_is_and_what_others_read_of_it(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    (uid, name) = (mariadb_execute(database.url, "SELECT @@server_uid")[0][0], database.name)
+    assert database.sink.own_id() == f"mysql/{uid}/{name}"
+    assert database.sink.published("elsewhere", ["t"]) == []
+    readers = database.rows("SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'")
+    assert database.sink.published(name, ["t", f"{name}.t"]) == (["t"] if readers != [(0,)] else [])
 
 
 def test_a_conflict_names_the_feed_that_holds_the_table(database: Database) -> None:

@@ -419,6 +419,37 @@ def test_many_batches_of_all_sizes_leave_no_staged_row_behind(database: Database
     assert database.rows("SELECT count(*) FROM other") == [(6,)]
 
 
+def test_rows_without_key_are_added_each_once_if_so_chosen(database: Database) -> None:
+    database.execute("CREATE TABLE t (v int, w text)")
+    with pytest.raises(SinkRefusedError, match=r"no primary key.*sink.keyless: append"):
+        database.claim("public.t")
+    database.sink = PostgresSink(PostgresSettings(database.dsn, keyless=True))
+    database.writer = database.sink.writer()
+    claim = database.claim("public.t")
+    rows = [Change(0, n, Operation.UPSERT, {}, {"v": 1, "w": "same"}, None, 0) for n in range(3)]
+    assert database.apply(claim, *rows).upserts == 3
+    with pytest.raises(ValueRefusedError, match=r"key columns \(id\) are not the table's \(\)"):
+        database.apply(claim, put(3, id=1, v=1))
+    assert database.rows("SELECT count(*) FROM t") == [(3,)]
+
+
+def test_foreign_keys_are_ignored_if_so_chosen_and_if_the_user_may(database: Database, clerk: PostgresSink) -> None:
+    database.execute("CREATE TABLE p (id int PRIMARY KEY)")
+    database.execute("CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p)")
+    database.sink = PostgresSink(PostgresSettings(database.dsn, foreign_keys=False))
+    database.writer = database.sink.writer()
+    database.apply(database.claim("public.c"), put(0, id=1, p=1234))
+    assert database.rows("SELECT p FROM c") == [(1234,)]
+    role = database.rows("SELECT clerk()")[0][0]
+    dsn = psycopg.conninfo.make_conninfo(database.dsn, user=role, password="pen")
+    careless = PostgresSink(PostgresSettings(dsn, foreign_keys=False))
+    with pytest.raises(SinkRefusedError, match="GRANT SET ON PARAMETER session_replication_role"):
+        careless.check(["public.t"])
+    database.execute(f"GRANT SET ON PARAMETER session_replication_role TO {role}")
+    with pytest.raises(SinkRefusedError, match=r"no right to create schema|belongs to somebody else"):
+        careless.check(["public.t"])
+
+
 def test_a_conflict_names_the_feed_that_holds_the_table(database: Database) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     database.claim("public.t")

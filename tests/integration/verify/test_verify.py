@@ -1,4 +1,4 @@
-"""Two tables compared on a real PostgreSQL: what is equal, and each way to differ."""
+"""Two tables compared on real databases: what is equal, and each way to differ."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,7 +6,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from headgate.verify.postgresql import UncomparableError, compare_table
+from fixtures.services import mariadb_connect, mariadb_execute
+from headgate.sinks.mysql import MysqlSettings
+from headgate.sinks.mysql.connection import connect
+from headgate.verify.comparing import UncomparableError, compare_table
+from headgate.verify.mysql import MysqlSide
+from headgate.verify.postgresql import PostgresSide
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +40,7 @@ def sides(postgres_database: str) -> Iterator[tuple[Connection, Connection]]:
 
 
 def test_equal_in_another_order_and_time_zone(sides: tuple[Connection, Connection]) -> None:
-    compared = compare_table(*sides, "here.t", "there.t")
+    compared = compare_table(*map(PostgresSide, sides), "here.t", "there.t")
     assert (compared.rows, compared.differences) == (2500, 0)
     assert set(compared.columns) == {"a", "b", "price", "at", "doc", "payload"}
 
@@ -54,7 +59,7 @@ def test_every_difference_is_found(
     sides: tuple[Connection, Connection], change: str, kind: str, columns: tuple[str, ...]
 ) -> None:
     sides[1].execute(change)
-    compared = compare_table(*sides, "here.t", "there.t")
+    compared = compare_table(*map(PostgresSide, sides), "here.t", "there.t")
     assert compared.differences == 1
     (example,) = compared.examples
     assert (example.kind, example.columns) == (kind, columns)
@@ -63,17 +68,86 @@ def test_every_difference_is_found(
 
 def test_all_are_counted_and_some_are_kept(sides: tuple[Connection, Connection]) -> None:
     sides[1].execute("DELETE FROM there.t")
-    compared = compare_table(*sides, "here.t", "there.t")
+    compared = compare_table(*map(PostgresSide, sides), "here.t", "there.t")
     assert (compared.rows, compared.differences, len(compared.examples)) == (2500, 2500, 20)
 
 
 def test_columns_of_one_side_are_named(sides: tuple[Connection, Connection]) -> None:
     sides[0].execute("ALTER TABLE here.t ADD COLUMN more int")
     sides[1].execute("ALTER TABLE there.t ADD COLUMN extra int")
-    compared = compare_table(*sides, "here.t", "there.t")
+    compared = compare_table(*map(PostgresSide, sides), "here.t", "there.t")
     assert (compared.columns_missing, compared.columns_surplus) == (("more",), ("extra",))
 
 
 def test_missing_table(sides: tuple[Connection, Connection]) -> None:
     with pytest.raises(UncomparableError, match=r"table there\.u does not exist in the target"):
-        compare_table(*sides, "here.t", "there.u")
+        compare_table(*map(PostgresSide, sides), "here.t", "there.u")
+
+
+MYSQL_COLUMNS = """a int, b varchar(20) COLLATE utf8mb4_bin, price decimal(12,4), at datetime(6), doc json,
+    payload longblob, sold boolean, ratio double, PRIMARY KEY (b, a)"""
+POSTGRES_COLUMNS = """a int, b text, price numeric, at timestamptz, doc jsonb, payload bytea, sold boolean,
+    ratio double precision, PRIMARY KEY (b, a)"""
+
+
+def _fill(url: str, table: str) -> None:
+    rows = [
+        (
+            n,
+            f"{'äA'[n % 2]}{n % 7}",
+            n / 4,
+            f"2026-01-02 03:04:05.{n % 10}",
+            '{"x": [null, 1.5], "a": 2}',
+            bytes([n % 256]),
+        )
+        for n in range(1, 1200)
+    ]
+    with mariadb_connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE {table} ({MYSQL_COLUMNS})")
+        cursor.executemany(
+            f"INSERT INTO {table} VALUES (%s, %s, %s, %s, %s, _binary %s, a % 2, a / 8)".replace("a % 2", "a %% 2"),
+            rows,
+        )
+
+
+def test_mariadb_on_both_sides(mariadb_database: str) -> None:
+    for table in ("here", "there"):
+        _fill(mariadb_database, table)
+    sides = [MysqlSide(connect(MysqlSettings(mariadb_database))) for _ in range(2)]
+    name = mariadb_database.rsplit("/", 1)[1]
+    compared = compare_table(*sides, f"{name}.here", f"{name}.there")
+    assert (compared.rows, compared.differences) == (1199, 0)
+    mariadb_execute(mariadb_database, "UPDATE there SET price = price + 0.0001, payload = x'00' WHERE a = 17")
+    mariadb_execute(mariadb_database, "DELETE FROM there WHERE a = 18")
+    mariadb_execute(mariadb_database, "INSERT INTO there (a, b) VALUES (-1, 'Z')")
+    compared = compare_table(*sides, f"{name}.here", f"{name}.there")
+    assert sorted((e.kind, e.columns) for e in compared.examples) == [
+        ("differs", ("price", "payload")),
+        ("missing", ()),
+        ("surplus", ()),
+    ]
+    with pytest.raises(UncomparableError, match="does not exist in the source"):
+        compare_table(*sides, f"{name}.nowhere", f"{name}.there")
+    for side in sides:
+        side.close()
+
+
+def test_mariadb_against_postgresql(mariadb_database: str, postgres_database: str) -> None:
+    """The same values, each as its database writes them, are equal; other values are not."""
+    _fill(mariadb_database, "t")
+    name = mariadb_database.rsplit("/", 1)[1]
+    rows = mariadb_execute(mariadb_database, "SELECT * FROM t")
+    with psycopg.connect(postgres_database, autocommit=True) as there:
+        there.execute("SET TimeZone TO 'UTC'")
+        there.execute(f"CREATE TABLE t ({POSTGRES_COLUMNS})")
+        with there.cursor() as cursor:
+            cursor.executemany("INSERT INTO t VALUES (%s, %s, %s, %s, %s, %s, %s::int::boolean, %s)", rows)
+        there.execute("SET TimeZone TO 'Asia/Tokyo'")
+        sides = (MysqlSide(connect(MysqlSettings(mariadb_database))), PostgresSide(there))
+        compared = compare_table(*sides, f"{name}.t", "public.t")
+        assert (compared.rows, compared.differences) == (1199, 0), compared.examples[:2]
+        there.execute("UPDATE t SET sold = NOT sold, at = at + interval '1 microsecond', doc = '{}' WHERE a = 5")
+        compared = compare_table(*sides, f"{name}.t", "public.t")
+        (example,) = compared.examples
+        assert (example.kind, set(example.columns)) == ("differs", {"sold", "at", "doc"})
+        sides[0].close()

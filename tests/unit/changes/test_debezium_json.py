@@ -263,3 +263,18 @@ def test_any_row_comes_out_as_it_went_in_with_schema_and_without(row: dict[str, 
     assert plain.row == row
     for _ in range(2):
         assert decode(wrapped(fields, row), decoder=decoder).row == row
+
+
+def test_events_without_key_are_rows_to_be_added_if_so_chosen() -> None:
+    added = compact({"before": None, "after": {"v": 1}, "op": "c"})
+    with pytest.raises(ChangeError, match=r"no key.*sink\.keyless: append"):
+        Decoder().decode(None, added, 0, 0, 0)
+    decoder = Decoder(keyless=True)
+    change = decoder.decode(None, added, 0, 0, 0)
+    assert change is not None
+    assert (change.key, change.row) == ({}, {"v": 1})
+    for op in ("u", "d"):
+        told = compact({"before": {"v": 1}, "after": {"v": 2} if op == "u" else None, "op": op})
+        with pytest.raises(ChangeError, match=rf"op='{op}' on a table without key"):
+            decoder.decode(None, told, 0, 0, 0)
+    assert decoder.decode(b'{"id":1}', compact({"after": {"id": 1}, "op": "u"}), 0, 0, 0).key == {"id": 1}

@@ -10,6 +10,8 @@ CHANGEABLE = {
     ("source", "topic_pattern"),
     ("source", "unavailable_value"),
     ("sink", "password_file"),
+    ("sink", "foreign_keys"),
+    ("sink", "keyless"),
     ("sink", "not_the_source"),
     ("batch_rows_max",),
     ("on_bad_change",),

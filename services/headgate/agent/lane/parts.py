@@ -45,7 +45,7 @@ class FeedParts:
         source = self.spec.source
         match source.format:
             case SourceFormat.DEBEZIUM_JSON:
-                return debezium_json.Decoder(source.unavailable_value)
+                return debezium_json.Decoder(source.unavailable_value, keyless=self.spec.sink.keyless == "append")
             case SourceFormat.CANAL_JSON | SourceFormat.TICDC_CANAL_JSON:
                 tidb = source.format is SourceFormat.TICDC_CANAL_JSON
                 return canal_json.Decoder(tidb=tidb, target_ts=source.target_ts)

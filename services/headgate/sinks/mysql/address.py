@@ -12,10 +12,12 @@ import msgspec
 
 from headgate.sinks.contract import SinkRefusedError
 
-__all__ = ["Address", "parse_address"]
+__all__ = ["MYSQL_SCHEMES", "Address", "parse_address"]
 
 DEFAULT_PORT: Final = 3306
 _SCHEMES: Final = ("mysql", "mariadb")
+MYSQL_SCHEMES: Final = tuple(f"{scheme}://" for scheme in _SCHEMES)
+"""How an address of this kind begins."""
 _OPTIONS: Final = ("bulk", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket")
 _FORM: Final = "mysql://user@host:port/database?option=value"
 

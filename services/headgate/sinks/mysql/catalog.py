@@ -90,8 +90,11 @@ def _split(name: str) -> tuple[str | None, str]:
     return (database, relation) if dot else (None, name)
 
 
-def load_table(session: Session, name: str) -> Table:
-    """The table, proven to exist, to have a key and to be writable by us. SinkRefusedError says what to do."""
+def load_table(session: Session, name: str, *, keyless: bool = False) -> Table:
+    """The table, proven to exist, to have a key and to be writable by us. SinkRefusedError says what to do.
+
+    With ``keyless`` it may be without key.
+    """
     database, relation = _split(name)
     found = session.execute(_TABLE, (database, relation))
     if not found:
@@ -116,7 +119,7 @@ def load_table(session: Session, name: str) -> Table:
         for column, declared, plain, charset, collation, _ in described
         if column not in generated
     }
-    key, secondary = _keys(session, database, relation, name)
+    key, secondary = _keys(session, database, relation, name, keyless=keyless)
     if set(key) & generated:
         raise SinkRefusedError(f"the primary key of table {name} has generated columns: rows cannot be found by it")
     folding = tuple(c for c in key if not str(columns[c].collation or "_bin").endswith(("_bin", "binary")))
@@ -125,14 +128,19 @@ def load_table(session: Session, name: str) -> Table:
     return table
 
 
-def _keys(session: Session, database: str, relation: str, name: str) -> tuple[tuple[str, ...], bool]:
+def _keys(session: Session, database: str, relation: str, name: str, *, keyless: bool) -> tuple[tuple[str, ...], bool]:
     indexes: dict[str, list[str]] = {}
     for index, column, prefix in session.execute(_KEYS, (database, relation)):
         indexes.setdefault(str(index), []).append(str(column))
         if index == "PRIMARY" and prefix is not None:
             raise SinkRefusedError(f"the primary key of table {name} covers only a part of {column}: cover it whole")
     if "PRIMARY" not in indexes:
-        raise SinkRefusedError(f"table {name} has no primary key at the sink: add one, rows are found by it")
+        if keyless:
+            return (), bool(indexes)
+        raise SinkRefusedError(
+            f"table {name} has no primary key at the sink: add one, rows are found by it (or, if its source has none "
+            "either and rows are only added, set sink.keyless: append)"
+        )
     return tuple(indexes["PRIMARY"]), len(indexes) > 1
 
 

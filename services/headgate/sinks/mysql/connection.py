@@ -21,6 +21,7 @@ from pymysql.connections import Connection as PyMysqlConnection
 from pymysql.connections import MySQLResult
 from pymysql.constants import CLIENT
 from pymysql.converters import escape_string
+from pymysql.cursors import SSCursor
 
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 from headgate.sinks.mysql.address import parse_address
@@ -68,6 +69,8 @@ class MysqlSettings(msgspec.Struct, frozen=True):
     """How long a claim waits for sessions that are not ours to end, before it names them and gives up."""
     foreign_keys: bool = True
     """False: the sink's foreign keys are not checked for our rows."""
+    keyless: bool = False
+    """True: a table may be without key; its rows are only added."""
 
 
 class _Result(MySQLResult):
@@ -93,7 +96,9 @@ class _Wire(PyMysqlConnection):
 
     outgoing: Iterable[bytes] | None = None
 
-    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002 - PyMySQL's own
+    def _read_query_result(self, unbuffered: bool = False) -> int:  # PyMySQL's own signature
+        if unbuffered:
+            return int(super()._read_query_result(unbuffered=True))  # type: ignore[misc]
         self._result = None
         result: Any = _Result(self)
         result.read()
@@ -124,6 +129,12 @@ class Session:
         with self._wire.cursor() as cursor:
             cursor.execute(statement, parameters)
             return int(cursor.rowcount)
+
+    def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement one by one, as the server sends them: to be read to the end, or closed."""
+        with self._wire.cursor(SSCursor) as cursor:
+            cursor.execute(statement)
+            yield from cursor
 
     def load(self, statement: str, rows: Iterable[bytes]) -> int:
         """Run a LOAD DATA LOCAL with ``rows`` for its file; the number of warnings."""

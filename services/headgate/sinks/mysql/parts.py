@@ -10,7 +10,6 @@ from typing import Final
 import pymysql
 
 from headgate.changes.change import Change, ChangeError
-from headgate.changes.reducing import reduce_changes
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (
@@ -23,7 +22,7 @@ from headgate.sinks.contract import (
 from headgate.sinks.mysql.connection import Session, errno, message
 from headgate.sinks.mysql.progress import advance
 from headgate.sinks.mysql.staging import BAD_VALUES, FoldedKeysError, Stage
-from headgate.sinks.relational.batches import check_truncates, refused_change, unmoved
+from headgate.sinks.relational.batches import check_truncates, last_words, refused_change, unmoved
 from headgate.sinks.relational.grouping import OrphanRowsError, UnwritableError
 
 __all__ = ["REFUSALS", "apply_in_parts", "is_refusal"]
@@ -52,7 +51,7 @@ class _Trial:
         """See Trial."""
         try:
             check_truncates(self._claim, changes)
-            reduced = reduce_changes(changes, self._stage.table.key)
+            reduced = last_words(changes, self._stage.table.key)
             groups = self._stage.fill(reduced)
             with self._session.savepoint():
                 merged = self._stage.merge(reduced, groups)

@@ -12,6 +12,7 @@ from headgate.sinks.contract import Claim, FeedIdentity, TableShape
 from headgate.sinks.mysql.catalog import check_database, load_table
 from headgate.sinks.mysql.connection import MysqlSettings, Session, connect, sink_error
 from headgate.sinks.mysql.contention import run_past_blockers
+from headgate.sinks.mysql.origin import read_own_id, read_published
 from headgate.sinks.mysql.progress import (
     claim_rows,
     ensure_progress,
@@ -38,7 +39,7 @@ class MysqlSink:
             check_database(session)
             shapes = {}
             for name in tables:
-                table = load_table(session, name)
+                table = load_table(session, name, keyless=self._settings.keyless)
                 shapes[name] = table.shape(name)
                 if identity is not None and progress_exists(session):
                     refuse_strangers(session, identity, table.name)
@@ -57,10 +58,20 @@ class MysqlSink:
             ensure_progress(session)
             return self._past_blockers(session, claim, seal_rows, lambda epoch: epoch <= claim.epoch)
 
+    def own_id(self) -> str | None:
+        """See SelfAware."""
+        with self._session("asking the sink who it is") as session:
+            return read_own_id(session)
+
+    def published(self, database: str, tables: Sequence[str]) -> list[str]:
+        """See SelfAware."""
+        with self._session("asking the sink what it publishes") as session:
+            return read_published(session, database, tables)
+
     def positions(self, claim: Claim) -> Positions:
         """See the contract."""
         with self._session(f"reading positions of {claim.table}") as session:
-            return read_positions(session, claim, load_table(session, claim.table).name)
+            return read_positions(session, claim, load_table(session, claim.table, keyless=self._settings.keyless).name)
 
     def forget(self, identity: FeedIdentity) -> None:
         """See the contract."""
@@ -91,7 +102,7 @@ class MysqlSink:
         work: Callable[[Session, Claim, str], Positions],
         over_at: Callable[[Epoch], bool],
     ) -> Positions:
-        table = load_table(session, claim.table).name
+        table = load_table(session, claim.table, keyless=self._settings.keyless).name
         session.execute(f"SET SESSION innodb_lock_wait_timeout = {max(1, ceil(self._settings.lock_wait_seconds))}")
         return run_past_blockers(
             partial(work, session, claim, table),

@@ -216,6 +216,8 @@ class Stage:
             if group.whole:
                 self._upsert(number, columns, others)
                 upserts += len(group.changes)
+            elif not self.table.key:
+                raise OrphanRowsError
             elif others:
                 updated = self._update(number, others)
                 updates += updated
@@ -239,6 +241,11 @@ class Stage:
         """
         target, stage = self.table.identifier, self._stage
         names = ", ".join(map(quoted, columns))
+        if not self.table.key:
+            self._session.execute(
+                f"INSERT INTO {target} ({names}) SELECT {names} FROM {stage} WHERE {_GROUP} = {number}"
+            )
+            return
         if not self.table.secondary_unique:
             first = quoted(self.table.key[0])
             assign = ", ".join(f"{quoted(column)} = VALUES({quoted(column)})" for column in others)

@@ -48,7 +48,7 @@ GEOMETRIES: Final = frozenset(
 )  # fmt: skip
 """Types that are refused."""
 
-_NOT_NUMBERS: Final = frozenset({"NaN", "Infinity", "-Infinity", "inf", "-inf", "nan"})
+_NOT_NUMBERS: Final = frozenset({"nan", "infinity", "-infinity", "inf", "-inf"})
 _BITS_BYTES_MAX: Final = 8
 _DURATION: Final = "io.debezium.time.MicroDuration"
 _ADAPTIVE_MILLIS_PRECISION: Final = 3
@@ -60,18 +60,18 @@ _ZONED_TIME: Final = re.compile(r"(\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(?:Z|\+00(?::?0
 _PRECISION: Final = re.compile(r"\((\d+)\)")
 
 
-def _number(kind: str, value: object) -> str:
-    text = numeric(None, value) if kind == "decimal" else scalar(kind, value)
-    if text in _NOT_NUMBERS:
+def _existing(text: str) -> str:
+    if text.lower() in _NOT_NUMBERS:
         raise NotTextError(f"there is no {text} in MySQL and MariaDB: filter such rows, or use a text column")
     return text
+
+
+def _number(kind: str, value: object) -> str:
+    return _existing(scalar(kind, value))
 
 
 def _decimal(scale: int | None, value: object) -> str:
-    text = numeric(scale, value)
-    if text in _NOT_NUMBERS:
-        raise NotTextError(f"there is no {text} in MySQL and MariaDB: filter such rows, or use a text column")
-    return text
+    return _existing(numeric(scale, value))
 
 
 def _text(kind: str, value: object) -> str:
@@ -167,6 +167,9 @@ def _converter(column: Column, meaning: str | None) -> tuple[ToText, bool]:  # n
     """How a value becomes text, and whether strings already are that text."""
     kind = column.kind
     if kind in _INTEGERS or kind in _FLOATS:
+        scale = decimal_scale(meaning)  # bigint.unsigned.handling.mode=precise
+        if scale is not None:
+            return partial(_decimal, scale), False
         return partial(_number, kind), kind in _INTEGERS
     if kind == "decimal":
         scale = decimal_scale(meaning)
@@ -189,5 +192,5 @@ def _converter(column: Column, meaning: str | None) -> tuple[ToText, bool]:  # n
 def column_text(column: Column, meaning: str | None) -> ColumnText:
     """The writer for a column, given what its values mean (None without a schema)."""
     to_text, strings_are_text = _converter(column, meaning)
-    integers_are_text = column.kind in _INTEGERS or (column.kind == "decimal" and decimal_scale(meaning) is None)
+    integers_are_text = (column.kind in _INTEGERS or column.kind == "decimal") and decimal_scale(meaning) is None
     return ColumnText(to_text, strings_are_text=strings_are_text, integers_are_text=integers_are_text)

@@ -46,7 +46,13 @@ class MysqlWriter:
             with self._open(batch.claim) as session:
                 stage = self._stage(session, batch.claim.table)
                 try:
-                    return _apply(session, stage, batch)
+                    try:
+                        return _apply(session, stage, batch)
+                    except (*REFUSALS, pymysql.Error) as error:
+                        if not is_refusal(error):
+                            raise
+                        # Judged by the table as it is now: somebody may have widened the column meanwhile.
+                        return apply_in_parts(session, self._fresh_stage(session, batch.claim.table), batch)
                 except (pymysql.Error, SinkRefusedError) as error:
                     altered = isinstance(error, SinkRefusedError) or errno(error) in _ALTERED
                     if attempt == ATTEMPTS_MAX or not (altered or errno(error) == _DEADLOCK):
@@ -83,10 +89,17 @@ class MysqlWriter:
     def _stage(self, session: Session, name: str) -> Stage:
         stage = self._stages.get(name)
         if stage is None:
-            table = load_table(session, name)
+            table = load_table(session, name, keyless=self._settings.keyless)
             self._created += 1
             stage = self._stages[name] = Stage(session, table, self._created)
         return stage
+
+    def _fresh_stage(self, session: Session, name: str) -> Stage:
+        """The table's stage, made anew if the table is no longer what the stage was made from."""
+        stage = self._stage(session, name)
+        if load_table(session, name, keyless=self._settings.keyless) != stage.table:
+            self._forget_stage(name, stage)
+        return self._stage(session, name)
 
     def _forget_stage(self, name: str, stage: Stage) -> None:
         del self._stages[name]
@@ -94,20 +107,16 @@ class MysqlWriter:
 
 
 def _apply(session: Session, stage: Stage, batch: ChangeBatch) -> Applied:
+    """The whole batch at once; what its rows are to blame for is raised as the database, or reducing, says it."""
     claim, table = batch.claim, stage.table
-    try:
-        check_truncates(claim, batch.changes)
-        reduced = last_words(batch, table.key)
-        groups = stage.fill(reduced) if batch.changes else []
-        reach(CrashPoint.ROWS_SENT)
-        with session.transaction():
-            advance(session, claim, table.name, batch.ranges)
-            merged = stage.merge(reduced, groups)
-            reach(CrashPoint.BEFORE_COMMIT)
-    except (*REFUSALS, pymysql.Error) as error:
-        if not is_refusal(error):
-            raise
-        return apply_in_parts(session, stage, batch)
+    check_truncates(claim, batch.changes)
+    reduced = last_words(batch.changes, table.key)
+    groups = stage.fill(reduced) if batch.changes else []
+    reach(CrashPoint.ROWS_SENT)
+    with session.transaction():
+        advance(session, claim, table.name, batch.ranges)
+        merged = stage.merge(reduced, groups)
+        reach(CrashPoint.BEFORE_COMMIT)
     reach(CrashPoint.COMMITTED)
     positions = {partition: span.next for partition, span in batch.ranges.items()}
     return Applied(positions, merged.upserts, merged.updates, merged.deletes)

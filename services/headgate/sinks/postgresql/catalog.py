@@ -79,8 +79,11 @@ def parse_name(name: str) -> sql.Identifier:
     return sql.Identifier(schema, relation) if dot else sql.Identifier(name)
 
 
-def load_table(connection: Connection, name: str) -> Table:
-    """The table, proven to exist, to have a key and to be writable by us. SinkRefusedError says what to do."""
+def load_table(connection: Connection, name: str, *, keyless: bool = False) -> Table:
+    """The table, proven to exist, to have a key and to be writable by us. SinkRefusedError says what to do.
+
+    With ``keyless`` it may be without key.
+    """
     row = connection.execute(_TABLE, (parse_name(name).as_string(connection),)).fetchone()
     if row is None:
         raise SinkRefusedError(f"table {name} does not exist at the sink{_nearest(connection, name)}: create it first")
@@ -98,7 +101,7 @@ def load_table(connection: Connection, name: str) -> Table:
     described = connection.execute(_COLUMNS, {"oid": oid}).fetchall()
     generated = frozenset(str(column) for column, _, _, computed in described if computed)
     columns = {str(column): str(kind) for column, kind, _, computed in described if not computed}
-    key, secondary = _keys(connection, oid, name)
+    key, secondary = _keys(connection, oid, name, keyless=keyless)
     for column, _, identity, _ in described:
         if identity == "a" and column not in key:
             raise SinkRefusedError(
@@ -110,11 +113,16 @@ def load_table(connection: Connection, name: str) -> Table:
     return Table(f"{schema}.{relation}", str(schema), str(relation), columns, generated, key, secondary)
 
 
-def _keys(connection: Connection, oid: object, name: str) -> tuple[tuple[str, ...], bool]:
+def _keys(connection: Connection, oid: object, name: str, *, keyless: bool) -> tuple[tuple[str, ...], bool]:
     indexes = connection.execute(_KEYS, (oid,)).fetchall()
     primary = [(immediate, columns) for is_primary, immediate, columns in indexes if is_primary]
     if not primary:
-        raise SinkRefusedError(f"table {name} has no primary key at the sink: add one, rows are found by it")
+        if keyless:
+            return (), bool(indexes)
+        raise SinkRefusedError(
+            f"table {name} has no primary key at the sink: add one, rows are found by it (or, if its source has none "
+            "either and rows are only added, set sink.keyless: append)"
+        )
     immediate, columns = primary[0]
     if not immediate:
         raise SinkRefusedError(

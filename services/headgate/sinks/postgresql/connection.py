@@ -85,6 +85,10 @@ class PostgresSettings(msgspec.Struct, frozen=True):
     password_file: Path | None = None
     lock_wait_seconds: float = 10.0
     """How long a claim waits for sessions that are not ours to end, before it names them and gives up."""
+    foreign_keys: bool = True
+    """False: the sink's foreign keys are not checked for our rows, and its ordinary triggers do not fire for them."""
+    keyless: bool = False
+    """True: a table may be without key; its rows are only added."""
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -146,7 +150,18 @@ def connect(settings: PostgresSettings) -> psycopg.Connection[tuple[Any, ...]]:
             raise SinkRefusedError(f"sink.password_file {settings.password_file}: {error.strerror}") from error
     try:
         connection = psycopg.connect(settings.dsn, autocommit=True, **options)  # type: ignore[arg-type]
-        connection.execute(_SESSION)
+        try:
+            connection.execute(_SESSION)
+            if not settings.foreign_keys:
+                connection.execute("SET session_replication_role = replica")
+        except BaseException:
+            connection.close()
+            raise
+    except errors.InsufficientPrivilege as error:
+        raise SinkRefusedError(
+            "sink.foreign_keys: ignore needs a right that the sink's user has not: GRANT SET ON PARAMETER "
+            f"session_replication_role TO it (PostgreSQL 15 and later; before, a superuser) [{_message(error)}]"
+        ) from error
     except psycopg.ProgrammingError as error:
         raise SinkRefusedError(f"sink.dsn cannot be used: {_message(error)}") from error
     except psycopg.Error as error:

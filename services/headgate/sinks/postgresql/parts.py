@@ -11,7 +11,6 @@ import psycopg
 from psycopg import errors
 
 from headgate.changes.change import Change, ChangeError
-from headgate.changes.reducing import reduce_changes
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (
@@ -24,7 +23,7 @@ from headgate.sinks.contract import (
 from headgate.sinks.postgresql.catalog import Connection
 from headgate.sinks.postgresql.progress import advance
 from headgate.sinks.postgresql.staging import Stage
-from headgate.sinks.relational.batches import check_truncates, refused_change, unmoved
+from headgate.sinks.relational.batches import check_truncates, last_words, refused_change, unmoved
 from headgate.sinks.relational.grouping import Merged, OrphanRowsError, UnwritableError
 
 __all__ = ["REFUSALS", "apply_in_parts"]
@@ -58,7 +57,7 @@ class _Trial:
         try:
             check_truncates(self._claim, changes)
             with self._connection.transaction():
-                reduced = reduce_changes(changes, self._stage.table.key)
+                reduced = last_words(changes, self._stage.table.key)
                 merged: Merged = self._stage.merge(reduced, self._stage.fill(reduced))
         except (*REFUSALS, ChangeError) as error:
             return error

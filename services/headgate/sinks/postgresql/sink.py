@@ -38,7 +38,7 @@ class PostgresSink:
             check_database(connection)
             shapes = {}
             for name in tables:
-                table = load_table(connection, name)
+                table = load_table(connection, name, keyless=self._settings.keyless)
                 shapes[name] = table.shape(name)
                 if identity is not None and progress_exists(connection):
                     refuse_strangers(connection, identity, table.name)
@@ -70,7 +70,9 @@ class PostgresSink:
     def positions(self, claim: Claim) -> Positions:
         """See the contract."""
         with self._session(f"reading positions of {claim.table}") as connection:
-            return read_positions(connection, claim, load_table(connection, claim.table).name)
+            return read_positions(
+                connection, claim, load_table(connection, claim.table, keyless=self._settings.keyless).name
+            )
 
     def forget(self, identity: FeedIdentity) -> None:
         """See the contract."""
@@ -101,7 +103,7 @@ class PostgresSink:
         work: Callable[[Connection, Claim, str, float], Positions],
         over_at: Callable[[Epoch], bool],
     ) -> Positions:
-        table = load_table(connection, claim.table).name
+        table = load_table(connection, claim.table, keyless=self._settings.keyless).name
         label = Label.of(claim)
         connection.execute("SELECT set_config('application_name', %s, false)", (str(label),))
         return run_past_blockers(

@@ -153,6 +153,8 @@ class Stage:
             columns = [column for column in group.columns if column in self.table.columns]
             if group.whole:
                 upserts += execute(self._insert(number, columns)).rowcount
+            elif not self.table.key:
+                raise OrphanRowsError
             elif len(columns) > len(self.table.key):
                 updated = execute(self._update(number, columns)).rowcount
                 updates += updated
@@ -169,6 +171,10 @@ class Stage:
         names = sql.SQL(", ").join(map(sql.Identifier, columns))
         others = [column for column in columns if column not in self.table.key]
         assign = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(column)) for column in others)
+        if not self.table.key:
+            return sql.SQL("INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} WHERE {} = {}").format(
+                self.table.identifier, names, names, self._stage, _GROUP, sql.Literal(number)
+            )
         return sql.SQL(
             "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} WHERE {} = {} ON CONFLICT ({}) {}"
         ).format(

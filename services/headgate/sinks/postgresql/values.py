@@ -10,6 +10,7 @@ search through the whole column.
 """
 
 import re
+from decimal import Decimal
 from functools import partial
 from typing import Final
 
@@ -34,6 +35,7 @@ _SIGNS: Final = ("+", "-")
 
 _INTEGERS: Final = frozenset({"smallint", "integer", "bigint", "oid"})
 _FLOATS: Final = frozenset({"real", "double precision"})
+_DECIMALS: Final = frozenset({"numeric", "money"})
 _JSON: Final = frozenset({"json", "jsonb"})
 _BITS: Final = frozenset({"bit", "bit varying"})
 _BITS_MEANING: Final = "io.debezium.data.Bits("
@@ -47,6 +49,11 @@ def _text(kind: str, value: object) -> str:
     if kind == "point" and isinstance(value, dict) and {"x", "y"} <= value.keys():
         return f"({value['x']!r},{value['y']!r})"
     return scalar(kind, value)
+
+
+def _money(scale: int | None, value: object) -> str:
+    text = numeric(scale, value)
+    return f"{Decimal(text):f}" if "e" in text else text  # money knows no exponents
 
 
 def _bytea(value: object) -> str:
@@ -101,11 +108,15 @@ class _Type(msgspec.Struct, frozen=True):
 def _converter(column: _Type, meaning: str | None) -> tuple[ToText, bool]:  # noqa: PLR0911 - one case per type
     """How a value becomes text, and whether strings already are that text."""
     kind, modifier = column.kind, column.modifier
+    scale = decimal_scale(meaning)
+    if scale is not None and (
+        kind in _INTEGERS or kind in _DECIMALS
+    ):  # integers: bigint.unsigned.handling.mode=precise
+        return partial(_money if kind == "money" else numeric, scale), False
     if kind in _INTEGERS or kind in _FLOATS or kind == "boolean":
         return partial(scalar, kind), True
-    if kind in ("numeric", "money"):
-        scale = decimal_scale(meaning)
-        return partial(numeric, scale), scale is None
+    if kind in _DECIMALS:
+        return partial(numeric, None), True
     if kind == "bytea":
         return _bytea, False
     if kind in _BITS:

@@ -105,7 +105,7 @@ class PostgresWriter:
     def _stage(self, connection: Connection, name: str) -> Stage:
         stage = self._stages.get(name)
         if stage is None:
-            table = load_table(connection, name)
+            table = load_table(connection, name, keyless=self._settings.keyless)
             self._created += 1
             stage = self._stages[name] = Stage(connection, table, self._created)
         return stage
@@ -113,7 +113,7 @@ class PostgresWriter:
     def _fresh_stage(self, connection: Connection, name: str) -> Stage:
         """The table's stage, made anew if the table is no longer what the stage was made from."""
         stage = self._stage(connection, name)
-        if load_table(connection, name) != stage.table:
+        if load_table(connection, name, keyless=self._settings.keyless) != stage.table:
             self._forget_stage(name, stage)
         return self._stage(connection, name)
 
@@ -134,7 +134,7 @@ def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:
     """The whole batch at once; what its rows are to blame for is raised as the database, or reducing, says it."""
     claim, table = batch.claim, stage.table
     check_truncates(claim, batch.changes)
-    reduced = last_words(batch, table.key)
+    reduced = last_words(batch.changes, table.key)
     with connection.transaction():
         groups = stage.fill(reduced) if batch.changes else []
         reach(CrashPoint.ROWS_SENT)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from headgate.changes.change import Change, ChangeError, Operation
-from headgate.changes.reducing import Reduced, reduce_changes
+from headgate.changes.reducing import Reduced, WrongKeyError, reduce_changes
 from headgate.sinks.contract import ChangeBatch, ChangeRefusedError, Claim, OffsetRange
 from headgate.sinks.relational.grouping import OrphanRowsError, UnwritableError
 
@@ -31,11 +31,25 @@ def check_truncates(claim: Claim, changes: Sequence[Change]) -> None:
         )
 
 
-def last_words(batch: ChangeBatch, key: Sequence[str]) -> Reduced:
-    """The batch, reduced; nothing, if it only moves the positions."""
-    if not batch.changes:
+def last_words(changes: Sequence[Change], key: Sequence[str]) -> Reduced:
+    """The changes, reduced by the table's key; where it has none, as they are: rows to be added. Raises ChangeError."""
+    if not changes:
         return Reduced(truncate=False, deletes=[], upserts=[])
-    return reduce_changes(batch.changes, key)
+    return reduce_changes(changes, key) if key else _additions(changes)
+
+
+def _additions(changes: Sequence[Change]) -> Reduced:
+    added: list[Change] = []
+    truncate = False
+    for change in changes:
+        if change.operation is Operation.TRUNCATE:
+            truncate = True
+            added.clear()
+        elif change.key or change.operation is not Operation.UPSERT:
+            raise WrongKeyError(change, ())
+        else:
+            added.append(change)
+    return Reduced(truncate, [], added)
 
 
 def unmoved(batch: ChangeBatch) -> dict[int, OffsetRange]:

@@ -93,7 +93,7 @@ def numeric(scale: int | None, value: object) -> str:
     if scale is None or not isinstance(value, str | bytes):
         return scalar("numeric", value)
     unscaled = int.from_bytes(base64_bytes(value, "a decimal"), "big", signed=True)
-    return f"{unscaled}e{-scale}"
+    return f"{unscaled}e{-scale}" if scale else str(unscaled)
 
 
 class ColumnText:

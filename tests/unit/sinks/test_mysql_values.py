@@ -1,0 +1,89 @@
+"""Debezium values as MySQL and MariaDB read them, and what they have no place for."""
+
+from base64 import b64encode
+
+import pytest
+
+from headgate.sinks.mysql.catalog import Column
+from headgate.sinks.mysql.values import column_text
+from headgate.sinks.relational.times import NotTextError
+
+DEC = "org.apache.kafka.connect.data.Decimal"
+TIME = "io.debezium.time"
+TWELVE_FIFTY = b64encode((1250).to_bytes(2, "big")).decode()
+
+
+def text(declared: str, meaning: str | None, value: object) -> str | None:
+    kind = declared.partition("(")[0].partition(" ")[0]
+    return column_text(Column(declared, kind, None, None), meaning).plain(value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "meaning", "value", "expected"),
+    [
+        ("int(11)", None, None, None),
+        ("tinyint(1)", "boolean", True, "1"),
+        ("bigint(20) unsigned", f"{DEC}(0)", b64encode(b"\x00" + b"\xff" * 8).decode(), "18446744073709551615"),
+        ("decimal(10,2)", f"{DEC}(2)", TWELVE_FIFTY, "1250e-2"),
+        ("decimal(10,2)", "io.debezium.data.VariableScaleDecimal", {"scale": 1, "value": TWELVE_FIFTY}, "1250e-1"),
+        ("decimal(10,2)", "double", 12.5, "12.5"),
+        ("decimal(10,2)", "string", "12.50", "12.50"),
+        ("double", None, 1e300, "1e+300"),
+        ("bit(1)", "boolean", False, "0"),
+        ("bit(10)", "io.debezium.data.Bits(10)", b64encode(bytes([0b101, 0b10])).decode(), "517"),
+        ("bit(64)", None, b64encode(b"\xff" * 8 + b"\x00").decode(), "18446744073709551615"),
+        ("blob", "bytes", "AP8=", "00ff"),
+        ("date", None, -1, "1969-12-31"),
+        ("date", f"{TIME}.Date", 2932896, "9999-12-31"),
+        ("date", f"{TIME}.Timestamp", -1, "1969-12-31"),
+        ("date", None, "2026-02-28", "2026-02-28"),
+        ("time", None, 11045678901, "03:04:05.678901"),
+        ("time(3)", f"{TIME}.Time", 11045678, "03:04:05.678"),
+        ("time", f"{TIME}.MicroTime", -3_020_399_000_001, "-838:59:59.000001"),
+        ("time(6)", f"{TIME}.MicroDuration", 90_061_000_000, "25:01:01"),
+        ("time(6)", f"{TIME}.ZonedTime", "03:04:05.678Z", "03:04:05.678"),
+        ("datetime", None, -1, "1969-12-31 23:59:59.999"),
+        ("datetime(3)", None, 1_767_323_045_678, "2026-01-02 03:04:05.678"),
+        ("datetime(6)", None, 1_767_323_045_678_901, "2026-01-02 03:04:05.678901"),
+        ("datetime(6)", f"{TIME}.Timestamp", 0, "1970-01-01 00:00:00"),
+        ("datetime(6)", None, "2026-01-02T03:04:05.678901Z", "2026-01-02 03:04:05.678901"),
+        ("timestamp(6)", None, "2026-01-01T00:30:00.25+02:00", "2025-12-31 22:30:00.25"),
+        ("datetime(6)", None, "2026-01-02 03:04:05", "2026-01-02 03:04:05"),
+        ("json", None, {"a": [1, None]}, '{"a":[1,null]}'),
+        ("longtext", "array(int32)", [1, None, 3], "[1,null,3]"),
+        ("varchar(9)", None, True, "true"),
+        ("set('a','b')", "io.debezium.data.EnumSet", "a,b", "a,b"),
+    ],
+)
+def test_a_value_is_written_as_the_server_reads_it(
+    declared: str, meaning: str | None, value: object, expected: str | None
+) -> None:
+    assert text(declared, meaning, value) == expected
+
+
+@pytest.mark.parametrize(
+    ("declared", "meaning", "value", "says"),
+    [
+        ("double", None, "NaN", "there is no NaN"),
+        ("float", None, "-Infinity", "there is no -Infinity"),
+        ("decimal(10,2)", "string", "NAN", "there is no NAN"),
+        ("date", None, 2932897, "outside the years 1 to 9999"),
+        ("date", None, 10**30, "outside the years"),
+        ("date", "int32", 5, "is no date"),
+        ("datetime(6)", None, 9223372036825200000, "outside the years"),
+        ("datetime(6)", "int64", 5, "does not say a unit of time"),
+        ("datetime", None, 1.5, "a float is no timestamp"),
+        ("timestamp", None, "2026-13-01T00:00:00+02:00", "holds"),
+        ("blob", None, "not base64", "is not base64"),
+        ("bit(8)", None, b64encode(b"\xff" * 9).decode(), "72 bits"),
+        ("int(11)", None, [1], "list cannot be written"),
+        ("point", None, {"x": 1.5, "y": 2, "wkb": "AA==", "srid": None}, "not supported: leave the column out"),
+    ],
+)
+def test_a_value_without_a_place_is_refused(declared: str, meaning: str | None, value: object, says: str) -> None:
+    with pytest.raises(NotTextError, match=says):
+        text(declared, meaning, value)
+
+
+def test_a_geometry_that_is_null_is_no_trouble() -> None:
+    assert text("point", None, None) is None
