@@ -88,7 +88,6 @@ class _Campaign:
         self._operator.leave_running()
         self._await_peace()
         world.load.stop()
-        world.capture.drain()
         drain_seconds = await_drained(
             world.watch,
             source_dsn=world.source_dsn,
@@ -98,6 +97,7 @@ class _Campaign:
             check=world.services.check,
             seconds_max=PEACE_SECONDS_MAX,
         )
+        world.capture.drain()  # not before: the last rows by which the end is known are changes too
         lost = self._false_losses()
         display.say("comparing source and target row by row, all columns, and examining the audit")
         comparisons, audited = examine_all(world.source_dsn, world.target_dsn)
