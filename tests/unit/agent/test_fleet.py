@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 
 from headgate.agent.executor import SpanId, SpanTask
@@ -249,3 +250,79 @@ def test_evidence_is_looked_for_anew_after_a_restart(fleet: Fleet) -> None:
     resolved(run, {1: NOON})
     run.opened({0: 5, 1: 5})
     assert run.status().resolved_ts is None
+
+
+# --- slow spans ------------------------------------------------------------------------------------------------------
+
+
+def result_of(run: SpanRun, wall_ms: int) -> SpanResult:
+    return SpanResult(
+        id=run.task.id,
+        positions={0: 5},
+        rows=1,
+        bytes=1,
+        oldest_append_ms=None,
+        newest_source_ms=None,
+        visible_ms=0,
+        error_code=None,
+        error=None,
+        retryable=False,
+        decode_cpu_us=0,
+        apply_cpu_us=0,
+        wall_ms=wall_ms,
+    )
+
+
+def two_on_a_lane(board: Board, fleet: Fleet) -> tuple[Lane, SpanRun, SpanRun]:
+    lane = lane_of(fleet, "l", {0: 0})
+    slow, quick = run_on(lane, {0: 0}), run_on(lane, {0: 0})
+    quick.task = msgspec.structs.replace(quick.task, id=SpanId("f", "quick"))
+    for run in (slow, quick):
+        board.runs[run.task.id] = run
+    return lane, slow, quick
+
+
+@pytest.mark.parametrize(("slow_ms", "quick_ms", "leaves"), [(1500, 20, True), (900, 20, False), (1500, 1400, True)])
+def test_a_span_that_its_neighbours_wait_for_leaves_them(
+    board: Board, keeper: Restarts, fleet: Fleet, slow_ms: int, quick_ms: int, *, leaves: bool
+) -> None:
+    lane, slow, quick = two_on_a_lane(board, fleet)
+    plan = fleet.begin_batch(lane)
+    assert plan is not None
+    fleet.end_batch(lane, plan, [TaskResult({}, (result_of(slow, slow_ms), result_of(quick, quick_ms)))])
+    assert lane.members == ([quick] if leaves else [slow, quick])
+    assert bool(keeper.restarted) is leaves
+
+
+def test_nobody_leaves_when_all_take_their_share(board: Board, keeper: Restarts, fleet: Fleet) -> None:
+    lane, *runs = two_on_a_lane(board, fleet)
+    third = run_on(lane, {0: 0})
+    third.task = msgspec.structs.replace(third.task, id=SpanId("f", "third"))
+    board.runs[third.task.id] = third
+    plan = fleet.begin_batch(lane)
+    assert plan is not None
+    fleet.end_batch(lane, plan, [TaskResult({}, tuple(result_of(run, 5000) for run in (*runs, third)))])
+    assert (len(lane.members), keeper.restarted) == (3, [])
+
+
+def test_a_slow_span_gets_its_own_lane_and_is_not_joined_at_once(
+    board: Board, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "_start", lambda _lane, _rows: None)  # no Spark here
+    lane, slow, quick = two_on_a_lane(board, fleet)
+    now = time.monotonic()
+    slow.alone_until = now + 30
+    with board.changed:
+        for run in (slow, quick):
+            fleet._keeper.leave(run)
+            run.ready_at = now - 1
+        del fleet.lanes[lane.name]
+        fleet._start_ready(now)
+        assert slow.lane is not None
+        assert slow.lane.members == [slow]
+        assert quick.lane is not slow.lane
+        fleet._join(now)
+        assert slow.heir is None
+        slow.alone_until = now - 1
+        fleet._join(now)
+        assert slow.heir is quick.heir is not None

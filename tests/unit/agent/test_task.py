@@ -310,3 +310,30 @@ def test_a_prefix_is_followed_by_the_rest_and_where_that_is_stuck_is_said(parts:
     (result,) = run([work("a", {0: 0})], [arrow(ROWS)]).spans
     assert [[c.offset for c in batch.changes] for batch in parts.batches] == [[1, 2, 3]]
     assert (result.positions, result.rows, result.error_code) == ({0: 4}, 3, "value_refused")
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_too_much_for_memory_is_applied_in_portions(
+    parts: RecordingParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "TASK_BYTES_MAX", 100)
+    rows = [("a", partition, offset) for offset in range(3) for partition in (0, 1)]
+    (result,) = run([work("a", {0: 0, 1: 0})], [arrow(rows[n : n + 1]) for n in range(6)]).spans
+    assert len(parts.batches) > 1
+    assert sorted((c.partition, c.offset) for b in parts.batches for c in b.changes) == sorted(r[1:] for r in rows)
+    at = {0: 0, 1: 0}
+    for batch in parts.batches:
+        assert all(span.expected == at[partition] for partition, span in batch.ranges.items()), "no gap"
+        at |= {partition: span.next for partition, span in batch.ranges.items()}
+    assert (result.positions, result.rows, result.newest_source_ms) == ({0: 3, 1: 3}, 6, 2)
+
+
+def test_a_later_portion_that_fails_leaves_the_earlier_ones_counted(
+    parts: RecordingParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "TASK_BYTES_MAX", 100)
+    parts.bad = {(0, 5): ValueRefusedError("too long", 0, 5)}
+    (result,) = run([work("a", {0: 0})], [arrow([("a", 0, n)]) for n in range(8)]).spans
+    assert (result.positions, result.rows, result.error_code) == ({0: 5}, 5, "value_refused")

@@ -11,7 +11,7 @@ the spans over one by one when they are between two batches; the old lanes, left
 import itertools
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -47,6 +47,16 @@ JOIN_LAG_MS: Final = 2_000
 
 HANDOVER_SECONDS: Final = 1.0
 """How long a joined lane's first batch waits for the old lanes' borders; held spans rest no longer than that."""
+
+SLOW_SECONDS: Final = 1.0
+"""A span that takes longer than that in a batch, and longer than all its neighbours together, leaves them: they would
+wait for it in every batch (a huge backlog, a lock at the sink, a slow trigger)."""
+
+ALONE_SECONDS: Final = 30.0
+"""So long a slow span keeps a lane of its own before it may be joined; after that its lag decides."""
+
+ALONE_MAX: Final = 4
+"""Lanes of slow spans per agent: each costs its own planning, about a tenth of a core while it is busy."""
 
 _lane_numbers = itertools.count(1)
 """Names of queries are unique per Spark session, which outlives executors."""
@@ -154,10 +164,28 @@ class Fleet:
                 planned_run = runs.get(result.id)
                 if planned_run is not None and planned_run.task.epoch == planned[result.id].claim.epoch:
                     self._adopt(planned_run, result)
+            self._part(lane, [span for task in results or () for span in task.spans], runs)
             if results is None:
                 for run in runs.values():
                     self._keeper.restart(run, "the batch ended without an answer")
             self._board.changed.notify_all()
+
+    def _part(self, lane: Lane, results: Sequence[SpanResult], runs: Mapping[SpanId, SpanRun]) -> None:
+        """A span that its neighbours have waited for gets a lane of its own, and keeps it while it is slow or stuck."""
+        now = time.monotonic()
+        slowest = max(results, key=lambda result: result.wall_ms, default=None)
+        run = None if slowest is None else runs.get(slowest.id)
+        if slowest is None or run is None or lane.heirs:
+            return
+        others = sum(result.wall_ms for result in results) - slowest.wall_ms
+        is_alone = run.alone_until > now
+        if slowest.wall_ms < max(SLOW_SECONDS * 1000, others) or (len(runs) < 2 and not is_alone):
+            return
+        if not is_alone and sum(other.alone_until > now for other in self._board.runs.values()) >= ALONE_MAX:
+            return
+        run.alone_until = now + ALONE_SECONDS
+        if len(runs) > 1 and run in lane.members:  # one that failed has left already
+            self._keeper.restart(run, f"it took {slowest.wall_ms} ms of a batch, its neighbours {others} ms")
 
     def _adopt(self, run: SpanRun, result: SpanResult) -> None:
         run.adopt(result)
@@ -178,12 +206,13 @@ class Fleet:
             self._join(now)
 
     def _start_ready(self, now: float) -> None:
-        """One lane per feed and kind (written or warm) for all that is ready, once the first has waited a moment."""
-        groups: dict[tuple[str, bool], list[SpanRun]] = {}
+        """One lane per feed and kind (written, warm, slow) for what is ready, once the first has waited a moment."""
+        groups: dict[tuple[str, bool, SpanId | None], list[SpanRun]] = {}
         for _, run in sorted(self._board.runs.items()):
             if run.ready_at is not None and not run.busy and not run.stop and not run.over:
-                groups.setdefault((run.task.spec, run.claimed), []).append(run)
-        for _, runs in sorted(groups.items()):
+                alone = run.task.id if run.alone_until > now else None
+                groups.setdefault((run.task.spec, run.claimed, alone), []).append(run)
+        for runs in groups.values():
             if now - min(run.ready_at or now for run in runs) >= ARRIVAL_SECONDS:
                 lane = self._launch(runs, now)
                 lane.members = runs
@@ -205,7 +234,8 @@ class Fleet:
         """One lane for all spans of a feed that has several, when nothing else is going on in it."""
         feeds: dict[str, list[Lane]] = {}
         for _, lane in sorted(self.lanes.items()):
-            feeds.setdefault(lane.spec, []).append(lane)
+            if not any(run.alone_until > now for run in lane.members):
+                feeds.setdefault(lane.spec, []).append(lane)
         for spec, lanes in sorted(feeds.items()):
             members = [run for lane in lanes for run in lane.members]
             quiet = all(run.writable and run.state is TaskState.REPLICATING for run in members)

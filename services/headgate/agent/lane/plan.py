@@ -61,7 +61,7 @@ class SpanResult(msgspec.Struct, frozen=True):
     ``oldest_append_ms`` and ``visible_ms`` are wall clock, for the lag only. ``decode_cpu_us`` and ``apply_cpu_us`` are
     this thread's, so that the bench can say where the microseconds per row go. ``resolved`` is, per partition, the
     newest watermark all before which is at the sink. ``quarantined`` counts the changes below the positions that were
-    set aside.
+    set aside, ``wall_ms`` the time that decoding and applying took, waits at the sink included.
     """
 
     id: SpanId
@@ -78,6 +78,7 @@ class SpanResult(msgspec.Struct, frozen=True):
     apply_cpu_us: int
     resolved: dict[int, int] = {}
     quarantined: int = 0
+    wall_ms: int = 0
 
 
 class TaskResult(msgspec.Struct, frozen=True):

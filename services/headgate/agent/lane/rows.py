@@ -29,12 +29,16 @@ class BadChange(msgspec.Struct, frozen=True):
 class SpanRows:
     """``next`` is where the positions are to go; ``bad`` are changes that could not be decoded and are to be set aside.
 
-    ``kept`` are the places of changes that are safely on the deadletter topic.
+    ``kept`` are the places of changes that are safely on the deadletter topic. What ``settle`` was called for is at the
+    sink and no longer in memory; ``work`` then begins behind it.
     """
 
     def __init__(self, work: SpanWork) -> None:
         self.work = work
         self.changes: list[Change] = []
+        self.waiting_bytes = 0
+        self._settled: dict[int, int] = {}
+        self._settled_rows = self._settled_bytes = 0
         self.bad: list[BadChange] = []
         self.kept: set[tuple[int, int]] = set()
         self.next: dict[int, int] = {}
@@ -44,6 +48,7 @@ class SpanRows:
         self.newest_source_ms: int | None = None
         self.decode_cpu_ns = 0
         self.apply_cpu_ns = 0
+        self.wall_ns = 0
         self.error: tuple[str, str, bool] | None = None
         self.marks: list[Watermark] = []
         self.ended: set[int] = set()
@@ -57,10 +62,21 @@ class SpanRows:
         """Written up to ``reached`` (nothing, where a partition is not named), and no further."""
         self.error = (code, text[:ERROR_LENGTH_MAX], retryable)
         written = sum(change.offset < reached.get(change.partition, 0) for change in self.changes)
-        self.bytes = self.bytes * written // max(1, len(self.changes))
-        self.rows = written
-        self.next = dict(reached)
-        self.changes = []
+        part = (self.bytes - self._settled_bytes) * written // max(1, len(self.changes))
+        self.rows, self.bytes = self._settled_rows + written, self._settled_bytes + part
+        self.next = {**self._settled, **reached}
+        self.changes, self.bad, self.waiting_bytes = [], [], 0
+
+    def settle(self) -> None:
+        """All that was gathered so far is at the sink."""
+        self._settled, self._settled_rows, self._settled_bytes = dict(self.next), self.rows, self.bytes
+        self.work = msgspec.structs.replace(self.work, expected={**self.work.expected, **self.next})
+        self.changes, self.bad, self.waiting_bytes = [], [], 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """There is something to apply, be it only positions to move."""
+        return any(end != self.work.expected[partition] for partition, end in self.next.items())
 
     def poisoned(self, text: str) -> None:
         """What stands before the bad row is good: it is written, and the position then names the bad row."""
@@ -92,6 +108,7 @@ class SpanRows:
             decode_cpu_us=self.decode_cpu_ns // 1000,
             apply_cpu_us=self.apply_cpu_ns // 1000,
             resolved=self._resolved(),
+            wall_ms=self.wall_ns // 1_000_000,
             quarantined=sum(offset < self.next.get(partition, 0) for partition, offset in self.kept),
         )
 

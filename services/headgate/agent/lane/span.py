@@ -32,7 +32,7 @@ class SpanRun:
     ``primary``: writing is wanted (a claim is allowed). ``claimed``: the sink holds our epoch; only then is it planned.
     ``busy``: a sink or source call is under way in the pool. ``in_batch``: a lane's tasks may be writing it.
     ``stop`` is "" or how it is to end, "plain" or "seal". ``heir`` is the joined lane that is to take it over; while
-    ``held``, its present lane leaves it out.
+    ``held``, its present lane leaves it out. Until ``alone_until`` (monotonic) it shares no lane, being slow.
     """
 
     def __init__(self, task: SpanTask, cluster_id: str, *, primary: bool) -> None:
@@ -57,6 +57,7 @@ class SpanRun:
         self.resolved: dict[int, int] = {}
         """Partition → the newest watermark that all before is at the sink of."""
         self.quarantined = 0
+        self.alone_until = 0.0
         self.error: tuple[str, str, bool] | None = None
         self._stuck_on: str | None = None
         self._cluster_id = cluster_id

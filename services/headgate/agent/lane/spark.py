@@ -55,6 +55,10 @@ REFUSED_OPTIONS: Final[dict[str, str]] = {
 CONSUMER_CACHE_CAPACITY: Final = 16_384
 """Above any number of partitions of one agent: an evicted consumer costs a reconnect in every batch."""
 
+ARROW_BYTES_MAX: Final = 32 << 20
+"""One Arrow batch on its way to a Python worker, beside ``arrow_rows_max``: with records of several MB 20 000 rows
+would be more than a machine has. (Spark 4.0.5 closes a batch with the row that passes the limit.)"""
+
 _FIXED: Final[dict[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -204,6 +208,7 @@ class SparkRuntime:
             "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={settings.scratch}",
             "spark.sql.warehouse.dir": str(settings.scratch / "warehouse"),
             "spark.sql.execution.arrow.maxRecordsPerBatch": str(settings.arrow_rows_max),
+            "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
         }
         if settings.master.startswith("local"):
             properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -42,6 +42,10 @@ INPUT_COLUMNS: Final = (
 
 RESULT_SCHEMA: Final = "result binary"
 
+TASK_BYTES_MAX: Final = 128 << 20
+"""Raw values gathered in one task before they are applied: decoded they take about five times that. A batch of 200 k
+small changes stays one; records of several MB go in portions."""
+
 _POISONED_ADVICE: Final = (
     "correct or remove the event, then `headgate feed resume`; or let the feed set such events aside "
     "(on_bad_change: quarantine)"
@@ -90,6 +94,7 @@ class _Task:
                 first = start + int(np.searchsorted(offsets[start:stop], work.expected[partition]))
                 if first < stop:
                     self._take(work, partition, columns, first, stop)
+                    self._make_room()
         for span in sorted(self._open):
             self._finish(span)
         return TaskResult(seen=self._seen, spans=tuple(self._done))
@@ -99,7 +104,7 @@ class _Task:
         rows = self._open.setdefault(work.id, SpanRows(work))
         if rows.error is not None or partition in rows.ended:
             return
-        began = time.thread_time_ns()
+        began, began_wall = time.thread_time_ns(), time.monotonic_ns()
         offsets, appended, keys, values = (c.slice(first, stop - first).to_pylist() for c in columns[2:])
         decoder: Decoder | None = None
         try:
@@ -120,10 +125,13 @@ class _Task:
             good = int(np.searchsorted(offsets, end))
             rows.next[partition] = end
             rows.rows += good
-            rows.bytes += sum(len(value) for value in values[:good] if value is not None)
+            size = sum(len(value) for value in values[:good] if value is not None)
+            rows.bytes += size
+            rows.waiting_bytes += size
             oldest = min(appended)
             rows.oldest_append_ms = oldest if rows.oldest_append_ms is None else min(rows.oldest_append_ms, oldest)
         rows.decode_cpu_ns += time.thread_time_ns() - began
+        rows.wall_ns += time.monotonic_ns() - began_wall
 
     def _decode(
         self, decoder: Decoder, rows: SpanRows, partition: int, columns: Sequence[Sequence[Any]]
@@ -143,13 +151,18 @@ class _Task:
                 if self._letterbox is None:
                     rows.poisoned(f"{where}; {_POISONED_ADVICE}")
                     return error.offset, changes, []
-                if len(rows.bad) + len(bad) >= rows.work.quarantine_left:
+                if len(rows.kept) + len(rows.bad) + len(bad) >= rows.work.quarantine_left:
                     text = f"{where}; it is one more than the feed may set aside in an hour (quarantine_per_hour_max)"
                     rows.failed("quarantine_full", text, retryable=False)
                     return int(columns[0][0]), [], []
                 bad.append(BadChange(partition, error.offset, "change_undecodable", str(error)))
                 first += bisect_right(offsets, error.offset)
         return int(columns[0][-1]) + 1, changes, bad
+
+    def _make_room(self) -> None:
+        """Apply what waits for its end, the largest first, before memory runs out: positions say how far it is."""
+        while sum(rows.waiting_bytes for rows in self._open.values()) > TASK_BYTES_MAX:
+            self._apply(max(self._open.values(), key=lambda rows: (rows.waiting_bytes, rows.work.id)))
 
     def _finish_early(self, work: SpanWork) -> None:
         """A span of one partition is complete when the next partition begins: apply it while Spark reads on."""
@@ -158,13 +171,14 @@ class _Task:
 
     def _finish(self, span: SpanId) -> None:
         rows = self._open.pop(span)
-        if rows.next:
+        if rows.is_waiting:
             self._apply(rows)
         self._done.append(rows.result())
 
     def _apply(self, rows: SpanRows) -> None:
-        rows.newest_source_ms = max((c.source_ms for c in rows.changes if c.source_ms is not None), default=None)
-        began = time.thread_time_ns()
+        source_ms = (change.source_ms for change in rows.changes if change.source_ms is not None)
+        rows.newest_source_ms = max(source_ms, default=rows.newest_source_ms)
+        began, began_wall = time.thread_time_ns(), time.monotonic_ns()
         reached: Positions = {}
         try:
             if rows.bad:
@@ -175,6 +189,7 @@ class _Task:
                 applied = self._parts().writer().apply(rows.batch_from(reached, self._aside(rows)))
                 reached = {partition: applied.positions[partition] for partition in rows.next}
             rows.next = reached
+            rows.settle()
         except SinkUnavailableError as error:
             self._parts().drop_writer()
             rows.stopped(reached, error.code, str(error), retryable=True)
@@ -185,8 +200,8 @@ class _Task:
         except Exception as error:  # noqa: BLE001 (a fault of ours with one table must not stop its neighbours)
             self._parts().drop_writer()
             rows.stopped(reached, "internal", _described(error), retryable=False)
-        rows.changes = []
-        rows.apply_cpu_ns = time.thread_time_ns() - began
+        rows.apply_cpu_ns += time.thread_time_ns() - began
+        rows.wall_ns += time.monotonic_ns() - began_wall
 
     def _aside(self, rows: SpanRows) -> Aside | None:
         """What the sink is to do with a change it refuses; None if the span is to stop there."""

@@ -24,8 +24,9 @@ __all__ = ["Label", "PostgresSettings", "connect", "sink_error"]
 CONNECT_SECONDS: Final = 10
 """A sink that does not answer is unavailable; the lane's back-off, not this, decides when to try again."""
 
-WRITER_LOCK_SECONDS: Final = 30
-"""When somebody else's session (an ALTER TABLE, say) holds a lock longer, the batch fails and the lane tries again."""
+WRITER_LOCK_SECONDS: Final = 3
+"""When somebody else's session (an ALTER TABLE, say) holds a lock longer, the batch fails, and the table leaves the
+lane whose other tables would wait with it; it tries again with back-off."""
 
 _NETWORK: Final[dict[str, object]] = {
     "connect_timeout": CONNECT_SECONDS,

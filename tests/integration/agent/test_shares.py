@@ -1,0 +1,103 @@
+"""Tables of one agent beside each other: a huge, a stuck and a broken neighbour, and a sink that goes away."""
+
+import msgspec
+import psycopg
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from headgate.records.control import TaskState
+
+from .conftest import Bed, until
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.integration,
+    # Py4J leaves its sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+BACKLOG = 150_000
+"""Several batches of 20 000; the full half million is a matter of the bench."""
+
+LARGE_BYTES = 8 << 20
+
+
+def _row(number: int) -> dict[str, object]:
+    return {"name": f"n{number}", "qty": number}
+
+
+def test_what_small_tables_get_now_is_there_before_a_huge_or_a_stuck_one_is_done(bed: Bed) -> None:
+    huge, stuck, small = bed.table("huge"), bed.table("stuck"), bed.table("small")
+    for number in range(BACKLOG):
+        bed.raw(huge, b'{"id":%d}' % number, b'{"op":"c","after":{"id":%d,"name":"x","qty":1}}' % number)
+    bed.producer.flush(60)
+    bed.put(stuck, {n: _row(n) for n in range(10)})
+    tasks = [bed.task(plan, 1) for plan in (huge, stuck, small)]
+    spec = msgspec.json.encode(msgspec.json.decode(tasks[0].spec) | {"batch_rows_max": 20_000}).decode()
+    tasks = [msgspec.structs.replace(task, spec=spec) for task in tasks]
+    executor = bed.executor()
+    with psycopg.connect(bed.dsn) as holder:
+        holder.execute("LOCK TABLE stuck IN ACCESS EXCLUSIVE MODE")
+        for task in tasks:
+            executor.add_table(task, prepare=False)
+        until(lambda: executor.status(tasks[0].id).rows > 0, "the huge one has begun")  # type: ignore[union-attr]
+        bed.put(small, {n: _row(n) for n in range(5)})
+        until(lambda: len(bed.rows(small)) == 5, "what is written now")
+        (done,) = bed.database.execute("SELECT count(*) FROM huge").fetchone()  # type: ignore[misc]
+        assert done < BACKLOG, "the huge one was still at it"
+        status = executor.status(tasks[1].id)
+        assert status is not None
+        until(lambda: executor.status(tasks[1].id).error_code == "sink_unavailable", "it says so")  # type: ignore[union-attr]
+        assert executor.status(tasks[1].id).positions == {0: 0}  # type: ignore[union-attr]
+    until(lambda: len(bed.rows(stuck)) == 10, "the lock is gone")
+    until(lambda: executor.status(tasks[0].id).positions == {0: BACKLOG}, "all of it")  # type: ignore[union-attr]
+
+
+def test_records_of_several_megabytes_come_over(bed: Bed) -> None:
+    plan = bed.table("large")
+    wanted = {"max.message.bytes": str(LARGE_BYTES)}
+    resource = ConfigResource(
+        ResourceType.TOPIC,
+        plan.topic,
+        incremental_configs=[ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in wanted.items()],
+    )
+    admin = AdminClient({"bootstrap.servers": bed.bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(20)
+    bed.producer = Producer({"bootstrap.servers": bed.bootstrap, "message.max.bytes": LARGE_BYTES})
+    text = "ä" * 2_000_000
+    for number in range(15):
+        value = msgspec.json.encode({"op": "c", "after": {"id": number, "name": text, "qty": number}})
+        bed.raw(plan, b'{"id":%d}' % number, value)
+    assert bed.producer.flush(60) == 0
+    executor = bed.executor()
+    task = bed.task(plan, 1)
+    executor.add_table(task, prepare=False)
+    until(lambda: executor.status(task.id).positions == {0: 15}, "all of it")  # type: ignore[union-attr]
+    assert bed.database.execute("SELECT count(*), min(length(name)) FROM large").fetchone() == (15, 2_000_000)
+
+
+def test_a_sink_that_goes_away_is_waited_for_without_reading_and_gone_on_with(bed: Bed) -> None:
+    plan = bed.table("patient")
+    executor = bed.executor()
+    task = bed.task(plan, 1)
+    executor.add_table(task, prepare=False)
+    bed.put(plan, {n: _row(n) for n in range(10)})
+    until(lambda: len(bed.rows(plan)) == 10, "it writes")
+    name = bed.database.info.dbname
+    server = bed.dsn.rpartition("/")[0] + "/postgres"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND application_name LIKE %s"
+        admin.execute(ended, (name, "headgate%"))
+        bed.put(plan, {n: _row(n) for n in range(10, 500)})
+        until(lambda: executor.status(task.id).error_code is not None, "it is said")  # type: ignore[union-attr]
+        until(lambda: executor.lanes == {}, "nothing is read meanwhile")
+        status = executor.status(task.id)
+        assert status is not None
+        assert (status.error_code, status.retryable) == ("sink_unavailable", True)
+        assert status.state is not TaskState.FAILED
+        admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+    until(lambda: sorted(bed.rows(plan)) == list(range(500)), "nothing was lost")
+    until(lambda: executor.status(task.id).error is None, "and it is well again")  # type: ignore[union-attr]
