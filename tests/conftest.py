@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-pytest_plugins = ["fixtures.services"]
+pytest_plugins = ["fixtures.services", "fixtures.capture"]
 
 # No test asserts a time, and neither does the library that makes its examples: a busy machine is not a finding.
 settings.register_profile("headgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
