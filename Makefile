@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo chaos test lint fmt types bench sim sim-long lock up clean
+.PHONY: help demo chaos test lint fmt types bench sim sim-long mutants lock up clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ sim: $(READY) ## the control plane in a simulated world of faults, a minute of i
 sim-long: $(READY) ## the same for as long as asked: make sim-long SEEDS=20000 START=1000
 	$(RUN)/headgate sim --seeds $(or $(SEEDS),5000) --start $(or $(START),1000) --ticks 800
 	$(RUN)/python -m headgate.simulation.exhaustive
+
+mutants: $(READY) ## flip each guard of the machines; something must notice every flip (an hour)
+	PYTHONPATH=tests $(RUN)/python -m mutation $(MUTANTS)
 
 lock: ## resolve anew and write requirements.lock (hashes, no registry's host)
 	$(RUN)/uv lock --quiet
