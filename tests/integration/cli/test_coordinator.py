@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import psycopg
 import pytest
@@ -17,7 +18,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from fixtures.services import mariadb_execute
 from headgate.cli.exit_codes import ExitCode
+from headgate.config.feed import parse_feed
 from headgate.config.settings import Settings
 from headgate.coordinator.service import CoordinatorService, ServiceSettings
 from headgate.coordinator.work import FeedWork
@@ -365,6 +368,40 @@ def test_a_table_has_one_writer_under_whatever_address(log: KafkaLog, owner: Coo
     alias = headgate("feed", "create", shop.file("alias", sink={"dsn": dsn}))
     assert alias.exit_code == ExitCode.REQUEST_REFUSED
     assert "by feed 'shop', under another address of the same database" in alias.stderr
+
+
+def test_a_feed_into_mariadb_is_checked_as_any_other(
+    log: KafkaLog, owner: CoordinatorService, shop: _Shop, mariadb_database: str, tmp_path: Path
+) -> None:
+    parts = urlsplit(mariadb_database)
+    database = parts.path.strip("/")
+    mariadb_execute(mariadb_database, "CREATE TABLE orders (id int PRIMARY KEY, what text)")
+    mariadb_execute(mariadb_database, "CREATE TABLE keyless (id int)")
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    right.write_text(f"{unquote(parts.password or '')}\n", encoding="utf-8")
+    wrong.write_text("guessed", encoding="utf-8")
+    sink = {
+        "type": "mysql",
+        "dsn": f"mariadb://{parts.username}@{parts.netloc.rpartition('@')[2]}/{database}",
+        "password_file": str(right),
+        "table": f"{database}.{{table}}",
+    }
+    for changes, said in (
+        ({"table": f"{database}.order"}, f"there is {database}.orders"),
+        ({"table": f"{database}.keyless"}, "has no primary key at the sink"),
+        ({"password_file": str(wrong)}, "is it the right password in sink.password_file"),
+        ({"dsn": "mysql://x@127.0.0.1:1/x"}, "sink_unavailable"),
+    ):
+        refused = headgate("feed", "create", shop.file("shop", sink=sink | changes))
+        assert (refused.exit_code, said in refused.stderr) == (ExitCode.REQUEST_REFUSED, True), refused.stderr
+    created = headgate("feed", "create", shop.file("shop", sink=sink))
+    assert created.exit_code == 0, created.stderr
+    feed = _feed(log, "shop")
+    assert feed is not None
+    assert [plan.table for plan in feed.spans] == [f"{database}.orders"]
+    assert parse_feed(feed.spec).sink.dsn == str(sink["dsn"]).replace("mariadb://", "mysql://")
+    second = headgate("feed", "create", shop.file("second", sink=sink))
+    assert (second.exit_code, "already written by feed 'shop'" in second.stderr) == (ExitCode.REQUEST_REFUSED, True)
 
 
 def test_a_table_that_another_cluster_writes_is_refused_at_creation(
