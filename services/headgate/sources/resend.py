@@ -90,7 +90,7 @@ def row_key(key: bytes) -> bytes:
 
 def look(connection: KafkaConnection, original: Original) -> Finding:
     """Whether the row was touched after ``original``. Raises LogError, SourceError."""
-    end = end_offsets(connection.admin, {original.topic: original.partition + 1})[original.topic][original.partition]
+    end = end_offsets(connection, {original.topic: original.partition + 1})[original.topic][original.partition]
     if original.key is None:
         return Finding(Verdict.UNKNOWN, "it has no key: which later changes are of the same row cannot be said", end)
     try:

@@ -7,14 +7,34 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import yaml
+from confluent_kafka import Producer
 
 from headgate.cli.exit_codes import ExitCode
+from headgate.config.settings import Settings
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 
+def _set_aside(settings: Settings, topic: str) -> None:
+    """A change that nobody can read does not hold the table: it is kept with its bytes."""
+    producer = Producer({"bootstrap.servers": settings.bootstrap})
+    producer.produce(topic, key=b'{"id":7}', value=b"\xffgarbage")
+    assert producer.flush(30) == 0
+
+    def places() -> list[str]:
+        rows = json.loads(headgate("deadletter", "list", "shop", "-o", "json").stdout)
+        assert {row["code"] for row in rows} <= {"change_undecodable"}
+        return [row["place"] for row in rows]
+
+    (first,) = eventually(places, "it is set aside")
+    shown = json.loads(headgate("deadletter", "show", "shop", first, "-o", "json").stdout)
+    assert (shown["key"], shown["value_bytes"]) == ({"id": 7}, {"hex": b"\xffgarbage".hex()})
+
+
 def test_a_feed_runs_is_verified_and_stops(
+    settings: Settings,
     *,
     shop_file: Path,
     serve: Callable[..., Service],
@@ -27,6 +47,8 @@ def test_a_feed_runs_is_verified_and_stops(
 
     node = serve("node", "node", "--name", "n1")
     eventually(lambda: node.get("/readyz")[0] == 200, "coordinator and agent are ready", seconds=120)
+    spec = yaml.safe_load(shop_file.read_text(encoding="utf-8"))
+    shop_file.write_text(yaml.safe_dump(spec | {"on_bad_change": "quarantine"}), encoding="utf-8")
     created = headgate("feed", "create", str(shop_file))
     assert created.exit_code == 0, created.stderr
 
@@ -40,6 +62,7 @@ def test_a_feed_runs_is_verified_and_stops(
     assert (agent["agent"], agent["state"], agent["tables"]) == ("n1", "alive", 1)
     why = headgate("why", "shop")
     assert why.exit_code == 0, why.output
+    _set_aside(settings, spec["source"]["topics"][0])
     verified = headgate("verify", "shop", "--source-dsn", postgres_database, "-o", "json")
     assert verified.exit_code == 0, verified.stderr
     assert (json.loads(verified.stdout)["rows"], json.loads(verified.stdout)["differences"]) == (ROWS, 0)
