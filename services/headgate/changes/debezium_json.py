@@ -13,6 +13,7 @@ import hashlib
 import uuid
 from base64 import b64encode
 from collections.abc import Sequence
+from itertools import compress, repeat
 from typing import Final
 
 import msgspec
@@ -38,6 +39,8 @@ _MESSAGE: Final = "m"
 """A logical decoding message (pg_logical_emit_message): no change of any row."""
 
 _UPSERT: Final = Operation.UPSERT
+_DELETE: Final = Operation.DELETE
+_ROW_OPERATIONS: Final = {op: what for op, what in _OPERATIONS.items() if what is not Operation.TRUNCATE}
 _WRAPPED: Final = {"schema", "payload"}
 
 
@@ -122,6 +125,9 @@ class Decoder:
         appended_ms: Sequence[int],
     ) -> list[Change]:
         """The changes of a batch given column by column, in its order; UndecodableError names the first bad event."""
+        at_once = self._decode_at_once(keys, values, partitions, offsets, appended_ms)
+        if at_once is not None:
+            return at_once
         decode = self.decode
         changes: list[Change] = []
         add = changes.append
@@ -140,6 +146,47 @@ class Decoder:
     def take_watermarks(self) -> list[Watermark]:
         """None, ever: an event says when it happened, not that no earlier one follows."""
         return []
+
+    def _decode_at_once(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        partitions: Sequence[int],
+        offsets: Sequence[int],
+        appended_ms: Sequence[int],
+    ) -> list[Change] | None:
+        """The same column by column, in a third less time; None where any event needs a closer look, or is wrong.
+
+        For whole rows of one schema, deletes and tombstones: what a batch is made of, as a rule.
+        """
+        if None in values:
+            there = [value is not None for value in values]
+            columns = (compress(column, there) for column in (keys, values, partitions, offsets, appended_ms))
+            keys, values, partitions, offsets, appended_ms = map(list, columns)  # type: ignore[assignment]
+        payloads = self._values.cut_all(values)
+        key_payloads = None if None in keys else self._keys.cut_all(keys)
+        if payloads is None or key_payloads is None:
+            return None
+        try:
+            envelopes = list(map(_envelope.decode, payloads[0]))
+            key_rows = list(map(_row.decode, key_payloads[0]))
+            operations = [_ROW_OPERATIONS[envelope.op] for envelope in envelopes]
+            rows = [envelope.after for envelope in envelopes]
+            if _DELETE in operations:
+                rows = [None if op is _DELETE else row for op, row in zip(operations, rows, strict=True)]
+                present = [row for row, op in zip(rows, operations, strict=True) if op is not _DELETE]
+            else:
+                present = rows
+            # TypeError: a row is missing, or has a value that is a list or an object
+            if not all(map(self._scalars.isdisjoint, map(dict.values, present))):  # type: ignore[arg-type]
+                return None
+        except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
+            return None
+        if any(len(row) == len(_WRAPPED) and row.keys() == _WRAPPED for row in key_rows):
+            return None
+        source_ms = [None if envelope.source is None else envelope.source.ts_ms for envelope in envelopes]
+        meaning = repeat(payloads[1])
+        return list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
 
     def _second_look(self, value: bytes, error: Exception) -> tuple[_Envelope, dict[str, str] | None]:
         """A value that is no envelope as it stands: wrapped with a schema in an unusual way of writing, or wrong."""

@@ -7,6 +7,7 @@ parsed with its event as a whole; a first ``,"payload":`` may lie inside the sch
 is only learned where everything before it is a complete JSON value.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -69,6 +70,15 @@ class KnownSchemas:
             self._last, self._last_semantics = head, self._known[head]
             return data[cut:-1], self._last_semantics
         return self.split_whole(data)
+
+    def cut_all(self, datas: Sequence[bytes | None]) -> tuple[Sequence[bytes], Semantics | None] | None:
+        """The payloads of events that all start with the schema met last, or all with none; None if they do not."""
+        if not datas or datas[0] is None or not datas[0].startswith(OPENING):
+            return datas, None  # type: ignore[return-value]  # the caller has looked for None
+        head = self._last
+        width = len(head)
+        payloads = [data[width:-1] for data in datas if data and data.startswith(head) and data.endswith(_CLOSING)]
+        return (payloads, self._last_semantics) if len(payloads) == len(datas) else None
 
     def split_whole(self, data: bytes) -> tuple[bytes, Semantics | None]:
         """The same by parsing everything, however it is written."""

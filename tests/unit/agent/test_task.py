@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pytest
 
 from headgate.agent.executor import SpanId
 from headgate.agent.lane import task
-from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, SpanWork, TaskResult
+from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, SpanWork, TaskPlan, TaskResult
 from headgate.agent.lane.rows import BadChange
 from headgate.changes import canal_json, debezium_json
 from headgate.changes.decoding import Decoder
@@ -25,6 +24,8 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
     ValueRefusedError,
 )
+from headgate.sources.offsets import OffsetExpiredError
+from headgate.sources.reader import Chunk
 
 SPEC = "the feed's spec"
 
@@ -85,63 +86,63 @@ def work(table: str, expected: dict[int, int]) -> SpanWork:
     return SpanWork(SpanId("shop", table), f"t.{table}", claim, expected)
 
 
-Rows = Sequence[tuple[str, int, int]]
-
-
-def arrow(rows: Rows, bad: frozenset[int] = frozenset()) -> pa.RecordBatch:
-    values = [
-        b"{"
-        if offset in bad
-        else msgspec.json.encode({"op": "c", "after": {"id": offset}, "source": {"ts_ms": offset}})
-        for _, _, offset in rows
-    ]
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([f"t.{table}" for table, _, _ in rows], pa.string()),
-            pa.array([partition for _, partition, _ in rows], pa.int32()),
-            pa.array([offset for _, _, offset in rows], pa.int64()),
-            pa.array([1000 + offset for _, _, offset in rows], pa.int64()),
-            pa.array([msgspec.json.encode({"id": offset}) for _, _, offset in rows], pa.binary()),
-            pa.array(values, pa.binary()),
+def chunk(table: str, partition: int, offsets: Sequence[int], bad: frozenset[int] = frozenset()) -> Chunk:
+    return Chunk(
+        f"t.{table}",
+        partition,
+        offsets=offsets,
+        appended_ms=[1000 + offset for offset in offsets],
+        keys=[msgspec.json.encode({"id": offset}) for offset in offsets],
+        values=[
+            b"{"
+            if offset in bad
+            else msgspec.json.encode({"op": "c", "after": {"id": offset}, "source": {"ts_ms": offset}})
+            for offset in offsets
         ],
-        names=["topic", "partition", "offset", "append_ms", "key", "value"],
     )
 
 
-def run(works: Sequence[SpanWork], batches: Sequence[pa.RecordBatch]) -> TaskResult:
-    (answer,) = task.run_task(BatchPlan(SPEC, tuple(works)), iter(batches))
-    return msgspec.json.decode(answer.column(0)[0].as_py(), type=TaskResult)
+def run(works: Sequence[SpanWork], chunks: Sequence[Chunk]) -> TaskResult:
+    return task.run_task(TaskPlan(BatchPlan(SPEC, tuple(works)), "lane", {}, ((),), 100), chunks)
 
 
 def by_table(result: TaskResult) -> Iterator[tuple[str, SpanResult]]:
     return ((span.id.span, span) for span in result.spans)
 
 
-def test_rows_are_grouped_and_what_the_sink_has_is_dropped(parts: RecordingParts) -> None:
-    rows = [("a", 0, 4), ("a", 0, 5), ("a", 0, 9), ("b", 0, 1), ("a", 1, 7)]
-    result = run([work("a", {0: 5, 1: 0}), work("b", {0: 2})], [arrow(rows[:2]), arrow(rows[2:])])
+def test_rows_are_grouped_by_span(parts: RecordingParts) -> None:
+    chunks = [chunk("a", 0, [5]), chunk("a", 0, [9]), chunk("a", 1, [7]), chunk("b", 0, [3])]
+    result = run([work("a", {0: 5, 1: 0})], chunks)
     (batch,) = parts.batches
     assert [(c.partition, c.offset) for c in batch.changes] == [(0, 5), (0, 9), (1, 7)]
     assert {p: (r.expected, r.next) for p, r in batch.ranges.items()} == {0: (5, 10), 1: (0, 8)}
     (span,) = result.spans
     assert (span.positions, span.rows, span.oldest_append_ms, span.newest_source_ms) == ({0: 10, 1: 8}, 3, 1005, 9)
-    assert result.seen == {"t.a": {0: 10, 1: 8}, "t.b": {0: 2}}, "read along counts too"
+    assert result.seen == {"t.a": {0: 10, 1: 8}, "t.b": {0: 4}}, "a row of nobody's came, too"
 
 
-def test_spans_without_work_are_read_along_and_written_by_nobody(parts: RecordingParts) -> None:
-    result = run([], [arrow([("a", 0, 3)])])
+def test_rows_without_work_are_written_by_nobody(parts: RecordingParts) -> None:
+    result = run([], [chunk("a", 0, [3])])
     assert (parts.batches, result.spans, result.seen) == ([], (), {"t.a": {0: 4}})
     assert run([], []).seen == {}
 
 
-def test_a_span_of_one_partition_is_applied_as_soon_as_the_next_one_begins(parts: RecordingParts) -> None:
-    run([work("b", {0: 0}), work("a", {0: 0})], [arrow([("b", 0, 1)]), arrow([("b", 0, 2), ("a", 0, 1)])])
-    assert [(b.claim.table, len(b.changes)) for b in parts.batches] == [("b", 2), ("a", 1)]
+def test_a_partition_that_cannot_be_read_is_its_spans_trouble_only(parts: RecordingParts) -> None:
+    lost = Chunk("t.a", 1, error=OffsetExpiredError("t.a[1]: gone"))
+    chunks = [chunk("a", 0, [1]), lost, chunk("a", 0, [2]), chunk("b", 0, [1])]
+    result = dict(by_table(run([work("a", {0: 0, 1: 0}), work("b", {0: 0})], chunks)))
+    assert (result["a"].positions, result["a"].error_code, result["a"].retryable) == (
+        {},
+        "source_offset_expired",
+        False,
+    )
+    assert result["b"].positions == {0: 2}
+    assert [b.claim.table for b in parts.batches] == ["b"]
 
 
 def test_what_stands_before_a_broken_event_is_written_and_its_place_is_the_position(parts: RecordingParts) -> None:
-    rows = [("a", 0, 1), ("a", 0, 2), ("a", 0, 3), ("b", 0, 9)]
-    result = dict(by_table(run([work("a", {0: 0}), work("b", {0: 0})], [arrow(rows, frozenset({2}))])))
+    chunks = [chunk("a", 0, [1, 2, 3], frozenset({2})), chunk("b", 0, [9])]
+    result = dict(by_table(run([work("a", {0: 0}), work("b", {0: 0})], chunks)))
     assert [c.offset for c in parts.batches[0].changes] == [1]
     assert (result["a"].positions, result["a"].error_code, result["a"].retryable) == (
         {0: 2},
@@ -165,7 +166,7 @@ def test_one_tables_sink_error_is_not_the_others(
 ) -> None:
     parts.refuse["public.a"] = error
     works = [work("public.a", {0: 0}), work("public.b", {0: 0})]
-    result = dict(by_table(run(works, [arrow([("public.a", 0, 1), ("public.b", 0, 1)])])))
+    result = dict(by_table(run(works, [chunk("public.a", 0, [1]), chunk("public.b", 0, [1])])))
     failed = result["public.a"]
     assert (failed.error_code, failed.retryable, failed.positions, failed.rows) == (code, retryable, {}, 0)
     assert result["public.b"].positions == {0: 2}
@@ -175,19 +176,21 @@ def test_one_tables_sink_error_is_not_the_others(
 # --- evidence of time ---------------------------------------------------------------------------------------
 
 
-def canal(rows: Sequence[tuple[int, int, int]], table: str = "a") -> pa.RecordBatch:
+def canal(rows: Sequence[tuple[int, int, int]], table: str = "a") -> list[Chunk]:
     """Rows of (partition, offset, ts): a watermark where the ts is negative, else a change."""
-    values = [
-        msgspec.json.encode(
-            {"type": "TIDB_WATERMARK", "_tidb": {"watermarkTs": -ts}}
-            if ts < 0
-            else {"type": "INSERT", "pkNames": ["id"], "data": [{"id": str(offset)}], "_tidb": {"commitTs": ts}}
+    return [
+        msgspec.structs.replace(
+            chunk(table, partition, [offset]),
+            values=[
+                msgspec.json.encode(
+                    {"type": "TIDB_WATERMARK", "_tidb": {"watermarkTs": -ts}}
+                    if ts < 0
+                    else {"type": "INSERT", "pkNames": ["id"], "data": [{"id": str(offset)}], "_tidb": {"commitTs": ts}}
+                )
+            ],
         )
-        for _, offset, ts in rows
+        for partition, offset, ts in rows
     ]
-    return arrow([(table, partition, offset) for partition, offset, _ in rows]).set_column(
-        5, "value", pa.array(values, pa.binary())
-    )
 
 
 @pytest.fixture
@@ -202,31 +205,31 @@ def ended_at(parts: RecordingParts, target_ts: int) -> None:
 
 
 def test_a_watermark_counts_once_all_before_it_is_at_the_sink(canal_parts: RecordingParts) -> None:
-    (span,) = run([work("a", {0: 0, 1: 0})], [canal([(0, 0, 5), (0, 1, -6), (0, 2, 7), (1, 0, -9)])]).spans
+    (span,) = run([work("a", {0: 0, 1: 0})], canal([(0, 0, 5), (0, 1, -6), (0, 2, 7), (1, 0, -9)])).spans
     assert (span.positions, span.resolved) == ({0: 3, 1: 1}, {0: 6, 1: 9})
     assert [change.offset for change in canal_parts.batches[0].changes] == [0, 2]
 
 
 def test_a_batch_that_the_sink_refuses_resolves_nothing(canal_parts: RecordingParts) -> None:
     canal_parts.refuse["a"] = SinkUnavailableError("away")
-    (span,) = run([work("a", {0: 0})], [canal([(0, 0, 5), (0, 1, -6)])]).spans
+    (span,) = run([work("a", {0: 0})], canal([(0, 0, 5), (0, 1, -6)])).spans
     assert (span.positions, span.resolved, span.error_code) == ({}, {}, "sink_unavailable")
 
 
 def test_a_watermark_behind_a_change_that_the_sink_left_out_is_not_reached(canal_parts: RecordingParts) -> None:
     canal_parts.applied_to = 2
-    (span,) = run([work("a", {0: 0})], [canal([(0, 0, 5), (0, 1, -6), (0, 2, 7), (0, 3, -8)])]).spans
+    (span,) = run([work("a", {0: 0})], canal([(0, 0, 5), (0, 1, -6), (0, 2, 7), (0, 3, -8)])).spans
     assert (span.positions, span.resolved) == ({0: 2}, {0: 6})
 
 
 def test_a_span_ends_in_front_of_the_watermark_that_reaches_the_target(canal_parts: RecordingParts) -> None:
     ended_at(canal_parts, 10)
     rows = [(0, 0, 9), (0, 1, -8), (0, 2, 11), (0, 3, 10), (0, 4, -12), (0, 5, 13)]
-    (span,) = run([work("a", {0: 0})], [canal(rows[:5]), canal(rows[5:])]).spans
+    (span,) = run([work("a", {0: 0})], canal(rows)).spans
     assert [change.offset for change in canal_parts.batches[0].changes] == [0, 3]
     assert (span.positions, span.resolved) == ({0: 4}, {0: 12})
 
-    again = run([work("a", {0: 4})], [canal(rows[4:])]).spans
+    again = run([work("a", {0: 4})], canal(rows[4:])).spans
     assert [(span.positions, span.resolved) for span in again] == [({}, {0: 12})], "whoever comes next meets it again"
     assert len(canal_parts.batches) == 1
 
@@ -254,20 +257,20 @@ def quarantine(monkeypatch: pytest.MonkeyPatch) -> RecordingQuarantine:
     return made
 
 
-def run_boxed(left: int, rows: Rows, bad: frozenset[int], **more: bool) -> SpanResult:
+def run_boxed(left: int, bad: frozenset[int], **more: bool) -> SpanResult:
     span = msgspec.structs.replace(work("a", {0: 0}), quarantine_left=left, **more)
-    (answer,) = task.run_task(BatchPlan(SPEC, (span,), BOX), iter([arrow(rows, bad)]))
-    return msgspec.json.decode(answer.column(0)[0].as_py(), type=TaskResult).spans[0]
+    plan = TaskPlan(BatchPlan(SPEC, (span,), BOX), "lane", {}, ((),), 100)
+    return task.run_task(plan, [chunk("a", 0, OFFSETS, bad)]).spans[0]
 
 
-ROWS = [("a", 0, offset) for offset in range(1, 9)]
+OFFSETS = range(1, 9)
 
 
 def test_what_cannot_be_decoded_is_kept_before_the_sink_hears_of_it(
     parts: RecordingParts, quarantine: RecordingQuarantine
 ) -> None:
     parts.before = lambda: list(quarantine.kept)
-    result = run_boxed(9, ROWS, frozenset({2, 3, 8}))
+    result = run_boxed(9, frozenset({2, 3, 8}))
     assert parts.seen_before == [[(2, "change_undecodable"), (3, "change_undecodable"), (8, "change_undecodable")]]
     assert [c.offset for c in parts.batches[0].changes] == [1, 4, 5, 6, 7]
     assert (result.positions, result.error, result.quarantined, result.rows) == ({0: 9}, None, 3, 8)
@@ -277,7 +280,7 @@ def test_what_the_sink_refuses_is_kept_by_its_place_and_reason(
     parts: RecordingParts, quarantine: RecordingQuarantine
 ) -> None:
     parts.bad = {(0, 4): ValueRefusedError("too long", 0, 4)}
-    result = run_boxed(9, ROWS, frozenset())
+    result = run_boxed(9, frozenset())
     assert quarantine.kept == [(4, "value_refused")]
     assert (result.positions, result.error, result.quarantined) == ({0: 9}, None, 1)
 
@@ -285,7 +288,7 @@ def test_what_the_sink_refuses_is_kept_by_its_place_and_reason(
 def test_more_than_may_be_kept_fails_the_table_and_keeps_none_of_them(
     parts: RecordingParts, quarantine: RecordingQuarantine
 ) -> None:
-    result = run_boxed(2, ROWS, frozenset({2, 3, 8}))
+    result = run_boxed(2, frozenset({2, 3, 8}))
     assert (result.error_code, result.retryable, result.positions) == ("quarantine_full", False, {})
     assert "offset 8" in str(result.error)
     assert (quarantine.kept, parts.batches) == ([], [])
@@ -293,13 +296,13 @@ def test_more_than_may_be_kept_fails_the_table_and_keeps_none_of_them(
 
 def test_what_cannot_be_kept_holds_the_position(parts: RecordingParts, quarantine: RecordingQuarantine) -> None:
     quarantine.error = QuarantineUnavailableError("no broker")
-    result = run_boxed(9, ROWS, frozenset({2}))
+    result = run_boxed(9, frozenset({2}))
     assert (result.error_code, result.retryable, result.positions) == ("quarantine_unavailable", True, {})
     assert parts.batches == []
 
 
 def test_patience_is_the_drivers(parts: RecordingParts, quarantine: RecordingQuarantine) -> None:
-    run_boxed(9, ROWS, frozenset(), patient=False)
+    run_boxed(9, frozenset(), patient=False)
     (batch,) = parts.batches
     assert batch.aside is not None
     assert (batch.aside.patient, batch.aside.most) == (False, 9)
@@ -307,7 +310,7 @@ def test_patience_is_the_drivers(parts: RecordingParts, quarantine: RecordingQua
 
 def test_a_prefix_is_followed_by_the_rest_and_where_that_is_stuck_is_said(parts: RecordingParts) -> None:
     parts.bad = {(0, 4): ValueRefusedError("too long", 0, 4)}
-    (result,) = run([work("a", {0: 0})], [arrow(ROWS)]).spans
+    (result,) = run([work("a", {0: 0})], [chunk("a", 0, OFFSETS)]).spans
     assert [[c.offset for c in batch.changes] for batch in parts.batches] == [[1, 2, 3]]
     assert (result.positions, result.rows, result.error_code) == ({0: 4}, 3, "value_refused")
 

@@ -278,3 +278,45 @@ def test_events_without_key_are_rows_to_be_added_if_so_chosen() -> None:
         with pytest.raises(ChangeError, match=rf"op='{op}' on a table without key"):
             decoder.decode(None, told, 0, 0, 0)
     assert decoder.decode(b'{"id":1}', compact({"after": {"id": 1}, "op": "u"}), 0, 0, 0).key == {"id": 1}
+
+
+EVENTS: list[tuple[bytes | None, bytes | None]] = [
+    (b'{"id":1}', b'{"op":"c","after":{"id":1,"a":"x"},"source":{"ts_ms":5}}'),
+    (b'{"id":2}', b'{"op":"u","after":{"id":2,"a":null}}'),
+    (b'{"id":2}', b'{"op":"d","after":null,"before":{"id":2}}'),
+    (b'{"id":2}', b'{"op":"d","after":{"id":2}}'),
+    (b'{"id":2}', None),
+    (None, None),
+    (b'{"id":3}', b'{"op":"u","after":{"id":3,"a":"' + PLACEHOLDER.encode() + b'"}}'),
+    (b'{"id":4}', b'{"op":"u","after":{"id":4,"a":["' + PLACEHOLDER.encode() + b'"]}}'),
+    (b'{"id":5}', b'{"op":"u","after":{"id":5,"a":["x"]}}'),
+    (None, b'{"op":"t","after":null}'),
+    (b'{"id":6}', b'{"op":"m"}'),
+    (b'{"id":7}', wrapped([field("id"), field("a", "string")], {"id": 7, "a": "w"})),
+    (wrapped_key(id=8), wrapped([field("id"), field("a", "string")], {"id": 8, "a": "w"})),
+    (wrapped_key(id=9), wrapped([field("id"), field("payload", "string")], {"id": 9, "payload": ',"payload":'})),
+    (wrapped_key(id=9), wrapped([field("id"), field("a", "string", default=',"payload":')], {"id": 9, "a": "z"})),
+    (b'{"schema":1,"payload":2}', b'{"op":"c","after":{"schema":1,"payload":2}}'),
+]
+
+
+@given(st.lists(st.sampled_from(EVENTS), max_size=12))
+def test_a_batch_decodes_as_its_events_do_one_by_one(events: list[tuple[bytes | None, bytes | None]]) -> None:
+    batched, single = Decoder(), Decoder()
+    # What was decoded before (an ALTER in between, say) must not change what an event means.
+    for start in range(0, len(events), 4):
+        part = events[start : start + 4]
+        offsets = list(range(start, start + len(part)))
+        changes = batched.decode_batch(
+            [key for key, _ in part], [value for _, value in part], [1] * len(part), offsets, [7] * len(part)
+        )
+        each = [single.decode(key, value, 1, offset, 7) for (key, value), offset in zip(part, offsets, strict=True)]
+        assert changes == [change for change in each if change is not None]
+
+
+@pytest.mark.parametrize("bad", [b"{", b'{"op":"?"}', b'{"op":"c"}', b'{"op":"c","after":null}', b"\xff"])
+def test_one_bad_event_among_good_ones_is_named_and_the_good_ones_before_it_are_given(bad: bytes) -> None:
+    good = b'{"op":"c","after":{"id":1}}'
+    with pytest.raises(UndecodableError, match="offset 12") as caught:
+        Decoder().decode_batch([b'{"id":1}'] * 4, [good, good, bad, good], [0] * 4, [10, 11, 12, 13], [1] * 4)
+    assert [change.offset for change in caught.value.decoded] == [10, 11]

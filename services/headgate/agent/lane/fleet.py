@@ -1,10 +1,9 @@
 """The lanes of an executor: who is on which, what each batch may write, and how lanes are joined.
 
-What keeps a span exact whatever lane it is on: it is planned into a batch only if it is claimed, in no other batch, and
-if nothing its lane has delivered before lies at or beyond the sink's position. Then every row that the lane has
-dropped for it had been applied already.
+What keeps a span exact whatever lane it is on: it is planned into a batch only if it is claimed and in no other batch,
+and every batch reads it from the sink's position on. A lane remembers nothing that could be wrong.
 
-That rule is also what joins lanes. A joined lane starts beside the old ones at the positions of that moment, and takes
+That is also what joins lanes. A joined lane starts beside the old ones at the positions of that moment, and takes
 the spans over one by one when they are between two batches; the old lanes, left without spans, end. Nobody pauses.
 """
 
@@ -28,6 +27,7 @@ from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import SparkRuntime, SparkStartError
 from headgate.config.feed import FeedSpec
 from headgate.records.control import Positions, TaskState
+from headgate.sources.reader import reader_properties
 
 __all__ = ["ARRIVAL_SECONDS", "ExecutorSettings", "Fleet", "LaneCpu"]
 
@@ -65,8 +65,9 @@ _lane_numbers = itertools.count(1)
 class ExecutorSettings(msgspec.Struct, frozen=True):
     """What the executor must know besides Spark: the source cluster and its identity.
 
-    ``kafka`` are further client properties by librdkafka's names for asking offsets, ``lane_options`` by Java's names
-    for reading; ``letterbox`` is where feeds that ask for it set bad changes aside.
+    ``kafka`` are further client properties by librdkafka's names, for asking offsets and for reading;
+    ``lane_options`` by Java's names, for the query that wakes a lane; ``letterbox`` is where feeds that ask for it set
+    bad changes aside.
     """
 
     bootstrap: str
@@ -113,19 +114,18 @@ class Fleet:
         with self._board.changed:
             if self._board.killed or lane.stopping.is_set():
                 return None
-            if lane.heirs and not lane.batches:
-                self._await_heirs(lane)
+            if lane.heirs:
+                self._await_heirs(lane, 0.0 if lane.batches else HANDOVER_SECONDS)
             lane.in_batch = True
             works = []
+            waiting = bool(lane.heirs)
             for run in list(lane.members):
-                if not run.writable or run.in_batch or run.held:
-                    continue
-                if not _complete(lane, run):
-                    self._keeper.restart(run, "the lane has read ahead of the sink")
-                    continue
-                run.in_batch = True
-                works.append(run.work(feed.quarantine_per_hour_max))
-            return BatchPlan(spec=lane.spec, works=tuple(works), letterbox=letterbox)
+                if run.writable and not run.in_batch and not run.held:
+                    run.in_batch = True
+                    works.append(run.work(feed.quarantine_per_hour_max))
+                elif not run.over and not run.stop and not run.is_at_target:
+                    waiting = True
+            return BatchPlan(spec=lane.spec, works=tuple(works), letterbox=letterbox, waiting=waiting)
 
     def _letterbox(self, feed: FeedSpec) -> Letterbox | None:
         if feed.on_bad_change != "quarantine":
@@ -141,9 +141,9 @@ class Fleet:
                 members = [run for run in lane.members if not run.over and not run.stop]
                 if self._board.killed or lane.stopping.is_set() or not members:
                     return True
-                if any(run.writable for run in members):
+                if any(run.writable and not run.held for run in members):
                     return False
-                if any(run.claimed for run in members) or all(_behind(run, seen) for run in members):
+                if all(_behind(run, seen) for run in members):
                     return True
                 self._board.changed.wait(PARK_SECONDS)
                 waiting = [run for run in members if not run.claimed and not run.busy and not run.stop]
@@ -249,18 +249,22 @@ class Fleet:
             _log.info("lane %s joins %d lanes of %s", joined.name, len(lanes), feed_of(spec).feed)
 
     def _take_over(self, lane: Lane) -> None:
-        """Every heir that is between two batches, and of which this lane has dropped nothing unapplied."""
+        """Every heir that is between two batches."""
+        taken = False
         for run in list(lane.heirs):
-            if run.in_batch or not lane.started or not _complete(lane, run) or run.lane is None:
+            if run.in_batch or not lane.started or run.lane is None:
                 continue
             run.lane.members.remove(run)
             lane.members.append(run)
             lane.heirs.remove(run)
             run.lane, run.heir, run.held = lane, None, False
+            taken = True
+        if taken:
+            self._board.changed.notify_all()
 
-    def _await_heirs(self, lane: Lane) -> None:
-        """In a joined lane's first batch: the old lanes leave its spans out from their next border on."""
-        deadline = time.monotonic() + HANDOVER_SECONDS
+    def _await_heirs(self, lane: Lane, seconds: float) -> None:
+        """Before a joined lane's batch: the old lanes leave its spans out from their next border on."""
+        deadline = time.monotonic() + seconds
         for run in lane.heirs:
             run.held = True
         while lane.heirs and not lane.stopping.is_set():
@@ -275,7 +279,14 @@ class Fleet:
     def _start(self, lane: Lane, rows_max: int) -> None:
         if self._board.killed:
             return
-        source = LaneSource(bootstrap=self._settings.bootstrap, rows_max=rows_max, options=self._settings.lane_options)
+        settings = self._settings
+        source = LaneSource(
+            bootstrap=settings.bootstrap,
+            rows_max=rows_max,
+            options=settings.lane_options,
+            reader=reader_properties(settings.bootstrap, settings.kafka),
+            one_machine=self._runtime.settings.in_one_process,
+        )
         runtime = self._runtime
         try:
             lane.start(runtime.start(), source, runtime.settings.cores, runtime.settings.scratch)
@@ -323,12 +334,6 @@ class Fleet:
             return {
                 name: tuple(sorted(run.task.id for run in lane.members)) for name, lane in sorted(self.lanes.items())
             }
-
-
-def _complete(lane: Lane, run: SpanRun) -> bool:
-    """Whether all that the lane has delivered so far lies below the span's positions, so that nothing is missed."""
-    delivered = lane.delivered.get(run.task.plan.topic, {})
-    return all(delivered.get(p, position + 1) <= position for p, position in run.awaited.items())
 
 
 def _behind(run: SpanRun, seen: Mapping[str, Positions]) -> bool:

@@ -1,8 +1,9 @@
-"""A lane: one Structured Streaming query that reads several spans' partitions and hands every batch to its crew.
+"""A lane: one Structured Streaming query that wakes up when its spans' partitions grow, and reads them in its tasks.
 
-A lane only reads and remembers what it has delivered; who may write what in a batch is asked at each batch's border,
-so a span joins or leaves without the query noticing. Spark's own progress is never the truth: every start gets a
-fresh checkpoint directory and the offsets that the sink names.
+The query says *that* there is something (Spark's Kafka source, as far as offsets); its tasks read the log themselves,
+each span from the position of the sink, in batch after batch until the end of the log is met. Who may write what in a
+batch is asked at each batch's border, so a span joins or leaves without the query noticing. Spark's own progress is
+never the truth: every start gets a fresh checkpoint directory and the offsets that the sink names.
 """
 
 import functools
@@ -11,7 +12,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -20,43 +21,45 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.agent.lane.plan import BatchPlan, TaskResult
+from headgate.agent.lane.plan import BatchPlan, TaskPlan, TaskResult
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import check_options
-from headgate.agent.lane.task import INPUT_COLUMNS, RESULT_SCHEMA, run_task
+from headgate.agent.lane.task import read_task
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.records.control import Positions
+from headgate.sources.offsets import SourceUnreachableError
+from headgate.sources.reader import Reading
 
 __all__ = ["Crew", "Lane", "LaneSource"]
 
 _log = logging.getLogger(__name__)
 
-FETCH_WAIT_MS: Final = 5
-"""The connector asks for offsets on the connection on which its long poll is parked: each partition would otherwise
-cost up to 500 ms a batch (design §4)."""
-
 IDLE_SECONDS: Final = 3.0
 """Without a batch for so long there is nothing to read: a lane with data starts the next one within a second, under
 full load too."""
 
-FETCH_BYTES: Final = 64 << 20
-"""What all consumers of a lane may hold together: an eighth of the smallest driver heap that makes sense."""
+SMALL_ROWS: Final = 2_000
+"""Up to here a batch is divided by spans, above it by partitions: one small transaction costs less than two."""
 
-FETCH_BYTES_MIN: Final = 1 << 20
-FETCH_BYTES_MAX: Final = 8 << 20
-"""Per partition. A fetch of 8 MB instead of Kafka's 1 MB saves the broker half of its CPU per change and the JVM a
-sixth (docs/benchmarks.md); beyond that nothing was gained."""
+OWED_SECONDS: Final = 0.05
+"""How soon a lane looks again for a span that cannot be written yet, or for rows that are said to be there."""
 
-POLL_RECORDS_MAX: Final = 10_000
-"""Kafka's 500 would cut such a fetch into a hundred polls."""
+STALL_SECONDS_MAX: Final = 60.0
+"""The log is said to hold more and nothing comes: the lane is given up, and its spans start again."""
 
 
 class LaneSource(msgspec.Struct, frozen=True):
-    """Where a lane reads: the brokers, further Kafka client properties, and how many rows a batch may have."""
+    """Where a lane reads, and how many rows a batch may have.
+
+    ``options`` are further client properties by Java's names, for the query; ``reader`` all of librdkafka's, for tasks.
+    ``one_machine``: tasks run where the driver does, and see its files.
+    """
 
     bootstrap: str
     rows_max: int
     options: Mapping[str, str] = {}
+    reader: Mapping[str, str] = {}
+    one_machine: bool = False
 
 
 class Crew(Protocol):
@@ -67,7 +70,7 @@ class Crew(Protocol):
         ...
 
     def read_along(self, lane: "Lane", seen: Mapping[str, Positions]) -> bool:
-        """A batch without work has been read. True: its rows are not needed; False: plan the batch again."""
+        """The log has grown to ``seen``, and nothing may be written. True: it is behind the sink; False: plan again."""
         ...
 
     def end_batch(self, lane: "Lane", plan: BatchPlan, results: list[TaskResult] | None) -> None:
@@ -76,16 +79,16 @@ class Crew(Protocol):
 
 
 class Lane:
-    """One query. ``delivered`` is, per topic and partition, the last offset handed over in a finished batch, + 1.
+    """One query. ``starts`` is, per topic and partition, from where on it wakes up.
 
     ``members`` are the spans it may write; ``heirs`` those it has yet to take over from other lanes. ``in_batch`` is
-    true from a batch's plan until it is delivered.
+    true from a batch's plan until its end.
     """
 
     def __init__(self, name: str, crew: Crew, spec: str, starts: Mapping[str, Positions]) -> None:
         self.name = name
         self.spec = spec
-        self.delivered: dict[str, dict[int, int]] = {topic: dict(p) for topic, p in starts.items()}
+        self.starts: dict[str, dict[int, int]] = {topic: dict(p) for topic, p in starts.items()}
         self.members: list[SpanRun] = []
         self.heirs: list[SpanRun] = []
         self.in_batch = False
@@ -97,28 +100,30 @@ class Lane:
         self._crew = crew
         self._cores = 1
         self._query: Any = None
+        self._query_known = threading.Event()
         self._folder: Path | None = None
+        self._source = LaneSource(bootstrap="", rows_max=1)
+        self._numbers: Any = None
+        self._latest: dict[tuple[str, int], int] = {}
 
     def start(self, session: SparkSession, source: LaneSource, cores: int, scratch: Path) -> None:
         """Start reading from ``delivered`` on. Raises PySparkException or Py4JError; 0.3 to 0.6 s."""
         check_options(source.options)
-        self._cores = cores
+        self._cores, self._source = cores, source
         self._folder = Path(tempfile.mkdtemp(prefix="lane-", dir=scratch))
-        assign = {topic: sorted(partitions) for topic, partitions in sorted(self.delivered.items())}
-        offsets = {topic: {str(p): o for p, o in sorted(at.items())} for topic, at in sorted(self.delivered.items())}
+        assign = {topic: sorted(partitions) for topic, partitions in sorted(self.starts.items())}
+        offsets = {topic: {str(p): o for p, o in sorted(at.items())} for topic, at in sorted(self.starts.items())}
         options = {
-            **_fetch_sizes(sum(len(partitions) for partitions in assign.values())),
             **{name if name.startswith("kafka.") else f"kafka.{name}": value for name, value in source.options.items()},
             "kafka.bootstrap.servers": source.bootstrap,
             "kafka.isolation.level": "read_committed",
-            "kafka.fetch.max.wait.ms": str(FETCH_WAIT_MS),
             "assign": msgspec.json.encode(assign).decode(),
             "startingOffsets": msgspec.json.encode(offsets).decode(),
             "failOnDataLoss": "true",
-            "maxOffsetsPerTrigger": str(source.rows_max),
         }
         # Tasks of different lanes share the cores fairly; within a pool they would queue up.
         session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
+        self._numbers = session.sparkContext.parallelize(range(cores), cores)
         reader = session.readStream.format("kafka").options(**options)
         self._query = (
             reader.load()
@@ -127,6 +132,7 @@ class Lane:
             .foreachBatch(self._on_batch)
             .start()
         )
+        self._query_known.set()
         self.started = True
         if self.stopping.is_set():
             self.stop()
@@ -159,59 +165,128 @@ class Lane:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _on_batch(self, frame: DataFrame, _batch_id: int) -> None:
+    def _on_batch(self, _frame: DataFrame, _batch_id: int) -> None:
         self.started = True
         try:
-            self._serve(frame)
+            if not self.stopping.is_set():
+                self._query_known.wait()
+                self._serve(self._log_ends())
         finally:
             self.in_batch = False
             self._batch_ended_at = time.monotonic()
 
-    def _serve(self, frame: DataFrame) -> None:
-        rows = frame.coalesce(self._cores).selectExpr(*INPUT_COLUMNS)
+    def _log_ends(self) -> dict[tuple[str, int], int]:
+        """Up to where Spark has seen the log grow: what woke the query."""
+        offset = self._query._jsq.streamingQuery().availableOffsets().iterator().next()._2().json()
+        ends = msgspec.json.decode(offset, type=dict[str, dict[int, int]])
+        return {(topic, partition): end for topic, found in ends.items() for partition, end in found.items()}
+
+    def _serve(self, ends: dict[tuple[str, int], int]) -> None:
+        """Batch after batch until all that the query was woken for is at the sink, and no more is there."""
+        fruitful_at = time.monotonic()
         while not self.stopping.is_set():
             plan = self._crew.begin_batch(self)
             if plan is None:
                 return
+            if not plan.works:
+                self.in_batch = False
+                if not self.heirs and self._warm_up(plan, ends):
+                    return
+                self.stopping.wait(OWED_SECONDS if self.heirs else 0)
+                continue
+            tasks = self._task_plan(plan, ends)
             results: list[TaskResult] | None = None
             try:
-                results = self._run(rows, plan)
-                if plan.works:
-                    reach(CrashPoint.BEFORE_CHECKPOINT)
+                results = self._run(tasks)
+                reach(CrashPoint.BEFORE_CHECKPOINT)
             finally:
-                if plan.works or results is None:
-                    self._crew.end_batch(self, plan, results)
-            seen = _merged(results)
-            if plan.works or self._crew.read_along(self, seen):
-                self._deliver(seen)
+                self._crew.end_batch(self, plan, results)
+            self.batches += 1
+            now = time.monotonic()
+            if any(span.rows for result in results for span in result.spans):
+                fruitful_at = now
+                continue
+            missing = _missing(tasks, results)
+            if not missing and not plan.waiting:
                 return
+            if missing and now - fruitful_at > STALL_SECONDS_MAX:
+                raise SourceUnreachableError(
+                    f"{missing[0].topic}[{missing[0].partition}] is said to end at {missing[0].until}, but nothing "
+                    f"came after {missing[0].start} for {STALL_SECONDS_MAX:.0f} s: look at the broker"
+                )
+            self.stopping.wait(OWED_SECONDS)
 
-    def _run(self, rows: DataFrame, plan: BatchPlan) -> list[TaskResult]:
-        answers = rows.mapInArrow(functools.partial(run_task, plan), RESULT_SCHEMA).collect()
-        return [msgspec.json.decode(bytes(answer[0]), type=TaskResult) for answer in answers]
+    def _warm_up(self, plan: BatchPlan, ends: dict[tuple[str, int], int]) -> bool:
+        """Nothing may be written yet: have workers and readers ready, then wait. True when there is nothing to do."""
+        readings = tuple(Reading(*place, end, end) for place, end in sorted(ends.items()))
+        self._run(TaskPlan(plan, self.name, self._source.reader, (readings,) * self._cores, rows_max=1))
+        seen: dict[str, Positions] = {}
+        for (topic, partition), end in ends.items():
+            seen.setdefault(topic, {})[partition] = end
+        return self._crew.read_along(self, seen)
 
-    def _deliver(self, seen: Mapping[str, Positions]) -> None:
-        self.batches += 1
-        for topic, ends in seen.items():
-            at = self.delivered[topic]
-            for partition, end in ends.items():
-                at[partition] = max(end, at[partition])
+    def _task_plan(self, plan: BatchPlan, ends: Mapping[tuple[str, int], int]) -> TaskPlan:
+        """The batch's readings, spread over as many tasks as it is worth."""
+        spans = []
+        for work in plan.works:
+            places = [(work.topic, partition) for partition in sorted(work.expected)]
+            spans.append([Reading(*place, work.expected[place[1]], ends.get(place, 0)) for place in places])
+        loads = {
+            (one.topic, one.partition): max(one.until - one.start, self._latest.get((one.topic, one.partition), 0), 1)
+            for readings in spans
+            for one in readings
+        }
+        if sum(loads.values()) > SMALL_ROWS:
+            spans = [[one] for readings in spans for one in readings]
+        shares: list[list[Reading]] = [[] for _ in range(min(self._cores, len(spans)))]
+        weights = [0] * len(shares)
+        # The heaviest first, each to whoever has least: a batch ends with its slowest task. By orders of magnitude
+        # only, so that shares stay as they are from batch to batch: a reader has fetched ahead of its own.
+        heaviest = sorted(
+            ((sum(loads[one.topic, one.partition] for one in span).bit_length(), n) for n, span in enumerate(spans)),
+            key=lambda weighted: (-weighted[0], weighted[1]),
+        )
+        for magnitude, number in heaviest:
+            least = weights.index(min(weights))
+            shares[least] += spans[number]
+            weights[least] += 1 << magnitude
+        rows_max = max(1, self._source.rows_max // len(shares))
+        return TaskPlan(plan, self.name, self._source.reader, tuple(map(tuple, shares)), rows_max, self._claims(shares))
+
+    def _claims(self, shares: Sequence[object]) -> str | None:
+        """Where tasks choose among several shares: a new name for each batch."""
+        if len(shares) == 1 or self._folder is None or not self._source.one_machine:
+            return None
+        for claimed in self._folder.glob("share-*"):
+            claimed.unlink()
+        return str(self._folder / f"share-{self.batches}")
+
+    def _run(self, plan: TaskPlan) -> list[TaskResult]:
+        numbers = range(len(plan.readings))
+        answers = self._numbers.context.runJob(self._numbers, functools.partial(read_task, plan), numbers)
+        results = [msgspec.json.decode(answer, type=TaskResult) for answer in answers]
+        topics = {work.id: work.topic for work in plan.batch.works}
+        self._latest = {
+            (topics[span.id], partition): span.rows
+            for result in results
+            for span in result.spans
+            for partition in span.positions
+        }
+        return results
 
 
-def _fetch_sizes(partitions: int) -> dict[str, str]:
-    """Large fetches for few partitions, Kafka's default for many."""
-    size = min(max(FETCH_BYTES // partitions, FETCH_BYTES_MIN), FETCH_BYTES_MAX)
-    return {
-        "kafka.max.partition.fetch.bytes": str(size),
-        "kafka.max.poll.records": str(POLL_RECORDS_MAX),
-        "kafka.receive.buffer.bytes": str(FETCH_BYTES_MIN),
+def _missing(plan: TaskPlan, results: Sequence[TaskResult]) -> list[Reading]:
+    """Readings of a fruitless batch that are said to hold more, and of which not even the log's end has come."""
+    reached = {
+        (topic, partition): end
+        for result in results
+        for found in (result.seen, result.ends)
+        for topic, ends in found.items()
+        for partition, end in ends.items()
     }
-
-
-def _merged(results: list[TaskResult]) -> dict[str, dict[int, int]]:
-    """What all tasks of a batch have seen; a partition is read by one task only."""
-    seen: dict[str, dict[int, int]] = {}
-    for result in results:
-        for topic, ends in result.seen.items():
-            seen.setdefault(topic, {}).update(ends)
-    return seen
+    return [
+        one
+        for readings in plan.readings
+        for one in readings
+        if one.start < one.until and reached.get((one.topic, one.partition), -1) <= one.start
+    ]

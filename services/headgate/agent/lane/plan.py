@@ -1,19 +1,23 @@
 """What the driver tells a task about one batch, and what the task tells the driver: small values, pickled or JSON.
 
-The driver knows, per span, the claim and the position at the sink; the task knows which rows came. Neither computes
-with the end of Spark's offset range: that end may lie behind markers and compaction gaps, where the sink's position
-never stands. A position is always "last offset seen + 1", so what is expected is exactly what the sink has.
+The driver knows, per span, the claim and the position at the sink, and that is where the task begins to read; the task
+knows which rows came. The end of the log that the driver has heard of is only a hint: it may lie behind markers and
+compaction gaps, where the sink's position never stands. A position is always "last offset seen + 1", so what is
+expected is exactly what the sink has.
 
 Python workers import this module for every batch's closure: it stays light.
 """
+
+from collections.abc import Mapping
 
 import msgspec
 
 from headgate.agent.executor import SpanId
 from headgate.records.control import Positions
 from headgate.sinks.contract import Claim
+from headgate.sources.reader import Reading
 
-__all__ = ["BatchPlan", "Letterbox", "SpanResult", "SpanWork", "TaskResult"]
+__all__ = ["BatchPlan", "Letterbox", "SpanResult", "SpanWork", "TaskPlan", "TaskResult"]
 
 
 class Letterbox(msgspec.Struct, frozen=True):
@@ -44,7 +48,7 @@ class SpanWork(msgspec.Struct, frozen=True):
 
 
 class BatchPlan(msgspec.Struct, frozen=True):
-    """One batch of a lane. Rows of topics without work are read along: counted in ``seen`` and dropped.
+    """One batch of a lane: what may be written. ``waiting``: some of its spans cannot be written yet, but will be.
 
     ``spec`` is the feed's JSON; a worker opens decoder and sink from it once and keeps them. Without a ``letterbox`` a
     bad change ends its span's batch.
@@ -53,6 +57,23 @@ class BatchPlan(msgspec.Struct, frozen=True):
     spec: str
     works: tuple[SpanWork, ...]
     letterbox: Letterbox | None = None
+    waiting: bool = False
+
+
+class TaskPlan(msgspec.Struct, frozen=True):
+    """One batch as its tasks see it: ``readings[i]`` is what task ``i`` reads, at most ``rows_max`` rows of it.
+
+    ``lane`` and ``source`` (librdkafka's properties) name the reader that a worker keeps for the lane. A warm lane has
+    readings without works: their rows are dropped. ``shares``, where all workers share one file system, is a path: the
+    task that first creates it with a share's number behind it has that share, so that a worker can keep to its own.
+    """
+
+    batch: BatchPlan
+    lane: str
+    source: Mapping[str, str]
+    readings: tuple[tuple[Reading, ...], ...]
+    rows_max: int
+    shares: str | None = None
 
 
 class SpanResult(msgspec.Struct, frozen=True):
@@ -82,7 +103,8 @@ class SpanResult(msgspec.Struct, frozen=True):
 
 
 class TaskResult(msgspec.Struct, frozen=True):
-    """All of one task: per topic and partition the last offset seen + 1, written or not, and one result per span."""
+    """All of one task: per topic and partition the last offset that came + 1, and where the log's end was met."""
 
     seen: dict[str, dict[int, int]]
+    ends: dict[str, dict[int, int]]
     spans: tuple[SpanResult, ...]

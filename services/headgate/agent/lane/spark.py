@@ -25,7 +25,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import headgate
-from headgate.agent.lane.task import RESULT_SCHEMA, warm
+from headgate.agent.lane.task import warm
 
 __all__ = ["REFUSED_OPTIONS", "RefusedOptionError", "SparkOptions", "SparkRuntime", "SparkStartError", "check_options"]
 
@@ -219,8 +219,8 @@ class SparkRuntime:
             self._process = SparkContext._gateway.proc
             if not settings.in_one_process:
                 _ship(session, settings.scratch)
-            frame = session.range(settings.cores, numPartitions=settings.cores)
-            frame.selectExpr("CAST(CAST(id AS STRING) AS BINARY) AS result").mapInArrow(warm, RESULT_SCHEMA).collect()
+            session.range(1).collect()  # what a lane's query needs of Spark SQL, too
+            session.sparkContext.parallelize(range(settings.cores), settings.cores).mapPartitions(warm).collect()
         except Exception as error:
             raise SparkStartError(
                 f"Spark did not start with master {settings.master}: {error}; look at its output above, at JAVA_HOME "

@@ -1,46 +1,39 @@
-"""The part of a lane that runs inside Spark's Python workers: Arrow rows in, fenced sink transactions out.
+"""The part of a lane that runs inside Spark's Python workers: the log in, fenced sink transactions out.
 
-A task reads several source partitions one after the other, each in offset order (the lane refuses every option that
-would split one). Rows are grouped by span, those below the sink's position are dropped, the rest is decoded and
+A task reads its partitions from the sink's positions on, each in offset order. Rows are grouped by span, decoded, and
 applied in one sink transaction per (table, task), under the span's claim. A span that fails says so in its result
 and writes nothing; its neighbours in the task go on.
 
-Sink connections and decoders are kept per worker process, because a connection costs more than a small batch.
+Readers, decoders and sink connections are kept per worker process, because each costs more than a small batch.
 """
 
-import itertools
+import os
 import time
 import traceback
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
-import numpy as np
-import pyarrow as pa
 
 from headgate.agent.executor import SpanId
 from headgate.agent.lane.parts import FeedParts
-from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, SpanWork, TaskResult
+from headgate.agent.lane.plan import Letterbox, SpanResult, TaskPlan, TaskResult
 from headgate.agent.lane.rows import BadChange, SpanRows
 from headgate.changes.change import Change, ChangeError
 from headgate.changes.decoding import Decoder, UndecodableError
 from headgate.records.control import Positions
 from headgate.sinks.contract import Aside, ChangeRefusedError, SinkError, SinkUnavailableError
+from headgate.sources.reader import Chunk, LogReader
 
-__all__ = ["INPUT_COLUMNS", "RESULT_SCHEMA", "run_task", "warm"]
+__all__ = ["read_task", "run_task", "warm"]
 
-INPUT_COLUMNS: Final = (
-    "topic",
-    "partition",
-    "offset",
-    "unix_millis(timestamp) AS append_ms",
-    "key",
-    "value",
-)
-"""Spark SQL for the columns that ``run_task`` expects, in this order."""
+WAIT_SECONDS: Final = 0.02
+"""A task that finds nothing does not wait longer: it holds one of few slots, and others have rows."""
 
-RESULT_SCHEMA: Final = "result binary"
+READERS_MAX: Final = 4
+"""Readers kept per worker: as many lanes as a worker serves at a time; that of the lane used longest ago is closed."""
 
 TASK_BYTES_MAX: Final = 128 << 20
 """Raw values gathered in one task before they are applied: decoded they take about five times that. A batch of 200 k
@@ -52,64 +45,106 @@ _POISONED_ADVICE: Final = (
 )
 
 _parts: dict[str, FeedParts] = {}
+_readers: dict[str, LogReader] = {}
+_last_shares: dict[str, int] = {}
 _quarantines: dict[Letterbox, Any] = {}
 
 
-def warm(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Does nothing, in a worker that has imported all that ``run_task`` needs."""
-    yield from batches
+def warm(numbers: Iterable[int]) -> Iterator[int]:
+    """Does nothing, in a worker that has imported all that ``read_task`` needs."""
+    yield from numbers
 
 
-def run_task(plan: BatchPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Apply one task's rows; yields a single row, a TaskResult as JSON."""
-    result = _Task(plan).run(batches)
-    yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(result)], pa.binary())], names=["result"])
+def read_task(plan: TaskPlan, numbers: Iterable[int]) -> Iterator[bytes]:
+    """Read and apply the readings of one task; ``numbers`` is its number alone. Yields one TaskResult as JSON."""
+    (number,) = numbers
+    readings = plan.readings[_share(plan, number)]
+    reader = _reader(plan)
+    try:
+        task = _Task(plan)
+        task.run(reader.read(readings, plan.rows_max, WAIT_SECONDS))
+    except BaseException:
+        _readers.pop(plan.lane).close()
+        raise
+    ends: dict[str, dict[int, int]] = {}
+    for (topic, partition), end in sorted(reader.ends.items()):
+        ends.setdefault(topic, {})[partition] = end
+    yield msgspec.json.encode(task.result(ends))
+
+
+def run_task(plan: TaskPlan, chunks: Iterable[Chunk]) -> TaskResult:
+    """Apply rows that have been read."""
+    task = _Task(plan)
+    task.run(chunks)
+    return task.result({})
+
+
+def _share(plan: TaskPlan, number: int) -> int:
+    """Which readings are this task's: if it can be, those that this worker had last time and has fetched ahead of."""
+    if plan.shares is None:
+        return number
+    count = len(plan.readings)
+    preferred = _last_shares.get(plan.lane, number) % count
+    share: int
+    for share in (preferred, *range(count)):
+        with suppress(FileExistsError):
+            os.close(os.open(f"{plan.shares}-{share}", os.O_CREAT | os.O_EXCL))
+            _last_shares[plan.lane] = share
+            return share
+    raise AssertionError(f"{plan.lane}: more tasks than shares")
+
+
+def _reader(plan: TaskPlan) -> LogReader:
+    reader = _readers.pop(plan.lane, None) or LogReader(plan.source)
+    while len(_readers) >= READERS_MAX:
+        oldest = next(iter(_readers))
+        _readers.pop(oldest).close()
+        _last_shares.pop(oldest, None)
+    _readers[plan.lane] = reader
+    return reader
 
 
 class _Task:
     """One run of the task function."""
 
-    def __init__(self, plan: BatchPlan) -> None:
-        self._works = {(work.topic, partition): work for work in plan.works for partition in work.expected}
-        self._spec = plan.spec
-        self._letterbox = plan.letterbox
+    def __init__(self, plan: TaskPlan) -> None:
+        self._works = {(work.topic, partition): work for work in plan.batch.works for partition in work.expected}
+        self._spec = plan.batch.spec
+        self._letterbox = plan.batch.letterbox
         self._open: dict[SpanId, SpanRows] = {}
         self._done: list[SpanResult] = []
         self._seen: dict[str, dict[int, int]] = {}
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> TaskResult:
-        last: SpanWork | None = None
-        for batch in batches:
-            columns = [batch.column(number) for number in range(len(INPUT_COLUMNS))]
-            offsets = columns[2].to_numpy(zero_copy_only=False)
-            for topic, partition, start, stop in _runs(columns[0], columns[1]):
-                ends = self._seen.setdefault(topic, {})
-                ends[partition] = max(int(offsets[stop - 1]) + 1, ends.get(partition, 0))
-                work = self._works.get((topic, partition))
-                if last is not None and work is not last:
-                    self._finish_early(last)
-                last = work
-                if work is None:
-                    continue
-                first = start + int(np.searchsorted(offsets[start:stop], work.expected[partition]))
-                if first < stop:
-                    self._take(work, partition, columns, first, stop)
-                    self._make_room()
+    def run(self, chunks: Iterable[Chunk]) -> None:
+        """Gather the chunks by span, then apply span after span."""
+        for chunk in chunks:
+            if chunk.error is None:
+                self._seen.setdefault(chunk.topic, {})[chunk.partition] = chunk.offsets[-1] + 1
+            work = self._works.get((chunk.topic, chunk.partition))
+            if work is not None:
+                self._take(self._open.setdefault(work.id, SpanRows(work)), chunk)
+                self._make_room()
         for span in sorted(self._open):
             self._finish(span)
-        return TaskResult(seen=self._seen, spans=tuple(self._done))
 
-    def _take(self, work: SpanWork, partition: int, columns: list[Any], first: int, stop: int) -> None:
-        """Decode rows [first, stop) of one partition, unless the span has already failed in this task."""
-        rows = self._open.setdefault(work.id, SpanRows(work))
+    def result(self, ends: dict[str, dict[int, int]]) -> TaskResult:
+        """What came of it; ``ends`` is where the log's end was met."""
+        return TaskResult(seen=self._seen, ends=ends, spans=tuple(self._done))
+
+    def _take(self, rows: SpanRows, chunk: Chunk) -> None:
+        """Decode the rows of one chunk, unless the span has already failed in this task."""
+        partition = chunk.partition
         if rows.error is not None or partition in rows.ended:
             return
+        if chunk.error is not None:
+            rows.failed(chunk.error.code, str(chunk.error), retryable=chunk.error.retryable)
+            return
         began, began_wall = time.thread_time_ns(), time.monotonic_ns()
-        offsets, appended, keys, values = (c.slice(first, stop - first).to_pylist() for c in columns[2:])
+        offsets, appended, values = chunk.offsets, chunk.appended_ms, chunk.values
         decoder: Decoder | None = None
         try:
-            decoder = self._parts().decoder(work.topic)
-            end, changes, bad = self._decode(decoder, rows, partition, (offsets, appended, keys, values))
+            decoder = self._parts().decoder(rows.work.topic)
+            end, changes, bad = self._decode(decoder, rows, partition, (offsets, appended, chunk.keys, values))
         except Exception as error:  # noqa: BLE001 (a fault of ours in one table's rows must not stop its neighbours)
             rows.failed("internal", _described(error), retryable=False)
             return
@@ -122,7 +157,7 @@ class _Task:
         rows.changes += changes
         rows.bad += bad
         if end > offsets[0]:
-            good = int(np.searchsorted(offsets, end))
+            good = len(offsets) if end > offsets[-1] else bisect_left(offsets, end)
             rows.next[partition] = end
             rows.rows += good
             size = sum(len(value) for value in values[:good] if value is not None)
@@ -163,11 +198,6 @@ class _Task:
         """Apply what waits for its end, the largest first, before memory runs out: positions say how far it is."""
         while sum(rows.waiting_bytes for rows in self._open.values()) > TASK_BYTES_MAX:
             self._apply(max(self._open.values(), key=lambda rows: (rows.waiting_bytes, rows.work.id)))
-
-    def _finish_early(self, work: SpanWork) -> None:
-        """A span of one partition is complete when the next partition begins: apply it while Spark reads on."""
-        if len(work.expected) == 1 and work.id in self._open:
-            self._finish(work.id)
 
     def _finish(self, span: SpanId) -> None:
         rows = self._open.pop(span)
@@ -229,20 +259,6 @@ class _Task:
         if parts is None:
             parts = _parts[self._spec] = FeedParts(self._spec)
         return parts
-
-
-def _runs(topics: Any, partitions: Any) -> Iterator[tuple[str, int, int, int]]:
-    """(topic, partition, start, stop) of each stretch of rows of one partition."""
-    numbers = partitions.to_numpy(zero_copy_only=False)
-    if not len(numbers):
-        return
-    codes = topics.dictionary_encode()
-    indices = codes.indices.to_numpy(zero_copy_only=False)
-    names = codes.dictionary.to_pylist()
-    borders = np.flatnonzero((np.diff(indices) != 0) | (np.diff(numbers) != 0)) + 1
-    edges = [0, *borders.tolist(), len(numbers)]
-    for start, stop in itertools.pairwise(edges):
-        yield names[indices[start]], int(numbers[start]), start, stop
 
 
 def _described(error: Exception) -> str:
