@@ -269,7 +269,7 @@ def test_a_span_that_its_neighbours_wait_for_leaves_them(
     lane, slow, quick = two_on_a_lane(board, fleet)
     plan = fleet.begin_batch(lane)
     assert plan is not None
-    fleet.end_batch(lane, plan, [TaskResult({}, (result_of(slow, slow_ms), result_of(quick, quick_ms)))])
+    fleet.end_batch(lane, plan, [TaskResult({}, {}, (result_of(slow, slow_ms), result_of(quick, quick_ms)))])
     assert lane.members == ([quick] if leaves else [slow, quick])
     assert bool(keeper.restarted) is leaves
 
@@ -281,7 +281,7 @@ def test_nobody_leaves_when_all_take_their_share(board: Board, keeper: Restarts,
     board.runs[third.task.id] = third
     plan = fleet.begin_batch(lane)
     assert plan is not None
-    fleet.end_batch(lane, plan, [TaskResult({}, tuple(result_of(run, 5000) for run in (*runs, third)))])
+    fleet.end_batch(lane, plan, [TaskResult({}, {}, tuple(result_of(run, 5000) for run in (*runs, third)))])
     assert (len(lane.members), keeper.restarted) == (3, [])
 
 

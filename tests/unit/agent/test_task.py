@@ -323,7 +323,9 @@ def test_what_is_too_much_for_memory_is_applied_in_portions(
 ) -> None:
     monkeypatch.setattr(task, "TASK_BYTES_MAX", 100)
     rows = [("a", partition, offset) for offset in range(3) for partition in (0, 1)]
-    (result,) = run([work("a", {0: 0, 1: 0})], [arrow(rows[n : n + 1]) for n in range(6)]).spans
+    (result,) = run(
+        [work("a", {0: 0, 1: 0})], [chunk(table, partition, [offset]) for table, partition, offset in rows]
+    ).spans
     assert len(parts.batches) > 1
     assert sorted((c.partition, c.offset) for b in parts.batches for c in b.changes) == sorted(r[1:] for r in rows)
     at = {0: 0, 1: 0}
@@ -338,5 +340,5 @@ def test_a_later_portion_that_fails_leaves_the_earlier_ones_counted(
 ) -> None:
     monkeypatch.setattr(task, "TASK_BYTES_MAX", 100)
     parts.bad = {(0, 5): ValueRefusedError("too long", 0, 5)}
-    (result,) = run([work("a", {0: 0})], [arrow([("a", 0, n)]) for n in range(8)]).spans
+    (result,) = run([work("a", {0: 0})], [chunk("a", 0, [n]) for n in range(8)]).spans
     assert (result.positions, result.rows, result.error_code) == ({0: 5}, 5, "value_refused")

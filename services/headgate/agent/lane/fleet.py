@@ -135,7 +135,7 @@ class Fleet:
         return self._settings.letterbox
 
     def read_along(self, lane: Lane, seen: Mapping[str, Positions]) -> bool:
-        """A lane of warm spans only is parked until its batch is behind the sink, or a span is promoted."""
+        """A lane of warm spans only is parked until the log it has seen is behind the sink, or a span is promoted."""
         while True:
             with self._board.changed:
                 members = [run for run in lane.members if not run.over and not run.stop]
@@ -337,6 +337,6 @@ class Fleet:
 
 
 def _behind(run: SpanRun, seen: Mapping[str, Positions]) -> bool:
-    """Whether a batch that saw up to ``seen`` holds nothing the sink does not have."""
+    """Whether the log up to ``seen`` holds nothing that is wanted and the sink does not have."""
     ends = seen.get(run.task.plan.topic, {})
-    return all(end <= run.positions[partition] for partition, end in ends.items() if partition in run.positions)
+    return all(ends.get(partition, 0) <= position for partition, position in run.awaited.items())
