@@ -1,5 +1,6 @@
 """From a captured database through Kafka and a lane into another: MariaDB to both, and PostgreSQL to MariaDB."""
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -14,9 +15,8 @@ from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
 from headgate.agent.lane.spark import SparkRuntime
 from headgate.records.control import Epoch, SpanPlan
 
-from .conftest import until
-
 pytestmark = [
+    pytest.mark.timeout(900),  # two connectors, a Spark and four databases start here, on a machine that may be busy
     pytest.mark.spark,
     pytest.mark.integration,
     # Py4J leaves its sockets to the garbage collector.
@@ -52,6 +52,17 @@ WHILE = (
     "UPDATE goods SET code = 'a' WHERE id = 4",
     "UPDATE goods SET code = 'd' WHERE id = 1",
 )
+
+
+DEADLINE_SECONDS = 300
+
+
+def until(fact: Callable[[], bool], what: str) -> None:
+    """Return once it is so; fails with ``what`` when it does not come."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not fact():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS} s: {what}"
+        time.sleep(0.1)
 
 
 class Lanes:

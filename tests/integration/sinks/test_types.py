@@ -19,7 +19,8 @@ from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRang
 from headgate.sinks.mysql import MysqlSettings, MysqlSink
 from headgate.sinks.postgresql import PostgresSettings, PostgresSink
 
-pytestmark = pytest.mark.integration
+# Two connectors start in each test, on a machine that may be busy.
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 PAGE = Path(__file__).parents[3] / "docs" / "types.md"
 START, END = "<!-- {}: begin -->\n", "<!-- {}: end -->\n"
