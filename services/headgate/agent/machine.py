@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate import SCHEMA_VERSION
 from headgate.agent.executor import SpanId, SpanTask, TaskStatus
 from headgate.eventlog.machine import Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.records.control import (
@@ -58,9 +59,6 @@ __all__ = [
     "new_state",
     "task_count",
 ]
-
-SCHEMA_VERSION: Final = 1
-"""Newest generation of the record schemas this code writes (schemas/ids.json)."""
 
 PROGRESS_TIMER: Final = "progress"
 

@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from headgate import __version__
+from headgate import SCHEMA_VERSION, __version__
 from headgate.agent.executor import SpanId, TableExecutor, TaskStatus
-from headgate.agent.machine import SCHEMA_VERSION, AgentInput, SessionStarted, evolve, new_state, task_count
+from headgate.agent.machine import AgentInput, SessionStarted, evolve, new_state, task_count
 from headgate.agent.session import AGENT_LEASE_SECONDS, Heartbeat, IdWatch, Lease, SessionLostError
 from headgate.agent.turns import Turns, place_word
 from headgate.eventlog.log import (

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headgate import SCHEMA_VERSION
 from headgate.agent.service import AgentCounters, AgentOptions, run_agent
 from headgate.agent.session import IdInUseError
 from headgate.eventlog.log import Delivery, Partition
@@ -130,6 +131,13 @@ def test_a_session_introduces_itself_runs_what_it_is_given_and_reports(stage: St
 
     stage.dispatch(SetState.COMMIT, session, 1, follower=True)
     until(lambda: stage.read(TaskReported)[-1][1].state is TaskState.STOPPED, "the drain is reported")
+
+
+def test_an_agent_says_that_it_reads_what_its_build_reads(stage: Stage) -> None:
+    """Else no log that it stands on ever rises above what it says (docs/adr/0008)."""
+    ((_, announced), *_) = until(lambda: stage.read(AgentAnnounced), "a session")
+    answers = until(lambda: stage.read(SyncAnswered), "an answer")
+    assert {announced.schema_version, *(answer.schema_version for _, answer in answers)} == {SCHEMA_VERSION}
 
 
 def test_a_lost_lease_kills_every_writer_and_a_new_session_begins(stage: Stage) -> None:
