@@ -30,13 +30,12 @@ __all__ = ["run_campaign"]
 
 SHORT_ROUNDS: Final[tuple[tuple[FaultKind, ...], ...]] = (
     (FaultKind.AGENT_KILLED, FaultKind.OWNER_KILLED),
-    (FaultKind.WORKER_KILLED, FaultKind.AGENT_SLOWED),
     (FaultKind.AGENT_FROZEN,),
-    (FaultKind.DATABASE_RESTARTED, FaultKind.JVM_KILLED),
-    (FaultKind.AGENT_SILENCED, FaultKind.SINK_DEAFENED),
+    (FaultKind.AGENT_SILENCED,),
     (FaultKind.BROKER_RESTARTED,),
 )
-"""One of each sort: process, frozen process, network, broker, database, several at once."""
+"""One of each main sort, for a test of two minutes: agent and owner dead at once, an agent frozen past every lease, one
+cut off in the middle of its words, the broker restarted."""
 
 AT_ONCE_WEIGHTS: Final = (6, 3, 1)
 """How often one, two or three faults strike at once."""

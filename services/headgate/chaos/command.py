@@ -33,7 +33,7 @@ def chaos(
     minutes: Annotated[
         float, typer.Option(min=0.1, help="of faults; everything strikes once in about ten")
     ] = MINUTES_DEFAULT,
-    short: Annotated[bool, typer.Option("--short", help="instead: one of each sort, in two minutes")] = False,
+    short: Annotated[bool, typer.Option("--short", help="instead: one of each main sort, in two minutes")] = False,
     points: Annotated[
         bool, typer.Option("--points", help="instead: every point of the commit path, every death")
     ] = False,
