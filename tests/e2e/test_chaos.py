@@ -1,4 +1,4 @@
-"""The short campaign: one of each sort of fault, alone and at once, on real processes, from one seed."""
+"""The short campaign: one of each main sort of fault, alone and at once, on real processes, from one seed."""
 
 import json
 import subprocess
@@ -8,13 +8,18 @@ import pytest
 
 pytestmark = pytest.mark.e2e
 
-CHAOS = (sys.executable, "-m", "headgate", "chaos", "--short", "--seed", "20261121", "--output", "json")
+LEASE_SECONDS = "8"
+"""Longer than the default: this runs beside others on machines of all sorts, and a lease lost to them is a finding."""
 
-RUN_SECONDS_MAX = 840
-"""Two and a half minutes on an idle machine with two cores; a busy one may take several times that."""
+CHAOS = (
+    *(sys.executable, "-m", "headgate", "chaos", "--short", "--seed", "20261121"),
+    *("--lease-seconds", LEASE_SECONDS, "--output", "json"),
+)
 
-SORTS = ("agent_killed", "owner_killed", "worker_killed", "jvm_killed", "agent_frozen", "agent_silenced",
-         "agent_slowed", "sink_deafened", "broker_restarted", "database_restarted")  # fmt: skip
+RUN_SECONDS_MAX = 1140
+"""Two minutes on an idle machine with two cores; one with fifteen times its work has taken eight and a half."""
+
+SORTS = {"agent_killed", "owner_killed", "agent_frozen", "agent_silenced", "broker_restarted"}
 
 
 @pytest.mark.timeout(RUN_SECONDS_MAX + 60)
@@ -24,9 +29,9 @@ def test_nothing_is_lost_or_doubled_whatever_fails() -> None:
     report = json.loads(ended.stdout)
     assert report["findings"] == []
     assert report["holds"] is True
-    assert {fault["fault"] for fault in report["faults"]} == set(SORTS)
+    assert {fault["fault"] for fault in report["faults"]} == SORTS
     value = {name: figure["value"] for name, figure in report["figures"].items()}
     assert value["changes_audited"] > value["rows_compared"] > 10_000
     assert value["differences"] == value["double_writes"] == value["false_lease_losses"] == 0
     for fault in ("agent_killed", "agent_frozen", "agent_silenced", "owner_killed"):
-        assert value[f"failover_{fault}_s"] > 0
+        assert value[f"failover_{fault}_s"] > 0, "somebody else has taken over"

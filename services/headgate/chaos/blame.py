@@ -11,7 +11,7 @@ from headgate.demo.watch import Chronicle
 __all__ = ["Blame", "false_losses"]
 
 AFTER_LEASES: Final = 3.0
-"""A loss is written down up to a lease after its cause is over; a process that wakes up takes another to see it."""
+"""A lease runs out up to a lease after its cause is over; a process that wakes up takes another to see it."""
 
 
 class _Touch(msgspec.Struct):
@@ -24,6 +24,7 @@ class Blame:
     """When which services were touched, in monotonic seconds."""
 
     def __init__(self, lease_seconds: float) -> None:
+        self.lease_seconds = lease_seconds
         self._after_seconds = AFTER_LEASES * lease_seconds
         self._touches: list[_Touch] = []
 
@@ -32,10 +33,15 @@ class Blame:
         self._touches.append(_Touch(frozenset(names), now))
         return self._touches[-1]
 
-    def explains(self, name: str, lost_at: float) -> bool:
-        """Whether a fault touched ``name`` at that time, or shortly before."""
+    def explains(self, name: str, heard_at: float, lost_at: float) -> bool:
+        """Whether a fault touched ``name`` when its lease ran out, a lease after it was last heard, or shortly before.
+
+        ``lost_at`` is when the loss was written down. That may be much later: whoever is to write it may first have to
+        find a broker, and win an election.
+        """
+        ran_out_at = min(lost_at, heard_at + self.lease_seconds)
         return any(
-            touch.began <= lost_at <= (lost_at if touch.ended is None else touch.ended + self._after_seconds)
+            touch.began <= lost_at and (touch.ended is None or ran_out_at <= touch.ended + self._after_seconds)
             for touch in self._touches
             if name in touch.names or EVERYBODY in touch.names
         )
@@ -57,10 +63,10 @@ def false_losses(seen: Chronicle, blame: Blame, names_of_owners: dict[str, str],
                 at, why = seen.announced_at[successor], "gave it up by itself"
             else:
                 continue
-            if not blame.explains(agent, at):
+            if not blame.explains(agent, seen.heard_at[session], at):
                 lost.append(f"session {session} of {agent}: {why}")
     for former, term in zip(seen.terms[first_term - 1 :], seen.terms[first_term:], strict=False):
         name = names_of_owners.get(former.owner_id, former.owner_id)
-        if not blame.explains(name, term.announced_at):
+        if not blame.explains(name, seen.heard_at[former.owner_rev], term.announced_at):
             lost.append(f"term {former.owner_rev} of {name}: {term.owner_id} took over without a reason")
     return lost

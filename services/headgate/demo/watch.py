@@ -72,6 +72,8 @@ class Chronicle:
         """Agent → its sessions in the order in which they announced themselves."""
         self.announced_at: dict[str, float] = {}
         """Session → when its first announcement was read."""
+        self.heard_at: dict[str | int, float] = {}
+        """Session, or owner_rev of a term → when its last announcement was read."""
         self.lag_ms_max = 0
         self._rows: dict[tuple[ProgressKey, Epoch], int] = {}
 
@@ -88,6 +90,7 @@ class Chronicle:
             case OwnerKey(), OwnerAnnounced() as announced:
                 self._take_term(announced, read.offset, now)
             case AgentKey() as key, AgentAnnounced():
+                self.heard_at[key.session] = now
                 known = self.sessions.setdefault(key.agent, [])
                 if key.session not in known:
                     known.append(key.session)
@@ -107,6 +110,7 @@ class Chronicle:
     def _take_term(self, announced: OwnerAnnounced, offset: int, now: float) -> None:
         """The first record of a term carries no owner_rev: it is that record's offset (design §1)."""
         owner_rev = offset if announced.owner_rev is None else announced.owner_rev
+        self.heard_at[owner_rev] = now
         if not any(term.owner_rev == owner_rev for term in self.terms):
             self.terms.append(Term(announced.owner_id, owner_rev, now))
 

@@ -146,6 +146,16 @@ def test_rows_are_counted_over_assignments_and_the_highest_lag_is_kept() -> None
     assert story.seen.lag_ms_max == 900
 
 
+def test_it_is_kept_when_a_session_and_a_term_were_last_heard() -> None:
+    story = Story()
+    story.owner("host-1")  # its owner_rev is its offset, 0
+    story.agent("agent-1", "s1")
+    story.owner("host-1", 0)
+    story.agent("agent-2", "s2")
+    story.agent("agent-1", "s1")
+    assert story.seen.heard_at == {0: 2.0, "s1": 4.0, "s2": 3.0}
+
+
 def test_a_term_is_known_by_its_first_record_and_decides_with_its_next() -> None:
     story = Story()
     story.offset = 40
