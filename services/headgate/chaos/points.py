@@ -14,6 +14,8 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
+import psutil
+
 from headgate.chaos.faults import FREEZE_LEASES, Wound, elsewhere, held_by, jvm_of, thaw
 from headgate.chaos.world import World
 from headgate.config.crash_points import CrashPoint
@@ -73,8 +75,9 @@ def strike_at(world: World, point: CrashPoint, doom: Doom, random: Random) -> Wo
         case Doom.JVM_KILLED:
             spark = jvm_of(service)
             if spark is not None:
-                spark.kill()
-                spark.wait()
+                # Not waited for: where the agent itself stands still, nobody is there to bury it.
+                with suppress(psutil.NoSuchProcess):
+                    spark.kill()
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
             return _unnoticed(name, agent, tables)
