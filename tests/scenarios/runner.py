@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from headgate.coordinator.effects import (
+    DiscoverTables,
     EffectFailed,
     FeedForgotten,
     FeedRefused,
@@ -25,6 +26,7 @@ from headgate.coordinator.effects import (
     ResolveFeed,
     ResolveStart,
     StartResolved,
+    TablesDiscovered,
 )
 from headgate.coordinator.explain import explain
 from headgate.coordinator.machine import COORDINATOR, State, decide, digest, evolve, new_state
@@ -49,7 +51,7 @@ from headgate.records.control import (
 )
 from headgate.records.control import Role as SpanRole
 from headgate.records.keys import AgentKey, AnswerKey, Fact, Key, ProgressKey, RequestKey, SpanKey, TaskKey
-from scenarios.trace import WATCH, describe_effect, describe_fact, describe_input
+from scenarios.trace import describe_effect, describe_fact, describe_input, is_quiet
 
 LEASE_SECONDS: Final = 5.0
 TICK_SECONDS: Final = 0.25
@@ -104,10 +106,10 @@ class Owner:
     def _decide(self, state: State, given: Any, now: Now) -> Decision:
         decision = decide(state, given, now)
         lines = [f"  {describe_fact(fact)}" for fact in decision.facts]
-        effects = [effect for effect in decision.effects if getattr(effect, "name", None) != WATCH]
+        effects = [effect for effect in decision.effects if not is_quiet(effect)]
         lines += [f"  {describe_effect(effect)}" for effect in effects]
         shown = describe_input(given)
-        if shown is not None or lines:
+        if (shown is not None and not is_quiet(given)) or lines:
             self.world.say(f"{self.name} < {shown or 'heartbeat'}", *lines)
         return decision
 
@@ -130,6 +132,7 @@ class World:
         self.effects: list[tuple[Owner, TermEffect]] = []
         self.is_resolving = True
         self.forget_fails = False
+        self.found: dict[str, TablesDiscovered] = {}
         self.output: list[str] = []
         self.committed: list[Sequence[Fact]] = []
 
@@ -373,8 +376,15 @@ class World:
     def do_effects_run(self) -> None:
         for owner, term_effect in self.take_effects():
             effect = term_effect.effect
-            result = run_effect(effect)
+            is_look = isinstance(effect, DiscoverTables)
+            result = self.found.get(effect.feed, TablesDiscovered()) if is_look else run_effect(effect)
             owner.role.finish(term_effect, result)
+
+    def do_found(self, feed: str, tables: str = "", notices: str = "", grown: str = "") -> None:
+        """What every look at a feed's source finds from now on: ``found f [tables=t2,t3:4] [notices=] [grown=]``."""
+        plans = planned(tables) if tables else ()
+        said = tuple(text.replace("_", " ") for text in notices.split(",") if text)
+        self.found[feed] = TablesDiscovered(plans, said, grown.replace("_", " ") or None)
 
     def do_effects_fail(self) -> None:
         for owner, effect in self.take_effects():
@@ -454,11 +464,15 @@ def run_effect(effect: ResolveFeed | ResolveStart | ForgetFeed) -> FeedResolved 
 
 def resolved(effect: ResolveFeed) -> FeedResolved:
     """Tables as the script's spec names them, ``t1`` or ``t1:4`` with four partitions that start at offset 0."""
-    tables = effect.spec.split('"tables": "')[1].split('"')[0].split(",")
+    tables = effect.spec.split('"tables": "')[1].split('"')[0]
     target = effect.spec.partition('"target": ')[2].partition(",")[0]
-    named = [(table.partition(":")[0], int(table.partition(":")[2] or 1)) for table in tables]
-    plans = tuple(SpanPlan(table, f"db.{table}", table, dict.fromkeys(range(count), 0)) for table, count in named)
-    return FeedResolved(effect.spec, plans, int(target) if target else None)
+    plans = planned(tables) if tables else ()
+    return FeedResolved(effect.spec, plans, int(target) if target else None, note="" if plans else "no topic matches")
+
+
+def planned(tables: str) -> tuple[SpanPlan, ...]:
+    named = [(table.partition(":")[0], int(table.partition(":")[2] or 1)) for table in tables.split(",")]
+    return tuple(SpanPlan(table, f"db.{table}", table, dict.fromkeys(range(count), 0)) for table, count in named)
 
 
 def span_key(text: str) -> SpanKey:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from headgate.coordinator.effects import ForgetFeed, ResignOwner, ResolveFeed, ResolveStart
+from headgate.coordinator.effects import DiscoverTables, ForgetFeed, ResignOwner, ResolveFeed, ResolveStart
 from headgate.eventlog.machine import (
     Arrived,
     CancelTimer,
@@ -33,6 +33,21 @@ WATCH = "start"
 """The one timer for all that is to begin (spans.expire_starts): set wherever a role is given, shown when it bites."""
 
 
+DISCOVER = "discover/"
+"""A look at a feed's source again (discovery.py), every ten seconds: shown only if something comes of it."""
+
+
+def is_quiet(thing: Any) -> bool:
+    """An input or effect that nobody wants to read about unless something follows from it."""
+    match thing:
+        case SetTimer(name=name) | CancelTimer(name=name) | TimerFired(name=name):
+            return bool(name == WATCH or name.startswith(DISCOVER))
+        case DiscoverTables() | EffectFinished(effect=DiscoverTables()):
+            return True
+        case _:
+            return False
+
+
 def describe_input(given: Any) -> str | None:
     """One line; None for a heartbeat, which is shown only if something follows from it."""
     match given:
@@ -44,7 +59,7 @@ def describe_input(given: Any) -> str | None:
                 return None
             return describe_fact(Fact(delivery.key, value))
         case TimerFired(name=name):
-            return None if name == WATCH else f"timer {name}"
+            return f"timer {name}"
         case HolderSilent(agent=agent, session=session):
             return f"silent {agent}/{session}"
         case EffectFinished(effect=effect, result=result):
@@ -121,6 +136,7 @@ def _recorded(value: FeedRecorded) -> str:
     spans = [plan.span for plan in value.spans]
     form += f", divided {' '.join(sorted(spans))}" if any(table_of(span) != span for span in spans) else ""
     form += f", pinned {' '.join(value.pinned)}" if value.pinned else ""
+    form += f", notices: {'; '.join(value.notices)}" if value.notices else ""
     return f"{value.feed_id} wanted {value.wanted}, is {value.state}{form}{error}"
 
 

@@ -47,8 +47,13 @@ def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) 
     if output is Output.TABLE:
         show_rows(("table", "topic", "partitions", "start"), rows, output)
         note(f"{name}: {kind.value} would be accepted with {len(rows)} tables; nothing was written")
+        if result.note:
+            note(f"{name}: {result.note}")
     else:
-        show_value(output, {"feed": name, "operation": kind.value, "status": "would be done", "spans": rows})
+        show_value(
+            output,
+            {"feed": name, "operation": kind.value, "status": "would be done", "spans": rows, "note": result.note},
+        )
 
 
 def _row(plan: SpanPlan) -> dict[str, Any]:

@@ -93,6 +93,7 @@ def _show(snapshot: Snapshot, feed: str, output: Output) -> None:
         "feed_id": record.feed_id,
         "incarnation": record.incarnation,
         "error_code": record.error_code,
+        "notices": list(record.notices),
         "checkpoint": _checkpoint(snapshot, feed, record),
         "target_ts": None if record.target_ts is None else {"ts": record.target_ts, "time": show_ts(record.target_ts)},
         "spec": msgspec.json.decode(record.spec),

@@ -4,6 +4,7 @@ The YAML (or the JSON on the changefeed topic) is checked here and nowhere else;
 the nearest known name.
 """
 
+import re
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -68,6 +69,7 @@ NO_EVIDENCE = (
 class SourceSpec(_Strict):
     """Where changes come from. Either ``topics`` or ``topic_pattern`` (a full-match regular expression).
 
+    A pattern stands for what matches it in future, too: such a topic's table joins the feed from its earliest change.
     ``start_ts``: from the records of that time on, less a margin (sources/offsets.py). ``target_ts``: changes
     after it are not applied, and the feed is finished once everything before it is.
     """
@@ -79,6 +81,15 @@ class SourceSpec(_Strict):
     start_ts: int | None = None
     target_ts: int | None = None
     unavailable_value: str = "__debezium_unavailable_value"
+
+    @field_validator("topic_pattern")
+    @classmethod
+    def _regular(cls, given: str | None) -> str | None:
+        try:
+            re.compile(given or "")
+        except re.error as error:
+            raise ValueError(f"{given!r} is no regular expression: {error}") from error
+        return given
 
     @field_validator("start_ts", "target_ts", mode="before")
     @classmethod

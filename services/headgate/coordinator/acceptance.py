@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from headgate.coordinator.discovery import DISCOVER_SECONDS, watch, why_not_resumed
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.effects import (
     EffectFailed,
@@ -23,7 +24,7 @@ from headgate.coordinator.effects import (
     ResolveStart,
     StartResolved,
 )
-from headgate.coordinator.index import sink_of
+from headgate.coordinator.index import sink_of, written_by_others
 from headgate.coordinator.outcomes import (
     FINISHED_ADVICE,
     NAMES_SHOWN_MAX,
@@ -139,7 +140,7 @@ def _why_not_stopped(feed: FeedRecorded, name: str, what: str) -> str | None:
 def _why_not_rewound(feed: FeedRecorded, name: str) -> str | None:
     if (feed.wanted, feed.state) == (WantedState.FINISHED, FeedState.FINISHED):
         return None  # every table is sealed: it can go back, and will end at its target again
-    return _why_not_stopped(feed, name, "resumed from there")
+    return why_not_resumed(feed, name) or _why_not_stopped(feed, name, "resumed from there")
 
 
 def ask_again(draft: Draft, request: str) -> None:
@@ -185,7 +186,11 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
         return refuse(draft, effect.request, reason)
     record = _made(draft, effect.request, result, offset)
     draft.put(FeedKey(effect.feed), record)
-    draft.settle(effect.request, OutcomeStatus.DONE, f"created with {len(record.spans)} tables")
+    watch(draft, effect.feed, record)
+    if not record.spans:
+        draft.feeds_touched.add(effect.feed)  # no span will, and its checkpoint is to be written
+    note = f": {result.note}; it is looked for every {DISCOVER_SECONDS:.0f} s" if result.note else ""
+    draft.settle(effect.request, OutcomeStatus.DONE, f"created with {len(record.spans)} tables{note}")
     draft.set_timer("schedule", "", 0.0)
     return None
 
@@ -206,6 +211,7 @@ def _made(draft: Draft, request: str, result: FeedResolved, offset: int) -> Feed
         changed_ms=draft.now.wall_ms,
         target_ts=result.target_ts,
         sink_id=result.sink_id,
+        notices=(result.note,) if result.note else (),
     )
     return withheld(told, draft.state.level)
 
@@ -290,7 +296,7 @@ def _rewind(draft: Draft, effect: ResolveStart, result: StartResolved) -> None:
 
 def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
     names = [plan.span for plan in result.spans]
-    if not names:
+    if not names and not result.note:
         return "no table is to be replicated: check source.topics or source.topic_pattern"
     if len(set(names)) != len(names):
         return "two spans have one name: check sink.table, which names tables after topics"
@@ -300,13 +306,8 @@ def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
     sink = sink_of(result.spec)
     if sink is None:
         return "the spec has no sink.type and sink.dsn"
-    written = draft.state.index.written
-    for place, how in ((sink, ""), (("id", result.sink_id), ", under another address of the same database")):
-        tables = written.get(place, {})
-        shared = sorted(
-            (other, plan.table) for plan in result.spans for other in tables.get(plan.table, ()) if other != feed
-        )
-        if shared:
-            other, table = shared[0]
-            return f"table {table} is already written by feed {other!r}{how}: a table has one writer"
-    return None
+    shared = written_by_others(draft.state.index, feed, result.spec, result.sink_id, result.spans)
+    if shared is None:
+        return None
+    other, table, how = shared
+    return f"table {table} is already written by feed {other!r}{how}: a table has one writer"

@@ -9,6 +9,7 @@ import msgspec
 from headgate.records.control import SpanPlan
 
 __all__ = [
+    "DiscoverTables",
     "EffectFailed",
     "FeedForgotten",
     "FeedRefused",
@@ -18,6 +19,7 @@ __all__ = [
     "ResolveFeed",
     "ResolveStart",
     "StartResolved",
+    "TablesDiscovered",
 ]
 
 
@@ -47,6 +49,18 @@ class ResolveStart(msgspec.Struct, frozen=True):
     spec: str
 
 
+class DiscoverTables(msgspec.Struct, frozen=True):
+    """Look whether the source of a feed that runs is still what it was: ``spec`` as accepted, ``spans`` as planned.
+
+    Result: TablesDiscovered, FeedRefused (the look itself is impossible), or EffectFailed; looked again in any case.
+    """
+
+    feed: str
+    feed_id: str
+    spec: str
+    spans: tuple[SpanPlan, ...]
+
+
 class ForgetFeed(msgspec.Struct, frozen=True):
     """Remove what Headgate keeps in the sink for a feed whose spans are all sealed.
 
@@ -69,13 +83,25 @@ class FeedResolved(msgspec.Struct, frozen=True):
 
     ``spec`` is the feed's JSON as accepted. In it ``sink.dsn`` must be spelled the same for the same database: two
     feeds with equal ``sink.type`` and ``sink.dsn``, or with equal ``sink_id``, may not share a table. ``target_ts`` is
-    the spec's.
+    the spec's. Without ``spans`` the feed waits for its first table; ``note`` says what for.
     """
 
     spec: str
     spans: tuple[SpanPlan, ...]
     target_ts: int | None = None
     sink_id: str | None = None
+    note: str = ""
+
+
+class TablesDiscovered(msgspec.Struct, frozen=True):
+    """What a look has found: tables that join, each from its earliest change; what is wrong, a sentence each.
+
+    ``grown`` names topics with more partitions than planned: order per key is lost. None if there are none.
+    """
+
+    joined: tuple[SpanPlan, ...] = ()
+    notices: tuple[str, ...] = ()
+    grown: str | None = None
 
 
 class StartResolved(msgspec.Struct, frozen=True):

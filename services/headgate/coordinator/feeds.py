@@ -23,9 +23,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator import acceptance, dividing, relocation, spans
+from headgate.coordinator import acceptance, discovery, dividing, relocation, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.effects import (
+    DiscoverTables,
     EffectFailed,
     FeedForgotten,
     ForgetFeed,
@@ -47,6 +48,7 @@ from headgate.records.control import (
     SpanPlan,
     WantedState,
 )
+from headgate.records.error_codes import PARTITIONS_GROWN
 from headgate.records.keys import FeedKey, FeedProgressKey, OutcomeKey, SpanKey
 
 __all__ = [
@@ -145,6 +147,8 @@ def finish_effect(draft: Draft, effect: Any, result: Any) -> None:
     match effect, result:
         case ((ResolveFeed() | ResolveStart()), _):
             acceptance.finish(draft, effect, result)
+        case DiscoverTables(), _:
+            discovery.finish(draft, effect, result)
         case ForgetFeed(), EffectFailed():
             draft.set_timer("forget", effect.feed, EFFECT_RETRY_SECONDS)
         case ForgetFeed(), FeedForgotten():
@@ -164,6 +168,7 @@ def settle_feed(draft: Draft, name: str) -> None:
     feed = draft.feed(name)
     if feed is None:
         return
+    discovery.watch(draft, name, feed)
     open_count, broken_count = draft.count_spans(name)
     if feed.wanted is not WantedState.RUNNING:
         draft.cancel_timer("stuck", name)
@@ -224,6 +229,8 @@ def _change(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> No
     if feed.state is state:
         return
     code, _, text = _first_error(draft, name).partition(": ") if state is FeedState.WARNING else ("", "", "")
+    if feed.error_code == PARTITIONS_GROWN:  # for good, whatever its tables do on the way
+        code, text = feed.error_code, feed.error or ""
     changed = replace(
         feed,
         owner_rev=draft.term.owner_rev,
@@ -267,8 +274,10 @@ def _resume(draft: Draft, request: str, wish: OperationRequested) -> None:
     feed = draft.feed(wish.feed)
     if feed is None:
         return refuse(draft, request, no_such_feed(draft, wish.feed))
-    if feed.wanted is WantedState.REMOVED:
-        return refuse(draft, request, f"feed {wish.feed!r} is being removed")
+    is_removed = feed.wanted is WantedState.REMOVED
+    reason = f"feed {wish.feed!r} is being removed" if is_removed else discovery.why_not_resumed(feed, wish.feed)
+    if reason is not None:
+        return refuse(draft, request, reason)
     if wish.spec is not None:
         return acceptance.rewind(draft, request, wish)
     if feed.wanted is WantedState.FINISHED:

@@ -39,6 +39,7 @@ __all__ = [
     "is_starting",
     "sink_of",
     "takes_agent",
+    "written_by_others",
 ]
 
 LAG_HOLDS_MS: Final = 10_000
@@ -72,6 +73,18 @@ def _sink_names(feed: FeedRecorded | None) -> Iterable[tuple[str, str | None]]:
         yield address
     if feed.sink_id is not None:
         yield "id", feed.sink_id
+
+
+def written_by_others(
+    indexes: "Indexes", name: str, spec: str, sink_id: str | None, plans: Iterable[SpanPlan]
+) -> tuple[str, str, str] | None:
+    """The first (feed, table, under what other address) of another feed that writes a table of ``plans`` there."""
+    for place, how in ((sink_of(spec), ""), (("id", sink_id), ", under another address of the same database")):
+        tables = {} if place is None else indexes.written.get(place, {})
+        shared = sorted((other, plan.table) for plan in plans for other in tables.get(plan.table, ()) if other != name)
+        if shared:
+            return (*shared[0], how)
+    return None
 
 
 def is_open(record: SpanDispatched | None) -> bool:

@@ -4,7 +4,7 @@
     spans        from words to signals to steps                    scheduling    who gets what
     checkpoint   how far a feed is, and what holds it              feeds         requests, outcomes, a feed's life
     relocation   emptying an agent, spreading a feed               acceptance    create, update, rewind: what a feed is
-    dividing     a table into parts, and whole again
+    dividing     a table into parts, and whole again             discovery    is the source still what it was?
 
 An input is noted, its rule drafts facts, a round of scheduling gives out what has become free, and feeds are brought
 in line with
@@ -14,7 +14,7 @@ their spans. Everything drafted is one decision. Before the barrier is over only
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headgate.coordinator import acceptance, checkpoint, dividing, feeds, membership, relocation, spans
+from headgate.coordinator import acceptance, checkpoint, discovery, dividing, feeds, membership, relocation, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.scheduling import run_round
 from headgate.coordinator.state import CoordinatorState, Term, digest, evolve, new_state, start_counting
@@ -136,6 +136,7 @@ TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "stuck": feeds.give_up,
     "drained": relocation.end_hold,
     "balance": _weigh,
+    "discover": discovery.look,
     "schedule": lambda _draft, _subject: None,
 }
 """What each kind of timer is set for; the round of scheduling that follows every input is part of it."""

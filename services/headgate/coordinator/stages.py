@@ -14,7 +14,7 @@ import msgspec
 from headgate.coordinator.index import LAG_HOLDS_MS, is_open
 from headgate.coordinator.state import CoordinatorState
 from headgate.records.control import FeedState, Role, SetState, SpanDispatched, TaskState, WantedState
-from headgate.records.error_codes import Stage, error_code_of
+from headgate.records.error_codes import PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
 
 __all__ = ["FLOWING", "Standing", "feed_held_by", "standing_of"]
@@ -123,6 +123,12 @@ def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool) -> tupl
     elif record.wanted is WantedState.FINISHED:
         is_over = record.state is FeedState.FINISHED
         lines += [] if is_over else ["it has reached its target_ts; its last tables are being sealed"]
+    elif record.error_code == PARTITIONS_GROWN:
+        lines.append(f"it was stopped: {record.error}")
     elif record.wanted is not WantedState.RUNNING:
         lines.append(f"an operator wants it {record.wanted.value}; `headgate feed resume {feed}` lets it go on")
+    elif not record.spans:
+        lines.append("it has no table yet; the first joins by itself once its topic is there")
+    if record.wanted is WantedState.RUNNING:
+        lines.extend(record.notices)
     return tuple(lines)

@@ -127,6 +127,8 @@ class Term:
     """Failed spans whose back-off is over, waiting for an agent."""
     forgetting: set[str] = field(default_factory=set)
     """Feeds whose rows the service is removing from the sink."""
+    discovering: set[str] = field(default_factory=set)
+    """Feeds whose source is being looked at again."""
     timers: dict[str, TimerPurpose] = field(default_factory=dict)
     drains: dict[SessionId, Drain] = field(default_factory=dict)
     """Sessions whose spans leave on request, and those that are empty now and are given no others for a while."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from headgate.config.feed import NO_EVIDENCE, FeedSpec, FeedSpecError, SourceFormat, parse_feed
 from headgate.config.times import show_ts
 from headgate.coordinator.effects import (
+    DiscoverTables,
     EffectFailed,
     FeedForgotten,
     FeedRefused,
@@ -22,6 +23,7 @@ from headgate.coordinator.effects import (
     ResolveFeed,
     ResolveStart,
     StartResolved,
+    TablesDiscovered,
 )
 from headgate.eventlog.connection import KafkaConnection
 from headgate.observability.logs import logger
@@ -31,9 +33,10 @@ from headgate.records.spans import plan_of, wholes
 from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
 from headgate.sinks.identity import same_sink
 from headgate.sinks.open import open_sink
+from headgate.sources.discovery import look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
 from headgate.sources.origin import origins
-from headgate.sources.topics import plan_spans
+from headgate.sources.topics import no_match, plan_spans, present_topics
 
 __all__ = ["FeedWork"]
 
@@ -50,7 +53,7 @@ class StartImpossibleError(Exception):
 
 
 class FeedWork:
-    """Runs ResolveFeed, ResolveStart and ForgetFeed; may be called from several threads.
+    """Runs ResolveFeed, ResolveStart, DiscoverTables and ForgetFeed; may be called from several threads.
 
     ``cluster_id`` is the log's identity, ``own_prefix`` that of the control topics, which are no sources.
     """
@@ -67,6 +70,8 @@ class FeedWork:
                 return self._resolve(effect)
             if isinstance(effect, ResolveStart):
                 return self._resolve_start(effect)
+            if isinstance(effect, DiscoverTables):
+                return self._discover(effect)
             if isinstance(effect, ForgetFeed):
                 return self._forget(effect)
         except Exception as error:  # noqa: BLE001 - one feed's trouble, even a bug met by it, is no other feed's
@@ -76,7 +81,9 @@ class FeedWork:
             )
         raise TypeError(f"no work is known for {effect!r}")
 
-    def _failed(self, effect: ResolveFeed | ResolveStart | ForgetFeed, reason: str) -> FeedRefused | EffectFailed:
+    def _failed(
+        self, effect: ResolveFeed | ResolveStart | DiscoverTables | ForgetFeed, reason: str
+    ) -> FeedRefused | EffectFailed:
         return EffectFailed(reason) if isinstance(effect, ForgetFeed) else FeedRefused(reason)
 
     def _resolve(self, effect: ResolveFeed) -> FeedResolved | FeedRefused | EffectFailed:
@@ -86,13 +93,42 @@ class FeedWork:
                 return FeedRefused(f"the request is for feed {effect.feed!r}, its description for {spec.feed!r}")
             spans = plan_spans(self._connection, spec, self._own_prefix)
             accepted, sink_id = self._check_sink(spec, spans)
+            note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
         except SourceUnreachableError as error:
             return EffectFailed(str(error))
         except (FeedSpecError, InvalidNameError, SourceError) as error:
             return FeedRefused(str(error))
         except SinkError as error:
             return FeedRefused(f"{error.code}: {error}")
-        return FeedResolved(accepted.to_json(), spans, accepted.source.target_ts, sink_id)
+        return FeedResolved(accepted.to_json(), spans, accepted.source.target_ts, sink_id, note)
+
+    def _discover(self, effect: DiscoverTables) -> TablesDiscovered | FeedRefused | EffectFailed:
+        try:
+            spec = parse_feed(effect.spec)
+            found = look_again(self._connection, spec, effect.spans, self._own_prefix)
+            joined, circles = self._without_circles(spec, found.joined)
+        except (SourceUnreachableError, SinkError) as error:
+            return EffectFailed(f"{error.code}: {error}")
+        except (FeedSpecError, SourceError) as error:
+            return FeedRefused(str(error))
+        return TablesDiscovered(joined, (*found.notices, *circles), found.grown)
+
+    def _without_circles(
+        self, spec: FeedSpec, joined: tuple[SpanPlan, ...]
+    ) -> tuple[tuple[SpanPlan, ...], tuple[str, ...]]:
+        """The tables that can join, and what is wrong with the others; all else of a table its agent checks."""
+        if not joined:
+            return (), ()
+        good, circles = [], []
+        with closing(open_sink(spec.sink)) as sink:
+            for plan in joined:
+                try:
+                    if isinstance(sink, SelfAware):
+                        self._check_circle(spec, (plan,), sink)
+                    good.append(plan)
+                except SinkRefusedError as error:
+                    circles.append(f"topic {plan.topic} is left out: {error}")
+        return tuple(good), tuple(circles)
 
     def _resolve_start(self, effect: ResolveStart) -> StartResolved | FeedRefused | EffectFailed:
         try:

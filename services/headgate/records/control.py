@@ -349,7 +349,8 @@ class FeedRecorded(msgspec.Struct, frozen=True):
     ``request`` is the operator's request that the last change of ``wanted`` answers to. ``incarnation`` counts rewinds,
     ``revision`` updates of the spec. ``target_ts`` is the spec's. ``sink_id`` is what the sink calls itself, the same
     under every address; null if it cannot tell. ``spans`` is how its tables are divided now; ``pinned`` names the
-    tables that an operator has divided, or made whole: the split scheduler leaves them alone.
+    tables that an operator has divided, or made whole: the split scheduler leaves them alone. ``notices`` is what the
+    last look at the source found of which no table can tell: topics that cannot join, or are gone.
     """
 
     feed_id: str
@@ -367,6 +368,7 @@ class FeedRecorded(msgspec.Struct, frozen=True):
     target_ts: int | None = None
     sink_id: str | None = None
     pinned: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 # --- deadletter -----------------------------------------------------------------------------------------------

@@ -10,7 +10,10 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ERROR_CODES", "ErrorCode", "Stage", "error_code_of"]
+__all__ = ["ERROR_CODES", "PARTITIONS_GROWN", "ErrorCode", "Stage", "error_code_of"]
+
+PARTITIONS_GROWN: Final = "source_partitions_grown"
+"""The one code that stops a whole feed, and for good (coordinator/discovery.py)."""
 
 
 class Stage(StrEnum):
@@ -50,11 +53,11 @@ _ROWS: Final = (
         "is it up, and reachable from the agent?",
     ),
     ErrorCode(
-        "source_no_topic",
+        PARTITIONS_GROWN,
         Stage.SOURCE,
-        True,
-        "no topic matches the feed's pattern",
-        "let the connector create its topics, or correct `source.topic_pattern`",
+        False,
+        "a source topic has more partitions than when the feed began: the order of a key's changes is lost",
+        "let the source write to a new topic, copy the table afresh, make the feed again",
     ),
     ErrorCode(
         "source_topic_missing",

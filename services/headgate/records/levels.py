@@ -24,7 +24,7 @@ RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
     FeedProgressed: {"resolved_ts": 2},
-    FeedRecorded: {"target_ts": 2, "sink_id": 2, "pinned": 2},
+    FeedRecorded: {"target_ts": 2, "sink_id": 2, "pinned": 2, "notices": 2},
     OperationRequested: {"parts": 2},
     OwnerAnnounced: {"level": 2},
 }
@@ -39,7 +39,7 @@ WORDS: Final[dict[StrEnum, int]] = {
 
 WITHHELD: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
     FeedProgressed: frozenset({"resolved_ts"}),
-    FeedRecorded: frozenset({"sink_id"}),
+    FeedRecorded: frozenset({"sink_id", "notices"}),
 }
 """Fields whose absence says "not known": nothing is lost that would not be found out again, or is missed."""
 

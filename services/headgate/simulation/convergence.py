@@ -54,6 +54,7 @@ def _missing_of_feed(
     if feed.target_ts is not None:
         return [f"feed {name} has the target {feed.target_ts} and is wanted {feed.wanted}"]
     missing = [] if feed.state is FeedState.NORMAL else [f"feed {name} is {feed.state}"]
+    missing += [f"{table} has not joined {name}" for table in world.operator.unseen(name, feed.spec, feed.spans)]
     said = state.feed_progress.get(name)
     for plan in feed.spans:
         key = SpanKey(name, plan.span)

@@ -30,6 +30,7 @@ from headgate.records.control import (
     TaskState,
     WantedState,
 )
+from headgate.records.error_codes import PARTITIONS_GROWN
 from headgate.records.keys import (
     AnswerKey,
     FeedKey,
@@ -287,9 +288,22 @@ class LogAudit:
             self.marks["a feed was failed after half an hour"] += 1
         if old is not None and old.feed_id == value.feed_id and len(value.spans) > len(old.spans):
             self.marks["a table joined"] += 1
+        self._mark_discovery(old, value)
         if old is None and key.feed in self._names:
             self.marks["feed made again"] += 1
         self._names.add(key.feed)
+
+    def _mark_discovery(self, old: FeedRecorded | None, new: FeedRecorded) -> None:
+        if not new.spans:
+            self.marks["a feed without tables"] += 1
+        if old is None or old.feed_id != new.feed_id or old.wanted is not WantedState.RUNNING:
+            return
+        if {plan.table for plan in new.spans} - {plan.table for plan in old.spans}:
+            self.marks["a table joined a feed that ran"] += 1
+        if new.error_code == PARTITIONS_GROWN:
+            self.marks["a feed was stopped by more partitions"] += 1
+        if new.notices and not old.notices:
+            self.marks["something was noticed of a source"] += 1
 
     def _check_division(self, key: FeedKey, old: FeedRecorded | None, new: FeedRecorded) -> None:
         """However tables are divided, every partition is wanted by one span, whose name says so."""

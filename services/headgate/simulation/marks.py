@@ -110,6 +110,11 @@ REQUIRED: Final = (
     "update_feed done",
     "update_feed refused",
     "a table joined",
+    # Its source, looked at again.
+    "a feed without tables",
+    "a table joined a feed that ran",
+    "a feed was stopped by more partitions",
+    "something was noticed of a source",
     "a feed was failed after half an hour",
     # What lies outside: two versions at once, time, lag, retention.
     "the level rose after an upgrade",

@@ -4,12 +4,12 @@ All it knows it reads from the log's present state, like the CLI; what it asks f
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from headgate.coordinator.effects import FeedResolved, ResolveFeed
+from headgate.coordinator.effects import DiscoverTables, FeedResolved, ResolveFeed, TablesDiscovered
 from headgate.coordinator.machine import State
 from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.memory import MemoryBroker
@@ -58,6 +58,9 @@ BAD_UPDATE_SHARE: Final = 0.1
 LATER_TABLE_SHARE: Final = 0.3
 """Share of feeds that begin without their last table, which an update may add."""
 
+PATTERN_SHARE: Final = 0.2
+"""Share of feeds that are made for a pattern: some of their tables, or all, join when a topic is added."""
+
 TARGET_RATE: Final = 0.2
 """Share of feeds that are to end."""
 
@@ -69,6 +72,7 @@ class _Spec(msgspec.Struct):
     tables: list[str]
     starts: list[dict[str, int]]
     target_ts: int | None = None
+    pattern: bool = False
 
 
 def resolve(effect: ResolveFeed) -> FeedResolved:
@@ -78,7 +82,7 @@ def resolve(effect: ResolveFeed) -> FeedResolved:
         SpanPlan(table, f"db.{table}", table, {int(partition): offset for partition, offset in start.items()})
         for table, start in zip(spec.tables, spec.starts, strict=True)
     )
-    return FeedResolved(effect.spec, plans, spec.target_ts)
+    return FeedResolved(effect.spec, plans, spec.target_ts, note="" if plans else "no topic is there yet")
 
 
 class Operator:
@@ -96,6 +100,7 @@ class Operator:
     ) -> None:
         self._profile, self._chance, self._broker, self._states = profile, chance, broker, states
         self._source, self._wall_ms = source, wall_ms
+        self._added: set[str] = set()
         self._count = 0
         self._last: tuple[RequestKey, Any, int] | None = None
 
@@ -107,6 +112,9 @@ class Operator:
         elif draw < 0.1 and self._last is not None:
             key, _, shard = self._last
             self._put(key, None, shard)
+        elif draw < 0.2:
+            feed = f"f{self._chance.randint(1, self._profile.feeds)}"
+            self._added.add(self._chance.choice(self._tables(feed)))
         else:
             feed = f"f{self._chance.randint(1, self._profile.feeds)}"
             self.ask(self._chance.choice(KINDS), feed)
@@ -136,6 +144,22 @@ class Operator:
             return  # the command refuses it: not everybody could read the request
         self._last = (RequestKey(f"r{self._count:05}"), value, shard)
         self._put(*self._last)
+
+    def unseen(self, name: str, feed_spec: str, spans: Sequence[SpanPlan]) -> list[str]:
+        """Tables of the feed whose topics were added and match its pattern, and which it has not yet."""
+        if not msgspec.json.decode(feed_spec, type=_Spec).pattern:
+            return []
+        known = {plan.table for plan in spans}
+        return [table for table in self._tables(name) if table in self._added and table not in known]
+
+    def discover(self, effect: DiscoverTables) -> TablesDiscovered:
+        """What a look at a feed's source finds."""
+        joined = []
+        for table in self.unseen(effect.feed, effect.spec, effect.spans):
+            topic = f"db.{table}"
+            start = {partition: self._source.begin(topic, partition) for partition in range(self._profile.partitions)}
+            joined.append(SpanPlan(table, topic, table, start))
+        return TablesDiscovered(tuple(joined))
 
     def create_all(self) -> None:
         """The beginning of every history: each feed once."""
@@ -191,12 +215,15 @@ class Operator:
     def _spans(self, feed: str) -> list[str]:
         """Tables, and what they are divided into now."""
         record = self._states[shard_of(feed, self._broker.shards)].feeds.get(feed)
-        return self._tables(feed) if record is None else [plan.span for plan in record.spans]
+        return self._tables(feed) if record is None or not record.spans else [plan.span for plan in record.spans]
 
     def _spec(self, feed: str) -> str:
         tables = self._tables(feed)
         if len(tables) > 1 and self._chance.random() < LATER_TABLE_SHARE:
             tables = tables[:-1]
+        is_pattern = self._chance.random() < PATTERN_SHARE
+        if is_pattern:
+            tables = tables[: self._chance.randrange(len(tables) + 1)]
         if self._chance.random() < 0.1:
             tables = [*tables[1:], "f1t1"] if feed != "f1" else tables
         starts, newest = [], 0
@@ -209,7 +236,9 @@ class Operator:
             "tables": tables,
             "starts": starts,
         }
-        if self._chance.random() < TARGET_RATE:
+        if is_pattern:
+            spec["pattern"] = True  # and no target: an end needs a table that comes to it
+        elif self._chance.random() < TARGET_RATE:
             spec["target_ts"] = ts_of(newest + self._chance.randint(-TARGET_EVENTS_MAX, TARGET_EVENTS_MAX))
         return msgspec.json.encode(spec).decode()
 

@@ -1,9 +1,17 @@
 """What is under way: requests to the sink, and effects of coordinators. Slow, lost, unanswered, or far too late."""
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from headgate.coordinator.effects import EffectFailed, FeedForgotten, FeedRefused, ForgetFeed, ResignOwner
+from headgate.coordinator.effects import (
+    DiscoverTables,
+    EffectFailed,
+    FeedForgotten,
+    FeedRefused,
+    ForgetFeed,
+    ResignOwner,
+    TablesDiscovered,
+)
 from headgate.eventlog.role import Role, TermEffect
 from headgate.records.control import Positions
 from headgate.simulation.executor import Request
@@ -15,6 +23,10 @@ if TYPE_CHECKING:
     from headgate.simulation.world import World
 
 __all__ = ["Wire"]
+
+
+GROWN_SHARE: Final = 0.01
+"""Share of looks at a source, in worlds whose effects are refused at times, that find more partitions than planned."""
 
 
 class Wire:
@@ -101,4 +113,8 @@ class Wire:
                 self._world.marks["forget refused"] += 1
                 return EffectFailed(str(error))
             return EffectFailed("answer lost") if self._world.strikes("reply_lost") else FeedForgotten()
-        return FeedRefused("no such topic") if self._world.strikes("effect_refused") else resolve(effect)
+        if self._world.strikes("effect_refused", GROWN_SHARE) and isinstance(effect, DiscoverTables):
+            return TablesDiscovered(grown="a topic has more partitions than before")
+        if self._world.strikes("effect_refused"):
+            return FeedRefused("no such topic")
+        return self._world.operator.discover(effect) if isinstance(effect, DiscoverTables) else resolve(effect)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.config.times import show_ts
@@ -29,6 +29,7 @@ __all__ = [
     "SourceError",
     "SourceUnreachableError",
     "StartInFutureError",
+    "TopicMissingError",
     "check_retention",
     "end_offsets",
     "offsets_at",
@@ -55,6 +56,13 @@ class SourceUnreachableError(SourceError):
     """The source's broker does not answer."""
 
     code = "source_unreachable"
+    retryable = True
+
+
+class TopicMissingError(SourceError):
+    """A topic the feed reads, or a partition of it, does not exist."""
+
+    code = "source_topic_missing"
     retryable = True
 
 
@@ -153,4 +161,10 @@ def _asked(connection: KafkaConnection, topics: Mapping[str, int], which: Offset
     try:
         return ask_offsets(connection, asked, "asking where a source topic begins and ends")
     except LogError as error:
+        cause = error.__cause__
+        if isinstance(cause, KafkaException) and cause.args[0].code() in _GONE:
+            raise TopicMissingError(f"{error}: has the topic been deleted, or made again smaller?") from error
         raise SourceUnreachableError(str(error)) from error
+
+
+_GONE: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})

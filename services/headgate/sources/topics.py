@@ -1,7 +1,8 @@
 """Which topics a feed reads, and which sink table each of them goes to.
 
 One source topic holds one table's changes; the table's name comes from the topic's by the template in the feed's
-spec. Resolved once, when a feed is accepted: what is found is written down with the feed.
+spec. Resolved when a feed is accepted: what is found is written down with the feed. Later changes of what there is, new
+topics that match a feed's pattern above all, are found by looking again (discovery.py).
 """
 
 import re
@@ -14,34 +15,29 @@ from confluent_kafka import KafkaException
 from headgate.config.feed import FeedSpec, SourceSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import SpanPlan
-from headgate.sources.offsets import REQUEST_SECONDS_MAX, SourceError, SourceUnreachableError, offsets_at, start_offsets
+from headgate.sources.offsets import (
+    REQUEST_SECONDS_MAX,
+    SourceError,
+    SourceUnreachableError,
+    TopicMissingError,
+    offsets_at,
+    start_offsets,
+)
 
 __all__ = [
-    "NoTopicError",
     "TableClashError",
     "TableNameError",
     "TopicMissingError",
     "find_topics",
+    "matching",
+    "no_match",
     "plan_spans",
+    "present_topics",
     "table_name",
 ]
 
 _BROKERS_OWN: Final = "__"
 """Kafka's own topics (``__consumer_offsets``) hold no tables; a wide pattern must not catch them."""
-
-
-class NoTopicError(SourceError):
-    """No topic matches the feed's pattern."""
-
-    code = "source_no_topic"
-    retryable = True
-
-
-class TopicMissingError(SourceError):
-    """A topic the feed names does not exist."""
-
-    code = "source_topic_missing"
-    retryable = True
 
 
 class TableClashError(SourceError):
@@ -57,19 +53,13 @@ class TableNameError(SourceError):
 
 
 def find_topics(connection: KafkaConnection, source: SourceSpec, own_prefix: str) -> dict[str, int]:
-    """Topic → number of partitions, sorted. ``own_prefix`` are the control topics, which are no source.
+    """Topic → number of partitions, sorted; empty where nothing matches the pattern yet.
 
-    Raises NoTopicError, TopicMissingError, SourceUnreachableError.
+    ``own_prefix`` are the control topics, which are no source. Raises TopicMissingError, SourceUnreachableError.
     """
-    try:
-        topics = connection.admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
-    except KafkaException as error:
-        raise SourceUnreachableError(
-            f"the source broker does not list its topics: {error.args[0].str()}; is it up, and reachable from here?"
-        ) from error
-    present = {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+    present = present_topics(connection)
     if source.topic_pattern is not None:
-        return _matching(present, source.topic_pattern, own_prefix)
+        return matching(present, source.topic_pattern, own_prefix)
     missing = sorted(set(source.topics) - set(present))
     if missing:
         raise TopicMissingError(
@@ -79,22 +69,33 @@ def find_topics(connection: KafkaConnection, source: SourceSpec, own_prefix: str
     return {name: present[name] for name in sorted(set(source.topics))}
 
 
-def _matching(present: Mapping[str, int], pattern: str, own_prefix: str) -> dict[str, int]:
+def present_topics(connection: KafkaConnection) -> dict[str, int]:
+    """Every topic of the broker → number of partitions. Raises SourceUnreachableError."""
     try:
-        wanted = re.compile(pattern)
-    except re.error as error:
-        raise NoTopicError(f"source.topic_pattern {pattern!r} is no regular expression: {error}") from error
-    found = {
+        topics = connection.admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
+    except KafkaException as error:
+        raise SourceUnreachableError(
+            f"the source broker does not list its topics: {error.args[0].str()}; is it up, and reachable from here?"
+        ) from error
+    return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+
+
+def matching(present: Mapping[str, int], pattern: str, own_prefix: str) -> dict[str, int]:
+    """Those of ``present`` whose whole name matches, sorted, without the broker's own topics and ours."""
+    wanted = re.compile(pattern)
+    return {
         name: partitions
         for name, partitions in sorted(present.items())
         if wanted.fullmatch(name) and not name.startswith((_BROKERS_OWN, own_prefix))
     }
-    if not found:
-        raise NoTopicError(
-            f"no topic matches source.topic_pattern {pattern!r} (the whole name must match): has the connector "
-            f"created its topics? There are {_some(present)}"
-        )
-    return found
+
+
+def no_match(pattern: str, present: Iterable[str]) -> str:
+    """What to tell whoever sees a feed without tables."""
+    return (
+        f"no topic matches source.topic_pattern {pattern!r} yet (the whole name must match): has the connector "
+        f"created its topics? There are {_some(present)}"
+    )
 
 
 _NAMES_SHOWN_MAX: Final = 8

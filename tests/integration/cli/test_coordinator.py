@@ -15,7 +15,7 @@ import pytest
 import structlog
 import yaml
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewPartitions, NewTopic
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fixtures.services import mariadb_execute
@@ -300,7 +300,6 @@ def test_what_is_asked_of_shards_and_agents(log: KafkaLog, owner: CoordinatorSer
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"source": {"format": "debezium-json", "start_ts": "2199-01-01T00:00:00Z"}}, "has not come yet"),
     ({"source": {"topics": ["nowhere.public.x"]}}, "source topic nowhere.public.x does not exist"),
-    ({"source": {"topics": [], "topic_pattern": "no-such-.*"}}, "no topic matches"),
     ({"sink": {"table": "public.nothing"}}, "public.nothing"),
     ({"sink": {"table": "public.keyless"}}, "key"),
     ({"sink": {"table": "{database}.x"}}, "known are {schema}"),
@@ -318,6 +317,53 @@ def test_a_feed_that_cannot_be_is_refused_with_its_reason(
             assert result.exit_code == ExitCode.REQUEST_REFUSED, (changes, options, result.stderr)
             assert said in result.stderr, (changes, options)
     assert _feed(log, "shop") is None
+
+
+def test_a_feed_without_tables_gets_them_when_their_topics_come(
+    log: KafkaLog, serve: Serve, shop: _Shop, postgres_database: str, settings: Settings
+) -> None:
+    serve("one", "coordinator")
+    prefix = f"{settings.cluster}-late."
+    file = shop.file("late", source={"topics": [], "topic_pattern": f"{prefix}.*"})
+    dry = headgate("feed", "create", file, "--dry-run", "-o", "json")
+    assert "no topic matches" in json.loads(dry.stdout)["note"], dry.stderr
+    created = headgate("feed", "create", file)
+    assert created.exit_code == 0, created.stderr
+    assert "created with 0 tables: no topic matches source.topic_pattern" in created.stderr
+    shown = json.loads(headgate("feed", "show", "late", "-o", "json").stdout)
+    assert (shown["state"], shown["tables"], shown["spans"]) == ("normal", 0, [])
+    assert "no topic matches" in shown["notices"][0]
+    why = headgate("why", "late")
+    assert why.exit_code == ExitCode.HELD
+    assert "it has no table yet" in why.stderr
+
+    shop.make_topic(f"{prefix}public.orders")
+    shop.make_topic(f"{prefix}x.public.orders")
+
+    def tables() -> list[tuple[str, str]]:
+        feed = _feed(log, "late")
+        return [] if feed is None else [(plan.table, plan.topic) for plan in feed.spans]
+
+    eventually(lambda: len(tables()) == 1, "the table joins")
+    ((table, topic),) = tables()
+    assert table == "public.orders"
+    told = json.loads(headgate("why", "late", "-o", "json").stdout)
+    assert [reason["table"] for reason in told["reasons"]] == ["public.orders"]
+    assert any("is left out: its table public.orders" in line for line in told["feed_held_by"])
+
+    for future in log.connection.admin.create_partitions([NewPartitions(topic, 5)]).values():
+        future.result(10)
+
+    def grown() -> bool:
+        feed = _feed(log, "late")
+        return feed is not None and (feed.error_code, feed.state) == ("source_partitions_grown", FeedState.STOPPED)
+
+    eventually(grown, "the feed is stopped")
+    assert "has 5 partitions, the feed began with 2" in " ".join(headgate("why", "late").stderr.split())
+    resumed = headgate("feed", "resume", "late")
+    assert resumed.exit_code == ExitCode.REQUEST_REFUSED
+    assert "cannot go on" in resumed.stderr
+    assert headgate("feed", "remove", "late").exit_code == 0
 
 
 def test_a_dry_run_says_what_would_become_of_it_and_writes_nothing(

@@ -3,12 +3,13 @@
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewPartitions, NewTopic
 
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.config.times import parse_ts
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.ts import ts_of_ms
+from headgate.sources.discovery import Discovery, look_again
 from headgate.sources.offsets import (
     RECORD_TIME_MARGIN_MS,
     OffsetExpiredError,
@@ -18,7 +19,7 @@ from headgate.sources.offsets import (
     offsets_at,
     start_offsets,
 )
-from headgate.sources.topics import NoTopicError, TableClashError, TopicMissingError, find_topics, plan_spans
+from headgate.sources.topics import TableClashError, TopicMissingError, find_topics, plan_spans
 
 pytestmark = pytest.mark.integration
 
@@ -70,8 +71,7 @@ def test_pattern_matches_whole_names_and_no_topics_of_ours(source: _Source) -> N
 
 
 def test_nothing_found_is_said(source: _Source) -> None:
-    with pytest.raises(NoTopicError, match="the whole name must match"):
-        find_topics(source.connection, SourceSpec(topic_pattern="no-such-topic-.*"), "x.")
+    assert find_topics(source.connection, SourceSpec(topic_pattern="no-such-topic-.*"), "x.") == {}
     there = source.make("there.x")
     with pytest.raises(TopicMissingError, match=f"{source.prefix}gone.x does not exist"):
         find_topics(source.connection, SourceSpec(topics=(there, f"{source.prefix}gone.x")), "x.")
@@ -110,6 +110,36 @@ def test_deleted_changes_are_an_error_and_never_a_skip(source: _Source) -> None:
         check_retention(source.connection, topic, {0: 0, 1: 3})
     with pytest.raises(OffsetExpiredError, match="deleted and made again"):
         check_retention(source.connection, topic, {0: 1})
+    with pytest.raises(TopicMissingError, match=r"has the topic been deleted, or made again smaller\?"):
+        check_retention(source.connection, topic, {2: 0})
+    with pytest.raises(TopicMissingError, match=r"public[.]none"):
+        check_retention(source.connection, f"{source.prefix}r.public.none", {0: 0})
+
+
+def test_a_second_look_finds_what_is_new_gone_and_grown(source: _Source) -> None:
+    first = source.make("d.public.a", 2)
+    spec = _spec(SourceSpec(topic_pattern=f"{source.prefix}d[.].*", start="latest"))
+    known = plan_spans(source.connection, spec, "x.")
+    assert look_again(source.connection, spec, known, "x.") == Discovery((), (), None)
+
+    second = source.make("d.public.b", 1)
+    source.fill(second, 0, 5)
+    source.delete_below(second, 0, 2)
+    clash = source.make("d.other.public.a")
+    found = look_again(source.connection, spec, known, "x.")
+    assert [(plan.table, plan.topic, plan.start) for plan in found.joined] == [("public.b", second, {0: 2})]
+    (notice,) = found.notices
+    assert f"topic {clash} is left out: its table public.a is that of topic {first}" in notice
+
+    for future in source.admin.create_partitions([NewPartitions(first, 3)]).values():
+        future.result(10)
+    for future in source.admin.delete_topics([second, clash]).values():
+        future.result(10)
+    after = look_again(source.connection, spec, (*known, *found.joined), "x.")
+    assert after.grown == f"{first} has 3 partitions, the feed began with 2"
+    assert after.notices == (f"source topic {second} does not exist any more: table public.b gets no changes",)
+    fixed = _spec(SourceSpec(topics=(first,)))
+    assert look_again(source.connection, fixed, known, "x.").grown == after.grown
 
 
 NOON_MS = 1_795_262_400_000 - 86_400_000 * 365

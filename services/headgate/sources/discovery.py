@@ -1,0 +1,103 @@
+"""Looking again at the source of a feed that runs: what is new, what is gone, what has grown.
+
+A topic that matches the feed's pattern since the last look is read from its earliest record on, wherever the feed
+itself began: all that it holds is new. One topic's trouble is told, and no other topic waits for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.config.feed import FeedSpec
+from headgate.eventlog.connection import KafkaConnection
+from headgate.records.control import Positions, SpanPlan
+from headgate.records.spans import wholes
+from headgate.sources.offsets import SourceError, start_offsets
+from headgate.sources.topics import TableNameError, matching, no_match, present_topics, table_name
+
+__all__ = ["Discovery", "look_again"]
+
+NOTICES_MAX: Final = 20
+"""Topics that are told about one by one: a pattern that is wrong can match thousands."""
+
+
+class Discovery(msgspec.Struct, frozen=True):
+    """What a look has found.
+
+    ``joined``: plans of whole tables that the feed has not yet. ``notices``: what is wrong with a topic, a sentence
+    each. ``grown``: topics with more partitions than planned, and how many; None if there are none.
+    """
+
+    joined: tuple[SpanPlan, ...]
+    notices: tuple[str, ...]
+    grown: str | None
+
+
+def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[SpanPlan], own_prefix: str) -> Discovery:
+    """What has become of the source of a feed with the plan ``spans``. Raises SourceUnreachableError."""
+    present = present_topics(connection)
+    known = {plan.topic: plan for plan in wholes(spans)}
+    grown = [
+        f"{topic} has {present[topic]} partitions, the feed began with {len(plan.start)}"
+        for topic, plan in sorted(known.items())
+        if present.get(topic, 0) > len(plan.start)
+    ]
+    notices = [
+        f"source topic {topic} does not exist any more: table {plan.table} gets no changes"
+        for topic, plan in sorted(known.items())
+        if topic not in present
+    ]
+    joined: tuple[SpanPlan, ...] = ()
+    if spec.source.topic_pattern is not None:
+        found = matching(present, spec.source.topic_pattern, own_prefix)
+        if not found and not known:
+            notices.append(no_match(spec.source.topic_pattern, present))
+        new = {topic: count for topic, count in found.items() if topic not in known}
+        tables, wrong = _named(spec, new, {plan.table: topic for topic, plan in known.items()})
+        starts, missing = _starts(connection, {topic: new[topic] for topic in tables.values()})
+        joined = tuple(
+            SpanPlan(span=table, topic=topic, table=table, start=starts[topic])
+            for table, topic in sorted(tables.items())
+            if topic in starts
+        )
+        notices += wrong + missing
+    return Discovery(joined, _shortened(notices), "; ".join(_shortened(grown)) or None)
+
+
+def _named(spec: FeedSpec, new: Mapping[str, int], taken: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Table → topic of those that can have one, and what is wrong with the others. ``taken``: table → topic."""
+    tables: dict[str, str] = {}
+    wrong = []
+    for topic in sorted(new):
+        try:
+            table = table_name(spec.sink.table, topic)
+        except TableNameError as error:
+            wrong.append(f"topic {topic} is left out: {error}")
+            continue
+        other = taken.get(table) or tables.get(table)
+        if other is None:
+            tables[table] = topic
+        else:
+            wrong.append(f"topic {topic} is left out: its table {table} is that of topic {other}; see sink.table")
+    return tables, wrong
+
+
+def _starts(connection: KafkaConnection, topics: Mapping[str, int]) -> tuple[dict[str, Positions], list[str]]:
+    """Where each topic begins: asked together, and one by one where that fails, so that none waits for another."""
+    try:
+        return start_offsets(connection, topics, "earliest"), []
+    except SourceError:
+        starts: dict[str, Positions] = {}
+        missing = []
+        for topic, count in sorted(topics.items()):
+            try:
+                starts |= start_offsets(connection, {topic: count}, "earliest")
+            except SourceError as error:
+                missing.append(f"topic {topic} cannot join yet: {error}")
+        return starts, missing
+
+
+def _shortened(texts: Sequence[str]) -> tuple[str, ...]:
+    more = len(texts) - NOTICES_MAX
+    return (*texts[:NOTICES_MAX], f"and {more} more") if more > 0 else tuple(texts)
