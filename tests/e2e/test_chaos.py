@@ -33,5 +33,5 @@ def test_nothing_is_lost_or_doubled_whatever_fails() -> None:
     value = {name: figure["value"] for name, figure in report["figures"].items()}
     assert value["changes_audited"] > value["rows_compared"] > 10_000
     assert value["differences"] == value["double_writes"] == value["false_lease_losses"] == 0
-    for fault in ("agent_killed", "agent_frozen", "agent_silenced", "owner_killed"):
-        assert value[f"failover_{fault}_s"] > 0, "somebody else has taken over"
+    # Whether an agent had tables when it was struck is the operator's doing too; an owner always has a successor.
+    assert value["failover_owner_killed_s"] > 0

@@ -91,13 +91,14 @@ Strike = Callable[[World, Random, set[str]], Wound | None]
 
 
 def _agent(world: World, random: Random, busy: set[str]) -> str | None:
-    """The busiest agent, mostly, for its loss shows most."""
-    free = sorted(set(world.services.agents) - busy)
+    """The busiest agent, mostly, for its loss shows most; otherwise one that runs tables, if any does."""
+    free = set(world.services.agents) - busy
     with world.watch.condition:
         busiest = busiest_agent(world.watch.seen.snapshot)
+        working = {role.agent for role in holders(world.watch.seen.snapshot).values()}
     if not free:
         return None
-    return busiest if busiest in free and random.random() < 0.7 else random.choice(free)
+    return busiest if busiest in free and random.random() < 0.7 else random.choice(sorted(free & working or free))
 
 
 def held_by(world: World, agent: str) -> tuple[str, frozenset[str]]:
