@@ -343,7 +343,8 @@ class World:
     def do_request_merge(self, request: str, feed: str, table: str) -> None:
         self.ask(request, "merge", feed, table=table)
 
-    def do_request_rebalance(self, request: str, feed: str) -> None:
+    def do_request_rebalance(self, request: str, feed: str = "") -> None:
+        """``request rebalance b1 [f]``: without a feed every one that runs."""
         self.ask(request, "rebalance", feed)
 
     def do_request_drain(self, request: str, agent: str) -> None:

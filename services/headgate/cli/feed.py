@@ -10,7 +10,7 @@ from headgate.cli.dry_run import rehearse
 from headgate.cli.lookup import find_feed
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows, show_value
-from headgate.cli.requests import MOVES_SECONDS_DEFAULT, OUTCOME_SECONDS_DEFAULT, ask, operation
+from headgate.cli.requests import MOVES_SECONDS_DEFAULT, OUTCOME_SECONDS_DEFAULT, ask, ask_shards, operation, said_by
 from headgate.cli.tables import table_rows
 from headgate.config.feed import load_feed
 from headgate.config.times import NotATimeError, parse_ts, show_ts
@@ -203,7 +203,9 @@ def remove(
 
 @app.command()
 def rebalance(
-    feed: FeedName,
+    feed: Annotated[
+        str | None, typer.Argument(metavar="[FEED]", help="name of the feed [every feed that runs]")
+    ] = None,
     *,
     timeout: Timeout = MOVES_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
@@ -211,9 +213,17 @@ def rebalance(
     cluster: Cluster = None,
     kafka_property: KafkaProperty = None,
 ) -> None:
-    """Spread a feed's tables over the agents so that their numbers differ by one at most, with the fewest moves."""
+    """Spread each feed's tables over the agents so that their numbers differ by one at most, with the fewest moves."""
     with connected(bootstrap, cluster, kafka_property) as (_, log):
-        _settle(log, OperationKind.REBALANCE_FEED, feed, timeout, output)
+        if feed is not None:
+            return _settle(log, OperationKind.REBALANCE_FEED, feed, timeout, output)
+        outcomes = ask_shards(log, operation(OperationKind.REBALANCE_FEED, ""), range(log.shards), timeout)
+    if output is not Output.TABLE:
+        shards = [{"shard": shard, "reason": outcome.reason} for shard, outcome in outcomes.items()]
+        show_value(output, {"status": "done", "reason": said_by(outcomes), "shards": shards})
+    else:
+        note(f"all feeds: done: {said_by(outcomes)}")
+    return None
 
 
 def _settle(

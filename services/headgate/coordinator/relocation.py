@@ -12,10 +12,10 @@ from typing import Final
 
 from headgate.coordinator import spans
 from headgate.coordinator.draft import Draft
-from headgate.coordinator.outcomes import no_such_feed
+from headgate.coordinator.outcomes import NAMES_SHOWN_MAX, no_such_feed
 from headgate.coordinator.schedulers.balance import BALANCE_SECONDS
 from headgate.coordinator.scheduling import is_anyone_leaving, seats_of
-from headgate.coordinator.state import Drain, Rebalance, SessionId
+from headgate.coordinator.state import Drain, Rebalance, SessionId, Spread
 from headgate.records.control import Liveness, OperationRequested, OutcomeStatus, WantedState
 from headgate.records.keys import SpanKey
 
@@ -63,24 +63,40 @@ def _why_not_drained(draft: Draft, wish: OperationRequested, sessions: list[Sess
 
 
 def ask_rebalance(draft: Draft, request: str, wish: OperationRequested) -> None:
-    """Take up a rebalance_feed: the feed's spans are spread evenly over the agents, by number."""
-    feed = draft.feed(wish.feed)
-    if feed is None:
-        return _turn_down(draft, request, no_such_feed(draft, wish.feed))
-    if feed.wanted is not WantedState.RUNNING:
-        reason = f"feed {wish.feed!r} is {feed.state}, wanted {feed.wanted}: resume it first"
+    """Take up a rebalance_feed: each feed's spans are spread evenly over the agents, by number.
+
+    Without a feed it is about every feed of the shard that runs, with one outcome for all.
+    """
+    running = [name for name, feed in sorted(draft.state.feeds.items()) if feed.wanted is WantedState.RUNNING]
+    names = [wish.feed] if wish.feed else running
+    if not names:
+        return draft.settle(request, OutcomeStatus.DONE, "no feed runs here: there is nothing to spread")
+    reason = _why_not_rebalanced(draft, names)
+    if reason is not None:
         return _turn_down(draft, request, reason)
+    draft.term.spreads[request] = Spread(set(names), is_of_all=not wish.feed)
+    for name in names:
+        draft.term.rebalances[name] = Rebalance(request)
+    of = "the feed" if wish.feed else f"one of the {len(names)} feeds"
+    draft.settle(request, OutcomeStatus.ACCEPTED, f"begins when every table of {of} is replicating")
+    return None
+
+
+def _why_not_rebalanced(draft: Draft, names: list[str]) -> str | None:
+    for name in names:
+        feed = draft.feed(name)
+        if feed is None:
+            return no_such_feed(draft, name)
+        if feed.wanted is not WantedState.RUNNING:
+            return f"feed {name!r} is {feed.state}, wanted {feed.wanted}: resume it first"
     if is_anyone_leaving(draft):
-        return _turn_down(draft, request, "an agent is on its way out: ask again when it has left")
-    if wish.feed in draft.term.rebalances:
-        other = draft.term.rebalances[wish.feed].request
-        reason = f"feed {wish.feed!r} is being rebalanced already, by request {other}"
-        return _turn_down(draft, request, reason)
+        return "an agent is on its way out: ask again when it has left"
+    for name in names:
+        if name in draft.term.rebalances:
+            return f"feed {name!r} is being rebalanced already, by request {draft.term.rebalances[name].request}"
     targets = [session for session in draft.state.index.live.in_order() if draft.is_target(session)]
     if len(targets) < 2:
-        return _turn_down(draft, request, f"{len(targets)} agent can take tables: there is nothing to spread them over")
-    draft.term.rebalances[wish.feed] = Rebalance(request)
-    draft.settle(request, OutcomeStatus.ACCEPTED, "begins when every table of the feed is replicating")
+        return f"{len(targets)} agent can take tables: there is nothing to spread them over"
     return None
 
 
@@ -97,6 +113,7 @@ def take_back(draft: Draft, request: str) -> None:
         _end_drain(draft, session)
     for name in [name for name, task in term.rebalances.items() if task.request == request]:
         del term.rebalances[name]
+    term.spreads.pop(request, None)
 
 
 def settle(draft: Draft) -> None:
@@ -192,11 +209,31 @@ def _settle_rebalance(draft: Draft, name: str, task: Rebalance) -> None:
     elif task.failed_count:
         reason = f"{task.failed_count} tables could not be moved: ask again; see why"
     else:
-        del draft.term.rebalances[name]
-        draft.settle(task.request, OutcomeStatus.DONE, f"{task.moved_count} tables moved, the numbers are even")
-        return
+        reason = ""
     del draft.term.rebalances[name]
-    draft.settle(task.request, OutcomeStatus.FAILED, f"{task.moved_count} tables moved, then it ended: {reason}")
+    _end_spread(draft, name, task, reason)
+
+
+def _end_spread(draft: Draft, name: str, task: Rebalance, reason: str) -> None:
+    """One feed is done, or cannot be (``reason``): the last of a request says what has become of all."""
+    spread = draft.term.spreads.get(task.request)
+    if spread is None:
+        return
+    spread.waiting.discard(name)
+    spread.moved_count += task.moved_count
+    if reason:
+        spread.failed[name] = reason
+    if spread.waiting:
+        return
+    del draft.term.spreads[task.request]
+    moved, failed = f"{spread.moved_count} tables moved", spread.failed
+    if not failed:
+        draft.settle(task.request, OutcomeStatus.DONE, f"{moved}, the numbers are even")
+        return
+    texts = [f"feed {name!r}: {reason}" if spread.is_of_all else reason for name, reason in sorted(failed.items())]
+    more = f"; and {len(texts) - NAMES_SHOWN_MAX} more feeds" if len(texts) > NAMES_SHOWN_MAX else ""
+    why = "; ".join(texts[:NAMES_SHOWN_MAX]) + more
+    draft.settle(task.request, OutcomeStatus.FAILED, f"{moved}, then it ended: {why}")
 
 
 def measure(draft: Draft, key: SpanKey, session: SessionId) -> None:

@@ -61,6 +61,7 @@ __all__ = [
     "PlacedRequest",
     "Rebalance",
     "SessionId",
+    "Spread",
     "Term",
     "TimerPurpose",
     "digest",
@@ -113,6 +114,17 @@ class Rebalance:
 
 
 @dataclass(slots=True)
+class Spread:
+    """A request to spread one feed, or all: feeds that are still to come, and what has become of the others."""
+
+    waiting: set[str]
+    is_of_all: bool = False
+    moved_count: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    """By feed: why not all of it could be moved."""
+
+
+@dataclass(slots=True)
 class Term:
     """One owner's memory between its throne and its end; see the module's docstring."""
 
@@ -134,6 +146,8 @@ class Term:
     """Sessions whose spans leave on request, and those that are empty now and are given no others for a while."""
     rebalances: dict[str, Rebalance] = field(default_factory=dict)
     """By feed: the request to spread its spans evenly that is under way."""
+    spreads: dict[str, Spread] = field(default_factory=dict)
+    """By request: the rebalances that it stands for."""
     resting: set[SpanKey] = field(default_factory=set)
     """Spans whose move by a scheduler came to nothing lately."""
     loads: Loads = field(default_factory=Loads)

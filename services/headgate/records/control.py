@@ -319,8 +319,9 @@ class OperationRequested(msgspec.Struct, frozen=True):
 
     ``spec`` is the feed's JSON, for create_feed and update_feed; for resume_feed where to go on from, as JSON, null for
     where it stood: ``"earliest"``, ``"latest"``, a ts, or topic → partition → offset. ``feed`` is empty where the
-    request is about no feed (drain_agent, resign_owner); it then goes to every shard concerned, under an id each.
-    ``parts`` is for split_table: into how many, null to leave the table to the split scheduler.
+    request is about no feed in particular (drain_agent, resign_owner, rebalance_feed of all): it then goes to every
+    shard concerned, under an id each. ``parts`` is for split_table: into how many, null to leave the table to the
+    split scheduler.
     """
 
     kind: OperationKind

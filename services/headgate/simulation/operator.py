@@ -54,6 +54,9 @@ REQUESTS_KEPT_MAX: Final = 12
 """Settled requests beyond this many are taken back, the oldest first, as operators do."""
 
 
+ALL_FEEDS_SHARE: Final = 0.3
+"""Share of requests to rebalance that name no feed."""
+
 BAD_UPDATE_SHARE: Final = 0.1
 LATER_TABLE_SHARE: Final = 0.3
 """Share of feeds that begin without their last table, which an update may add."""
@@ -136,7 +139,8 @@ class Operator:
         elif kind is OperationKind.DRAIN_AGENT:
             agent = f"a{self._chance.randint(1, self._profile.agents)}"
         shard = shard_of(feed, self._broker.shards)
-        if kind in ABOUT_NO_FEED:
+        is_about_all = kind is OperationKind.REBALANCE_FEED and self._chance.random() < ALL_FEEDS_SHARE
+        if kind in ABOUT_NO_FEED or is_about_all:
             feed, shard = "", self._chance.randrange(self._broker.shards)
         self._count += 1
         value = OperationRequested(kind, feed, spec, table, agent, "operator", self._wall_ms(), parts)

@@ -286,6 +286,9 @@ def test_what_is_asked_of_shards_and_agents(log: KafkaLog, owner: CoordinatorSer
     assert "no live agent 'nobody'" in drained.stderr
     rebalanced = headgate("feed", "rebalance", "nofeed")
     assert rebalanced.exit_code == ExitCode.REQUEST_REFUSED
+    everything = headgate("feed", "rebalance")
+    assert everything.exit_code == 0, everything.stderr
+    assert "no feed runs here" in everything.stderr
     (row,) = json.loads(headgate("coordinator", "list", "-o", "json").stdout)
     assert row["shard"] == 0
     assert row["owner"]

@@ -48,6 +48,9 @@ HOUSEKEEPING: Final = ("checkpoint", "sweep")
 PATIENCE: Final = ("barrier", "prepare")
 """Timers longer than anything a session does: silence comes first, unless a session lives and is slow, a fault."""
 
+DISCOVERY: Final = "discover"
+"""The timer of the looks at a feed's source, which does not change in this world."""
+
 NOT_RETRIED: Final = "not tried again by itself"
 """In the error of a table that waits for an operator (coordinator/spans.py): that, too, is an end."""
 
@@ -289,7 +292,11 @@ class World:
 
     def _outlook(self, owner: int) -> Any:
         state = self.logs.copy(owner)
-        timers = () if state.term is None else tuple(sorted(state.term.timers))
+        timers = (
+            ()
+            if state.term is None
+            else tuple(sorted(name for name in state.term.timers if not name.startswith(DISCOVERY)))
+        )
         return timers, tuple(session for session in sorted(state.agents) if session not in state.ended)
 
     def _is_lost(self, frame: Frame, agent: str, session: str) -> bool:
