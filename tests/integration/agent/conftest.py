@@ -19,7 +19,7 @@ from headgate.config.crash_points import ArmedPoints
 from headgate.embedded.java import java_home_for_spark
 from headgate.records.control import Epoch, SpanPlan, TaskState
 
-DEADLINE_SECONDS = 90
+DEADLINE_SECONDS = 180
 
 
 def until(fact: Callable[[], Any], what: str) -> Any:
