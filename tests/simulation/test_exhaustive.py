@@ -9,9 +9,9 @@ from headgate.agent import machine as agent_machine
 from headgate.coordinator import dividing, replication
 from headgate.coordinator.draft import Draft
 from headgate.records.spans import divide
+from headgate.simulation.exhaustive.bounds import Bounds
 from headgate.simulation.exhaustive.scopes import QUICK, Scope
 from headgate.simulation.exhaustive.search import search
-from headgate.simulation.exhaustive.world import Bounds
 
 
 @pytest.mark.parametrize("scope", QUICK, ids=str)

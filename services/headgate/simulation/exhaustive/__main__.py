@@ -8,9 +8,9 @@ import sys
 
 import msgspec
 
+from headgate.simulation.exhaustive.bounds import COMMANDS, Bounds
 from headgate.simulation.exhaustive.scopes import DEEP, QUICK, Scope
 from headgate.simulation.exhaustive.search import Result, search
-from headgate.simulation.exhaustive.world import COMMANDS, Bounds
 
 
 def told(scope: Scope, result: Result) -> str:

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.simulation.exhaustive.world import Bounds
+from headgate.simulation.exhaustive.bounds import Bounds
 
 __all__ = ["DEEP", "QUICK", "Scope"]
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from headgate.simulation.exhaustive.world import Bounds, Frame, World
+from headgate.simulation.exhaustive.bounds import Bounds, Frame
+from headgate.simulation.exhaustive.world import World
 from headgate.simulation.sink_audit import Violation
 
 __all__ = ["Finding", "Result", "search"]
@@ -98,7 +99,7 @@ def search(
         if not frontier and 0 in good:
             number = good.index(0)
             finding = Finding("2: no good end can be reached from here", graph.path(number))
-    parts = {"coordinator": len(world.logs), "session": len(world.sessions), "sink": len(world.sinks)}
+    parts = {"coordinator": len(world.parts.logs), "session": len(world.parts.sessions), "sink": len(world.parts.sinks)}
     return Result(
         bounds,
         len(graph.numbers),
