@@ -42,7 +42,7 @@ JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For agents that live for minutes: a start costs 8 s of CPU rather than 13, the first jobs 4 rather than 9."""
 
 COMMAND_SECONDS_MAX: Final = 180.0
-"""A request waits 30 s for its outcome by itself; on a busy machine the command takes as long again to start and end."""
+"""A request waits 30 s for its outcome by itself; on a busy machine the command needs as long again to start."""
 
 
 class Services:
