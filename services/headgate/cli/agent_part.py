@@ -59,12 +59,14 @@ def agent_part(around: Surroundings, scratch: Path) -> Part:
     counters, stop = AgentCounters(), threading.Event()
     watch_agent(around.registry, lambda name: float(getattr(counters, name)))
 
+    def warm_executor() -> SparkExecutor:
+        # Before the session announces itself: who gives tables to a cold agent waits for its JVM, at every take-over.
+        _start(runtime)
+        return SparkExecutor(runtime, executor)
+
     def run() -> None:
         try:
-            _start(runtime)  # here rather than at the first table: a Spark that does not start is said at once
-            run_agent(
-                options, log, lambda: SparkExecutor(runtime, executor), stop, probes=around.probes, counters=counters
-            )
+            run_agent(options, log, warm_executor, stop, probes=around.probes, counters=counters)
         finally:
             runtime.stop()
 

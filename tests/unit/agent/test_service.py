@@ -51,6 +51,7 @@ class Stage:
         self.counters = AgentCounters()
         self.stop = threading.Event()
         self.executors: list[RememberingExecutor] = []
+        self.announced_before: list[int] = []
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._run)
 
@@ -61,6 +62,7 @@ class Stage:
             self.error = error
 
     def _executor(self) -> RememberingExecutor:
+        self.announced_before.append(len(self.sessions()))
         self.executors.append(RememberingExecutor())
         return self.executors[-1]
 
@@ -147,6 +149,15 @@ def test_a_lost_lease_kills_every_writer_and_a_new_session_begins(stage: Stage) 
     stage.log.heal()
     until(lambda: len(stage.sessions()) >= 2, "the next session")
     assert stage.counters.sessions_lost >= 1
+
+
+def test_a_session_announces_itself_when_its_executor_is_there_and_no_sooner(stage: Stage) -> None:
+    """An executor is made with Spark warm (agent_part.py): tables are not given to a cold agent."""
+    until(lambda: stage.read(SyncAnswered), "the first session")
+    (session,) = stage.sessions()
+    stage.write(SessionKey("a1", session), SessionEnded(1, "silent", 0))
+    until(lambda: len(stage.sessions()) == 2, "the next session")
+    assert stage.announced_before == [0, 1]
 
 
 def test_a_session_that_was_written_dead_ends_at_once(stage: Stage) -> None:
