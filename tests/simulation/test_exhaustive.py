@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.agent import machine as agent_machine
+from headgate.agent import transitions
 from headgate.coordinator import dividing, replication
 from headgate.coordinator.draft import Draft
 from headgate.records.spans import divide
@@ -46,8 +46,8 @@ def test_a_secondary_promoted_before_the_primary_has_stopped_is_found(changed: A
 
 
 def test_an_agent_that_claims_as_a_secondary_is_found(changed: Any) -> None:
-    pair = (None, agent_machine.Directive.PREPARE_ANEW)
-    changed(agent_machine.TRANSITIONS, pair, agent_machine.Action.REPLICATE)
+    pair = (None, transitions.Directive.PREPARE_ANEW)
+    changed(transitions.TRANSITIONS, pair, transitions.Action.REPLICATE)
     finding = search(Bounds(commands=("move",), faults=0)).finding
     assert finding is not None
     assert "sets out to claim" in finding.message

@@ -2,7 +2,7 @@
 
 The owner never calls an agent. It writes who may do what with a span (SpanDispatched), and the agent reads there what
 is meant for its session. From the newest record of a span follows a **directive**, from the task's state and the
-directive follows an **action** (``TRANSITIONS``, a table that holds every pair that can occur). What the executor then
+directive follows an **action** (transitions.py, a table that holds every pair that can occur). What the executor then
 says about its tasks comes in as TaskObserved and leaves as facts under keys that only this session writes.
 
 The state holds records only, the session's own facts among them, and only ``evolve`` changes it. Actions are thus
@@ -10,13 +10,13 @@ asked for again whenever a record is read again: the executor's calls are idempo
 heals by itself. Times on records are for people; the pace of progress is set by a timer of the loop.
 """
 
-from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
 from headgate import SCHEMA_VERSION
 from headgate.agent.executor import SpanId, SpanTask, TaskStatus
+from headgate.agent.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
 from headgate.eventlog.machine import Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.records.control import (
     FeedRecorded,
@@ -37,13 +37,10 @@ from headgate.records.spans import plan_of
 __all__ = [
     "PROGRESS_SECONDS",
     "PROGRESS_TIMER",
-    "TRANSITIONS",
-    "Action",
     "AddTable",
     "AgentInput",
     "AgentState",
     "CloseTable",
-    "Directive",
     "EpochWentBackError",
     "ForgetTable",
     "ProgressDue",
@@ -52,7 +49,6 @@ __all__ = [
     "SessionStarted",
     "Suicide",
     "TaskObserved",
-    "UnknownTransitionError",
     "decide",
     "directive_of",
     "evolve",
@@ -66,106 +62,8 @@ PROGRESS_SECONDS: Final = 1.0
 """Pace of checkpoint records of a span: a person sees it move, and 200 spans stay 200 small records a second."""
 
 
-class UnknownTransitionError(Exception):
-    """A pair of task state and directive that no history can lead to: the session ends rather than guess."""
-
-
 class EpochWentBackError(Exception):
     """A role under a lower epoch than a task already had: the log contradicts itself, the session ends."""
-
-
-# --- the table ------------------------------------------------------------------------------------------------
-
-
-class Directive(StrEnum):
-    """What the newest dispatch record of a span asks of this session.
-
-    The plain ones continue the epoch the task already has; ``…_anew`` and ``close`` come with an epoch this session
-    has never run.
-    """
-
-    NONE = "none"
-    PREPARE = "prepare"
-    PREPARE_ANEW = "prepare_anew"
-    REPLICATE = "replicate"
-    REPLICATE_ANEW = "replicate_anew"
-    DRAIN = "drain"
-    CLOSE = "close"
-
-
-class Action(StrEnum):
-    """What to ask of the executor; ``keep`` and ``wait`` ask nothing, ``wait`` because a stop is still under way."""
-
-    KEEP = "keep"
-    WAIT = "wait"
-    PREPARE = "prepare"
-    REPLICATE = "replicate"
-    SEAL = "seal"
-    STOP = "stop"
-    CLOSE = "close"
-    FORGET = "forget"
-
-
-_T = TaskState
-_D = Directive
-_A = Action
-
-TRANSITIONS: Final[dict[tuple[TaskState | None, Directive], Action]] = {
-    # Nothing is run here (None): only an epoch never run can name this session.
-    (None, _D.NONE): _A.KEEP,
-    (None, _D.PREPARE_ANEW): _A.PREPARE,
-    (None, _D.REPLICATE_ANEW): _A.REPLICATE,
-    (None, _D.CLOSE): _A.CLOSE,
-    # Opening. A drain reaches it as primary: its claim may be under way, so it is sealed, not just dropped.
-    (_T.PREPARING, _D.NONE): _A.STOP,
-    (_T.PREPARING, _D.PREPARE): _A.KEEP,
-    (_T.PREPARING, _D.PREPARE_ANEW): _A.PREPARE,
-    (_T.PREPARING, _D.REPLICATE): _A.REPLICATE,
-    (_T.PREPARING, _D.REPLICATE_ANEW): _A.REPLICATE,
-    (_T.PREPARING, _D.DRAIN): _A.SEAL,
-    (_T.PREPARING, _D.CLOSE): _A.CLOSE,
-    # Warm, writing nothing.
-    (_T.PREPARED, _D.NONE): _A.STOP,
-    (_T.PREPARED, _D.PREPARE): _A.KEEP,
-    (_T.PREPARED, _D.PREPARE_ANEW): _A.PREPARE,
-    (_T.PREPARED, _D.REPLICATE): _A.REPLICATE,
-    (_T.PREPARED, _D.REPLICATE_ANEW): _A.REPLICATE,
-    (_T.PREPARED, _D.DRAIN): _A.SEAL,
-    (_T.PREPARED, _D.CLOSE): _A.CLOSE,
-    # Writing. Not named any more: somebody else claims, the sink fences, so it stops without a seal.
-    (_T.REPLICATING, _D.NONE): _A.STOP,
-    (_T.REPLICATING, _D.PREPARE_ANEW): _A.PREPARE,
-    (_T.REPLICATING, _D.REPLICATE): _A.KEEP,
-    (_T.REPLICATING, _D.REPLICATE_ANEW): _A.REPLICATE,
-    (_T.REPLICATING, _D.DRAIN): _A.SEAL,
-    (_T.REPLICATING, _D.CLOSE): _A.CLOSE,
-    # A stop cannot be taken back; what comes under a new epoch starts when it is over.
-    (_T.STOPPING, _D.NONE): _A.KEEP,
-    (_T.STOPPING, _D.PREPARE): _A.KEEP,
-    (_T.STOPPING, _D.PREPARE_ANEW): _A.WAIT,
-    (_T.STOPPING, _D.REPLICATE): _A.KEEP,
-    (_T.STOPPING, _D.REPLICATE_ANEW): _A.WAIT,
-    (_T.STOPPING, _D.DRAIN): _A.KEEP,
-    (_T.STOPPING, _D.CLOSE): _A.WAIT,
-    # Over under this epoch: the report stands until the owner answers with a new epoch or without this session.
-    (_T.STOPPED, _D.NONE): _A.FORGET,
-    (_T.STOPPED, _D.PREPARE): _A.KEEP,
-    (_T.STOPPED, _D.PREPARE_ANEW): _A.PREPARE,
-    (_T.STOPPED, _D.REPLICATE): _A.KEEP,
-    (_T.STOPPED, _D.REPLICATE_ANEW): _A.REPLICATE,
-    (_T.STOPPED, _D.DRAIN): _A.KEEP,
-    (_T.STOPPED, _D.CLOSE): _A.CLOSE,
-    # Failed under this epoch: only an epoch of its own tries again. To end it means to seal it all the same.
-    (_T.FAILED, _D.NONE): _A.FORGET,
-    (_T.FAILED, _D.PREPARE): _A.KEEP,
-    (_T.FAILED, _D.PREPARE_ANEW): _A.PREPARE,
-    (_T.FAILED, _D.REPLICATE): _A.KEEP,
-    (_T.FAILED, _D.REPLICATE_ANEW): _A.REPLICATE,
-    (_T.FAILED, _D.DRAIN): _A.CLOSE,
-    (_T.FAILED, _D.CLOSE): _A.CLOSE,
-}
-"""(task state, directive) → action. Missing, because impossible: a plain directive without a task (it continues an
-epoch the session has run), and a primary made secondary under the same epoch."""
 
 
 # --- inputs and effects ---------------------------------------------------------------------------------------

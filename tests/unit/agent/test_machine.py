@@ -8,12 +8,9 @@ from msgspec.structs import replace
 from headgate.agent.executor import SpanId, TaskStatus
 from headgate.agent.machine import (
     PROGRESS_TIMER,
-    TRANSITIONS,
-    Action,
     AddTable,
     AgentState,
     CloseTable,
-    Directive,
     EpochWentBackError,
     ForgetTable,
     ProgressDue,
@@ -22,11 +19,11 @@ from headgate.agent.machine import (
     SessionStarted,
     Suicide,
     TaskObserved,
-    UnknownTransitionError,
     decide,
     evolve,
     new_state,
 )
+from headgate.agent.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.machine import Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.records.control import (
