@@ -39,6 +39,7 @@ def test_topics_missing_then_created(settings: Settings) -> None:
         f"{settings.prefix}dispatch": 3,
         f"{settings.prefix}checkpoint": 3,
         f"{settings.prefix}changefeed": 3,
+        f"{settings.prefix}deadletter": 3,
     }
 
 

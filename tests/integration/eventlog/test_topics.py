@@ -92,7 +92,10 @@ def test_another_number_of_shards_is_refused(cluster: Cluster) -> None:
             refusing(other)
         assert refused.value.code == "control-topic-partitions"
         assert "announce" not in str(refused.value)
-        assert len(str(refused.value).splitlines()) == 4, "every sharded topic is named"
+        sharded = [topic.name for topic in CONTROL_TOPICS if topic.sharded]
+        lines = str(refused.value).splitlines()
+        assert len(lines) == len(sharded) == 5, "every sharded topic is named"
+        assert all(name in line for name, line in zip(sharded, lines, strict=True))
 
 
 def test_a_topic_that_grew_is_refused(cluster: Cluster, admin: AdminClient) -> None:
