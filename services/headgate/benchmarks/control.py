@@ -21,7 +21,7 @@ import msgspec
 from headgate.benchmarks.control_log import Wire, role_settings
 from headgate.benchmarks.figures import Figure, Report, median_of
 from headgate.benchmarks.parts import BenchError
-from headgate.coordinator.effects import FeedResolved, ResolveFeed
+from headgate.coordinator.effects import DiscoverTables, FeedResolved, ResolveFeed, TablesDiscovered
 from headgate.coordinator.machine import COORDINATOR
 from headgate.coordinator.state import CoordinatorState
 from headgate.eventlog.log import Placed
@@ -299,7 +299,9 @@ class _World:
         self.wire.append(placed)
 
 
-def _resolved(effect: Any) -> FeedResolved:
+def _resolved(effect: Any) -> FeedResolved | TablesDiscovered:
+    if isinstance(effect, DiscoverTables):
+        return TablesDiscovered()
     if not isinstance(effect, ResolveFeed):
         raise BenchError(f"the coordinator asked for {type(effect).__name__}, which nobody wanted")
     name = effect.spec
