@@ -24,6 +24,7 @@ from headgate.benchmarks.parts import BenchError
 from headgate.coordinator.effects import DiscoverTables, FeedResolved, ResolveFeed, TablesDiscovered
 from headgate.coordinator.machine import COORDINATOR
 from headgate.coordinator.state import CoordinatorState
+from headgate.eventlog.collector import collect_rarely
 from headgate.eventlog.log import Placed
 from headgate.eventlog.machine import Now
 from headgate.eventlog.role import Role, RoleState, TermEffect
@@ -71,6 +72,7 @@ class ControlOptions(msgspec.Struct, frozen=True):
 
 def bench_control(options: ControlOptions, say: Callable[[str], None]) -> Report:
     """Every size, ``rounds`` times. Raises BenchError when the coordinator does not do what is measured."""
+    collect_rarely()  # as a coordinator's process does
     figures: dict[str, Figure] = {}
     for spans in options.spans:
         runs = [_measure(spans, number, say) for number in range(options.rounds)]

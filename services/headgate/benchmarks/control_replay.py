@@ -11,12 +11,14 @@ from pathlib import Path
 
 from headgate.benchmarks.control_log import FileLog, role_settings
 from headgate.coordinator.machine import COORDINATOR
+from headgate.eventlog.collector import collect_rarely
 from headgate.eventlog.machine import Now
 from headgate.eventlog.role import Role, RoleState
 
 
 def main(path: Path, spans: int) -> None:
     """Replay and print."""
+    collect_rarely()  # as a coordinator's process does
     log = FileLog(path)
     role = Role(role_settings("replayed"), COORDINATOR, log, run_effect=lambda _effect: None)
     begun = time.process_time()

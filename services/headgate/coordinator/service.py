@@ -22,6 +22,7 @@ from headgate import SCHEMA_VERSION, __version__
 from headgate.coordinator.effects import EffectFailed, ResignOwner
 from headgate.coordinator.machine import COORDINATOR
 from headgate.coordinator.state import CoordinatorState
+from headgate.eventlog.collector import collect_rarely
 from headgate.eventlog.log import Log, NewerSchemaError
 from headgate.eventlog.machine import Now
 from headgate.eventlog.presence import Presence
@@ -127,6 +128,7 @@ class CoordinatorService:
 
         Raises NewerSchemaError, RoleEndedError (a role cannot go on), RoleCrashedError (a bug).
         """
+        collect_rarely()
         self._presence.beat()  # before any role can campaign, so that processes started together share from the start
         threads = [self._thread(self._drive, shard, f"role-{shard}") for shard in self._roles]
         threads.append(self._thread(self._be_present, 0, "presence"))
