@@ -167,4 +167,11 @@ def _asked(connection: KafkaConnection, topics: Mapping[str, int], which: Offset
         raise SourceUnreachableError(str(error)) from error
 
 
-_GONE: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+_GONE: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._NOENT,  # what the client says when nothing of all that was asked for has a leader
+    }
+)

@@ -159,7 +159,10 @@ class LogReader:
 
     def _consume(self, count: int, timeout: float) -> list[Message]:
         try:
-            messages: list[Message] = self._consumer.consume(count, timeout)
+            # The client waits until it has all that is asked for; for the first one only is it worth waiting long.
+            messages: list[Message] = self._consumer.consume(1, timeout)
+            if messages and count > 1:
+                messages += self._consumer.consume(count - 1, GATHER_SECONDS)
         except KafkaException as error:
             self.close()
             raise SourceUnreachableError(f"the source cannot be read: {error.args[0].str()}") from error
@@ -169,7 +172,7 @@ class LogReader:
         self, messages: list[Message], starts: Mapping[tuple[str, int], int], *, one_topic: bool
     ) -> Iterator[Chunk]:
         if any(message.error() is not None for message in messages):
-            yield from self._events([message for message in messages if message.error() is not None])
+            yield from self._events([message for message in messages if message.error() is not None], starts)
             messages = [message for message in messages if message.error() is None]
         by_place = _place if one_topic else (lambda message: (message.topic(), message.partition()))
         for _, group in itertools.groupby(messages, by_place):
@@ -192,7 +195,7 @@ class LogReader:
                 values=[message.value() for message in run],
             )
 
-    def _events(self, messages: Sequence[Message]) -> Iterator[Chunk]:
+    def _events(self, messages: Sequence[Message], starts: Mapping[tuple[str, int], int]) -> Iterator[Chunk]:
         for message in messages:
             error = message.error()
             topic, partition = message.topic(), message.partition()
@@ -205,5 +208,7 @@ class LogReader:
             elif error.code() not in _PASSING:
                 # It would not be told again: the next read of this partition must begin anew.
                 self._next.pop((topic, partition), None)
+                if (topic, partition) not in starts:
+                    continue  # of an earlier read's partition: whoever asks for it again is told again
                 kind = OffsetExpiredError if error.code() in _LOST else SourceUnreachableError
                 yield Chunk(topic, partition, error=kind(f"{topic}[{partition}]: {error.str()}"))

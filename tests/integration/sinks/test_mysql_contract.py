@@ -4,6 +4,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -80,6 +81,7 @@ class MysqlSite:
         self.sink = open_sink(SinkSpec.model_validate(self.spec))
         self.table = url.rsplit("/", 1)[1] + ".orders"
         self._url = url
+        self.port = urlsplit(url).port or 3306
         for statement in (
             "CREATE TABLE orders (id int PRIMARY KEY, value text)",
             "CREATE TABLE noted (id int AUTO_INCREMENT PRIMARY KEY, value text)",
@@ -88,6 +90,9 @@ class MysqlSite:
             "CREATE TRIGGER d AFTER DELETE ON orders FOR EACH ROW INSERT INTO noted (value) VALUES ('deleted')",
         ):
             mariadb_execute(url, statement)
+
+    def through(self, port: int) -> dict[str, object]:
+        return self.spec | {"dsn": self._url.replace(f":{self.port}/", f":{port}/")}
 
     def history(self) -> list[str]:
         return [value for (value,) in mariadb_execute(self._url, "SELECT value FROM noted ORDER BY id")]
