@@ -126,12 +126,12 @@ class AgentSession:
         self._factory = executor_factory
         self._probes = probes
         self._counters = counters
-        self._lease = Lease(options.lease_seconds)
-        self._watch = IdWatch(self.key, options.lease_seconds, time.monotonic())
         self._state = new_state(options.agent, self.key.session, log.shards)
         self._bytes: dict[SpanId, int] = {}
         self._counted_at = time.monotonic()
         self._executor: TableExecutor
+        self._lease: Lease
+        self._watch: IdWatch
         self._heartbeat: Heartbeat
 
     def run(self, stop: threading.Event) -> _End:
@@ -139,6 +139,9 @@ class AgentSession:
         self._counters.sessions += 1
         _log.info("session %s of agent %s begins", self.key.session, self.key.agent)
         self._executor = self._factory()
+        # Only now: an executor may take longer to start than a lease lasts.
+        self._lease = Lease(self._options.lease_seconds)
+        self._watch = IdWatch(self.key, self._options.lease_seconds, time.monotonic())
         self._heartbeat = Heartbeat(self._log, self.key, self._lease, self._announcement, on_lost=self._executor.kill)
         writer = self._log.writer(f"agent/{self.key.agent}/{self.key.session}")
         reader = self._log.reader(dict.fromkeys(self._partitions(), 0))

@@ -52,6 +52,7 @@ class Stage:
         self.stop = threading.Event()
         self.executors: list[RememberingExecutor] = []
         self.announced_before: list[int] = []
+        self.start_seconds = 0.0
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._run)
 
@@ -63,6 +64,7 @@ class Stage:
 
     def _executor(self) -> RememberingExecutor:
         self.announced_before.append(len(self.sessions()))
+        self.stop.wait(self.start_seconds)
         self.executors.append(RememberingExecutor())
         return self.executors[-1]
 
@@ -158,6 +160,16 @@ def test_a_session_announces_itself_when_its_executor_is_there_and_no_sooner(sta
     stage.write(SessionKey("a1", session), SessionEnded(1, "silent", 0))
     until(lambda: len(stage.sessions()) == 2, "the next session")
     assert stage.announced_before == [0, 1]
+
+
+def test_an_executor_that_takes_longer_to_start_than_a_lease_lasts_costs_no_session(stage: Stage) -> None:
+    until(lambda: stage.read(SyncAnswered), "the first session")
+    stage.start_seconds = 2 * stage.options.lease_seconds
+    (session,) = stage.sessions()
+    stage.write(SessionKey("a1", session), SessionEnded(1, "silent", 0))
+    until(lambda: len(stage.sessions()) == 2, "the next session")
+    until(lambda: len({key.session for key, _ in stage.read(SyncAnswered)}) == 2, "its answer")
+    assert stage.counters.sessions == 2
 
 
 def test_a_session_that_was_written_dead_ends_at_once(stage: Stage) -> None:
