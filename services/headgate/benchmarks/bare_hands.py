@@ -69,7 +69,7 @@ def _move(source: tuple[str, str, list[int]], target: tuple[str, str], signals: 
         ready.wait(60)
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in share])
         ended, moved = 0, 0
-        last: dict[bytes, dict[str, Any]] = {}
+        last: dict[bytes, dict[str, Any] | None] = {}
         while ended < len(share):
             for message in consumer.consume(10_000, 0.2):
                 if message.error():
@@ -86,10 +86,18 @@ def _move(source: tuple[str, str, list[int]], target: tuple[str, str], signals: 
     results.put(True)
 
 
-def _write(connection: psycopg.Connection[Any], table: str, last: dict[bytes, dict[str, Any]]) -> None:
+def _row_id(key: bytes) -> int:
+    parsed = orjson.loads(key)
+    return int(parsed.get("payload", parsed)["id"])
+
+
+def _write(connection: psycopg.Connection[Any], table: str, last: dict[bytes, dict[str, Any] | None]) -> None:
     lines = [
-        f"{row['id']}\t{row['name']}\t{row['qty']}\t{row['ver']}\t{row['price']}\t{row['at']}" for row in last.values()
+        f"{row['id']}\t{row['name']}\t{row['qty']}\t{row['ver']}\t{row['price']}\t{row['at']}"
+        for row in last.values()
+        if row is not None
     ]
+    gone = [_row_id(key) for key, row in last.items() if row is None]
     columns = sql.SQL(", ").join(map(sql.Identifier, _COLUMNS))
     updates = sql.SQL(", ").join(
         sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in _COLUMNS if name != "id"
@@ -100,4 +108,7 @@ def _write(connection: psycopg.Connection[Any], table: str, last: dict[bytes, di
         merge = sql.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM stage ON CONFLICT (id) DO UPDATE SET {2}")
         cursor.execute(merge.format(sql.Identifier(*table.split(".")), columns, updates))
         cursor.execute("TRUNCATE stage")
+        if gone:
+            delete = sql.SQL("DELETE FROM {} WHERE id = ANY (%s)")
+            cursor.execute(delete.format(sql.Identifier(*table.split("."))), (gone,))
     connection.commit()

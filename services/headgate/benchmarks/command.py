@@ -8,7 +8,10 @@ import typer
 from headgate.benchmarks.control import ControlOptions, bench_control
 from headgate.benchmarks.figures import Report
 from headgate.benchmarks.latency import LatencyOptions, bench_latency
+from headgate.benchmarks.move import MoveOptions, bench_move
+from headgate.benchmarks.peers import SIDES, PeersOptions, bench_peers
 from headgate.benchmarks.pipeline import PipelineOptions, bench_pipeline
+from headgate.benchmarks.workload import MIXES
 from headgate.cli.options import Format
 from headgate.cli.output import Output, note, show_rows
 
@@ -27,14 +30,38 @@ def pipeline(
     _show(bench_pipeline(PipelineOptions(changes=changes, rounds=rounds), note), output)
 
 
+@app.command("peers")
+def peers(
+    changes: Annotated[int, typer.Option(min=1_000, help="changes in each prepared topic")] = 500_000,
+    rounds: Annotated[int, typer.Option(min=1, help="interleaved runs of each side")] = 5,
+    only: Annotated[list[str] | None, typer.Option(help=f"sides beside Headgate: {', '.join(SIDES[1:])}")] = None,
+    mix: Annotated[list[str] | None, typer.Option(help=f"workloads: {', '.join(MIXES)}; all if none")] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Changes per second beside Kafka Connect with Debezium's JDBC sink, and bare hands, on one topic with schemas."""
+    options = PeersOptions(changes, rounds, tuple(only or SIDES), tuple(mix or MIXES))
+    _show(bench_peers(options, note), output)
+
+
 @app.command("latency")
 def latency(
     seconds: Annotated[float, typer.Option(min=5, help="counted seconds per number of tables")] = 30.0,
     rate: Annotated[int, typer.Option(min=10, help="changes per second in all")] = 1_000,
     output: Format = Output.TABLE,
 ) -> None:
-    """Milliseconds from the broker's append to the visible row, over 1 and 20 tables."""
+    """Milliseconds from the broker's append to the visible row, over 1, 20 and 200 tables."""
     _show(bench_latency(LatencyOptions(rate=rate, seconds=seconds), note), output)
+
+
+@app.command("move")
+def move(
+    moves: Annotated[int, typer.Option(min=2, help="moves, there and back")] = 10,
+    tables: Annotated[int, typer.Option(min=2, help="tables under load; the first one moves")] = 4,
+    rate: Annotated[int, typer.Option(min=10, help="changes per second in all")] = 1_000,
+    output: Format = Output.TABLE,
+) -> None:
+    """What a move costs: the moved table's pause, and its neighbours', under load."""
+    _show(bench_move(MoveOptions(moves, tables, rate), note), output)
 
 
 @app.command("control")

@@ -54,8 +54,10 @@ class Parts(msgspec.Struct, frozen=True):
     bootstrap: str
     dsn: str
     executor: SparkExecutor
+    runtime: SparkRuntime
     broker_pid: int
     postgres: EmbeddedPostgres
+    scratch: Path
 
     def connect(self) -> psycopg.Connection[Any]:
         """A connection to the target, in autocommit."""
@@ -78,9 +80,9 @@ class Parts(msgspec.Struct, frozen=True):
         return tree(self.broker_pid)
 
     def _spark(self) -> list[psutil.Process]:
-        """Spark's JVM is the one Java process of ours that is not the broker's."""
-        javas = [p for p in psutil.Process().children() if p.pid != self.broker_pid and _is_named(p, "java")]
-        return [process for java in javas for process in tree(java.pid)]
+        """Spark's JVM, and what it has started."""
+        pid = self.runtime.pid
+        return [] if pid is None else tree(pid)
 
 
 def _is_named(process: psutil.Process, name: str) -> bool:
@@ -113,7 +115,7 @@ def bench_parts() -> Iterator[Parts]:
             executor = SparkExecutor(runtime, ExecutorSettings(kafka.bootstrap, CLUSTER_ID))
             try:
                 runtime.start()
-                yield Parts(kafka.bootstrap, postgres.dsn(), executor, kafka.pid, postgres)
+                yield Parts(kafka.bootstrap, postgres.dsn(), executor, runtime, kafka.pid, postgres, folder)
             finally:
                 executor.close()
                 runtime.stop()

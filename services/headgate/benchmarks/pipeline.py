@@ -19,7 +19,7 @@ from headgate.benchmarks.figures import Figure, Report, median_of
 from headgate.benchmarks.parts import BenchError, Parts, bench_parts, make_task, wait_for
 from headgate.benchmarks.workload import DDL, Expected, Workload, create_topic, fill_topic
 
-__all__ = ["PipelineOptions", "bench_pipeline"]
+__all__ = ["PipelineOptions", "bench_pipeline", "check_table", "create_table", "run_headgate"]
 
 RATIO_GOAL: Final = 0.75
 """Of bare hands: design §11."""
@@ -75,27 +75,27 @@ def _warm_up(parts: Parts, options: PipelineOptions, say: Callable[[str], None])
     say(f"warming up with {changes} changes")
     create_topic(parts.bootstrap, workload.topic, workload.partitions)
     expected = fill_topic(parts.bootstrap, workload)
-    _headgate(parts, workload, "public.warm", 0)
-    _check(parts, "public.warm", expected)
+    run_headgate(parts, workload, "public.warm", 0)
+    check_table(parts, "public.warm", expected)
 
 
 def _round(parts: Parts, workload: Workload, expected: Expected, measured: _Measured, number: int) -> None:
     suffix = f"{int(workload.with_schema)}_{number}"
     clock = CpuClock({"jvm": parts.jvm, "workers": parts.workers, "postgres": parts.servers, "broker": parts.broker})
     before, cpu_before = clock.stock(), msgspec.structs.asdict(parts.executor.cpu)
-    seconds = _headgate(parts, workload, f"public.ours_{suffix}", 1 + number + 1000 * workload.with_schema)
+    seconds = run_headgate(parts, workload, f"public.ours_{suffix}", 1 + number + 1000 * workload.with_schema)
     spent = {f"cpu_us_{name}": s * 1e6 for name, s in clock.seconds_since(before).items()}
     inside = msgspec.structs.asdict(parts.executor.cpu)
     spent |= {
         f"cpu_us_{name.removesuffix('_us')}": float(inside[name] - cpu_before[name])
         for name in ("decode_us", "apply_us")
     }
-    _check(parts, f"public.ours_{suffix}", expected)
+    check_table(parts, f"public.ours_{suffix}", expected)
     for name, microseconds in spent.items():
         measured.cpu_us_per_change.setdefault(name, []).append(microseconds / workload.changes)
 
     table = f"public.hands_{suffix}"
-    _create(parts, table)
+    create_table(parts, table)
     bare_seconds = run_bare_hands(
         parts.bootstrap,
         workload.topic,
@@ -104,14 +104,15 @@ def _round(parts: Parts, workload: Workload, expected: Expected, measured: _Meas
         table=table,
         processes=os.cpu_count() or 1,
     )
-    _check(parts, table, expected)
+    check_table(parts, table, expected)
     measured.changes_per_s.append(workload.changes / seconds)
     measured.bare_hands_per_s.append(workload.changes / bare_seconds)
     measured.ratio.append(bare_seconds / seconds)
 
 
-def _headgate(parts: Parts, workload: Workload, table: str, number: int) -> float:
-    _create(parts, table)
+def run_headgate(parts: Parts, workload: Workload, table: str, number: int) -> float:
+    """Seconds from the claim of a new table to its last position at the sink; it is sealed afterwards."""
+    create_table(parts, table)
     task = make_task(parts, workload.topic, table, workload.partitions, number)
     per_partition = _ends(parts, workload)
     started = time.monotonic()
@@ -140,14 +141,16 @@ def _ends(parts: Parts, workload: Workload) -> dict[int, int]:
         consumer.close()
 
 
-def _create(parts: Parts, table: str) -> None:
+def create_table(parts: Parts, table: str) -> None:
+    """An empty table of the workload's shape."""
     name = sql.Identifier(*table.split("."))
     with parts.connect() as connection:
         connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name))
         connection.execute(sql.SQL(DDL).format(table=name))
 
 
-def _check(parts: Parts, table: str, expected: Expected) -> None:
+def check_table(parts: Parts, table: str, expected: Expected) -> None:
+    """Drop the table if it is what was written. Raises BenchError if not."""
     query = sql.SQL("SELECT count(*), coalesce(sum(ver), 0), coalesce(sum(qty), 0) FROM {}")
     with parts.connect() as connection:
         row = connection.execute(query.format(sql.Identifier(*table.split(".")))).fetchone()

@@ -13,7 +13,7 @@ import msgspec
 import orjson
 from confluent_kafka.admin import AdminClient, NewTopic
 
-__all__ = ["DDL", "Expected", "Workload", "create_topic", "fill_topic", "insert_event"]
+__all__ = ["DDL", "MIXES", "Expected", "Mix", "Workload", "create_topic", "fill_topic", "insert_event"]
 
 DDL: Final = """
 CREATE TABLE {table} (
@@ -25,8 +25,17 @@ CREATE TABLE {table} (
     at timestamptz NOT NULL
 )"""
 
-INSERT_SHARE: Final = 2 / 3
-"""The insert-heavy mix of anchors/peers-performance.md §3.4 ("ups"): two inserts to one update of a random key."""
+
+class Mix(msgspec.Struct, frozen=True):
+    """Shares of inserts and deletes among all changes; the rest are updates of random living rows."""
+
+    inserts: float
+    deletes: float
+
+
+MIXES: Final[dict[str, Mix]] = {"insert": Mix(2 / 3, 0.0), "update": Mix(0.1, 0.0), "delete": Mix(0.4, 0.18)}
+"""``insert`` and ``delete`` are those of anchors/peers-performance.md §3.4: two inserts to one update; and of what is
+no insert, 70 % updates and 30 % deletes."""
 
 POLL_EVERY: Final = 2_000
 """Delivery reports are served this often, so that the producer's queue never fills up."""
@@ -55,13 +64,14 @@ class Expected(msgspec.Struct):
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """A topic's worth of changes. ``with_schema`` puts the Connect schema beside every payload."""
+    """A topic's worth of changes. ``with_schema`` puts the Connect schema beside every payload; ``mix`` is of MIXES."""
 
     topic: str
     changes: int
     partitions: int
     with_schema: bool
     seed: int
+    mix: str = "insert"
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int, settings: dict[str, str] | None = None) -> None:
@@ -85,16 +95,25 @@ def fill_topic(bootstrap: str, workload: Workload) -> Expected:
             "batch.size": 1 << 20,
         }
     )
+    mix = MIXES[workload.mix]
     versions: list[int] = []
     quantities: list[int] = []
+    living: list[int] = []
     envelope = _Envelope(workload)
     for number in range(workload.changes):
-        if not versions or chooser.random() < INSERT_SHARE:
+        drawn = chooser.random()
+        if not living or drawn < mix.inserts:
             row_id, operation = len(versions), b"c"
             versions.append(0)
             quantities.append(0)
+            living.append(row_id)
         else:
-            row_id, operation = chooser.randrange(len(versions)), b"u"
+            at = chooser.randrange(len(living))
+            row_id, operation = living[at], b"u"
+            if drawn < mix.inserts + mix.deletes:
+                operation = b"d"
+                living[at] = living[-1]
+                living.pop()
         versions[row_id] += 1
         quantities[row_id] = chooser.randrange(1_000)
         key, value = envelope.event(row_id, versions[row_id], quantities[row_id], operation, number)
@@ -105,7 +124,7 @@ def fill_topic(bootstrap: str, workload: Workload) -> Expected:
                 producer.poll(0.1)
     if producer.flush(120):
         raise RuntimeError(f"{workload.topic}: the broker did not take the whole workload within two minutes")
-    return Expected(len(versions), sum(versions), sum(quantities))
+    return Expected(len(living), sum(versions[i] for i in living), sum(quantities[i] for i in living))
 
 
 def insert_event(topic: str, row_id: int) -> tuple[bytes, bytes]:
@@ -162,11 +181,12 @@ class _Envelope:
             b"2026-01-02T03:%02d:%02d.%06dZ" % (row_id % 60, version % 60, number % 1_000_000),
         )
         payload = (
-            b'{"before":null,"after":%s,"source":{"version":"3.6.0.Final","connector":"postgresql","name":"bench",'
+            b'{"before":%s,"after":%s,"source":{"version":"3.6.0.Final","connector":"postgresql","name":"bench",'
             b'"ts_ms":%d,"snapshot":"false","db":"bench","sequence":"[\\"%d\\",\\"%d\\"]","schema":"%s","table":"%s",'
             b'"txId":%d,"lsn":%d,"xmin":null},"transaction":null,"op":"%s","ts_ms":%d}'
         ) % (
-            row,
+            row if operation == b"d" else b"null",
+            b"null" if operation == b"d" else row,
             self.started_ms + number // 1_000,
             number,
             number,

@@ -20,10 +20,12 @@ from headgate.embedded.errors import ArtifactError
 from headgate.embedded.java import find_java
 from headgate.embedded.jvm import Jvm, pyspark_jars, reason
 
-__all__ = ["Coordinate", "discard", "fetch", "resolve"]
+__all__ = ["ARCHIVE", "Coordinate", "discard", "fetch", "fetch_archive", "resolve"]
 
 # Ivy holds the jars it copies on disk, not in memory.
 _HEAP = "-Xmx256m"
+
+ARCHIVE = "tar.gz"
 
 
 class Coordinate(msgspec.Struct, frozen=True, order=True):
@@ -56,20 +58,33 @@ def fetch(wanted: Sequence[Coordinate], work: Path, arrived: Callable[[], None])
     return _run_ivy(wanted, work, arrived, transitive=False)
 
 
+def fetch_archive(wanted: Coordinate, classifier: str, work: Path) -> Path:
+    """Have this coordinate's archive (a plugin with all its jars) in ``work``. Raises ArtifactError."""
+    found = _run_ivy([wanted], work, lambda: None, transitive=False, classifier=classifier)
+    if wanted not in found:
+        raise ArtifactError(f"{wanted} has no {classifier}.{ARCHIVE} in the registry; Ivy's log: {work / 'ivy.log'}")
+    return found[wanted]
+
+
 def resolve(roots: Sequence[Coordinate], work: Path) -> dict[Coordinate, Path]:
     """Have these jars and all they depend on, as Ivy's rules choose revisions. Raises ArtifactError."""
     return _run_ivy(roots, work, lambda: None, transitive=True)
 
 
 def _run_ivy(
-    wanted: Sequence[Coordinate], work: Path, arrived: Callable[[], None], *, transitive: bool
+    wanted: Sequence[Coordinate],
+    work: Path,
+    arrived: Callable[[], None],
+    *,
+    transitive: bool,
+    classifier: str | None = None,
 ) -> dict[Coordinate, Path]:
     work.mkdir(parents=True, exist_ok=True)
     log_file = work / "ivy.log"
     log_file.write_text("", encoding="utf-8")
     settings, module = work / "settings.xml", work / "module.xml"
     settings.write_text(_settings(work / "cache", transitive=transitive), encoding="utf-8")
-    module.write_text(_module(wanted, transitive=transitive), encoding="utf-8")
+    module.write_text(_module(wanted, transitive=transitive, classifier=classifier), encoding="utf-8")
     jars = [*sorted(pyspark_jars().glob("ivy-*.jar")), *sorted(pyspark_jars().glob("commons-cli-*.jar"))]
 
     def on_line(line: str) -> None:
@@ -79,7 +94,7 @@ def _run_ivy(
     jvm = Jvm(find_java(), jars, [_HEAP], log_file, on_line)
     try:
         _trust_what_python_trusts(jvm.view)
-        found, problems = _resolve_in(jvm.view, settings, module)
+        found, problems = _resolve_in(jvm.view, settings, module, "jar" if classifier is None else ARCHIVE)
     except Py4JError as error:
         raise ArtifactError(f"Ivy failed: {reason(error)}; its log is {log_file}") from None
     finally:
@@ -105,20 +120,28 @@ def _settings(cache: Path, *, transitive: bool) -> str:
     )
 
 
-def _module(wanted: Sequence[Coordinate], *, transitive: bool) -> str:
+def _module(wanted: Sequence[Coordinate], *, transitive: bool, classifier: str | None) -> str:
     dependencies = "".join(
         f"<dependency org={quoteattr(one.organisation)} name={quoteattr(one.name)} rev={quoteattr(one.revision)} "
-        f'transitive="{str(transitive).lower()}" conf="default->default"/>'
+        f'transitive="{str(transitive).lower()}" conf="default->default">{_archive(one, classifier)}</dependency>'
         for one in wanted
     )
     return (
-        '<ivy-module version="2.0"><info organisation="headgate" module="embedded"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="headgate" module="embedded"/>'
         f'<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies>'
         "</ivy-module>"
     )
 
 
-def _resolve_in(java: Any, settings: Path, module: Path) -> tuple[dict[Coordinate, Path], list[str]]:
+def _archive(one: Coordinate, classifier: str | None) -> str:
+    if classifier is None:
+        return ""
+    kind = f"type={quoteattr(ARCHIVE)} ext={quoteattr(ARCHIVE)} m:classifier={quoteattr(classifier)}"
+    return f"<artifact name={quoteattr(one.name)} {kind}/>"
+
+
+def _resolve_in(java: Any, settings: Path, module: Path, extension: str) -> tuple[dict[Coordinate, Path], list[str]]:
     ivy = java.org.apache.ivy.Ivy.newInstance()
     ivy.configure(java.java.io.File(str(settings)))
     report = ivy.resolve(
@@ -128,7 +151,7 @@ def _resolve_in(java: Any, settings: Path, module: Path) -> tuple[dict[Coordinat
     for one in report.getAllArtifactsReports():
         identity = one.getArtifact().getModuleRevisionId()
         local = one.getLocalFile()
-        if local is not None and one.getExt() == "jar":
+        if local is not None and one.getExt() == extension:
             found[Coordinate(identity.getOrganisation(), identity.getName(), identity.getRevision())] = Path(
                 local.getAbsolutePath()
             )

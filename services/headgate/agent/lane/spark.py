@@ -163,6 +163,11 @@ class SparkRuntime:
                 raise SparkStartError("Spark was killed while it started")
             return self._session
 
+    @property
+    def pid(self) -> int | None:
+        """The JVM's process id; None if there is none."""
+        return None if self._process is None else int(self._process.pid)
+
     def alive(self) -> bool:
         """Whether a started JVM still runs."""
         return self._session is not None and self._alive()

@@ -1,0 +1,108 @@
+"""A peer: Kafka Connect with the Debezium JDBC sink, in a JVM of its own, reading the very topic that Headgate reads.
+
+Three settings of it, after its own documentation: as it comes; tuned (large batches and fetches, one write per key of a
+batch); and at its best here (two tasks, and PostgreSQL's unnest besides). It needs schemas in the events, and is left
+to create its table as it wants it. It writes at least once, has no fence, and keeps its positions at the broker.
+"""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import psutil
+from psycopg.conninfo import conninfo_to_dict
+
+from headgate.benchmarks.cpu import tree
+from headgate.embedded import artifacts
+from headgate.embedded.connect import ConnectWorker
+from headgate.embedded.java import find_java
+from headgate.embedded.jvm import Jvm
+from headgate.embedded.plugin_archive import ensure_jdbc_sink
+
+__all__ = ["DEBEZIUM_SETTINGS", "ConnectPeer"]
+
+HEAP: Final = "-Xmx2g"
+
+_TUNED: Final = {
+    "batch.size": "5000",
+    "consumer.override.max.poll.records": "5000",
+    "consumer.override.fetch.min.bytes": "1048576",
+    "consumer.override.max.partition.fetch.bytes": "20971520",
+    "use.reduction.buffer": "true",
+}
+
+DEBEZIUM_SETTINGS: Final[dict[str, dict[str, str]]] = {
+    "default": {"tasks.max": "1"},
+    "tuned": {"tasks.max": "1", **_TUNED},
+    "best": {"tasks.max": "2", **_TUNED, "dialect.postgres.unnest.insert.enabled": "true"},
+}
+
+
+class ConnectPeer:
+    """One Connect worker; ``run`` is one connector from its creation to the last row."""
+
+    def __init__(self, folder: Path, bootstrap: str, dsn: str) -> None:
+        self._folder = folder
+        self._bootstrap = bootstrap
+        self._dsn = dsn
+        self._jvm: Jvm | None = None
+        self._worker: ConnectWorker | None = None
+
+    def __enter__(self) -> Self:
+        plugins = [ensure_jdbc_sink()]
+        jars = artifacts.ensure("kafka")
+        self._folder.mkdir()
+        options = [HEAP, f"-Djava.io.tmpdir={self._folder}"]
+        self._jvm = Jvm(find_java(), jars, options, self._folder / "connect.log")
+        self._worker = ConnectWorker(self._jvm, self._bootstrap, self._folder, plugins, None)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+        if self._jvm is not None:
+            self._jvm.close()
+
+    def processes(self) -> list[psutil.Process]:
+        """The worker's JVM."""
+        return [] if self._jvm is None else tree(self._jvm.pid)
+
+    def run(self, topic: str, table: str, settings: Mapping[str, str], until: Any) -> float:
+        """Seconds from the connector's creation until ``until()`` is true. Raises EmbeddedError when it fails."""
+        if self._worker is None:
+            raise RuntimeError("the worker is started by entering the context")
+        name = table.rsplit(".", 1)[-1]
+        started = time.monotonic()
+        self._worker.put_connector(name, self._config(topic, name, settings))
+        try:
+            while not until():
+                self._worker.wait_until_running(name)
+            return time.monotonic() - started
+        finally:
+            self._worker.delete_connector(name)
+
+    def _config(self, topic: str, table: str, settings: Mapping[str, str]) -> dict[str, str]:
+        to = conninfo_to_dict(self._dsn)
+        converter = "org.apache.kafka.connect.json.JsonConverter"
+        return {
+            "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
+            "topics": topic,
+            "key.converter": converter,
+            "key.converter.schemas.enable": "true",
+            "value.converter": converter,
+            "value.converter.schemas.enable": "true",
+            "connection.url": f"jdbc:postgresql://{to['host']}:{to.get('port', 5432)}/{to['dbname']}",
+            "connection.username": str(to["user"]),
+            "connection.password": str(to.get("password", "")),
+            "insert.mode": "upsert",
+            "delete.enabled": "true",
+            "primary.key.mode": "record_key",
+            "schema.evolution": "basic",
+            "collection.name.format": table,
+            "consumer.override.auto.offset.reset": "earliest",
+            **settings,
+        }
