@@ -9,38 +9,21 @@ form that fits the column (text, base64, a list of its bytes as numbers, …): e
 holds the placeholder cannot be told apart; it can be changed in connector and feed (``unavailable_value``).
 """
 
-import hashlib
-import uuid
-from base64 import b64encode
 from collections.abc import Sequence
 from itertools import compress, repeat
 from typing import Final
 
 import msgspec
 
-from headgate.changes.change import ABSENT, Change, ChangeError, Operation, Row
+from headgate.changes.change import Change, ChangeError, Operation, Row
+from headgate.changes.debezium import ROW_OPERATIONS, UNAVAILABLE_VALUE, Unavailable, keyless_row, operation_of
 from headgate.changes.debezium_schema import OPENING, KnownSchemas
 from headgate.changes.decoding import UndecodableError, Watermark
 
 __all__ = ["UNAVAILABLE_VALUE", "Decoder"]
 
-UNAVAILABLE_VALUE: Final = "__debezium_unavailable_value"
-"""Debezium's default for ``unavailable.value.placeholder``."""
-
-_OPERATIONS: Final = {
-    "c": Operation.UPSERT,
-    "r": Operation.UPSERT,
-    "u": Operation.UPSERT,
-    "d": Operation.DELETE,
-    "t": Operation.TRUNCATE,
-}
-_ADDING: Final = frozenset({"c", "r"})
-_MESSAGE: Final = "m"
-"""A logical decoding message (pg_logical_emit_message): no change of any row."""
-
 _UPSERT: Final = Operation.UPSERT
 _DELETE: Final = Operation.DELETE
-_ROW_OPERATIONS: Final = {op: what for op, what in _OPERATIONS.items() if what is not Operation.TRUNCATE}
 _WRAPPED: Final = {"schema", "payload"}
 
 
@@ -66,13 +49,8 @@ class Decoder:
         self._keyless = keyless
         self._keys = KnownSchemas(envelopes=False)
         self._values = KnownSchemas(envelopes=True)
-        raw = unavailable_value.encode()
-        numbers = [byte if byte < 128 else byte - 256 for byte in raw]  # Java's bytes are signed
-        base64 = b64encode(raw).decode()
-        named = str(uuid.UUID(bytes=hashlib.md5(raw, usedforsecurity=False).digest(), version=3))
-        hstore = {unavailable_value: unavailable_value}
-        self._scalars = frozenset({unavailable_value, base64, msgspec.json.encode(hstore).decode()})
-        self._collections: tuple[object, ...] = (hstore, numbers, [unavailable_value], [base64], [named])
+        self._unavailable = Unavailable(unavailable_value)
+        self._scalars = self._unavailable.scalars
 
     def decode(
         self, key: bytes | None, value: bytes | None, partition: int, offset: int, append_ms: int
@@ -89,7 +67,7 @@ class Decoder:
             envelope = _envelope.decode(payload)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             envelope, semantics = self._second_look(value, error)
-        operation = _OPERATIONS.get(envelope.op)
+        operation = operation_of(envelope.op)
         row = None
         if operation is _UPSERT:
             row = envelope.after
@@ -97,13 +75,11 @@ class Decoder:
                 raise ChangeError(f"op={envelope.op!r} without a row: 'after' is missing or null")
             try:
                 if not self._scalars.isdisjoint(row.values()):
-                    self._mark_absent(row)
+                    self._unavailable.mark(row)
             except TypeError:  # a value that is a list or an object
-                self._mark_absent(row)
+                self._unavailable.mark(row)
         elif operation is None:
-            if envelope.op == _MESSAGE:
-                return None
-            raise ChangeError(f"unknown Debezium operation op={envelope.op!r}; known are c, r, u, d, t, m")
+            return None
         source = envelope.source
         return Change(
             partition,
@@ -170,7 +146,7 @@ class Decoder:
         try:
             envelopes = list(map(_envelope.decode, payloads[0]))
             key_rows = list(map(_row.decode, key_payloads[0]))
-            operations = [_ROW_OPERATIONS[envelope.op] for envelope in envelopes]
+            operations = [ROW_OPERATIONS[envelope.op] for envelope in envelopes]
             rows = [envelope.after for envelope in envelopes]
             if _DELETE in operations:
                 rows = [None if op is _DELETE else row for op, row in zip(operations, rows, strict=True)]
@@ -200,17 +176,7 @@ class Decoder:
 
     def _key(self, key: bytes | None, op: str) -> Row:
         if key is None:
-            if self._keyless and op in _ADDING:
-                return {}
-            if self._keyless:
-                raise ChangeError(
-                    f"op={op!r} on a table without key: which of its rows is meant cannot be told at the sink; rows "
-                    "of such a table can only be added (sink.keyless: append)"
-                )
-            raise ChangeError(
-                "the event has no key: its source table has no primary key; add one, or choose columns with the "
-                "connector's message.key.columns, or, if rows are only ever added, set sink.keyless: append"
-            )
+            return keyless_row(op, appended=self._keyless)
         if key.startswith(OPENING):
             key, _ = self._keys.split(key)
         try:
@@ -220,8 +186,3 @@ class Decoder:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ChangeError(f"the key is not a JSON object of columns: {error}") from error
         return row
-
-    def _mark_absent(self, row: Row) -> None:
-        for column, value in row.items():
-            if value in self._scalars if isinstance(value, str) else value in self._collections:
-                row[column] = ABSENT

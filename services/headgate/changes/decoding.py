@@ -11,7 +11,7 @@ import msgspec
 
 from headgate.changes.change import Change, ChangeError
 
-__all__ = ["Decoder", "UndecodableError", "Watermark", "decode_each"]
+__all__ = ["Decoder", "SchemasUnavailableError", "UndecodableError", "Watermark", "decode_each"]
 
 
 class Watermark(msgspec.Struct, frozen=True):
@@ -32,6 +32,13 @@ class UndecodableError(ChangeError):
         self.decoded = decoded
 
 
+class SchemasUnavailableError(Exception):
+    """A schema that events refer to cannot be had just now: says nothing against the events, which wait."""
+
+    code = "registry_unavailable"
+    retryable = True
+
+
 class Decoder(Protocol):
     """Decodes the events of one topic. One per thread: it remembers what it has met (schemas, watermarks)."""
 
@@ -43,7 +50,10 @@ class Decoder(Protocol):
         offsets: Sequence[int],
         appended_ms: Sequence[int],
     ) -> list[Change]:
-        """The changes of a batch given column by column, in its order; UndecodableError names the first bad event."""
+        """The changes of a batch given column by column, in its order; UndecodableError names the first bad event.
+
+        SchemasUnavailableError: none of the batch, for now.
+        """
         ...
 
     def take_watermarks(self) -> list[Watermark]:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -19,6 +20,7 @@ __all__ = [
     "NO_EVIDENCE",
     "FeedSpec",
     "FeedSpecError",
+    "RegistrySpec",
     "SinkSpec",
     "SourceFormat",
     "SourceSpec",
@@ -50,6 +52,7 @@ class SourceFormat(StrEnum):
     """How changes are written; ``ticdc-canal-json`` is canal-json with the TiDB extension."""
 
     DEBEZIUM_JSON = "debezium-json"
+    DEBEZIUM_AVRO = "debezium-avro"
     CANAL_JSON = "canal-json"
     TICDC_CANAL_JSON = "ticdc-canal-json"
 
@@ -58,12 +61,55 @@ class SourceFormat(StrEnum):
         """Whether the log says up to which ts it is complete (design §4, Time)."""
         return self is SourceFormat.TICDC_CANAL_JSON
 
+    @property
+    def needs_registry(self) -> bool:
+        """Whether events only name their schema."""
+        return self is SourceFormat.DEBEZIUM_AVRO
+
 
 NO_EVIDENCE = (
     "the log says when each change was made, but not up to which time it is complete; formats that say it: "
     + ", ".join(known.value for known in SourceFormat if known.gives_resolved_ts)
 )
 """Why a format without resolved ts cannot have a target, nor be rewound to a time."""
+
+
+class RegistrySpec(_Strict):
+    """Where the schemas of Avro events are. The password comes from ``password_file``, never from the log.
+
+    ``ca_file``: whose signature the registry's certificate must have, instead of those the machine trusts.
+    """
+
+    url: str
+    user: str | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, given: str) -> str:
+        try:
+            parts = urlsplit(given)
+            port = parts.port
+        except ValueError:
+            raise ValueError("it is no address, like https://registry.example:8081") from None
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("no user and no password in it, they would stand on the log: use user and password_file")
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+            raise ValueError(f"{given!r} is no address, like https://registry.example:8081")
+        if parts.query or parts.fragment:
+            raise ValueError("an address ends with its path: no ? and no #")
+        return given
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "RegistrySpec":
+        if (self.user is None) != (self.password_file is None):
+            raise ValueError("user and password_file: give both or neither")
+        if self.user is not None and ":" in self.user:
+            raise ValueError("user: HTTP has no way to send a user with a colon")
+        if self.ca_file is not None and not self.url.startswith("https:"):
+            raise ValueError("ca_file is for https addresses: over http there is no certificate to look at")
+        return self
 
 
 class SourceSpec(_Strict):
@@ -81,6 +127,8 @@ class SourceSpec(_Strict):
     start_ts: int | None = None
     target_ts: int | None = None
     unavailable_value: str = "__debezium_unavailable_value"
+    registry: RegistrySpec | None = None
+    """For formats whose schemas are in a registry."""
 
     @field_validator("topic_pattern")
     @classmethod
@@ -106,6 +154,14 @@ class SourceSpec(_Strict):
             raise ValueError(f"source.target_ts cannot be reached with format {self.format}: {NO_EVIDENCE}")
         if self.start_ts is not None and self.start_ts >= self.target_ts:
             raise ValueError("source.target_ts is not after source.start_ts: nothing would be applied")
+        return self
+
+    @model_validator(mode="after")
+    def _registry_where_needed(self) -> "SourceSpec":
+        if self.format.needs_registry and self.registry is None:
+            raise ValueError(f"format {self.format} needs source.registry.url: where the schemas of its events are")
+        if self.registry is not None and not self.format.needs_registry:
+            raise ValueError(f"source.registry is not for format {self.format}: its events need none")
         return self
 
     @model_validator(mode="after")

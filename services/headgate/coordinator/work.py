@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from headgate.changes.decoding import SchemasUnavailableError
 from headgate.config.feed import NO_EVIDENCE, FeedSpec, FeedSpecError, SourceFormat, parse_feed
 from headgate.config.times import show_ts
 from headgate.coordinator.effects import (
@@ -36,6 +37,7 @@ from headgate.sinks.open import open_sink
 from headgate.sources.discovery import look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
 from headgate.sources.origin import origins
+from headgate.sources.registry import SchemaRegistry
 from headgate.sources.topics import no_match, plan_spans, present_topics
 
 __all__ = ["FeedWork"]
@@ -92,13 +94,15 @@ class FeedWork:
             if check_name("feed", spec.feed) != effect.feed:
                 return FeedRefused(f"the request is for feed {effect.feed!r}, its description for {spec.feed!r}")
             spans = plan_spans(self._connection, spec, self._own_prefix)
+            if spec.source.registry is not None:
+                SchemaRegistry(spec.source.registry).check()
             accepted, sink_id = self._check_sink(spec, spans)
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
         except SourceUnreachableError as error:
             return EffectFailed(str(error))
         except (FeedSpecError, InvalidNameError, SourceError) as error:
             return FeedRefused(str(error))
-        except SinkError as error:
+        except (SinkError, SchemasUnavailableError) as error:
             return FeedRefused(f"{error.code}: {error}")
         return FeedResolved(accepted.to_json(), spans, accepted.source.target_ts, sink_id, note)
 

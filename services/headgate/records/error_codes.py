@@ -123,6 +123,13 @@ _ROWS: Final = (
         "the message names topic, partition and offset: is `source.format` right?",
     ),
     ErrorCode(
+        "registry_unavailable",
+        Stage.DECODE,
+        True,
+        "the schema registry does not answer, does not let us in, or does not know an id yet",
+        "is it up, and reachable from the agent? are `source.registry`'s url, user, password and CA right?",
+    ),
+    ErrorCode(
         "internal",
         Stage.DECODE,
         False,

@@ -11,7 +11,7 @@ from headgate.agent.lane import task
 from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, SpanWork, TaskPlan, TaskResult
 from headgate.agent.lane.rows import BadChange
 from headgate.changes import canal_json, debezium_json
-from headgate.changes.decoding import Decoder
+from headgate.changes.decoding import Decoder, SchemasUnavailableError
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     Applied,
@@ -151,6 +151,22 @@ def test_what_stands_before_a_broken_event_is_written_and_its_place_is_the_posit
     )
     assert "offset 2" in str(result["a"].error)
     assert (result["b"].positions, result["b"].error) == ({0: 10}, None)
+
+
+def test_events_whose_schemas_cannot_be_had_wait_and_their_neighbours_do_not(parts: RecordingParts) -> None:
+    class Waiting(debezium_json.Decoder):
+        def decode_batch(self, *columns: Any) -> list[Any]:
+            if 7 in columns[3]:
+                raise SchemasUnavailableError("the schema registry at http://r cannot be asked: timed out")
+            return super().decode_batch(*columns)
+
+    parts._decoder = Waiting()
+    chunks = [chunk("a", 0, [5]), chunk("a", 0, [7]), chunk("b", 0, [3])]
+    result = dict(by_table(run([work("a", {0: 5}), work("b", {0: 0})], chunks)))
+    failed = result["a"]
+    assert (failed.error_code, failed.retryable, failed.positions, failed.rows) == ("registry_unavailable", True, {}, 0)
+    assert "a: topic t.a, partition 0, from offset 7 on: the schema registry at http://r" in str(failed.error)
+    assert [batch.claim.table for batch in parts.batches] == ["b"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,10 @@ def feed(source: str) -> str:
     return f"feed: f\nsource: {{topics: [t], {source}}}\n{SINK}"
 
 
+def avro(registry: str) -> str:
+    return f"format: debezium-avro, registry: {{{registry}}}"
+
+
 NOON = 1_795_262_400_000 << 18  # 2026-11-21T12:00:00Z
 
 
@@ -65,9 +69,38 @@ def test_only_formats_with_evidence_give_resolved_ts() -> None:
         ),
         ("format: xml", "source.format"),
         ("targetts: 1", "did you mean 'target_ts'"),
+        ("format: debezium-avro", "needs source.registry.url"),
+        ("registry: {url: 'http://r:8081'}", "not for format debezium-json"),
+        (avro("adress: x"), "unknown option 'adress'"),
+        (avro("user: u"), "url"),
+        (avro("url: 'ftp://r'"), "is no address"),
+        (avro("url: 'r:8081'"), "is no address"),
+        (avro("url: 'http://'"), "is no address"),
+        (avro("url: 'http://r:99999'"), "is no address"),
+        (avro("url: 'http://r/?a=b'"), "ends with its path"),
+        (avro("url: 'http://r', user: u"), "both or neither"),
+        (avro("url: 'http://r', password_file: /p"), "both or neither"),
+        (avro("url: 'http://r', user: 'a:b', password_file: /p"), "colon"),
+        (avro("url: 'http://r', ca_file: /ca"), "https"),
+        (avro("url: 'http://r', password: gehe1m"), "unknown option 'password'; did you mean 'password_file'"),
     ],
 )
 def test_what_cannot_be_is_refused(source: str, complaint: str) -> None:
     with pytest.raises(FeedSpecError) as caught:
         parse_feed(feed(source))
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://ann:gehe1m@r:8081", "https://gehe1m@r"])
+def test_a_password_in_the_registrys_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(FeedSpecError, match="use user and password_file") as caught:
+        parse_feed(feed(avro(f"url: '{url}'")))
+    assert "gehe1m" not in str(caught.value)
+
+
+def test_a_registry_stands_on_the_log_as_it_was_given() -> None:
+    given = "url: 'https://r.example:8081/registry', user: ann, password_file: /run/p, ca_file: /etc/ca.pem"
+    spec = parse_feed(feed(avro(given)))
+    assert parse_feed(spec.to_json()) == spec
+    assert spec.source.registry is not None
+    assert (spec.source.registry.user, str(spec.source.registry.ca_file)) == ("ann", "/etc/ca.pem")

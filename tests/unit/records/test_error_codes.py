@@ -9,7 +9,7 @@ from headgate.records.error_codes import ERROR_CODES, PARTITIONS_GROWN
 
 ROOT = Path(__file__).parents[3]
 SERVICES = ROOT / "services" / "headgate"
-RAISED_IN = ("agent/lane", "sinks", "sources")
+RAISED_IN = ("agent/lane", "changes", "sinks", "sources")
 """Where tables fail."""
 FAILING = ("fail", "failed", "stopped")
 

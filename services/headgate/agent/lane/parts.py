@@ -3,11 +3,12 @@
 from functools import cached_property, lru_cache
 from typing import Final
 
-from headgate.changes import canal_json, debezium_json
+from headgate.changes import canal_json, debezium_avro, debezium_json
 from headgate.changes.decoding import Decoder
 from headgate.config.feed import FeedSpec, SourceFormat, parse_feed
 from headgate.sinks.contract import Sink, SinkWriter
 from headgate.sinks.open import open_sink
+from headgate.sources.registry import SchemaRegistry
 
 __all__ = ["FeedParts", "feed_of"]
 
@@ -42,13 +43,20 @@ class FeedParts:
         return self.spec.source.target_ts
 
     def _make_decoder(self) -> Decoder:
-        source = self.spec.source
+        source, keyless = self.spec.source, self.spec.sink.keyless == "append"
         match source.format:
             case SourceFormat.DEBEZIUM_JSON:
-                return debezium_json.Decoder(source.unavailable_value, keyless=self.spec.sink.keyless == "append")
+                return debezium_json.Decoder(source.unavailable_value, keyless=keyless)
+            case SourceFormat.DEBEZIUM_AVRO:
+                return debezium_avro.Decoder(self._registry.schema, source.unavailable_value, keyless=keyless)
             case SourceFormat.CANAL_JSON | SourceFormat.TICDC_CANAL_JSON:
                 tidb = source.format is SourceFormat.TICDC_CANAL_JSON
                 return canal_json.Decoder(tidb=tidb, target_ts=source.target_ts)
+
+    @cached_property
+    def _registry(self) -> SchemaRegistry:
+        assert self.spec.source.registry is not None  # noqa: S101 - a format that needs one is refused without
+        return SchemaRegistry(self.spec.source.registry)
 
     @cached_property
     def sink(self) -> Sink:

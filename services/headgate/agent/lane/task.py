@@ -22,7 +22,7 @@ from headgate.agent.lane.parts import FeedParts
 from headgate.agent.lane.plan import Letterbox, SpanResult, TaskPlan, TaskResult
 from headgate.agent.lane.rows import BadChange, SpanRows
 from headgate.changes.change import Change, ChangeError
-from headgate.changes.decoding import Decoder, UndecodableError
+from headgate.changes.decoding import Decoder, SchemasUnavailableError, UndecodableError
 from headgate.records.control import Positions
 from headgate.sinks.contract import Aside, ChangeRefusedError, SinkError, SinkUnavailableError
 from headgate.sources.reader import Chunk, LogReader
@@ -145,6 +145,10 @@ class _Task:
         try:
             decoder = self._parts().decoder(rows.work.topic)
             end, changes, bad = self._decode(decoder, rows, partition, (offsets, appended, chunk.keys, values))
+        except SchemasUnavailableError as error:
+            where = f"topic {rows.work.topic}, partition {partition}, from offset {offsets[0]} on"
+            rows.failed(error.code, f"{rows.work.claim.table}: {where}: {error}", retryable=error.retryable)
+            return
         except Exception as error:  # noqa: BLE001 (a fault of ours in one table's rows must not stop its neighbours)
             rows.failed("internal", _described(error), retryable=False)
             return

@@ -1,0 +1,74 @@
+"""What Debezium's events mean, however they are written: operations, rows without key, values that were not sent."""
+
+import hashlib
+import uuid
+from base64 import b64encode
+from typing import Final
+
+import msgspec
+
+from headgate.changes.change import ABSENT, ChangeError, Operation, Row
+
+__all__ = ["MESSAGE", "OPERATIONS", "ROW_OPERATIONS", "UNAVAILABLE_VALUE", "Unavailable", "keyless_row", "operation_of"]
+
+UNAVAILABLE_VALUE: Final = "__debezium_unavailable_value"
+"""Debezium's default for ``unavailable.value.placeholder``."""
+
+OPERATIONS: Final = {
+    "c": Operation.UPSERT,
+    "r": Operation.UPSERT,
+    "u": Operation.UPSERT,
+    "d": Operation.DELETE,
+    "t": Operation.TRUNCATE,
+}
+ROW_OPERATIONS: Final = {op: what for op, what in OPERATIONS.items() if what is not Operation.TRUNCATE}
+_ADDING: Final = frozenset({"c", "r"})
+MESSAGE: Final = "m"
+"""A logical decoding message (pg_logical_emit_message): no change of any row."""
+
+
+def operation_of(op: object) -> Operation | None:
+    """What is done to the row, None if nothing (a message). Raises ChangeError."""
+    operation = OPERATIONS.get(op) if isinstance(op, str) else None
+    if operation is None and op != MESSAGE:
+        raise ChangeError(f"unknown Debezium operation op={op!r}; known are c, r, u, d, t, m")
+    return operation
+
+
+def keyless_row(op: str, *, appended: bool) -> Row:
+    """The key of an event that has none: nothing, where rows are only ever added. Raises ChangeError."""
+    if appended and op in _ADDING:
+        return {}
+    if appended:
+        raise ChangeError(
+            f"op={op!r} on a table without key: which of its rows is meant cannot be told at the sink; rows "
+            "of such a table can only be added (sink.keyless: append)"
+        )
+    raise ChangeError(
+        "the event has no key: its source table has no primary key; add one, or choose columns with the "
+        "connector's message.key.columns, or, if rows are only ever added, set sink.keyless: append"
+    )
+
+
+class Unavailable:
+    """Knows Debezium's placeholder in every form that it has, for a text, for bytes, for a list of numbers and others.
+
+    ``scalars`` are those that are hashable: a row without any of them and without lists and objects is whole.
+    """
+
+    def __init__(self, placeholder: str) -> None:
+        raw = placeholder.encode()
+        numbers = [byte if byte < 128 else byte - 256 for byte in raw]  # Java's bytes are signed
+        base64 = b64encode(raw).decode()
+        named = str(uuid.UUID(bytes=hashlib.md5(raw, usedforsecurity=False).digest(), version=3))
+        hstore = {placeholder: placeholder}
+        self.scalars: frozenset[object] = frozenset(
+            {placeholder, base64, raw, msgspec.json.encode(hstore).decode()}  # (Avro has bytes as they are)
+        )
+        self._collections: tuple[object, ...] = (hstore, numbers, [placeholder], [base64], [raw], [named])
+
+    def mark(self, row: Row) -> None:
+        """Put ABSENT in the place of every placeholder."""
+        for column, value in row.items():
+            if value in self.scalars if isinstance(value, str | bytes) else value in self._collections:
+                row[column] = ABSENT

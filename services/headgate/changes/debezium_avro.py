@@ -1,0 +1,262 @@
+"""Debezium Avro → Change: events in Confluent's framing, their schemas in a registry.
+
+Keys and values begin with a zero byte and the four bytes of a schema id; what follows is one record of that schema,
+and nothing else. Everything that follows from the schema (what to read, what columns mean) is worked out once per id:
+ids are never given twice, so a worker remembers them for its life. The changes are those of debezium_json, but for
+values that Avro has and JSON has not: bytes and unscaled decimals are bytes, instead of base64.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import compress, repeat
+from typing import Any, Final
+
+import msgspec
+
+from headgate.changes.avro_code import READ_ERRORS, Reader, compile_reader
+from headgate.changes.avro_schema import Array, AvroType, Map, Record, meaning_of, optional_part, parse_avro
+from headgate.changes.change import Change, ChangeError, Operation, Row
+from headgate.changes.debezium import ROW_OPERATIONS, UNAVAILABLE_VALUE, Unavailable, keyless_row, operation_of
+from headgate.changes.decoding import UndecodableError, Watermark
+
+__all__ = ["FRAME_BYTES", "Decoder", "SchemaById", "schema_id_of"]
+
+FRAME_BYTES: Final = 5
+"""A zero byte and a schema id of four bytes, the highest first."""
+
+SCHEMAS_MAX: Final = 256
+"""Schemas kept per decoder (there is one per topic), compiled, some 50 kB each; the oldest is let go first."""
+
+SchemaById = Callable[[int], str]
+"""A registry: id → the schema's JSON. Raises ChangeError for an id it does not know, SchemasUnavailableError."""
+
+_UPSERT: Final = Operation.UPSERT
+_DELETE: Final = Operation.DELETE
+_OP: Final = ("op",)
+_AFTER: Final = ("after",)
+_SOURCE_MS: Final = ("source", "ts_ms")
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    """How events of one schema are read. Of a value: op, row, source time. Of a key: its row.
+
+    ``collections``: columns whose values are lists or objects.
+    """
+
+    schema_id: int
+    read: Reader
+    semantics: dict[str, str]
+    collections: bool
+
+
+def schema_id_of(data: bytes, what: str) -> int:
+    """The schema's id in the frame. Raises ChangeError if there is no frame."""
+    if len(data) < FRAME_BYTES or data[0] != 0:
+        raise ChangeError(
+            f"the {what} is not Avro in Confluent's framing: it begins with {data[:FRAME_BYTES]!r}, instead of a zero "
+            "byte and the four bytes of a schema id (is the connector's converter Avro, for keys and values?)"
+        )
+    return int.from_bytes(data[1:FRAME_BYTES], "big")
+
+
+class Decoder:
+    """Decodes the events of a topic; remembers their schemas. One per thread."""
+
+    def __init__(
+        self, schemas: SchemaById, unavailable_value: str = UNAVAILABLE_VALUE, *, keyless: bool = False
+    ) -> None:
+        """``keyless``: events without key are rows to be added; what is more than that is refused."""
+        self._keyless = keyless
+        self._values = _Plans(schemas, "value", _value_plan)
+        self._keys = _Plans(schemas, "key", _key_plan)
+        self._unavailable = Unavailable(unavailable_value)
+
+    def decode(
+        self, key: bytes | None, value: bytes | None, partition: int, offset: int, append_ms: int
+    ) -> Change | None:
+        """The change an event stands for, None if it changes nothing (a tombstone, a message).
+
+        Raises ChangeError, SchemasUnavailableError.
+        """
+        if value is None:
+            return None
+        plan, (op, after, source_ms) = self._values.read(value)
+        operation = operation_of(op)
+        if operation is None:
+            return None
+        if operation is _UPSERT:
+            if after is None:
+                raise ChangeError(f"op={op!r} without a row: 'after' is missing or null")
+            self._mark_absent([after], plan)
+        row = after if operation is _UPSERT else None
+        if operation is Operation.TRUNCATE:
+            key_row: Row = {}
+        elif key is None:
+            key_row = keyless_row(op, appended=self._keyless)
+        else:
+            (key_row,) = self._keys.read(key)[1]
+        return Change(partition, offset, operation, key_row, row, source_ms, append_ms, plan.semantics)
+
+    def decode_batch(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        partitions: Sequence[int],
+        offsets: Sequence[int],
+        appended_ms: Sequence[int],
+    ) -> list[Change]:
+        """See decoding.Decoder."""
+        at_once = self._decode_at_once(keys, values, partitions, offsets, appended_ms)
+        if at_once is not None:
+            return at_once
+        changes: list[Change] = []
+        partition = offset = -1
+        try:
+            for key, value, partition, offset, append_ms in zip(
+                keys, values, partitions, offsets, appended_ms, strict=True
+            ):
+                change = self.decode(key, value, partition, offset, append_ms)
+                if change is not None:
+                    changes.append(change)
+        except ChangeError as error:
+            raise UndecodableError(partition, offset, str(error), changes) from error
+        return changes
+
+    def take_watermarks(self) -> list[Watermark]:
+        """None, ever: an event says when it happened, not that no earlier one follows."""
+        return []
+
+    def _decode_at_once(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        partitions: Sequence[int],
+        offsets: Sequence[int],
+        appended_ms: Sequence[int],
+    ) -> list[Change] | None:
+        """The same column by column; None where any event needs a closer look, or is wrong.
+
+        For rows of one schema, deletes and tombstones: what a batch is made of, as a rule.
+        """
+        if None in values:
+            there = [value is not None for value in values]
+            columns = (compress(column, there) for column in (keys, values, partitions, offsets, appended_ms))
+            keys, values, partitions, offsets, appended_ms = map(list, columns)  # type: ignore[assignment]
+        plan, key_plan = self._values.common(values), self._keys.common(keys)
+        if plan is None or key_plan is None:
+            return None
+        read, read_key = plan.read, key_plan.read
+        try:
+            events: list[tuple[Any, ...]] = [read(value, FRAME_BYTES) for value in values]  # type: ignore[arg-type]
+            key_rows = [read_key(key, FRAME_BYTES)[0] for key in keys]  # type: ignore[arg-type]
+            operations = [ROW_OPERATIONS[op] for op, _, _ in events]
+        except (*READ_ERRORS, KeyError):
+            return None
+        rows = [row for _, row, _ in events]
+        if _DELETE in operations:
+            rows = [None if op is _DELETE else row for op, row in zip(operations, rows, strict=True)]
+            present = [row for row, op in zip(rows, operations, strict=True) if op is not _DELETE]
+        else:
+            present = rows
+        if None in present:
+            return None
+        self._mark_absent(present, plan)
+        source_ms = [ms for _, _, ms in events]
+        meaning = repeat(plan.semantics)
+        return list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
+
+    def _mark_absent(self, rows: Sequence[Row], plan: _Plan) -> None:
+        mark, scalars = self._unavailable.mark, self._unavailable.scalars
+        for row in rows:
+            if plan.collections or not scalars.isdisjoint(row.values()):
+                mark(row)
+
+
+class _Plans:
+    """Schemas met so far, by the frame that names them; one that cannot be used is remembered with its reason."""
+
+    def __init__(self, schemas: SchemaById, what: str, make: Callable[[int, AvroType], _Plan]) -> None:
+        self._schemas = schemas
+        self._what = what
+        self._make = make
+        self._known: dict[bytes, _Plan | ChangeError] = {}
+
+    def read(self, data: bytes) -> tuple[_Plan, tuple[Any, ...]]:
+        """One record. Raises ChangeError, SchemasUnavailableError."""
+        plan = self._plan(data)
+        try:
+            return plan, plan.read(data, FRAME_BYTES)
+        except READ_ERRORS as error:
+            reason = "it ends before its schema does" if isinstance(error, IndexError) else str(error)
+            raise ChangeError(f"the {self._what} is not of its schema {plan.schema_id}: {reason}") from error
+
+    def common(self, datas: Sequence[bytes | None]) -> _Plan | None:
+        """The plan of records that all are of one schema that has been met; None if not."""
+        if not datas or None in datas:
+            return None
+        frames = {data[:FRAME_BYTES] for data in datas}  # type: ignore[index]  # looked at above
+        known = self._known.get(frames.pop()) if len(frames) == 1 else None
+        return known if isinstance(known, _Plan) else None
+
+    def _plan(self, data: bytes) -> _Plan:
+        frame = data[:FRAME_BYTES]
+        known = self._known.get(frame)
+        if known is None:
+            schema_id = schema_id_of(data, self._what)
+            text = self._schemas(schema_id)
+            try:
+                known = self._make(schema_id, parse_avro(text))
+            except ChangeError as error:
+                known = ChangeError(f"the {self._what}'s schema {schema_id}: {error}")
+            if len(self._known) >= SCHEMAS_MAX:
+                del self._known[next(iter(self._known))]
+            self._known[frame] = known
+        if isinstance(known, ChangeError):
+            raise ChangeError(str(known)) from known
+        return known
+
+
+def _value_plan(schema_id: int, schema: AvroType) -> _Plan:
+    schema = optional_part(schema)
+    if not isinstance(schema, Record) or "op" not in schema.fields:
+        raise ChangeError(
+            "it is not a Debezium envelope: it has no field 'op' (unwrapping transforms are not supported)"
+        )
+    source = optional_part(schema.fields["source"]) if "source" in schema.fields else None
+    has_time = isinstance(source, Record) and "ts_ms" in source.fields
+    row = optional_part(schema.fields["after"]) if "after" in schema.fields else None
+    if row is not None and not isinstance(row, Record):
+        raise ChangeError("it is not a Debezium envelope: its field 'after' is no record of columns")
+    wanted = [_OP, *([_AFTER] if row is not None else []), *([_SOURCE_MS] if has_time else [])]
+    read = _read(schema, wanted)
+    if len(wanted) < 3:  # a message has no row
+        read = _in_full(read, wanted)
+    columns = {} if row is None else row.fields
+    semantics = {column: meaning_of(node) for column, node in columns.items()}
+    return _Plan(schema_id, read, semantics, _have_collections(columns))
+
+
+def _in_full(read: Reader, wanted: Sequence[tuple[str, ...]]) -> Reader:
+    places = [wanted.index(path) if path in wanted else None for path in (_OP, _AFTER, _SOURCE_MS)]
+
+    def read_all(data: bytes, at: int) -> tuple[Any, ...]:
+        found = read(data, at)
+        return tuple(None if place is None else found[place] for place in places)
+
+    return read_all
+
+
+def _key_plan(schema_id: int, schema: AvroType) -> _Plan:
+    if not isinstance(schema, Record):
+        raise ChangeError("it is no record of key columns")
+    return _Plan(schema_id, _read(schema, [()]), {}, _have_collections(schema.fields))
+
+
+def _read(schema: Record, wanted: Sequence[tuple[str, ...]]) -> Reader:
+    try:
+        return compile_reader(schema, wanted)
+    except KeyError as error:
+        raise ChangeError(f"it is not a Debezium envelope: {error}") from error
+
+
+def _have_collections(columns: dict[str, AvroType]) -> bool:
+    return any(isinstance(optional_part(node), Array | Map | Record) for node in columns.values())

@@ -1,0 +1,164 @@
+"""Schemas by id, from a registry that speaks Confluent's REST interface: Confluent's, Karapace, Apicurio and others.
+
+Only two questions are asked: ``GET /schemas/ids/<id>``, and, when a feed is created, ``GET /schemas/types``, whose
+answer shows that there is a registry, that it lets us in and that it has Avro. A decoder asks once per id and
+remembers, so connections are not kept.
+
+Whoever does not answer, or answers anything but what a registry would, is unavailable: the events wait, they are not
+bad. An id that the registry does not know is a bad event's, but only once it has said so for a while: a registry of
+several nodes may hear of a new id after the first event of that schema has been read.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import urllib3
+
+from headgate.changes.change import ChangeError
+from headgate.changes.decoding import SchemasUnavailableError
+from headgate.config.feed import RegistrySpec
+
+__all__ = ["SchemaRegistry"]
+
+CONNECT_SECONDS_MAX: Final = 2.0
+ANSWER_SECONDS_MAX: Final = 4.0
+"""A task waits meanwhile, and its other tables with it."""
+
+PAUSE_SECONDS: Final = 1.0
+"""After a failure nothing is asked for so long: a hundred tables must not wait in turn for one dead registry."""
+
+UNKNOWN_SECONDS: Final = 5.0
+"""For so long an id that is not known may be one that is not known yet."""
+
+UNKNOWN_MAX: Final = 1024
+"""Unknown ids remembered; the oldest is let go first."""
+
+ANSWER_BYTES_MAX: Final = 16 << 20
+"""A table of 4 096 columns has a schema of about 2 MB."""
+
+_NOT_FOUND: Final = 404
+_REFUSED: Final = frozenset({401, 403})
+_OK: Final = 200
+_UNKNOWN_ID: Final = 40403
+"""Confluent's code for a schema that is not there (40401, 40402: a subject, a version)."""
+
+
+class _Answer(msgspec.Struct):
+    """``schemaType`` is left out for Avro."""
+
+    schema: str
+    schemaType: str = "AVRO"  # noqa: N815 - the interface's name
+    references: list[Any] = []
+
+
+class _Problem(msgspec.Struct):
+    error_code: int
+    message: str = ""
+
+
+class SchemaRegistry:
+    """One feed's registry. Not for more than one thread."""
+
+    def __init__(self, spec: RegistrySpec, clock: Callable[[], float] = time.monotonic) -> None:
+        """No connection is made yet; the password is read each time one is."""
+        self._spec = spec
+        self._clock = clock
+        self._unknown_since: dict[int, float] = {}
+        self._down: tuple[float, str] | None = None
+
+    def schema(self, schema_id: int) -> str:
+        """The schema's JSON. Raises ChangeError if there is none of that id, SchemasUnavailableError."""
+        status, body = self._ask(f"/schemas/ids/{schema_id}")
+        if status == _NOT_FOUND and _decoded(body, _Problem) is not None:
+            raise self._unknown(schema_id)
+        if status != _OK:
+            raise self._failed(f"it answers {status} for schema {schema_id}{_said(body)}")
+        self._unknown_since.pop(schema_id, None)
+        answer = _decoded(body, _Answer)
+        if answer is None:
+            raise self._failed("what answers there is no schema registry")
+        if answer.schemaType != "AVRO" or answer.references:
+            what = "refers to other schemas" if answer.references else f"is of type {answer.schemaType}, not AVRO"
+            raise ChangeError(f"schema {schema_id} of the registry at {self._spec.url} {what}: that cannot be read")
+        return str(answer.schema)
+
+    def check(self) -> None:
+        """Raise SchemasUnavailableError, unless a registry that has Avro answers and lets us in."""
+        status, body = self._ask("/schemas/types")
+        types = _decoded(body, list[str]) if status == _OK else None
+        if types is None:
+            raise self._failed(f"it answers {status} where it should list its types of schema{_said(body)}")
+        if "AVRO" not in types:
+            raise self._failed(f"it has no Avro, only {', '.join(types)}")
+
+    def _ask(self, path: str) -> tuple[int, bytes]:
+        if self._down is not None and self._clock() < self._down[0]:
+            raise SchemasUnavailableError(self._down[1])
+        self._down = None
+        try:
+            return self._get(self._spec.url.rstrip("/") + path)
+        except urllib3.exceptions.HTTPError as error:
+            raise self._failed(_plain(error)) from error
+        except OSError as error:  # the password's file, the authority's file
+            raise self._failed(str(error)) from error
+
+    def _get(self, url: str) -> tuple[int, bytes]:
+        spec = self._spec
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "Connection": "close"}
+        if spec.user is not None and spec.password_file is not None:
+            password = spec.password_file.read_text(encoding="utf-8").rstrip("\n")
+            headers |= urllib3.make_headers(basic_auth=f"{spec.user}:{password}")
+        authority = None if spec.ca_file is None else str(spec.ca_file)
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS_MAX, read=ANSWER_SECONDS_MAX)
+        with (
+            urllib3.PoolManager(
+                1, retries=False, timeout=timeout, cert_reqs="CERT_REQUIRED", ca_certs=authority
+            ) as pool,
+            pool.request("GET", url, headers=headers, preload_content=False) as response,
+        ):
+            body = response.read(ANSWER_BYTES_MAX + 1)
+        if len(body) > ANSWER_BYTES_MAX:
+            raise urllib3.exceptions.HTTPError(f"it answers with more than {ANSWER_BYTES_MAX} bytes")
+        if response.status in _REFUSED:
+            raise urllib3.exceptions.HTTPError(
+                f"it does not let us in ({response.status}): correct source.registry.user and the password file"
+            )
+        return response.status, body
+
+    def _unknown(self, schema_id: int) -> ChangeError | SchemasUnavailableError:
+        now = self._clock()
+        if schema_id not in self._unknown_since and len(self._unknown_since) >= UNKNOWN_MAX:
+            del self._unknown_since[next(iter(self._unknown_since))]
+        since = self._unknown_since.setdefault(schema_id, now)
+        text = f"schema id {schema_id} is unknown to the registry at {self._spec.url}"
+        if now - since < UNKNOWN_SECONDS:
+            return SchemasUnavailableError(f"{text}, so far; it is asked again")
+        if schema_id == 0:
+            text += " (Apicurio's converter writes ids of 8 bytes, unless apicurio.registry.as-confluent=true)"
+        return ChangeError(f"{text}: is it the registry that the connector writes to?")
+
+    def _failed(self, reason: str) -> SchemasUnavailableError:
+        text = f"the schema registry at {self._spec.url} cannot be asked: {reason}"
+        self._down = (self._clock() + PAUSE_SECONDS, text)
+        return SchemasUnavailableError(text)
+
+
+def _decoded(body: bytes, kind: Any) -> Any:
+    """``body`` as what it should be, None if it is not that."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _said(body: bytes) -> str:
+    problem = _decoded(body, _Problem)
+    return "" if problem is None else f": {problem.message[:200]} ({problem.error_code})"
+
+
+def _plain(error: urllib3.exceptions.HTTPError) -> str:
+    """What is wrong, without the library's own names in front."""
+    reason = getattr(error, "reason", None) or error.__cause__ or error
+    return str(reason)

@@ -1,0 +1,253 @@
+"""The registry's client against a server that answers what a test tells it to.
+
+What a real registry answers is in tests/integration/sources/test_registry.py; these are the ways to be none.
+"""
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.changes.change import ChangeError
+from headgate.changes.decoding import SchemasUnavailableError
+from headgate.config.feed import RegistrySpec
+from headgate.embedded.ports import free_ports
+from headgate.sources import registry as module
+from headgate.sources.registry import SchemaRegistry
+
+FOUND = (200, json.dumps({"schema": '"string"'}))
+NOT_FOUND = (404, json.dumps({"error_code": 40403, "message": "Schema 7 not found"}))
+SECRET = "gehe1m"
+
+Answer = tuple[int, str] | Callable[[BaseHTTPRequestHandler], object]
+
+
+class Server(ThreadingHTTPServer):
+    """Gives ``answer`` to everybody; notes what was asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answer: Answer = FOUND
+        self.asked: list[tuple[str, str | None]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path, self.headers["Authorization"]))
+        if callable(self.server.answer):
+            self.server.answer(self)
+            return
+        status, body = self.server.answer
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as started:
+        thread = threading.Thread(target=started.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield started
+        started.shutdown()
+        thread.join()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def client(server: Server, clock: Clock | None = None, **options: Any) -> SchemaRegistry:
+    return SchemaRegistry(RegistrySpec(url=server.url, **options), clock or Clock())
+
+
+def test_a_schema_is_asked_for_by_its_id(server: Server) -> None:
+    assert client(server).schema(7) == '"string"'
+    assert server.asked == [("/schemas/ids/7", None)]
+
+
+def test_user_and_password_are_sent_and_read_anew_each_time(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text(f"{SECRET}\n", encoding="utf-8")
+    asker = client(server, user="ann", password_file=file)
+    asker.schema(7)
+    file.write_text("changed", encoding="utf-8")
+    asker.schema(8)
+    sent = [base64.b64decode(str(header).removeprefix("Basic ")).decode() for _, header in server.asked]
+    assert sent == [f"ann:{SECRET}", "ann:changed"]
+
+
+def hang_up(handler: BaseHTTPRequestHandler) -> None:
+    handler.connection.close()
+
+
+def never_end(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    try:
+        while True:
+            handler.wfile.write(b" " * 65536)
+    except OSError:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ((500, ""), "answers 500"),
+        ((503, '{"error_code": 50003, "message": "no leader"}'), r"answers 503 .* no leader \(50003\)"),
+        ((429, ""), "answers 429"),
+        (
+            (401, '{"error_code": 401, "message": "Unauthorized"}'),
+            r"not let us in \(401\): correct source",
+        ),
+        ((403, ""), r"not let us in \(403\)"),
+        ((302, ""), "answers 302"),
+        ((404, "<html>no such page</html>"), "answers 404"),
+        ((200, "<html>please log in</html>"), "no schema registry"),
+        ((200, '{"id": 7}'), "no schema registry"),
+        ((200, ""), "no schema registry"),
+        (hang_up, "cannot be asked"),
+        (never_end, "more than 1000 bytes"),
+    ],
+)
+def test_whoever_answers_otherwise_than_a_registry_is_unavailable(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: Answer, reason: str
+) -> None:
+    monkeypatch.setattr(module, "ANSWER_BYTES_MAX", 1000)
+    file = tmp_path / "password"
+    file.write_text(SECRET, encoding="utf-8")
+    server.answer = answer
+    with pytest.raises(SchemasUnavailableError, match=reason) as caught:
+        client(server, user="ann", password_file=file).schema(7)
+    assert server.url in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert (caught.value.code, caught.value.retryable) == ("registry_unavailable", True)
+
+
+def test_nobody_there_and_nobody_who_answers_in_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(SchemasUnavailableError, match="refused"):
+        SchemaRegistry(RegistrySpec(url=f"http://127.0.0.1:{port}")).schema(7)
+    monkeypatch.setattr(module, "ANSWER_SECONDS_MAX", 0.1)
+    over = threading.Event()
+    server.answer = lambda _: over.wait(30)
+    try:
+        with pytest.raises(SchemasUnavailableError, match="timed out"):
+            client(server).schema(7)
+    finally:
+        over.set()
+
+
+@pytest.mark.parametrize("option", ["password_file", "ca_file"])
+def test_a_file_that_is_missing_is_named(server: Server, tmp_path: Path, option: str) -> None:
+    missing = tmp_path / "missing"
+    options: dict[str, Any] = {option: missing} | ({"user": "ann"} if option == "password_file" else {})
+    spec = RegistrySpec(url=server.url.replace("http:", "https:"), **options)
+    with pytest.raises(SchemasUnavailableError, match=r"missing|No such file"):
+        SchemaRegistry(spec).schema(7)
+    assert server.asked == []
+
+
+def test_after_a_failure_nothing_is_asked_for_a_moment(server: Server) -> None:
+    clock = Clock()
+    asker = client(server, clock)
+    server.answer = (500, "")
+    for schema_id in range(100):
+        with pytest.raises(SchemasUnavailableError, match="answers 500"):
+            asker.schema(schema_id)
+    assert len(server.asked) == 1
+    server.answer = FOUND
+    clock.now += module.PAUSE_SECONDS
+    assert asker.schema(7) == '"string"'
+
+
+def test_an_id_that_is_not_known_yet_is_asked_for_again_before_it_is_a_bad_one(server: Server) -> None:
+    clock = Clock()
+    asker = client(server, clock)
+    server.answer = NOT_FOUND
+    with pytest.raises(SchemasUnavailableError, match=r"schema id 7 is unknown .* asked again"):
+        asker.schema(7)
+    clock.now += module.UNKNOWN_SECONDS - 0.1
+    with pytest.raises(SchemasUnavailableError):
+        asker.schema(7)
+    server.answer = FOUND
+    assert asker.schema(7) == '"string"'
+    # Known once, it begins anew.
+    server.answer = NOT_FOUND
+    with pytest.raises(SchemasUnavailableError):
+        asker.schema(7)
+    clock.now += module.UNKNOWN_SECONDS
+    with pytest.raises(ChangeError, match=f"schema id 7 is unknown to the registry at {server.url}"):
+        asker.schema(7)
+
+
+def test_an_id_of_eight_bytes_is_recognised_as_apicurios(server: Server) -> None:
+    clock = Clock()
+    asker = client(server, clock)
+    server.answer = NOT_FOUND
+    with pytest.raises(SchemasUnavailableError):
+        asker.schema(0)
+    clock.now += module.UNKNOWN_SECONDS
+    with pytest.raises(ChangeError, match="as-confluent=true"):
+        asker.schema(0)
+
+
+def test_unknown_ids_are_remembered_up_to_a_bound(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNKNOWN_MAX", 3)
+    asker = client(server)
+    server.answer = NOT_FOUND
+    for schema_id in range(1, 10):
+        with pytest.raises(SchemasUnavailableError):
+            asker.schema(schema_id)
+    assert sorted(asker._unknown_since) == [7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"schema": "syntax = proto3;", "schemaType": "PROTOBUF"}, "of type PROTOBUF, not AVRO"),
+        ({"schema": '"other"', "references": [{"name": "other", "subject": "s", "version": 1}]}, "refers to other"),
+    ],
+)
+def test_schemas_that_cannot_be_read_are_bad(server: Server, answer: Any, reason: str) -> None:
+    server.answer = (200, json.dumps(answer))
+    with pytest.raises(ChangeError, match=reason):
+        client(server).schema(7)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ((200, '["JSON", "PROTOBUF", "AVRO"]'), None),
+        ((200, '["JSON"]'), "no Avro, only JSON"),
+        ((200, '{"hello": "world"}'), "list its types"),
+        ((404, ""), "answers 404"),
+        ((401, ""), "not let us in"),
+    ],
+)
+def test_a_look_tells_whether_there_is_a_registry(server: Server, answer: Answer, reason: str | None) -> None:
+    server.answer = answer
+    if reason is None:
+        client(server).check()
+    else:
+        with pytest.raises(SchemasUnavailableError, match=reason):
+            client(server).check()
+    assert server.asked == [("/schemas/types", None)]
