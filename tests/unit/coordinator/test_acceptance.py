@@ -9,6 +9,7 @@ CHANGEABLE = {
     ("source", "topics"),
     ("source", "topic_pattern"),
     ("source", "unavailable_value"),
+    ("source", "registry"),
     ("sink", "password_file"),
     ("sink", "foreign_keys"),
     ("sink", "keyless"),
