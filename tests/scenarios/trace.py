@@ -29,8 +29,9 @@ from headgate.records.control import (
 from headgate.records.keys import Fact
 from headgate.records.spans import table_of
 
-WATCH = "start"
-"""The one timer for all that is to begin (spans.expire_starts): set wherever a role is given, shown when it bites."""
+WATCHES = ("start", "drain")
+"""One timer each for all that is to begin, and all that is to be drained (coordinator/patience.py): set wherever a role
+is given or taken, shown when it bites."""
 
 
 DISCOVER = "discover/"
@@ -41,7 +42,7 @@ def is_quiet(thing: Any) -> bool:
     """An input or effect that nobody wants to read about unless something follows from it."""
     match thing:
         case SetTimer(name=name) | CancelTimer(name=name) | TimerFired(name=name):
-            return bool(name == WATCH or name.startswith(DISCOVER))
+            return bool(name in WATCHES or name.startswith(DISCOVER))
         case DiscoverTables() | EffectFinished(effect=DiscoverTables()):
             return True
         case _:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.agent import transitions
-from headgate.coordinator import dividing, replication
+from headgate.coordinator import dividing, patience, replication
 from headgate.coordinator.draft import Draft
 from headgate.records.spans import divide
 from headgate.simulation.exhaustive.bounds import Bounds
@@ -60,6 +60,21 @@ def test_a_span_called_sealed_when_its_agent_was_only_lost_is_found(changed: Any
     finding = search(Bounds(commands=("pause",), faults=1), depth=22).finding
     assert finding is not None
     assert finding.message.startswith("1: ")
+
+
+def test_a_span_called_sealed_when_its_drain_was_only_given_up_is_found(changed: Any) -> None:
+    pair = (replication.Phase.REMOVING, replication.Signal.DEADLINE)
+    changed(replication.TRANSITIONS, pair, replication.Action.SEAL_CLOSED)
+    finding = search(Bounds(commands=("pause",), faults=1), depth=22).finding
+    assert finding is not None
+    assert "is called sealed" in finding.message
+
+
+def test_a_writer_that_is_passed_over_before_its_deadline_is_found(monkeypatch: Any) -> None:
+    monkeypatch.setattr(patience, "is_passed_over", lambda *_: True)
+    finding = search(Bounds(commands=("move",), faults=1), depth=18).finding
+    assert finding is not None
+    assert "says" in finding.message
 
 
 def test_a_part_given_out_before_the_whole_is_sealed_is_found(monkeypatch: Any) -> None:

@@ -167,6 +167,7 @@ class Draft:
         self.term.retry_due.discard(key)
         self.term.resting.discard(key)
         self.term.starting.pop(key, None)
+        self.term.draining.pop(key, None)
         self.term.avoided.pop(key, None)
         if self.span(key) is not None:
             self.put_span(key, None)

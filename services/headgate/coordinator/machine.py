@@ -2,6 +2,7 @@
 
     membership   who is there, the sync barrier, the dead          replication   every transition of a span, as a table
     spans        from words to signals to steps                    scheduling    who gets what
+    patience     for whom a span waits, and no longer              deadlines     what follows when somebody is late
     checkpoint   how far a feed is, and what holds it              feeds         requests, outcomes, a feed's life
     relocation   emptying an agent, spreading a feed               acceptance    create, update, rewind: what a feed is
     dividing     a table into parts, and whole again             discovery    is the source still what it was?
@@ -14,7 +15,17 @@ their spans. Everything drafted is one decision. Before the barrier is over only
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headgate.coordinator import acceptance, checkpoint, discovery, dividing, feeds, membership, relocation, spans
+from headgate.coordinator import (
+    acceptance,
+    checkpoint,
+    deadlines,
+    discovery,
+    dividing,
+    feeds,
+    membership,
+    relocation,
+    spans,
+)
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.scheduling import run_round
 from headgate.coordinator.state import CoordinatorState, Term, digest, evolve, new_state, start_counting
@@ -122,8 +133,10 @@ def _write_checkpoint(draft: Draft, name: str) -> None:
 
 TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "barrier": _end_barrier,
-    "prepare": spans.expire_prepare,
-    "start": spans.expire_starts,
+    "prepare": deadlines.expire_prepare,
+    "start": deadlines.expire_starts,
+    "drain": deadlines.expire_drains,
+    "stop": deadlines.expire_stops,
     "review": spans.review_piece,
     "undrained": relocation.give_up_drain,
     "delete": feeds.delete_piece,

@@ -78,6 +78,7 @@ def end_session(draft: Draft, session: SessionId, reason: str) -> bool:
     ended = SessionEnded(owner_rev=draft.term.owner_rev, reason=reason, ended_ms=draft.now.wall_ms)
     draft.put(SessionKey(*session), ended)
     draft.set_timer("sweep", session, SWEEP_SECONDS)
+    draft.term.passed_over.pop(session, None)
     if draft.term.is_open:
         spans.review_soon(draft, sorted(draft.state.index.roles.get(session, _NO_SPANS).in_order()))
         return False

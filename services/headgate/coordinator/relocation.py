@@ -24,8 +24,9 @@ __all__ = ["ask_drain", "ask_rebalance", "end_hold", "measure", "settle", "take_
 DRAINED_SECONDS: Final = 60.0
 """How long an emptied agent is given nothing once its request is gone: time to stop it, and an end if nobody does."""
 
-DRAIN_STUCK_SECONDS_MAX: Final = 120.0
-"""A drain from which no table has left for so long has failed: twice what a target may take to prepare one."""
+DRAIN_STUCK_SECONDS_MAX: Final = 150.0
+"""A drain from which no table has left for so long has failed: a target may take a minute to prepare one, then the
+agent a minute to hand it over before it is passed over (patience.py), and both are looked at late once."""
 
 HOLDS_MAX: Final = 10
 """How often that is prolonged while the request stands: other shards may still be emptying the agent, and whoever asked

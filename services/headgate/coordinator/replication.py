@@ -23,8 +23,10 @@ Rules, and what each one keeps out (anchors/ticdc.md §2):
   gets it next claims, which fences the lost one at the sink.
 - ABSENT and sealed is the only state in which nobody can write. A feed is stopped or removed only when all its spans
   are there. A span that must be closed but has no primary is ORPHANED: any agent claims it, seals it, reports.
-- A primary that has been given its role and does not come to write has a deadline, after which it has failed
-  (``start_timeout``), though it says nothing. The target of a move has one too, which only ends the move.
+- Whatever a session is to do has a deadline (patience.py). A primary that does not come to write has failed
+  (``start_timeout``), though it says nothing; so has one that was told to drain and does not come to seal
+  (``drain_timeout``): it is passed over, the secondary, or whoever closes the span, claims under a higher epoch, and
+  the sink fences it. The target of a move has one too, which only ends the move.
 - ``failed`` ends a role like a loss, counts, and waits for a back-off. A conflict at the sink while closing proves that
   the row is not ours: no epoch of ours can write there, hence it is sealed.
 - A secondary that reports ``replicating`` has claimed without a right to: both roles are withdrawn, and the
@@ -122,7 +124,7 @@ signal                 absent       prepare        handover       commit   repli
 add                    appoint      -              -              -        -           -            appoint_closer
 move                   -            -              -              -        begin_move  -            -
 close                  close_absent close          close          close    close       .            .
-deadline               .            abandon_move   .              fail     .           .            .
+deadline               .            abandon_move   promote_failed fail     .           fail_closing .
 primary_starting       -            .              .              .        .           .            -
 primary_replicating    -            .              .              settle   .           .            -
 primary_progressed     -            reset          reset          .        reset       .            -
@@ -267,7 +269,8 @@ def _promote_failed(record: SpanDispatched, cause: Cause) -> Step:
 def _settle(record: SpanDispatched, cause: Cause) -> Step:
     changed = replace(record, owner_rev=cause.owner_rev, state=SetState.REPLICATING)
     where = record.primary.agent if record.primary else "nobody"
-    return _ended_move(record, changed, OutcomeStatus.DONE, f"replicating on {where}")
+    before = f"; on the way: {record.last_error}" if record.failures else ""
+    return _ended_move(record, changed, OutcomeStatus.DONE, f"replicating on {where}{before}")
 
 
 def _abandon_move(record: SpanDispatched, cause: Cause) -> Step:

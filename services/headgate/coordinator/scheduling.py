@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from headgate.coordinator import dividing, spans
+from headgate.coordinator import dividing, patience, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.index import is_open
 from headgate.coordinator.schedulers import balance, basic, drain, rebalance
@@ -113,7 +113,7 @@ def _place(draft: Draft, touched: list[SpanKey], seats: Seats) -> bool:
 def _avoided(draft: Draft, key: SpanKey) -> set[SessionId]:
     """Who should get the span only if nobody else can."""
     last = draft.term.avoided.get(key)
-    return dividing.holders(draft, key) | ({last} if last is not None else set())
+    return dividing.holders(draft, key) | patience.passed_over(draft, key) | ({last} if last is not None else set())
 
 
 def _needy(draft: Draft, touched: list[SpanKey]) -> Iterator[SpanKey]:

@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from headgate.coordinator import patience
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.replication import (
     CONFLICT_CODE,
@@ -33,11 +34,11 @@ from headgate.records.keys import SpanKey
 
 __all__ = [
     "PREPARE_SECONDS_MAX",
+    "act",
     "add",
     "begin_move",
+    "cause",
     "close",
-    "expire_prepare",
-    "expire_starts",
     "is_given_up",
     "is_movable",
     "note_progress",
@@ -51,12 +52,6 @@ __all__ = [
 
 PREPARE_SECONDS_MAX: Final = 60.0
 """Opening a source and warming up takes seconds; a target that needs a minute would not serve the table well."""
-
-START_SECONDS_MAX: Final = 120.0
-"""From a role as primary to writing: a cold Spark (12 s), a claim that ends a blocking session, many tables at once. An
-agent that takes longer has hung while its heartbeats go on; elsewhere, or tried again, the table may begin."""
-
-START_CODE: Final = "start_timeout"
 
 RETRY_SECONDS_MIN: Final = 1.0
 """First back-off: a sink that restarts is back within seconds."""
@@ -99,7 +94,6 @@ _SECONDARY_SAYS: Final = {
     TaskState.STOPPED: Signal.SECONDARY_STOPPED,
     TaskState.FAILED: Signal.SECONDARY_FAILED,
 }
-_MAY_WRITE: Final = (TaskState.REPLICATING, TaskState.STOPPING)
 
 
 def writers(draft: Draft, key: SpanKey) -> list[SessionId]:
@@ -113,11 +107,12 @@ def writers(draft: Draft, key: SpanKey) -> list[SessionId]:
     return sorted(
         session
         for session, word in words.items()
-        if word.state in _MAY_WRITE
+        if word.state in patience.MAY_WRITE
         and word.feed_id == feed.feed_id
         and draft.is_live(session)
         and draft.is_answered(session)
         and not any((role.agent, role.session) == session and role.epoch == word.epoch for role in held)
+        and not patience.is_passed_over(draft, key, session, word.epoch)
     )
 
 
@@ -128,14 +123,17 @@ def outsiders(draft: Draft, key: SpanKey) -> list[SessionId]:
 
 def review(draft: Draft, key: SpanKey) -> None:
     """Apply what the role holders' newest words and losses mean, until nothing more follows."""
+    patience.forgive(draft, key, draft.state.tasks.get(key, {}))
     for _ in range(REVIEW_STEPS_MAX):
         record = draft.span(key)
+        if record is None or record.primary is None:
+            patience.await_stops(draft, key, writers(draft, key))
         if record is None:
             return
         for signal, word in _signals(draft, key, record):
             if TRANSITIONS[phase(record), signal] is not Action.WAIT:
                 retries = word is None or word.state is not TaskState.FAILED or _is_retryable(word)
-                _act(draft, key, record, signal, _cause_of(draft, record, signal, word), retries=retries)
+                act(draft, key, record, signal, _cause_of(draft, record, signal, word), retries=retries)
                 break
         else:
             return
@@ -187,18 +185,18 @@ def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
     elif record.state is SetState.ABSENT and feed is not None:
         # An orphan is closed in the form it was run in; whoever starts anew starts with the feed as it is now.
         record = replace(record, incarnation=feed.incarnation, revision=feed.revision)
-    _act(draft, key, record, Signal.ADD, _cause(draft, target=target))
+    act(draft, key, record, Signal.ADD, cause(draft, target=target))
 
 
 def begin_move(draft: Draft, key: SpanKey, target: SessionId, request: str | None) -> None:
     """Let ``target`` prepare a replicating span."""
     record = _known(draft, key)
-    _act(draft, key, record, Signal.MOVE, _cause(draft, target=target, request=request))
+    act(draft, key, record, Signal.MOVE, cause(draft, target=target, request=request))
 
 
 def close(draft: Draft, key: SpanKey) -> None:
     """Let the span be sealed, by whoever has it or whoever comes."""
-    _act(draft, key, _known(draft, key), Signal.CLOSE, _cause(draft, reason=_why_closed(draft, key)))
+    act(draft, key, _known(draft, key), Signal.CLOSE, cause(draft, reason=_why_closed(draft, key)))
 
 
 def _why_closed(draft: Draft, key: SpanKey) -> str:
@@ -206,33 +204,6 @@ def _why_closed(draft: Draft, key: SpanKey) -> str:
     if feed is not None and feed.wanted is WantedState.RUNNING:
         return "its table is being divided otherwise"
     return "the feed is being stopped or removed"
-
-
-def expire_prepare(draft: Draft, key: SpanKey) -> None:
-    """The target of a move has had its time."""
-    record = draft.span(key)
-    if record is None or record.secondary is None:
-        return
-    reason = (
-        f"{record.secondary.agent} was not prepared within {PREPARE_SECONDS_MAX:.0f} s; the table stays where it is"
-    )
-    _act(draft, key, record, Signal.DEADLINE, _cause(draft, reason=reason))
-
-
-def expire_starts(draft: Draft, _subject: object) -> None:
-    """Primaries that have had their time and do not replicate; the first that still has some sets the timer again."""
-    for key, (epoch, since) in list(draft.term.starting.items()):
-        left = since + START_SECONDS_MAX - draft.now.monotonic
-        if left > 0:
-            draft.set_timer("start", "", left)
-            return
-        del draft.term.starting[key]
-        record = draft.span(key)
-        if record is not None and record.primary is not None and record.primary.epoch == epoch:
-            error = f"{record.primary.agent} has not begun to write within {START_SECONDS_MAX:.0f} s, without an error"
-            cause = replace(_cause(draft, reason=error), error_code=START_CODE, error=error)
-            draft.term.avoided[key] = _session(record.primary)
-            _act(draft, key, record, Signal.DEADLINE, cause)
 
 
 def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
@@ -244,7 +215,7 @@ def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
     progress = draft.state.progress.get(key, {}).get(session)
     if progress is None or session != (role.agent, role.session) or progress.epoch != role.epoch or not progress.rows:
         return
-    _act(draft, key, record, Signal.PRIMARY_PROGRESSED, _cause(draft))
+    act(draft, key, record, Signal.PRIMARY_PROGRESSED, cause(draft))
     draft.cancel_timer("stuck", key.feed)  # progress of one: its neighbours get their time anew (feeds.py)
 
 
@@ -252,24 +223,10 @@ def rearm(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
     """Set the timers that the record implies: a new owner has none."""
     if record.state is SetState.PREPARE and not draft.has_timer("prepare", key):
         draft.set_timer("prepare", key, PREPARE_SECONDS_MAX)
-    _watch_start(draft, key, record)
+    patience.watch(draft, key, record)
     is_waiting = record.primary is None and record.failures > 0
     if is_waiting and not is_given_up(draft, key, record) and not draft.has_timer("retry", key):
         draft.set_timer("retry", key, _retry_seconds(record.failures))
-
-
-def _watch_start(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
-    """One timer for all, because all have the same time: a timer a span would cost a first dispatch a second."""
-    starting = draft.term.starting
-    if record.state is SetState.REPLICATING:
-        draft.term.avoided.pop(key, None)
-    if record.primary is None or phase(record) is not Phase.COMMIT:
-        starting.pop(key, None)
-    elif key not in starting or starting[key][0] != record.primary.epoch:
-        starting.pop(key, None)
-        starting[key] = record.primary.epoch, draft.now.monotonic
-        if len(starting) == 1:
-            draft.set_timer("start", "", START_SECONDS_MAX)
 
 
 def is_given_up(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
@@ -318,7 +275,8 @@ def _word(words: dict[SessionId, TaskReported], record: SpanDispatched, role: Ro
     return word
 
 
-def _cause(draft: Draft, *, reason: str = "", target: SessionId | None = None, request: str | None = None) -> Cause:
+def cause(draft: Draft, *, reason: str = "", target: SessionId | None = None, request: str | None = None) -> Cause:
+    """Why something is done, by this owner."""
     return Cause(issue=draft.term.issue, owner_rev=draft.term.owner_rev, reason=reason, target=target, request=request)
 
 
@@ -338,13 +296,14 @@ def _cause_of(draft: Draft, record: SpanDispatched, signal: Signal, word: TaskRe
         reason = f"{who} failed: {word.error_code or 'unknown'}: {word.error or 'no detail'}"
         is_retried = record.state is SetState.REMOVING or _is_retryable(word)
         error = word.error if is_retried else f"{word.error} ({_NOT_RETRIED})"
-        return replace(_cause(draft, reason=reason), error_code=word.error_code, error=error)
-    return _cause(draft, reason=reason)
+        return replace(cause(draft, reason=reason), error_code=word.error_code, error=error)
+    return cause(draft, reason=reason)
 
 
-def _act(
+def act(
     draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, cause: Cause, *, retries: bool = True
 ) -> None:
+    """Take the step that a signal leads to, with all that hangs on it; ``retries``: a failure is tried again."""
     action = _allowed(draft, key, record, TRANSITIONS[phase(record), signal])
     step = apply(record, signal, cause, action)
     changed = step.record
@@ -362,7 +321,7 @@ def _act(
         draft.term.retry_due.discard(key)
         draft.cancel_timer("retry", key)
     if action is Action.FAIL and not retries:
-        draft.term.starting.pop(key, None)
+        patience.watch(draft, key, changed)
         return
     rearm(draft, key, changed)
 

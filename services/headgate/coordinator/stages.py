@@ -45,11 +45,12 @@ def standing_of(state: CoordinatorState, key: SpanKey) -> Standing:
     word = state.tasks.get(key, {}).get((role.agent, role.session))
     doing = word.state if word is not None and word.epoch == role.epoch else None
     if record.state is SetState.REMOVING:
-        detail = "its last position is being sealed at the sink"
+        detail = f"its last position is being sealed at the sink{_before(record.last_error)}"
         return Standing(Stage.SINK, role.agent, detail, "the sink must answer for the table to be sealed")
     if record.secondary is not None and record.state is SetState.COMMIT:
         detail = f"moves: being drained and sealed for {record.secondary.agent}"
-        return Standing(Stage.SCHEDULING, role.agent, detail, "wait: its writer is draining")
+        advice = "wait: its writer is draining; if it hangs, another claims the table after a minute"
+        return Standing(Stage.SCHEDULING, role.agent, detail, advice)
     if record.state is SetState.COMMIT:
         return _of_start(role, doing, record.last_error)
     progress = state.progress.get(key, {}).get((role.agent, role.session))
@@ -61,7 +62,7 @@ def standing_of(state: CoordinatorState, key: SpanKey) -> Standing:
 
 
 def _of_start(role: Role, doing: TaskState | None, last_error: str | None) -> Standing:
-    before = f"; before: {last_error}" if last_error else ""
+    before = _before(last_error)
     if doing is None:
         advice = "look at the agent's log; if the agent hangs, end it: its tables go elsewhere after a lease"
         detail = f"told to replicate; no word from the agent yet{before}"
@@ -73,13 +74,17 @@ def _of_start(role: Role, doing: TaskState | None, last_error: str | None) -> St
     return Standing(Stage.SINK, role.agent, f"the sink is being claimed; the agent reports {doing}{before}", advice)
 
 
+def _before(last_error: str | None) -> str:
+    return f"; before: {last_error}" if last_error else ""
+
+
 def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched | None) -> Standing:
     if record is not None and record.failures:
         code = error_code_of(record.last_error)
         detail = f"failed {record.failures} times in a row; {record.last_error}"
-        return Standing(
-            code.stage, None, detail, f"{code.advice}; `headgate feed resume {key.feed}` tries again at once"
-        )
+        is_closed = record.state is SetState.REMOVING
+        again = "it is tried again" if is_closed else f"`headgate feed resume {key.feed}` tries again at once"
+        return Standing(code.stage, None, detail, f"{code.advice}; {again}")
     if not state.index.live:
         return Standing(Stage.AGENT_MISSING, None, "no agent is alive", "start an agent: `headgate serve agent`")
     silent = _unanswered(state, key)
@@ -125,6 +130,8 @@ def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool) -> tupl
         lines += [] if is_over else ["it has reached its target_ts; its last tables are being sealed"]
     elif record.error_code == PARTITIONS_GROWN:
         lines.append(f"it was stopped: {record.error}")
+    elif record.wanted is WantedState.REMOVED:
+        lines.append("an operator has removed it; it is gone once every table is sealed and the sink is cleaned")
     elif record.wanted is not WantedState.RUNNING:
         lines.append(f"an operator wants it {record.wanted.value}; `headgate feed resume {feed}` lets it go on")
     elif not record.spans:

@@ -33,6 +33,7 @@ from headgate.records.control import (
     OwnerAnnounced,
     Record,
     RequestSettled,
+    Role,
     SessionEnded,
     SpanDispatched,
     SpanProgressed,
@@ -64,6 +65,7 @@ __all__ = [
     "Spread",
     "Term",
     "TimerPurpose",
+    "Wait",
     "digest",
     "evolve",
     "new_state",
@@ -89,6 +91,13 @@ class TimerPurpose(msgspec.Struct, frozen=True):
 
     kind: str
     subject: Any
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """For whose role a span waits, and since when (monotonic)."""
+
+    role: Role
+    since: float
 
 
 @dataclass(slots=True)
@@ -151,14 +160,22 @@ class Term:
     resting: set[SpanKey] = field(default_factory=set)
     """Spans whose move by a scheduler came to nothing lately."""
     loads: Loads = field(default_factory=Loads)
-    starting: dict[SpanKey, tuple[Epoch, float]] = field(default_factory=dict)
-    """Spans whose primary is to begin: under which epoch, and since when (monotonic), the longest first."""
+    starting: dict[SpanKey, Wait] = field(default_factory=dict)
+    """Spans whose primary is to begin, the longest first (patience.py)."""
+    draining: dict[SpanKey, Wait] = field(default_factory=dict)
+    """Spans whose primary is to drain and seal, the longest first."""
+    drained_at: dict[SessionId, float] = field(default_factory=dict)
+    """When a session that is to drain something has ended a drain last (monotonic)."""
+    stops: dict[tuple[SpanKey, SessionId], float] = field(default_factory=dict)
+    """Who has to stop writing what before a span can be given out, and since when (monotonic), the longest first."""
+    passed_over: dict[SessionId, dict[SpanKey, Epoch]] = field(default_factory=dict)
+    """Sessions that have overrun a wait for a span, up to which epoch: nobody waits for them there."""
     unreviewed: deque[SpanKey] = field(default_factory=deque)
     """Spans that have to be looked at, piece by piece: all of them at the throne, those of a session that is over."""
     sweeping: dict[SessionId, deque[SpanKey]] = field(default_factory=dict)
     """What is left of a sweep that is under way."""
     avoided: dict[SpanKey, SessionId] = field(default_factory=dict)
-    """Who had a span last and never began it: others come first."""
+    """Who had a span last and overran its time: others come first."""
     divisions: dict[tuple[str, str], str | None] = field(default_factory=dict)
     """(feed, table) that is being divided otherwise: for which request, None for the split scheduler."""
 

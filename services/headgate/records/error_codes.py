@@ -213,6 +213,13 @@ _ROWS: Final = (
         "an agent was given the table and has not begun to write it in time, nor said why",
         "see the agent's log; if it hangs, end it: its tables go elsewhere after a lease",
     ),
+    ErrorCode(
+        "drain_timeout",
+        Stage.SCHEDULING,
+        True,
+        "an agent was told to hand the table over, or to close it, and has not in time, nor said why",
+        "nothing: another claims it, and the sink fences the agent; see the agent's log, and if it hangs, end it",
+    ),
 )
 
 ERROR_CODES: Final = {row.code: row for row in _ROWS}

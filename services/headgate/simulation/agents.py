@@ -41,6 +41,8 @@ class AgentProcess(Process):
         self.session: _Session | None = None
         self._start_at = float("-inf")
         self.is_leaving = False
+        self.hangs_until = float("-inf")
+        """The main thread does nothing before; heart and data plane go on."""
 
     def act(self) -> None:
         """Heartbeat and data plane always, the main thread unless it waits."""
@@ -56,7 +58,7 @@ class AgentProcess(Process):
             session.executor.work()
         session.beat()
         session.executor.work()
-        if self.is_blocked:
+        if self.is_blocked or self.stage.monotonic() < self.hangs_until:
             return
         try:
             session.turn()

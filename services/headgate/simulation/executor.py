@@ -6,6 +6,7 @@ that the lanes give theirs (agent/lane/keeper.py): open, claim, write, come back
 failure, drain and seal.
 """
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -22,6 +23,9 @@ RETRY_SECONDS_MIN: Final = 0.25
 RETRY_SECONDS_MAX: Final = 2.0
 FAILURES_MAX: Final = 2
 """Fewer than in a lane, so that failures come to the owner often enough."""
+
+HANG_SECONDS: Final = (20.0, 90.0, 200.0)
+"""How long a drain hangs: within its deadline (coordinator/patience.py), beyond it, and beyond that of the next one."""
 
 BATCH_EVENTS_MAX: Final = 5
 
@@ -87,6 +91,10 @@ class Surroundings(Protocol):
 
     def monotonic(self) -> float:
         """Seconds of the world's clock."""
+        ...
+
+    def how_long(self, choices: Sequence[float]) -> float:
+        """One of some durations, in seconds."""
         ...
 
     def claims(self, session: AgentKey, run: "Run") -> None:
@@ -263,6 +271,9 @@ class SimulatedExecutor:
         elif run.stop == "plain":
             run.state = TaskState.STOPPED
             run.error = None
+        elif run.stop and self._world.strikes("drain_hung"):
+            self._world.mark("a drain hung")
+            run.retry_at = self._world.monotonic() + self._world.how_long(HANG_SECONDS)
         elif run.stop:
             self._send(run, "seal" if run.claimed else "claim")
         elif not run.primary:

@@ -10,6 +10,7 @@ from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.memory import CommitFault
 from headgate.records.keys import Fact, OutcomeKey
 from headgate.simulation.agents import AgentProcess
+from headgate.simulation.executor import HANG_SECONDS
 from headgate.simulation.processes import Process, transactional_id
 
 if TYPE_CHECKING:
@@ -118,6 +119,9 @@ class Faults:
             process.log.hold(partition)
             world.mark(f"{partition.topic} lagged behind the others")
             self._later("mend", process.name)
+        if isinstance(process, AgentProcess) and world.strikes("turns_hung"):
+            process.hangs_until = world.clock + chance.choice(HANG_SECONDS)
+            world.mark("an agent hung while its heart beat on")
         if world.strikes("leave"):
             world.mark(f"asked to leave {process.name[0]}")
             process.leave()

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from headgate.coordinator.deadlines import DRAIN_CODE
 from headgate.coordinator.index import is_open
 from headgate.coordinator.machine import COORDINATOR, State
 from headgate.eventlog.log import Partition
@@ -169,6 +170,8 @@ class LogAudit:
         after = _phase(new)
         if before != after:
             self.marks[f"{before} to {after}"] += 1
+        if old is not None and new.failures > old.failures and (new.last_error or "").startswith(DRAIN_CODE):
+            self.marks[f"passed over in {before}"] += 1
         if old is not None and old.secondary is not None and new.secondary is None and new.primary is not None:
             promoted = new.primary.session == old.secondary.session
             self.marks["secondary promoted" if promoted else "move abandoned"] += 1

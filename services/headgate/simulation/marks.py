@@ -43,6 +43,12 @@ REQUIRED: Final = (
     "an undetermined writer",
     "a word under an old epoch",
     "a word of a dead session",
+    # Who hangs while its heart beats on (coordinator/patience.py).
+    "an agent hung while its heart beat on",
+    "a drain hung",
+    "passed over in handover",
+    "passed over in removing",
+    "seal refused: sink_fenced",
     # Owners.
     "fenced after deciding, at the commit",
     "killed before commit",

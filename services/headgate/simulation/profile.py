@@ -45,6 +45,9 @@ FAULT_RATES: Final[dict[str, tuple[float, float]]] = {
     "clock_step": (0.0005, 0.02),
     "retention": (0.0005, 0.005),
     "upgrade": (0.005, 0.05),
+    # Per step of a task that is to seal, and per tick and agent.
+    "drain_hung": (0.005, 0.1),
+    "turns_hung": (0.0003, 0.003),
 }
 """Kind of fault → least and greatest probability; what each does is in faults.py, processes and executor.py."""
 

@@ -9,7 +9,7 @@ The same seed gives the same history, byte for byte: ``digest`` is of all that e
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -204,6 +204,10 @@ class World:
     def gets_on(self) -> bool:
         """Whether a task takes its next step now."""
         return self.faults.stopped or self.chance.random() < self.profile.pace
+
+    def how_long(self, choices: Sequence[float]) -> float:
+        """See Surroundings."""
+        return self.chance.choice(choices)
 
     def crash_point(self, process: Process, where: str) -> None:
         """See Stage."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.coordinator import feeds, membership, spans
+from headgate.coordinator import deadlines, feeds, membership, spans
 from headgate.coordinator.machine import new_state
 from headgate.coordinator.state import CoordinatorState
 from headgate.eventlog.machine import Now
@@ -18,6 +18,7 @@ PIECE = 2
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Seven tables on a1, an idle a2, and pieces of two."""
     monkeypatch.setattr(spans, "REVIEWS_PER_DECISION_MAX", PIECE)
+    monkeypatch.setattr(deadlines, "EXPIRIES_PER_DECISION_MAX", PIECE)
     monkeypatch.setattr(feeds, "DELETES_PER_DECISION_MAX", PIECE)
     monkeypatch.setattr(membership, "SWEEP_KEYS_MAX", PIECE)
     world = World()
@@ -66,6 +67,23 @@ def test_spans_of_a_dead_agent(world: World, is_killed_between: bool) -> None:
         turn(world, "o1")
         assert held_by(world, "a1") == len(TABLES) - 2 * PIECE
     world.settle()
+    assert held_by(world, "a2") == len(TABLES)
+
+
+def test_drains_that_are_given_up(world: World) -> None:
+    world.run("request pause p1 shop")
+    world.run("advance 59s")
+    assert held_by(world, "a1") == len(TABLES)
+    while held_by(world, "a1") == len(TABLES):
+        world.now += 0.25
+        for name in ("a1", "a2"):
+            world.beat(world.agents[name])
+        turn(world, "o1")
+    assert held_by(world, "a1") == len(TABLES) - PIECE
+    turn(world, "o1")
+    assert held_by(world, "a1") == len(TABLES) - 2 * PIECE
+    world.settle()
+    world.run("advance 2s")
     assert held_by(world, "a2") == len(TABLES)
 
 

@@ -101,9 +101,11 @@ def test_only_a_seal_makes_a_span_sealed(signal: Signal) -> None:
     assert step.record.sealed == (signal is Signal.PRIMARY_STOPPED)
 
 
-def test_settled_move_says_where_it_arrived() -> None:
-    step = apply(record(Phase.COMMIT), Signal.PRIMARY_REPLICATING, cause())
-    assert (step.status, step.reason) == (OutcomeStatus.DONE, "replicating on a1")
+def test_settled_move_says_where_it_arrived_and_what_happened_on_the_way() -> None:
+    smooth = apply(replace(record(Phase.COMMIT), failures=0, last_error=None), Signal.PRIMARY_REPLICATING, cause())
+    assert (smooth.status, smooth.reason) == (OutcomeStatus.DONE, "replicating on a1")
+    rough = apply(record(Phase.COMMIT), Signal.PRIMARY_REPLICATING, cause())
+    assert (rough.status, rough.reason) == (OutcomeStatus.DONE, "replicating on a1; on the way: sink_unavailable: away")
 
 
 def test_a_conflict_while_closing_counts_as_sealed_and_any_other_failure_does_not() -> None:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from headgate.coordinator.spans import START_CODE
+from headgate.coordinator.deadlines import DRAIN_CODE, START_CODE
 from headgate.records.error_codes import ERROR_CODES, PARTITIONS_GROWN
 
 ROOT = Path(__file__).parents[3]
@@ -14,7 +14,7 @@ RAISED_IN = ("agent/lane", "changes", "sinks", "sources")
 FAILING = ("fail", "failed", "stopped")
 
 
-SAID_BY_THE_OWNER = {START_CODE: True, PARTITIONS_GROWN: False}
+SAID_BY_THE_OWNER = {START_CODE: True, DRAIN_CODE: True, PARTITIONS_GROWN: False}
 """Codes of failures that no agent reports, with whether they are retryable."""
 
 

@@ -117,6 +117,9 @@ class _Ties:
     def monotonic(self) -> float:
         return 0.0
 
+    def how_long(self, choices: Sequence[float]) -> float:
+        return choices[0]
+
     def claims(self, session: AgentKey, run: Run) -> None:
         pass
 

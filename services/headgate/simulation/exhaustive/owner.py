@@ -10,7 +10,7 @@ from headgate import SCHEMA_VERSION
 from headgate.coordinator.index import is_open
 from headgate.coordinator.machine import COORDINATOR, State
 from headgate.eventlog.log import Delivery, Partition
-from headgate.eventlog.machine import OFFSET_UNKNOWN, Arrived, CancelTimer, Enthroned, Now, SetTimer
+from headgate.eventlog.machine import OFFSET_UNKNOWN, Arrived, CancelTimer, Enthroned, Now, SetTimer, TimerFired
 from headgate.records.control import (
     Epoch,
     FeedProgressed,
@@ -29,6 +29,9 @@ from headgate.simulation.sink_audit import SinkAudit, Violation
 __all__ = ["DERIVED", "NOW", "Books", "WatchedSink", "adopt", "announcement", "decide", "enthrone", "judge"]
 
 NOW: Final = Now(0.0, 0)
+
+LATE_SECONDS: Final = 1_000.0
+"""Beyond every deadline (coordinator/patience.py)."""
 
 DERIVED: Final = frozenset(
     {"plans", "open_count", "broken_count", "waiting", "needy", "closing", "roles", "starting"}
@@ -89,7 +92,9 @@ def decide(state: State, given: Any) -> tuple[list[Fact], list[Any]]:
         if isinstance(given, Fact):
             adopt(state, given)
             given = Arrived(Delivery(Partition(given.key.topic, 0), offset_of(given), given.key, given.value))
-        decision = COORDINATOR.decide(state, given, NOW)
+        passed = _passed_over(state)
+        decision = COORDINATOR.decide(state, given, _now(state, given))
+        _judge_passing(state, given, passed)
         for fact in decision.facts:
             _judge_successor(state, fact)
             adopt(state, fact)
@@ -99,6 +104,26 @@ def decide(state: State, given: Any) -> tuple[list[Fact], list[Any]]:
         raise Violation(f"owner at {given!r}: {type(error).__name__}: {error}") from error
     outside = [effect for effect in decision.effects if not isinstance(effect, SetTimer | CancelTimer)]
     return list(decision.facts), outside
+
+
+def _now(state: State, given: Any) -> Now:
+    """Time stands still but at a timer, which is due: then it is later than all that anybody waits for."""
+    term = state.term
+    if term is None or not isinstance(given, TimerFired):
+        return NOW
+    waits = [wait.since for wait in (*term.starting.values(), *term.draining.values())]
+    return Now(max([0.0, *waits, *term.drained_at.values(), *term.stops.values()]) + LATE_SECONDS, 0)
+
+
+def _judge_passing(state: State, given: Any, before: set[tuple[Any, ...]]) -> None:
+    if not isinstance(given, TimerFired) and not _passed_over(state) <= before:
+        raise Violation(f"1: {_passed_over(state) - before} passed over at {given!r}, before any deadline")
+
+
+def _passed_over(state: State) -> set[tuple[Any, ...]]:
+    term = state.term
+    passed = {} if term is None else term.passed_over
+    return {(session, key, epoch) for session, epochs in passed.items() for key, epoch in epochs.items()}
 
 
 def _judge_successor(state: State, fact: Fact) -> None:
@@ -117,12 +142,18 @@ def _judge_successor(state: State, fact: Fact) -> None:
             answer = state.answers.get(session)
             is_heard = state.is_live(session) and answer is not None and answer.owner_rev == value.owner_rev
             is_another = session != chosen or other != key
-            if is_another and is_heard and word.feed_id == value.feed_id and word.state in _MAY_WRITE:
+            is_theirs = is_heard and word.feed_id == value.feed_id and word.state in _MAY_WRITE
+            if is_another and is_theirs and not _is_passed_over(state, session, other, word.epoch):
                 what = f"{word.state} of {other.text()} under {word.epoch}"
                 raise Violation(f"1: {key.text()} given to {chosen} while {session} says {what}")
 
 
 _MAY_WRITE: Final = (TaskState.REPLICATING, TaskState.STOPPING)
+
+
+def _is_passed_over(state: State, session: tuple[str, str], key: SpanKey, epoch: Epoch) -> bool:
+    """At a deadline somebody may be passed over; that it is at one only is judged for itself (``_judge_passing``)."""
+    return any(passed[:2] == (session, key) and epoch <= passed[2] for passed in _passed_over(state))
 
 
 def judge(log: State, audit: Books, fact: Fact) -> None:

@@ -17,7 +17,7 @@ __all__ = ["OwnerSteps"]
 HOUSEKEEPING: Final = ("checkpoint", "sweep")
 """Timers that neither give nor take a role."""
 
-PATIENCE: Final = ("barrier", "prepare")
+PATIENCE: Final = ("barrier", "prepare", "start", "drain", "stop")
 """Timers longer than anything a session does: silence comes first, unless a session lives and is slow, a fault."""
 
 DISCOVERY: Final = "discover"
