@@ -54,7 +54,10 @@ def _missing_of_feed(
     if feed.target_ts is not None:
         return [f"feed {name} has the target {feed.target_ts} and is wanted {feed.wanted}"]
     missing = [] if feed.state is FeedState.NORMAL else [f"feed {name} is {feed.state}"]
-    missing += [f"{table} has not joined {name}" for table in world.operator.unseen(name, feed.spec, feed.spans)]
+    # What another feed writes is left out, with a notice (coordinator/discovery.py).
+    taken = {plan.table for other, held in state.feeds.items() if other != name for plan in held.spans}
+    unseen = world.operator.unseen(name, feed.spec, feed.spans)
+    missing += [f"{table} has not joined {name}" for table in unseen if table not in taken]
     said = state.feed_progress.get(name)
     for plan in feed.spans:
         key = SpanKey(name, plan.span)
