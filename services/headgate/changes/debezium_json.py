@@ -11,7 +11,7 @@ holds the placeholder cannot be told apart; it can be changed in connector and f
 
 from collections.abc import Sequence
 from itertools import compress, repeat
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from headgate.changes.change import Change, ChangeError, Operation, Row
 from headgate.changes.debezium import ROW_OPERATIONS, UNAVAILABLE_VALUE, Unavailable, keyless_row, operation_of
 from headgate.changes.debezium_schema import OPENING, KnownSchemas
 from headgate.changes.decoding import UndecodableError, Watermark
+from headgate.changes.transactions import TransactionRun, transaction_key
 
 __all__ = ["UNAVAILABLE_VALUE", "Decoder"]
 
@@ -37,16 +38,42 @@ class _Envelope(msgspec.Struct, gc=False):
     source: _Source | None = None
 
 
-_envelope: Final = msgspec.json.Decoder(_Envelope)
+class _SnapshotSource(_Source, gc=False):
+    snapshot: str | bool | None = None
+
+
+class _Transaction(msgspec.Struct, gc=False):
+    id: str
+    data_collection_order: int
+
+
+class _TransactionEnvelope(_Envelope, gc=False):
+    source: _SnapshotSource | None = None
+    transaction: _Transaction | None = None
+
+
+_plain: Final = msgspec.json.Decoder(_Envelope)
+_with_transaction: Final = msgspec.json.Decoder(_TransactionEnvelope)
+_IN_THE_STREAM: Final = frozenset({None, False, "false", "incremental"})
+"""``source.snapshot`` of what is no row of a snapshot of the whole table."""
+
 _row: Final = msgspec.json.Decoder(dict[str, object])
 
 
 class Decoder:
     """Decodes the events of any number of tables; remembers their schemas. One per thread."""
 
-    def __init__(self, unavailable_value: str = UNAVAILABLE_VALUE, *, keyless: bool = False) -> None:
-        """``keyless``: events without key are rows to be added; what is more than that is refused."""
+    def __init__(
+        self, unavailable_value: str = UNAVAILABLE_VALUE, *, keyless: bool = False, transactions: bool = False
+    ) -> None:
+        """``keyless``: events without key are rows to be added; what is more than that is refused.
+
+        ``transactions``: which ones the events belong to is remembered for ``take_runs``.
+        """
         self._keyless = keyless
+        self._transactions = transactions
+        self._runs: list[TransactionRun] = []
+        self._envelope: msgspec.json.Decoder[Any] = _with_transaction if transactions else _plain
         self._keys = KnownSchemas(envelopes=False)
         self._values = KnownSchemas(envelopes=True)
         self._unavailable = Unavailable(unavailable_value)
@@ -64,7 +91,7 @@ class Decoder:
         else:
             payload = value
         try:
-            envelope = _envelope.decode(payload)
+            envelope = self._envelope.decode(payload)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             envelope, semantics = self._second_look(value, error)
         operation = operation_of(envelope.op)
@@ -81,11 +108,14 @@ class Decoder:
         elif operation is None:
             return None
         source = envelope.source
+        named = {} if operation is Operation.TRUNCATE else self._key(key, envelope.op)
+        if self._transactions:
+            self._remember([envelope], [partition], [offset])
         return Change(
             partition,
             offset,
             operation,
-            {} if operation is Operation.TRUNCATE else self._key(key, envelope.op),
+            named,
             row,
             None if source is None else source.ts_ms,
             append_ms,
@@ -123,6 +153,27 @@ class Decoder:
         """None, ever: an event says when it happened, not that no earlier one follows."""
         return []
 
+    def take_runs(self) -> list[TransactionRun]:
+        """See decoding.TransactionDecoder."""
+        runs, self._runs = self._runs, []
+        return runs
+
+    def _remember(
+        self, envelopes: Sequence[_TransactionEnvelope], partitions: Sequence[int], offsets: Sequence[int]
+    ) -> None:
+        """Which transactions changes belong to; what belongs to none, and to no snapshot, ends no run."""
+        runs = self._runs
+        for envelope, partition, offset in zip(envelopes, partitions, offsets, strict=True):
+            first, order, transaction = offset, 0, None
+            if envelope.transaction is not None:
+                transaction = transaction_key(envelope.transaction.id)
+                order = envelope.transaction.data_collection_order
+            elif envelope.source is None or envelope.source.snapshot in _IN_THE_STREAM:
+                continue
+            if runs and runs[-1].transaction == transaction and runs[-1].partition == partition:
+                first = runs.pop().first
+            runs.append(TransactionRun(partition, first, offset, transaction, order))
+
     def _decode_at_once(
         self,
         keys: Sequence[bytes | None],
@@ -144,7 +195,7 @@ class Decoder:
         if payloads is None or key_payloads is None:
             return None
         try:
-            envelopes = list(map(_envelope.decode, payloads[0]))
+            envelopes = list(map(self._envelope.decode, payloads[0]))
             key_rows = list(map(_row.decode, key_payloads[0]))
             operations = [ROW_OPERATIONS[envelope.op] for envelope in envelopes]
             rows = [envelope.after for envelope in envelopes]
@@ -154,21 +205,23 @@ class Decoder:
             else:
                 present = rows
             # TypeError: a row is missing, or has a value that is a list or an object
-            if not all(map(self._scalars.isdisjoint, map(dict.values, present))):  # type: ignore[arg-type]
+            if not all(map(self._scalars.isdisjoint, map(dict.values, present))):
                 return None
         except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
             return None
         if any(len(row) == len(_WRAPPED) and row.keys() == _WRAPPED for row in key_rows):
             return None
+        if self._transactions:
+            self._remember(envelopes, partitions, offsets)
         source_ms = [None if envelope.source is None else envelope.source.ts_ms for envelope in envelopes]
         meaning = repeat(payloads[1])
         return list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
 
-    def _second_look(self, value: bytes, error: Exception) -> tuple[_Envelope, dict[str, str] | None]:
+    def _second_look(self, value: bytes, error: Exception) -> tuple[Any, dict[str, str] | None]:
         """A value that is no envelope as it stands: wrapped with a schema in an unusual way of writing, or wrong."""
         payload, semantics = self._values.split_whole(value)
         try:
-            return _envelope.decode(payload), semantics
+            return self._envelope.decode(payload), semantics
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise ChangeError(
                 f"the value is not a Debezium envelope: {error} (unwrapping transforms are not supported)"

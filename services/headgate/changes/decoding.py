@@ -1,17 +1,19 @@
 """What every format's decoder is: bytes of one topic in, changes out and, where the format has it, evidence of time.
 
 A *watermark* is a source's word, in the log itself, that all changes of the partition up to its ts stand before it.
-Only such a word lets anybody claim a ``resolved_ts`` (design §4, Time); a format without it never says one.
+Only such a word lets anybody claim a ``resolved_ts`` (design §4, Time); a format without it never says one. Where the
+word stands on another topic (transactions.py), a decoder tells which transactions it has met.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from headgate.changes.change import Change, ChangeError
+from headgate.changes.transactions import TransactionRun
 
-__all__ = ["Decoder", "SchemasUnavailableError", "UndecodableError", "Watermark", "decode_each"]
+__all__ = ["Decoder", "SchemasUnavailableError", "TransactionDecoder", "UndecodableError", "Watermark", "decode_each"]
 
 
 class Watermark(msgspec.Struct, frozen=True):
@@ -58,6 +60,15 @@ class Decoder(Protocol):
 
     def take_watermarks(self) -> list[Watermark]:
         """The watermarks met since the last call, in the order of the log per partition."""
+        ...
+
+
+@runtime_checkable
+class TransactionDecoder(Protocol):
+    """A decoder of a format whose changes name their transactions."""
+
+    def take_runs(self) -> list[TransactionRun]:
+        """The transactions met since the last call, in the order of the log; none unless the feed asks for them."""
         ...
 
 

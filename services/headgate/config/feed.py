@@ -58,7 +58,7 @@ class SourceFormat(StrEnum):
 
     @property
     def gives_resolved_ts(self) -> bool:
-        """Whether the log says up to which ts it is complete (design §4, Time)."""
+        """Whether the tables' topics say themselves up to which ts they are complete (design §4, Time)."""
         return self is SourceFormat.TICDC_CANAL_JSON
 
     @property
@@ -68,10 +68,11 @@ class SourceFormat(StrEnum):
 
 
 NO_EVIDENCE = (
-    "the log says when each change was made, but not up to which time it is complete; formats that say it: "
-    + ", ".join(known.value for known in SourceFormat if known.gives_resolved_ts)
+    "the log says when each change was made, but not up to which time it is complete; it is said by "
+    + ", ".join(f"format {known.value}" for known in SourceFormat if known.gives_resolved_ts)
+    + f", and, with format {SourceFormat.DEBEZIUM_JSON.value}, by the topic of source.transaction_topic"
 )
-"""Why a format without resolved ts cannot have a target, nor be rewound to a time."""
+"""Why a feed without resolved ts cannot have a target, nor be rewound to a time."""
 
 
 class RegistrySpec(_Strict):
@@ -117,7 +118,8 @@ class SourceSpec(_Strict):
 
     A pattern stands for what matches it in future, too: such a topic's table joins the feed from its earliest change.
     ``start_ts``: from the records of that time on, less a margin (sources/offsets.py). ``target_ts``: changes
-    after it are not applied, and the feed is finished once everything before it is.
+    after it are not applied, and the feed is finished once everything before it is. ``transaction_topic``: where
+    Debezium writes the ends of transactions, which say up to when a table is complete (changes/transactions.py).
     """
 
     topics: tuple[str, ...] = ()
@@ -126,6 +128,7 @@ class SourceSpec(_Strict):
     start: Literal["earliest", "latest"] = "earliest"
     start_ts: int | None = None
     target_ts: int | None = None
+    transaction_topic: str | None = None
     unavailable_value: str = "__debezium_unavailable_value"
     registry: RegistrySpec | None = None
     """For formats whose schemas are in a registry."""
@@ -144,13 +147,36 @@ class SourceSpec(_Strict):
     def _time(cls, given: Any) -> int | None:
         return None if given is None else parse_ts(given)
 
+    @property
+    def gives_resolved_ts(self) -> bool:
+        """Whether the log, as the feed reads it, says up to which ts it is complete."""
+        return self.format.gives_resolved_ts or self.transaction_topic is not None
+
+    @model_validator(mode="after")
+    def _transactions_that_can_be(self) -> "SourceSpec":
+        if self.transaction_topic is None:
+            return self
+        if self.format is not SourceFormat.DEBEZIUM_JSON:
+            raise ValueError(
+                f"source.transaction_topic is for format {SourceFormat.DEBEZIUM_JSON}, of which the connector writes "
+                f"the ends of transactions (provide.transaction.metadata=true); this feed's format is {self.format}"
+            )
+        if not self.transaction_topic.rpartition(".")[0]:
+            raise ValueError(
+                f"source.transaction_topic {self.transaction_topic!r} is no <topic.prefix>.transaction: the tables of "
+                "a transaction are found by the prefix that its topic and theirs have in common"
+            )
+        if self.transaction_topic in self.topics:
+            raise ValueError(f"source.topics has {self.transaction_topic}, which is source.transaction_topic: no table")
+        return self
+
     @model_validator(mode="after")
     def _times_that_can_be(self) -> "SourceSpec":
         if self.start_ts is not None and "start" in self.model_fields_set:
             raise ValueError("give either source.start or source.start_ts")
         if self.target_ts is None:
             return self
-        if not self.format.gives_resolved_ts:
+        if not self.gives_resolved_ts:
             raise ValueError(f"source.target_ts cannot be reached with format {self.format}: {NO_EVIDENCE}")
         if self.start_ts is not None and self.start_ts >= self.target_ts:
             raise ValueError("source.target_ts is not after source.start_ts: nothing would be applied")

@@ -153,7 +153,7 @@ class FeedWork:
 
     def _check_evidence(self, spec: FeedSpec, ts: int) -> None:
         source = spec.source
-        if not source.format.gives_resolved_ts:
+        if not source.gives_resolved_ts:
             raise StartImpossibleError(
                 f"a feed of format {source.format} cannot go back to a time: {NO_EVIDENCE}; say earliest, latest, or "
                 "offsets"

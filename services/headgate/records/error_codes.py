@@ -95,6 +95,20 @@ _ROWS: Final = (
         "take an earlier one, or `latest`",
     ),
     ErrorCode(
+        "source_transactions",
+        Stage.SOURCE,
+        False,
+        "what `source.transaction_topic` names cannot say up to when the feed's tables are complete",
+        "the message says why; correct the option, or leave it out",
+    ),
+    ErrorCode(
+        "target_before_snapshot",
+        Stage.SOURCE,
+        False,
+        "the table's changes begin with a snapshot that was taken after `source.target_ts`",
+        "take a later target",
+    ),
+    ErrorCode(
         "lane_not_started",
         Stage.SOURCE,
         True,

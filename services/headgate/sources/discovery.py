@@ -15,6 +15,7 @@ from headgate.records.control import Positions, SpanPlan
 from headgate.records.spans import wholes
 from headgate.sources.offsets import SourceError, start_offsets
 from headgate.sources.topics import TableNameError, matching, no_match, present_topics, table_name
+from headgate.sources.transactions import unusable
 
 __all__ = ["Discovery", "look_again"]
 
@@ -48,12 +49,18 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
         for topic, plan in sorted(known.items())
         if topic not in present
     ]
+    if spec.source.transaction_topic is not None and spec.source.transaction_topic not in present:
+        notices.append(
+            f"transaction topic {spec.source.transaction_topic} does not exist any more: up to when the feed is "
+            "complete is not known"
+        )
     joined: tuple[SpanPlan, ...] = ()
     if spec.source.topic_pattern is not None:
         found = matching(present, spec.source.topic_pattern, own_prefix)
         if not found and not known:
             notices.append(no_match(spec.source.topic_pattern, present))
         new = {topic: count for topic, count in found.items() if topic not in known}
+        new, untold = _told(spec.source.transaction_topic, new)
         tables, wrong = _named(spec, new, {plan.table: topic for topic, plan in known.items()})
         starts, missing = _starts(connection, {topic: new[topic] for topic in tables.values()})
         joined = tuple(
@@ -61,8 +68,18 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
             for table, topic in sorted(tables.items())
             if topic in starts
         )
-        notices += wrong + missing
+        notices += untold + wrong + missing
     return Discovery(joined, _shortened(notices), "; ".join(_shortened(grown)) or None)
+
+
+def _told(transaction_topic: str | None, topics: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
+    """Those of ``topics`` of which the ends of transactions can tell, and what is wrong with the others."""
+    if transaction_topic is None:
+        return dict(topics), []
+    tables = {topic: count for topic, count in sorted(topics.items()) if topic != transaction_topic}
+    wrong = {topic: why for topic, count in tables.items() if (why := unusable(transaction_topic, topic, count))}
+    good = {topic: count for topic, count in tables.items() if topic not in wrong}
+    return good, [f"left out: {why}" for why in wrong.values()]
 
 
 def _named(spec: FeedSpec, new: Mapping[str, int], taken: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

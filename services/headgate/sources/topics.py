@@ -23,6 +23,7 @@ from headgate.sources.offsets import (
     offsets_at,
     start_offsets,
 )
+from headgate.sources.transactions import check_transactions
 
 __all__ = [
     "TableClashError",
@@ -55,11 +56,21 @@ class TableNameError(SourceError):
 def find_topics(connection: KafkaConnection, source: SourceSpec, own_prefix: str) -> dict[str, int]:
     """Topic → number of partitions, sorted; empty where nothing matches the pattern yet.
 
-    ``own_prefix`` are the control topics, which are no source. Raises TopicMissingError, SourceUnreachableError.
+    ``own_prefix`` are the control topics, which are no source. Raises TopicMissingError, TransactionsUnusableError,
+    SourceUnreachableError.
     """
     present = present_topics(connection)
     if source.topic_pattern is not None:
-        return matching(present, source.topic_pattern, own_prefix)
+        found = matching(present, source.topic_pattern, own_prefix)
+        found.pop(source.transaction_topic or "", None)
+    else:
+        found = _listed(present, source)
+    if source.transaction_topic is not None:
+        check_transactions(connection, source.transaction_topic, present, found)
+    return found
+
+
+def _listed(present: Mapping[str, int], source: SourceSpec) -> dict[str, int]:
     missing = sorted(set(source.topics) - set(present))
     if missing:
         raise TopicMissingError(

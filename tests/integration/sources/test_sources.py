@@ -1,5 +1,7 @@
 """Source topics on a real broker: found, planned, checked against retention."""
 
+import time
+
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -19,7 +21,7 @@ from headgate.sources.offsets import (
     offsets_at,
     start_offsets,
 )
-from headgate.sources.topics import TableClashError, TopicMissingError, find_topics, plan_spans
+from headgate.sources.topics import TableClashError, TopicMissingError, find_topics, plan_spans, present_topics
 
 pytestmark = pytest.mark.integration
 
@@ -35,6 +37,8 @@ class _Source:
         topic = f"{self.prefix}{name}"
         for future in self.admin.create_topics([NewTopic(topic, partitions, 1)]).values():
             future.result(10)
+        while topic not in present_topics(self.connection):  # the broker hears of it from its controller
+            time.sleep(0.02)
         return topic
 
     def fill(self, topic: str, partition: int, count: int) -> None:

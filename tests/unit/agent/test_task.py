@@ -12,6 +12,7 @@ from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, SpanWork,
 from headgate.agent.lane.rows import BadChange
 from headgate.changes import canal_json, debezium_json
 from headgate.changes.decoding import Decoder, SchemasUnavailableError
+from headgate.changes.transactions import Tail
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     Applied,
@@ -248,6 +249,79 @@ def test_a_span_ends_in_front_of_the_watermark_that_reaches_the_target(canal_par
     again = run([work("a", {0: 4})], canal(rows[4:])).spans
     assert [(span.positions, span.resolved) for span in again] == [({}, {0: 12})], "whoever comes next meets it again"
     assert len(canal_parts.batches) == 1
+
+
+# --- transactions ---------------------------------------------------------------------------------------------------
+
+NOON_MS = 1_795_262_400_000
+
+
+def traced(rows: Sequence[tuple[int, str | None, int, int]], snapshot: str = "false") -> list[Chunk]:
+    """Debezium's changes of table a, partition 0: (offset, transaction, number in it, seconds after noon)."""
+    values = [
+        msgspec.json.encode(
+            {
+                "op": "c",
+                "after": {"id": offset},
+                "source": {"ts_ms": NOON_MS + seconds * 1000, "snapshot": snapshot},
+                "transaction": None if name is None else {"id": f"{name}:{offset}", "data_collection_order": order},
+            }
+        )
+        for offset, name, order, seconds in rows
+    ]
+    return [msgspec.structs.replace(chunk("a", 0, [row[0] for row in rows]), values=values)]
+
+
+@pytest.fixture
+def traced_parts(parts: RecordingParts) -> RecordingParts:
+    parts._decoder = debezium_json.Decoder(transactions=True)
+    return parts
+
+
+TWO_TRANSACTIONS = [(4, "7", 1, 0), (5, "7", 2, 0), (7, "8", 1, 1), (8, "8", 2, 1)]
+
+
+def test_a_batch_tells_the_last_transaction_it_has_applied(traced_parts: RecordingParts) -> None:
+    (span,) = run([work("a", {0: 4})], traced(TWO_TRANSACTIONS)).spans
+    assert (span.tail, span.cut) == (Tail("8", 2), ())
+
+
+def test_a_part_of_a_batch_tells_the_last_transaction_that_is_whole_in_it(traced_parts: RecordingParts) -> None:
+    traced_parts.applied_to = 8
+    (span,) = run([work("a", {0: 4})], traced(TWO_TRANSACTIONS)).spans
+    assert (span.positions, span.tail) == ({0: 8}, Tail("7", 2))
+
+
+def test_a_batch_that_is_refused_tells_of_no_transaction(traced_parts: RecordingParts) -> None:
+    traced_parts.refuse["a"] = SinkUnavailableError("away")
+    (span,) = run([work("a", {0: 4})], traced(TWO_TRANSACTIONS)).spans
+    assert (span.positions, span.tail) == ({}, None)
+
+
+@pytest.mark.parametrize("first", [4, 7])
+def test_a_partition_ends_in_front_of_its_first_change_after_the_target(
+    traced_parts: RecordingParts, first: int
+) -> None:
+    traced_parts.target_ts = (NOON_MS + 500) << 18
+    (span,) = run([work("a", {0: 4})], traced([row for row in TWO_TRANSACTIONS if row[0] >= first])).spans
+    assert (span.tail, span.cut, span.error_code) == (Tail("8", 0), (0,), None), "all before transaction 8 is applied"
+    assert [[change.offset for change in batch.changes] for batch in traced_parts.batches] == [[4, 5]][: first == 4]
+    assert span.positions == ({0: 7} if first == 4 else {}), "the change waits for a feed with a later target"
+
+
+def test_a_cut_batch_that_is_refused_is_not_cut(traced_parts: RecordingParts) -> None:
+    traced_parts.target_ts = (NOON_MS + 500) << 18
+    traced_parts.refuse["a"] = SinkUnavailableError("away")
+    (span,) = run([work("a", {0: 4})], traced(TWO_TRANSACTIONS)).spans
+    assert (span.tail, span.cut) == (None, ())
+
+
+def test_a_snapshot_after_the_target_is_said(traced_parts: RecordingParts) -> None:
+    traced_parts.target_ts = NOON_MS << 18
+    (span,) = run([work("a", {0: 4})], traced([(4, None, 0, 1)], snapshot="first")).spans
+    assert (span.error_code, span.retryable, span.positions) == ("target_before_snapshot", False, {})
+    assert span.error is not None
+    assert "2026-11-21T12:00:01" in span.error
 
 
 # --- bad changes, set aside ------------------------------------------------------------------------------------------

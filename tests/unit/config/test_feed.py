@@ -56,17 +56,35 @@ def test_only_formats_with_evidence_give_resolved_ts() -> None:
     assert [known.value for known in SourceFormat if known.gives_resolved_ts] == ["ticdc-canal-json"]
 
 
+def test_the_ends_of_transactions_are_evidence_too() -> None:
+    spec = parse_feed(feed("transaction_topic: shop.transaction, target_ts: 2026-11-21T12:00:00Z"))
+    assert (spec.source.gives_resolved_ts, spec.source.target_ts) == (True, NOON)
+    assert parse_feed(spec.to_json()) == spec
+    assert not parse_feed(feed("format: debezium-json")).source.gives_resolved_ts
+
+
+def test_the_transaction_topic_is_no_table() -> None:
+    with pytest.raises(FeedSpecError, match="no table"):
+        parse_feed(feed("transaction_topic: t.t").replace("topics: [", "topics: [t.t, "))
+
+
 @pytest.mark.parametrize(
     ("source", "complaint"),
     [
         ("format: debezium-json, target_ts: 2026-11-21T12:00:00Z", "not up to which time it is complete"),
-        ("format: canal-json, target_ts: 2026-11-21T12:00:00Z", "formats that say it: ticdc-canal-json"),
+        (
+            "format: canal-json, target_ts: 2026-11-21T12:00:00Z",
+            "by format ticdc-canal-json, and, with format debezium-json, by the topic of",
+        ),
         ("format: ticdc-canal-json, target_ts: tomorrow", "no time"),
         ("start: latest, start_ts: 2026-11-21T12:00:00Z", "either source.start or source.start_ts"),
         (
             "format: ticdc-canal-json, start_ts: 2026-11-21T12:00:00Z, target_ts: 2026-11-21T11:00:00Z",
             "not after source.start_ts",
         ),
+        ("format: canal-json, transaction_topic: shop.transaction", "is for format debezium-json"),
+        ("transaction_topic: transactions", "no <topic.prefix>.transaction"),
+        ("transactions_topic: shop.transaction", "did you mean 'transaction_topic'"),
         ("format: xml", "source.format"),
         ("targetts: 1", "did you mean 'target_ts'"),
         ("format: debezium-avro", "needs source.registry.url"),

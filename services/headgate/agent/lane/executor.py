@@ -13,6 +13,7 @@ from headgate.agent.lane.fleet import ARRIVAL_SECONDS, ExecutorSettings, Fleet, 
 from headgate.agent.lane.keeper import Board, SpanKeeper
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import SparkRuntime
+from headgate.agent.lane.transactions import Witness
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, TaskState
 
@@ -31,8 +32,10 @@ class SparkExecutor:
         self._board = Board()
         self._changed = self._board.changed
         self._runs = self._board.runs
-        self._keeper = SpanKeeper(self._board, KafkaConnection(settings.bootstrap, settings.kafka))
+        source = KafkaConnection(settings.bootstrap, settings.kafka)
+        self._keeper = SpanKeeper(self._board, source)
         self._fleet = Fleet(self._board, self._keeper, runtime, settings)
+        self._witness = Witness(self._board, source)
         self._control = threading.Thread(target=self._run, name="headgate-lanes", daemon=True)
         self._control.start()
 
@@ -152,6 +155,7 @@ class SparkExecutor:
         self._release()
 
     def _release(self) -> None:
+        self._witness.close()
         self._keeper.close()
         self._fleet.close()
         if threading.current_thread() is not self._control:

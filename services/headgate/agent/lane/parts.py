@@ -46,7 +46,9 @@ class FeedParts:
         source, keyless = self.spec.source, self.spec.sink.keyless == "append"
         match source.format:
             case SourceFormat.DEBEZIUM_JSON:
-                return debezium_json.Decoder(source.unavailable_value, keyless=keyless)
+                return debezium_json.Decoder(
+                    source.unavailable_value, keyless=keyless, transactions=source.transaction_topic is not None
+                )
             case SourceFormat.DEBEZIUM_AVRO:
                 return debezium_avro.Decoder(self._registry.schema, source.unavailable_value, keyless=keyless)
             case SourceFormat.CANAL_JSON | SourceFormat.TICDC_CANAL_JSON:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from headgate.agent.executor import SpanId
+from headgate.changes.transactions import Tail
 from headgate.records.control import Positions
 from headgate.sinks.contract import Claim
 from headgate.sources.reader import Reading
@@ -82,7 +83,8 @@ class SpanResult(msgspec.Struct, frozen=True):
     ``oldest_append_ms`` and ``visible_ms`` are wall clock, for the lag only. ``decode_cpu_us`` and ``apply_cpu_us`` are
     this thread's, so that the bench can say where the microseconds per row go. ``resolved`` is, per partition, the
     newest watermark all before which is at the sink. ``quarantined`` counts the changes below the positions that were
-    set aside, ``wall_ms`` the time that decoding and applying took, waits at the sink included.
+    set aside, ``wall_ms`` the time that decoding and applying took, waits at the sink included. ``tail``: the newest
+    transaction that is applied up to some change; ``cut``: partitions whose next change is one after the feed's target.
     """
 
     id: SpanId
@@ -100,6 +102,8 @@ class SpanResult(msgspec.Struct, frozen=True):
     resolved: dict[int, int] = {}
     quarantined: int = 0
     wall_ms: int = 0
+    tail: Tail | None = None
+    cut: tuple[int, ...] = ()
 
 
 class TaskResult(msgspec.Struct, frozen=True):

@@ -8,13 +8,20 @@ import msgspec
 from headgate.agent.lane.plan import SpanResult, SpanWork
 from headgate.changes.change import Change
 from headgate.changes.decoding import Watermark
+from headgate.changes.transactions import Tail, TransactionRun
+from headgate.config.times import show_ts
 from headgate.records.control import Positions
+from headgate.records.ts import ts_of_ms
 from headgate.sinks.contract import Aside, ChangeBatch, OffsetRange
 
-__all__ = ["BadChange", "SpanRows"]
+__all__ = ["BadChange", "SnapshotAfterTargetError", "SpanRows"]
 
 ERROR_LENGTH_MAX: Final = 2000
 """An error travels to a control topic and to people's screens; a whole row in it would do neither good."""
+
+
+class SnapshotAfterTargetError(Exception):
+    """A feed is to end at a time before the one its table is known from."""
 
 
 class BadChange(msgspec.Struct, frozen=True):
@@ -52,7 +59,10 @@ class SpanRows:
         self.error: tuple[str, str, bool] | None = None
         self.marks: list[Watermark] = []
         self.ended: set[int] = set()
-        """Partitions of which nothing more is wanted: the next event is the watermark of the feed's target."""
+        """Partitions of which nothing more is wanted: next comes the watermark of the target, or a change after it."""
+        self.runs: list[TransactionRun] = []
+        self.cut: dict[int, str | None] = {}
+        """Partitions whose next change was made after the feed's target, and the transaction that made it, if known."""
 
     def failed(self, code: str, text: str, *, retryable: bool) -> None:
         """Nothing was written."""
@@ -110,6 +120,8 @@ class SpanRows:
             resolved=self._resolved(),
             wall_ms=self.wall_ns // 1_000_000,
             quarantined=sum(offset < self.next.get(partition, 0) for partition, offset in self.kept),
+            tail=self._tail(),
+            cut=() if self.error is not None else tuple(sorted(self.cut)),
         )
 
     def end_at(self, partition: int, target_ts: int | None, marks: list[Watermark]) -> int | None:
@@ -123,6 +135,38 @@ class SpanRows:
             if target_ts is not None and mark.ts >= target_ts:
                 self.ended.add(partition)
                 return mark.offset
+        return None
+
+    def cut_at(self, target_ts: int | None, partition: int, changes: list[Change]) -> int | None:
+        """The offset of the first change made after the target, where reading ends; ``runs`` has its transaction.
+
+        Raises SnapshotAfterTargetError.
+        """
+        if target_ts is None:
+            return None
+        stamped = ((change.offset, ts_of_ms(change.source_ms)) for change in changes if change.source_ms is not None)
+        offset, ts = next(((offset, ts) for offset, ts in stamped if ts > target_ts), (None, 0))
+        if offset is None:
+            return None
+        runs = (run for run in self.runs if run.partition == partition and run.first <= offset <= run.last)
+        run = next(runs, None)
+        if run is not None and run.transaction is None:
+            raise SnapshotAfterTargetError(
+                f"{self.work.claim.table}: the snapshot that its changes begin with was taken at {show_ts(ts)}, after "
+                f"the feed's target {show_ts(target_ts)}: what it held then is not in the log; take a later target"
+            )
+        self.cut[partition] = None if run is None else run.transaction
+        self.ended.add(partition)
+        return offset
+
+    def _tail(self) -> Tail | None:
+        """The newest transaction that is applied up to the end of a run; a cut one counts with none of its changes."""
+        cut = next((transaction for transaction in self.cut.values() if transaction is not None), None)
+        if cut is not None and self.error is None:
+            return Tail(cut, 0)
+        for run in reversed(self.runs):
+            if run.transaction is not None and run.last < self.next.get(run.partition, 0):
+                return Tail(run.transaction, run.order)
         return None
 
     def _resolved(self) -> dict[int, int]:

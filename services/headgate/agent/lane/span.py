@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.agent.executor import SpanTask, TaskStatus
 from headgate.agent.lane.plan import SpanResult, SpanWork
-from headgate.config.feed import parse_feed
+from headgate.changes.transactions import TableEvidence, Tail
+from headgate.config.feed import SourceSpec, parse_feed
 from headgate.records.control import Positions, TaskState
 from headgate.records.ts import ts_of_ms
 from headgate.sinks.contract import Claim, FeedIdentity
@@ -56,6 +57,13 @@ class SpanRun:
         self.seen_ms: int | None = None
         self.resolved: dict[int, int] = {}
         """Partition → the newest watermark that all before is at the sink of."""
+        self.opening = 0
+        """How often it has gone on from the sink's positions."""
+        self.tail: Tail | None = None
+        self.evidence: TableEvidence | None = None
+        """Transactions it waits for, while the witness (transactions.py) tells of them; ``tail`` is how far it is."""
+        self.cut: set[int] = set()
+        """Partitions whose next change was made after the feed's target."""
         self.quarantined = 0
         self.alone_until = 0.0
         self.error: tuple[str, str, bool] | None = None
@@ -101,18 +109,30 @@ class SpanRun:
         return bool(ended) and ended.issuperset(self.positions)
 
     def _ended(self) -> set[int]:
-        if not self.resolved or self._target_ts is None:
-            return set()
-        return {partition for partition, ts in self.resolved.items() if ts >= self._target_ts}
+        target_ts = self.source.target_ts if self.resolved else None
+        if target_ts is None:
+            return self.cut
+        return self.cut | {partition for partition, ts in self.resolved.items() if ts >= target_ts}
 
     @cached_property
-    def _target_ts(self) -> int | None:
-        return parse_feed(self.task.spec).source.target_ts
+    def source(self) -> SourceSpec:
+        """What the feed says of its source."""
+        return parse_feed(self.task.spec).source
 
     def opened(self, positions: Positions) -> None:
         """It goes on from the sink's positions; evidence of time is looked for anew from there."""
         self.positions = positions
         self.resolved = {}
+        self.opening += 1
+        self.tail = self.evidence = None
+        self.cut = set()
+
+    def complete(self, ts: int) -> bool:
+        """Everything up to ``ts`` is at the sink, as far as the feed wants it. True if that is news."""
+        before = self.resolved
+        ts = ts if self.source.target_ts is None else min(ts, self.source.target_ts)
+        self.resolved = {partition: max(ts, before.get(partition, ts)) for partition in self.positions}
+        return self.resolved != before
 
     def work(self, quarantine_max: int = 0) -> SpanWork:
         """What a batch is to do with it; at most ``quarantine_max`` changes an hour may be set aside."""
@@ -136,6 +156,11 @@ class SpanRun:
         self.positions = {**self.positions, **result.positions}
         for partition, ts in result.resolved.items():
             self.resolved[partition] = max(ts, self.resolved.get(partition, ts))
+        self.cut.update(result.cut)
+        if result.tail is not None:
+            self.tail = result.tail
+            if self.evidence is not None:
+                self.evidence.reached(result.tail)
         if not result.positions:
             return
         if result.quarantined:
@@ -152,6 +177,11 @@ class SpanRun:
         if result.newest_source_ms is not None:
             self.seen_ms = max(result.newest_source_ms, self.seen_ms or 0)
 
+    @property
+    def lag_now_ms(self) -> int:
+        """Of the last batch; none while its lane finds nothing to read."""
+        return 0 if self.lane is not None and self.lane.is_idle() else self.lag_ms
+
     def status(self) -> TaskStatus:
         """How it stands."""
         code, text, retryable = self.error or (None, None, False)
@@ -164,7 +194,7 @@ class SpanRun:
             seen_ts=None if self.seen_ms is None else ts_of_ms(self.seen_ms),
             rows=self.rows,
             bytes=self.bytes,
-            lag_ms=0 if self.lane is not None and self.lane.is_idle() else self.lag_ms,
+            lag_ms=self.lag_now_ms,
             error_code=code,
             error=text,
             retryable=retryable,

@@ -20,9 +20,9 @@ import msgspec
 from headgate.agent.executor import SpanId
 from headgate.agent.lane.parts import FeedParts
 from headgate.agent.lane.plan import Letterbox, SpanResult, TaskPlan, TaskResult
-from headgate.agent.lane.rows import BadChange, SpanRows
+from headgate.agent.lane.rows import BadChange, SnapshotAfterTargetError, SpanRows
 from headgate.changes.change import Change, ChangeError
-from headgate.changes.decoding import Decoder, SchemasUnavailableError, UndecodableError
+from headgate.changes.decoding import Decoder, SchemasUnavailableError, TransactionDecoder, UndecodableError
 from headgate.records.control import Positions
 from headgate.sinks.contract import Aside, ChangeRefusedError, SinkError, SinkUnavailableError
 from headgate.sources.reader import Chunk, LogReader
@@ -145,16 +145,24 @@ class _Task:
         try:
             decoder = self._parts().decoder(rows.work.topic)
             end, changes, bad = self._decode(decoder, rows, partition, (offsets, appended, chunk.keys, values))
+            ends_at = None
+            if isinstance(decoder, TransactionDecoder):
+                rows.runs += decoder.take_runs()
+                ends_at = rows.cut_at(self._parts().target_ts, partition, changes)
         except SchemasUnavailableError as error:
             where = f"topic {rows.work.topic}, partition {partition}, from offset {offsets[0]} on"
             rows.failed(error.code, f"{rows.work.claim.table}: {where}: {error}", retryable=error.retryable)
+            return
+        except SnapshotAfterTargetError as error:
+            rows.failed("target_before_snapshot", str(error), retryable=False)
             return
         except Exception as error:  # noqa: BLE001 (a fault of ours in one table's rows must not stop its neighbours)
             rows.failed("internal", _described(error), retryable=False)
             return
         finally:
             marks = [] if decoder is None else decoder.take_watermarks()
-        ends_at = rows.end_at(partition, self._parts().target_ts, marks)
+        if ends_at is None:
+            ends_at = rows.end_at(partition, self._parts().target_ts, marks)
         if ends_at is not None:
             end, changes = ends_at, [change for change in changes if change.offset < ends_at]
             bad = [each for each in bad if each.offset < ends_at]

@@ -1,0 +1,207 @@
+"""The witness: reads the ends of transactions beside the lanes, and says of each span up to when it is complete.
+
+One thread and, per transaction topic, one reader for all spans of the agent. An END is told to the spans that it counts
+changes of; of the others it says that they wait for nothing new. What is applied is told by the batches (span.py), and,
+for a span that has just been opened, by the log in front of the sink's position: evidence is kept nowhere else.
+
+A span that is far behind is no member: its waiting ENDs would fill the memory, and its claim would be old anyway. It
+joins when it has come close, or is cut at the feed's target, from the time of its last applied change on.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from headgate.agent.executor import SpanId
+from headgate.agent.lane.keeper import Board
+from headgate.agent.lane.span import SpanRun
+from headgate.changes.change import ChangeError
+from headgate.changes.transactions import End, TableEvidence
+from headgate.eventlog.connection import KafkaConnection
+from headgate.records.control import TaskState
+from headgate.records.ts import ts_of_ms
+from headgate.sources.offsets import SourceError
+from headgate.sources.transactions import EndReader, collection_of, first_end, look_back
+
+__all__ = ["TransactionTopic", "Witness"]
+
+_log = logging.getLogger(__name__)
+
+TURN_SECONDS: Final = 0.2
+"""How long a read waits for ENDs: a claim is older by that much."""
+
+IDLE_SECONDS: Final = 0.5
+"""Between two looks for spans, while no feed has a transaction topic."""
+
+RETRY_SECONDS: Final = 5.0
+"""After a failure: ENDs are evidence only, the tables go on without."""
+
+CLOSE_MS: Final = 30_000
+"""A span that lags less joins; ENDs of that time and of the margin before it are what it waits for at most."""
+
+FAR_MS: Final = 2 * CLOSE_MS
+"""A span that lags more leaves: more than it takes to join, so that nothing goes to and fro."""
+
+WAITING_MAX: Final = 200_000
+"""ENDs that a span may wait for (about 30 MB): a table that is stuck while it is written leaves, and joins anew."""
+
+
+class Witness:
+    """A thread that serves every transaction topic of an executor's spans."""
+
+    def __init__(self, board: Board, source: KafkaConnection) -> None:
+        self._board = board
+        self._source = source
+        self._topics: dict[str, TransactionTopic] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headgate-transactions", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End within a turn. Idempotent."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._turn()
+            except (SourceError, ChangeError) as error:
+                _log.warning("no resolved ts for now, the ends of transactions cannot be read: %s", error)
+                self._start_anew()
+            except Exception:  # noqa: BLE001 - a fault of ours must not end the thread that all spans need
+                _log.exception("the ends of transactions")
+                self._start_anew()
+        for topic in self._topics.values():
+            topic.close()
+
+    def _start_anew(self) -> None:
+        with self._board.changed:
+            for run in self._board.runs.values():
+                run.evidence = None
+        while self._topics:
+            self._topics.popitem()[1].close()
+        self._stop.wait(RETRY_SECONDS)
+
+    def _turn(self) -> None:
+        wanted: dict[str, list[SpanRun]] = {}
+        with self._board.changed:
+            for _, run in sorted(self._board.runs.items()):
+                if run.claimed and not run.over and not run.stop and run.state is TaskState.REPLICATING:
+                    topic = run.source.transaction_topic
+                    if topic is not None:
+                        wanted.setdefault(topic, []).append(run)
+        for name in sorted(self._topics.keys() - wanted.keys()):
+            self._topics.pop(name).close()
+        for name, runs in sorted(wanted.items()):
+            if name not in self._topics:
+                self._topics[name] = TransactionTopic(self._board, self._source, name)
+            self._topics[name].turn(runs)
+        if not wanted:
+            self._stop.wait(IDLE_SECONDS)
+
+
+class _Member:
+    """A span, its evidence, the first END it has not been told, and where the topic ended when it joined."""
+
+    def __init__(self, run: SpanRun, evidence: TableEvidence, start: int, head: int) -> None:
+        self.run = run
+        self.evidence = evidence
+        self.next = start
+        self.ready_at = max(start, head)
+
+
+class TransactionTopic:
+    """One transaction topic and the spans it tells of. Times are ms, and never go back (changes/transactions.py)."""
+
+    def __init__(self, board: Board, source: KafkaConnection, topic: str) -> None:
+        self._board = board
+        self._source = source
+        self._topic = topic
+        self._reader: EndReader | None = None
+        self._members: dict[SpanId, _Member] = {}
+        self._head = 0
+        """The highest offset read + 1. A newcomer makes the reader go back; what is read again is told to it alone."""
+        self._head_ms: int | None = None
+        self._reading_ms = 0
+
+    def close(self) -> None:
+        """Let go."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def turn(self, runs: Sequence[SpanRun]) -> None:
+        """Read on, and say of each of ``runs`` up to when it is complete. Raises SourceError, ChangeError."""
+        with self._board.changed:
+            self._part(runs)
+            newcomers = [run for run in runs if run.evidence is None and _is_close(run)]
+        for run in newcomers:
+            self._join(run)
+        if self._reader is None:
+            return
+        ends = self._reader.read(TURN_SECONDS)
+        with self._board.changed:
+            self._tell(ends, self._reader.next)
+            self._claim(self._reader.next)
+
+    def _part(self, runs: Sequence[SpanRun]) -> None:
+        present = {run.task.id: run for run in runs}
+        for span, member in list(self._members.items()):
+            run = member.run
+            is_too_far = run.lag_now_ms > FAR_MS or len(member.evidence) > WAITING_MAX
+            if is_too_far and not run.cut:
+                run.evidence = None
+            if present.get(span) is not run or run.evidence is not member.evidence:
+                del self._members[span]
+
+    def _join(self, run: SpanRun) -> None:
+        with self._board.changed:
+            opening, positions = run.opening, dict(run.positions)
+        topic = run.task.plan.topic
+        tail, appended_ms = look_back(self._source, topic, positions[0])
+        start = first_end(self._source, self._topic, appended_ms)
+        if self._reader is None:
+            self._reader = EndReader(self._source, self._topic, start)
+            self._head = start
+        elif start < self._reader.next:
+            self._reader.go_to(start)
+            self._reading_ms = 0
+        with self._board.changed:
+            if run.opening == opening:
+                run.evidence = TableEvidence(run.tail or tail)
+                self._members[run.task.id] = _Member(run, run.evidence, start, self._head)
+
+    def _tell(self, ends: Sequence[tuple[int, End]], reached: int) -> None:
+        told: dict[str, list[_Member]] = {}
+        for _, member in sorted(self._members.items()):
+            name = collection_of(self._topic, member.run.task.plan.topic)
+            if name is not None:
+                told.setdefault(name, []).append(member)
+        for offset, end in ends:
+            self._reading_ms = max(self._reading_ms, end.ts_ms)
+            if offset >= self._head:
+                self._reading_ms = self._head_ms = max(self._reading_ms, self._head_ms or 0)
+            for name, count in end.counts.items():
+                for member in told.get(name, ()):
+                    if offset >= member.next and count:
+                        member.evidence.ended(end.transaction, self._reading_ms, count)
+        self._head = max(self._head, reached)
+        for member in self._members.values():
+            member.next = max(member.next, reached)
+
+    def _claim(self, reached: int) -> None:
+        changed = False
+        for member in self._members.values():
+            if reached < member.ready_at or member.run.evidence is not member.evidence:
+                continue
+            waits_for_ms = member.evidence.waits_for_ms
+            complete_ms = self._head_ms if waits_for_ms is None else waits_for_ms
+            if complete_ms is not None:
+                # Another transaction may have the same millisecond.
+                changed |= member.run.complete(ts_of_ms(complete_ms) - 1)
+        if changed:
+            self._board.changed.notify_all()
+
+
+def _is_close(run: SpanRun) -> bool:
+    return bool(run.cut) or run.lag_now_ms < CLOSE_MS

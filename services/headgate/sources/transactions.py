@@ -1,0 +1,191 @@
+"""The topic on which Debezium says when transactions end: whether it can be used, and reading it beside the tables.
+
+How far a table is in the order of commits is told by its last applied change. After a restart that one is read again:
+it stands right before the sink's position. ENDs are then read from a little earlier on, by the records' own times,
+which one producer writes in the order in which it sends.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from headgate.changes.change import ChangeError
+from headgate.changes.transactions import End, Tail, decode_end, tail_of
+from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.leaders import ask_offsets
+from headgate.eventlog.log import LogError
+from headgate.sources.offsets import RECORD_TIME_MARGIN_MS, SourceError, SourceUnreachableError, end_offsets
+from headgate.sources.records import RecordGoneError, read_stretch
+
+__all__ = [
+    "EndReader",
+    "TransactionsUnusableError",
+    "check_transactions",
+    "collection_of",
+    "first_end",
+    "look_back",
+    "unusable",
+]
+
+LOOK_BACK_RECORDS: Final = 100
+"""How far before a table's position a change with a transaction is looked for: tombstones and rows of an incremental
+snapshot have none. If there is none, the table's next change tells."""
+
+LAST_LOOK_RECORDS: Final = 1
+READ_RECORDS: Final = 10_000
+"""ENDs asked for at once."""
+
+_PASSING: Final = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT})
+"""librdkafka goes on trying by itself."""
+
+
+class TransactionsUnusableError(SourceError):
+    """The ends of transactions that the feed names cannot be evidence for its tables."""
+
+    code = "source_transactions"
+
+
+def collection_of(transaction_topic: str, topic: str) -> str | None:
+    """What ENDs call the table of ``topic``; None if the two topics are not of one connector."""
+    prefix = transaction_topic.rpartition(".")[0] + "."
+    return topic.removeprefix(prefix) if topic.startswith(prefix) else None
+
+
+def check_transactions(
+    connection: KafkaConnection, transaction_topic: str, present: Mapping[str, int], topics: Iterable[str]
+) -> None:
+    """Raise TransactionsUnusableError unless ``transaction_topic`` can tell of all ``topics``; SourceUnreachableError.
+
+    ``present``: every topic of the broker → number of partitions.
+    """
+    partitions = present.get(transaction_topic)
+    if partitions is None:
+        raise TransactionsUnusableError(
+            f"source.transaction_topic {transaction_topic} does not exist: set provide.transaction.metadata=true in "
+            "the connector, which creates it with the first one, or correct the name (<topic.prefix>.transaction)"
+        )
+    if partitions != 1:
+        raise TransactionsUnusableError(
+            f"source.transaction_topic {transaction_topic} has {partitions} partitions: the order of commits is lost "
+            "between them; let the connector write them to a topic of one partition"
+        )
+    for topic in topics:
+        wrong = unusable(transaction_topic, topic, present[topic])
+        if wrong is not None:
+            raise TransactionsUnusableError(wrong)
+    try:
+        end = end_offsets(connection, {transaction_topic: 1})[transaction_topic][0]
+        low = _first(connection, transaction_topic)
+        for message in read_stretch(connection, transaction_topic, 0, max(low, end - LAST_LOOK_RECORDS), end):
+            decode_end(message.value())
+    except ChangeError as error:
+        raise TransactionsUnusableError(
+            f"source.transaction_topic {transaction_topic} does not hold the ends of transactions: {error}"
+        ) from error
+    except RecordGoneError:
+        pass  # expired this moment: nothing is there to be looked at
+    except LogError as error:
+        raise SourceUnreachableError(str(error)) from error
+
+
+def unusable(transaction_topic: str, topic: str, partitions: int) -> str | None:
+    """Why ENDs cannot tell how far the table of ``topic`` is; None if they can."""
+    if collection_of(transaction_topic, topic) is None:
+        return (
+            f"topic {topic} is not of the connector that writes source.transaction_topic {transaction_topic}: its name "
+            f"does not begin with {transaction_topic.rpartition('.')[0]}. (a transform that renames topics? then leave "
+            "the option out)"
+        )
+    if partitions != 1:
+        return (
+            f"topic {topic} has {partitions} partitions: the ends of transactions count the changes of a table as a "
+            "whole, and only in one partition does the last one applied tell which are missing; leave "
+            "source.transaction_topic out, or let the connector write the table to one partition"
+        )
+    return None
+
+
+def look_back(connection: KafkaConnection, topic: str, position: int) -> tuple[Tail | None, int | None]:
+    """The newest transaction of a topic's records before ``position``, and the time (ms) of the last of them.
+
+    None for what is not there. Raises SourceError.
+    """
+    try:
+        low = _first(connection, topic)
+        tail, appended_ms = None, None
+        for message in read_stretch(connection, topic, 0, max(low, position - LOOK_BACK_RECORDS), position):
+            tail, appended_ms = tail_of(message.value()) or tail, message.timestamp()[1]
+    except LogError as error:
+        raise SourceUnreachableError(str(error)) from error
+    return tail, appended_ms
+
+
+def first_end(connection: KafkaConnection, transaction_topic: str, appended_ms: int | None) -> int:
+    """Where to begin with ENDs for a table whose last applied record has this time; None: with the first there is.
+
+    Raises SourceUnreachableError.
+    """
+    try:
+        if appended_ms is None:
+            return _first(connection, transaction_topic)
+        since = OffsetSpec.for_timestamp(max(0, appended_ms - RECORD_TIME_MARGIN_MS))
+        found = _asked(connection, transaction_topic, since)
+        return found if found >= 0 else end_offsets(connection, {transaction_topic: 1})[transaction_topic][0]
+    except LogError as error:
+        raise SourceUnreachableError(str(error)) from error
+
+
+def _first(connection: KafkaConnection, topic: str) -> int:
+    return _asked(connection, topic, OffsetSpec.earliest())
+
+
+def _asked(connection: KafkaConnection, topic: str, which: OffsetSpec) -> int:
+    place = TopicPartition(topic, 0)
+    return int(ask_offsets(connection, {place: which}, "looking for the ends of transactions")[place].offset)
+
+
+class EndReader:
+    """Reads a transaction topic from an offset on. ``next`` is where it stands."""
+
+    def __init__(self, connection: KafkaConnection, topic: str, start: int) -> None:
+        self._topic = topic
+        self._consumer = connection.client(
+            Consumer,
+            client_id="headgate-transactions",
+            group_id="headgate-transactions",  # librdkafka wants one; nothing is ever committed to it
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="error",  # ENDs that have expired unread must not be passed over
+        )
+        self.next = start
+        self.go_to(start)
+
+    def go_to(self, start: int) -> None:
+        """Read from ``start`` on."""
+        self.next = start
+        self._consumer.assign([TopicPartition(self._topic, 0, start)])
+
+    def read(self, seconds: float) -> list[tuple[int, End]]:
+        """(offset, END) of what has come, in order. Raises SourceError, ChangeError."""
+        ends = []
+        try:
+            messages = self._consumer.consume(READ_RECORDS, seconds)
+        except KafkaException as failure:
+            raise SourceUnreachableError(f"{self._topic}: {failure.args[0].str()}") from failure
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                if error.code() in _PASSING:
+                    continue
+                raise SourceUnreachableError(f"{self._topic}: {error.str()}")
+            end = decode_end(message.value())
+            if end is not None:
+                ends.append((message.offset(), end))
+            self.next = message.offset() + 1
+        return ends
+
+    def close(self) -> None:
+        """Let go."""
+        self._consumer.close()

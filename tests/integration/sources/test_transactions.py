@@ -1,0 +1,152 @@
+"""The topic of transaction ends on a real broker: what is refused of it, and where evidence begins."""
+
+import json
+import time
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+
+from headgate.changes.transactions import Tail
+from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
+from headgate.eventlog.connection import KafkaConnection
+from headgate.sources.discovery import look_again
+from headgate.sources.offsets import RECORD_TIME_MARGIN_MS, SourceUnreachableError
+from headgate.sources.topics import plan_spans, present_topics
+from headgate.sources.transactions import EndReader, TransactionsUnusableError, first_end, look_back
+
+pytestmark = pytest.mark.integration
+
+NOON_MS = 1_795_262_400_000
+
+
+class Connector:
+    """Topics with one prefix, written by hand."""
+
+    def __init__(self, bootstrap: str, prefix: str) -> None:
+        self.connection = KafkaConnection(bootstrap)
+        self.prefix = prefix
+        self.ends = f"{prefix}shop.transaction"
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+
+    def make(self, name: str, partitions: int = 1) -> str:
+        topic = f"{self.prefix}{name}"
+        for future in self.connection.admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+            future.result(10)
+        while topic not in present_topics(self.connection):  # the broker hears of it from its controller
+            time.sleep(0.02)
+        return topic
+
+    def write(self, topic: str, value: object, at_ms: int = NOON_MS) -> None:
+        raw = None if value is None else json.dumps(value).encode()
+        self._producer.produce(topic, raw, b"{}", 0, timestamp=at_ms)
+        assert self._producer.flush(10) == 0
+
+    def end(self, transaction: str, at_ms: int) -> None:
+        record = {"id": f"{transaction}:1", "ts_ms": at_ms, "event_count": None, "data_collections": None}
+        self.write(self.ends, {**record, "status": "BEGIN"}, at_ms)
+        counts = [{"data_collection": "public.a", "event_count": 2}]
+        self.write(self.ends, {**record, "status": "END", "event_count": 2, "data_collections": counts}, at_ms)
+
+    def spec(self, pattern: str = "shop[.].*") -> FeedSpec:
+        source = SourceSpec(topic_pattern=f"{self.prefix}{pattern}", transaction_topic=self.ends)
+        return FeedSpec(feed="f", source=source, sink=SinkSpec(type="postgresql", dsn="host=nowhere"))
+
+    def refused(self, pattern: str = "shop[.].*") -> str:
+        with pytest.raises(TransactionsUnusableError) as caught:
+            plan_spans(self.connection, self.spec(pattern), "x.")
+        return str(caught.value)
+
+
+@pytest.fixture
+def shop(kafka_bootstrap: str, kafka_prefix: str) -> Connector:
+    return Connector(kafka_bootstrap, kafka_prefix)
+
+
+def test_the_transaction_topic_must_be_there_and_is_no_table(shop: Connector) -> None:
+    table = shop.make("shop.public.a")
+    assert "does not exist: set provide.transaction.metadata=true" in shop.refused()
+    shop.make("shop.transaction")
+    assert [plan.topic for plan in plan_spans(shop.connection, shop.spec(), "x.")] == [table]
+    shop.end("7", NOON_MS)
+    assert [plan.topic for plan in plan_spans(shop.connection, shop.spec(), "x.")] == [table]
+    shop.write(shop.ends, {"op": "c", "after": {"id": 1}})
+    assert "does not hold the ends of transactions" in shop.refused()
+
+
+def test_what_ends_of_transactions_cannot_tell_of_is_refused(shop: Connector) -> None:
+    shop.make("shop.public.a")
+    shop.make("shop.public.wide", 3)
+    shop.make("crm.public.a")
+    shop.make("shop.transaction")
+    assert "wide has 3 partitions" in shop.refused()
+    assert "is not of the connector that writes" in shop.refused("(shop[.]public[.]a|crm[.].*)")
+
+
+def test_ends_in_several_partitions_are_refused(shop: Connector) -> None:
+    shop.make("shop.public.a")
+    shop.make("shop.transaction", 2)
+    assert "has 2 partitions: the order of commits is lost" in shop.refused()
+
+
+def test_a_second_look_leaves_out_what_cannot_join(shop: Connector) -> None:
+    shop.make("shop.public.a")
+    shop.make("shop.transaction")
+    known = plan_spans(shop.connection, shop.spec(), "x.")
+    new, wide = shop.make("shop.public.b"), shop.make("shop.public.wide", 2)
+    found = look_again(shop.connection, shop.spec(), known, "x.")
+    assert [plan.topic for plan in found.joined] == [new]
+    (notice,) = found.notices
+    assert f"left out: topic {wide} has 2 partitions" in notice
+    for future in shop.connection.admin.delete_topics([shop.ends]).values():
+        future.result(10)
+    while shop.ends in present_topics(shop.connection):
+        time.sleep(0.02)
+    assert f"transaction topic {shop.ends} does not exist any more" in " ".join(
+        look_again(shop.connection, shop.spec(), known, "x.").notices
+    )
+
+
+def test_evidence_begins_at_the_last_change_before_the_position(shop: Connector) -> None:
+    topic = shop.make("shop.public.a")
+    shop.make("shop.transaction")
+    assert look_back(shop.connection, topic, 0) == (None, None)
+    change = {"op": "c", "transaction": {"id": "7:1", "data_collection_order": 2}}
+    shop.write(topic, change, NOON_MS)
+    shop.write(topic, {**change, "op": "d"}, NOON_MS + 1)
+    shop.write(topic, None, NOON_MS + 2)
+    shop.write(topic, {**change, "transaction": {"id": "8:1", "data_collection_order": 1}}, NOON_MS + 3)
+    assert look_back(shop.connection, topic, 3) == (Tail("7", 2), NOON_MS + 2)
+    assert look_back(shop.connection, topic, 4) == (Tail("8", 1), NOON_MS + 3)
+
+
+def test_ends_are_read_from_before_that_change_on(shop: Connector) -> None:
+    shop.make("shop.transaction")
+    assert first_end(shop.connection, shop.ends, None) == first_end(shop.connection, shop.ends, NOON_MS) == 0
+    for number in range(4):
+        shop.end(str(number), NOON_MS + number * RECORD_TIME_MARGIN_MS)
+    assert first_end(shop.connection, shop.ends, None) == 0
+    start = first_end(shop.connection, shop.ends, NOON_MS + 2 * RECORD_TIME_MARGIN_MS)
+    assert start == 2
+    assert first_end(shop.connection, shop.ends, NOON_MS + 9 * RECORD_TIME_MARGIN_MS) == 8
+
+    reader = EndReader(shop.connection, shop.ends, start)
+    try:
+        assert read(reader, 3) == ["1", "2", "3"]
+        assert reader.next == 8
+        reader.go_to(6)
+        assert read(reader, 1) == ["3"]
+        reader.go_to(99)
+        with pytest.raises(SourceUnreachableError, match=r"shop\.transaction"):
+            read(reader, 1)
+    finally:
+        reader.close()
+
+
+def read(reader: EndReader, count: int) -> list[str]:
+    found: list[str] = []
+    for _ in range(100):
+        found += [end.transaction for _, end in reader.read(0.2)]
+        if len(found) >= count:
+            break
+    return found
