@@ -10,6 +10,8 @@ change applied (its *tail*, transaction and number):
 - the tail's transaction is, once the tail's number is END's count;
 - one that has not touched the table is, if those before it are.
 
+That is said of a table whose initial snapshot is behind it: rows of a snapshot belong to no transaction.
+
 The *time* of a transaction is the latest ``ts_ms`` of its END and those before it: commit order decides, for clocks
 step back, and MySQL stamps a commit with the time its last statement began. Complete up to a ts is a table of which
 everything is applied that was committed before the first transaction with a later time.
@@ -27,7 +29,7 @@ import msgspec
 
 from headgate.changes.change import ChangeError
 
-__all__ = ["End", "TableEvidence", "Tail", "TransactionRun", "decode_end", "tail_of", "transaction_key"]
+__all__ = ["End", "Standing", "TableEvidence", "Tail", "TransactionRun", "decode_end", "standing_of", "transaction_key"]
 
 T = TypeVar("T")
 
@@ -36,12 +38,22 @@ _POSTGRES_ID: Final = re.compile(r"\d+:\d+")
 _NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 """Debezium puts an underscore for what cannot be in a topic's name."""
 
+_LAST_OF_SNAPSHOT: Final = frozenset({"last", "last_in_data_collection"})
+"""``source.snapshot`` of a table's last row; but of the first table's, where that is its only row, it is "first"."""
+
 
 class Tail(msgspec.Struct, frozen=True):
     """Applied up to change number ``order`` of its table in ``transaction`` (0: all before that transaction)."""
 
     transaction: str
     order: int
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How far a table is. ``is_whole``: the snapshot that its changes begin with lies behind it."""
+
+    tail: Tail | None = None
+    is_whole: bool = False
 
 
 class TransactionRun(msgspec.Struct, frozen=True):
@@ -86,8 +98,13 @@ class _Transaction(msgspec.Struct, gc=False):
     data_collection_order: int
 
 
+class _Source(msgspec.Struct, gc=False):
+    snapshot: str | bool | None = None
+
+
 class _Change(msgspec.Struct, gc=False):
     op: str
+    source: _Source | None = None
     transaction: _Transaction | None = None
 
 
@@ -118,13 +135,15 @@ def decode_end(value: bytes | None) -> End | None:
     return End(transaction_key(record.id), record.ts_ms, counts)
 
 
-def tail_of(value: bytes | None) -> Tail | None:
-    """Where a change stands in its transaction; None if it says nothing (tombstone, snapshot, no change)."""
+def standing_of(value: bytes | None) -> Standing | None:
+    """What a record of a table's topic says of where it stands; None if it is no change (a tombstone)."""
     try:
-        transaction = _decoded(_change, value or b"").transaction
+        change = _decoded(_change, value or b"")
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return None if transaction is None else Tail(transaction_key(transaction.id), transaction.data_collection_order)
+    if change.transaction is None:
+        return Standing(None, change.source is not None and change.source.snapshot in _LAST_OF_SNAPSHOT)
+    return Standing(Tail(transaction_key(change.transaction.id), change.transaction.data_collection_order), True)
 
 
 def _decoded(decoder: "msgspec.json.Decoder[T]", value: bytes) -> T:

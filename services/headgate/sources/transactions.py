@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.changes.change import ChangeError
-from headgate.changes.transactions import End, Tail, decode_end, tail_of
+from headgate.changes.transactions import End, Standing, decode_end, standing_of
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError
@@ -26,6 +26,7 @@ __all__ = [
     "collection_of",
     "first_end",
     "look_back",
+    "rests_at",
     "unusable",
 ]
 
@@ -107,19 +108,31 @@ def unusable(transaction_topic: str, topic: str, partitions: int) -> str | None:
     return None
 
 
-def look_back(connection: KafkaConnection, topic: str, position: int) -> tuple[Tail | None, int | None]:
-    """The newest transaction of a topic's records before ``position``, and the time (ms) of the last of them.
+def look_back(connection: KafkaConnection, topic: str, position: int) -> tuple[Standing, int | None]:
+    """How far a topic's records before ``position`` are, and the time (ms) of the last of them, None without any.
 
-    None for what is not there. Raises SourceError.
+    Raises SourceError.
     """
     try:
         low = _first(connection, topic)
-        tail, appended_ms = None, None
+        standing, appended_ms = Standing(), None
         for message in read_stretch(connection, topic, 0, max(low, position - LOOK_BACK_RECORDS), position):
-            tail, appended_ms = tail_of(message.value()) or tail, message.timestamp()[1]
+            appended_ms = message.timestamp()[1]
+            said = standing_of(message.value())
+            if said is not None and (said.tail is not None or standing.tail is None):
+                standing = said
     except LogError as error:
         raise SourceUnreachableError(str(error)) from error
-    return tail, appended_ms
+    return standing, appended_ms
+
+
+def rests_at(connection: KafkaConnection, topic: str, position: int) -> bool:
+    """Whether the topic has no record at or behind ``position``. Raises SourceError."""
+    try:
+        end = end_offsets(connection, {topic: 1})[topic][0]
+        return next(read_stretch(connection, topic, 0, position, end), None) is None
+    except LogError as error:
+        raise SourceUnreachableError(str(error)) from error
 
 
 def first_end(connection: KafkaConnection, transaction_topic: str, appended_ms: int | None) -> int:

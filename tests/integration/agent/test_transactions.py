@@ -108,6 +108,7 @@ class Feeds:
     def close(self) -> None:
         if self._executor is not None:
             self._executor.close()
+            self._executor = None
 
 
 @pytest.fixture
@@ -145,6 +146,7 @@ def test_a_feed_is_complete_up_to_what_the_ends_of_transactions_prove(
     assert rows(sink)["goods"] == [(7, "before")]
 
     # A table that nobody writes is complete as well; and so it is for whoever begins where the sink is.
+    feeds.close()
     source.execute("DELETE FROM orders WHERE id = 49")
     second = now_ts(source)
     wanted = rows(source)
@@ -155,6 +157,7 @@ def test_a_feed_is_complete_up_to_what_the_ends_of_transactions_prove(
     assert rows(sink) == wanted
 
     # What is after the target waits in the log: with a later one the feed goes on, and nothing is lost.
+    feeds.close()
     with source.transaction():
         source.execute("INSERT INTO goods VALUES (8, 'c'), (9, 'd')")
         source.execute("UPDATE orders SET what = 'e' WHERE id = 1")

@@ -7,13 +7,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from headgate.changes.transactions import Tail
+from headgate.changes.transactions import Standing, Tail
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.sources.discovery import look_again
 from headgate.sources.offsets import RECORD_TIME_MARGIN_MS, SourceUnreachableError
 from headgate.sources.topics import plan_spans, present_topics
-from headgate.sources.transactions import EndReader, TransactionsUnusableError, first_end, look_back
+from headgate.sources.transactions import EndReader, TransactionsUnusableError, first_end, look_back, rests_at
 
 pytestmark = pytest.mark.integration
 
@@ -110,14 +110,15 @@ def test_a_second_look_leaves_out_what_cannot_join(shop: Connector) -> None:
 def test_evidence_begins_at_the_last_change_before_the_position(shop: Connector) -> None:
     topic = shop.make("shop.public.a")
     shop.make("shop.transaction")
-    assert look_back(shop.connection, topic, 0) == (None, None)
+    assert look_back(shop.connection, topic, 0) == (Standing(), None)
     change = {"op": "c", "transaction": {"id": "7:1", "data_collection_order": 2}}
     shop.write(topic, change, NOON_MS)
     shop.write(topic, {**change, "op": "d"}, NOON_MS + 1)
     shop.write(topic, None, NOON_MS + 2)
     shop.write(topic, {**change, "transaction": {"id": "8:1", "data_collection_order": 1}}, NOON_MS + 3)
-    assert look_back(shop.connection, topic, 3) == (Tail("7", 2), NOON_MS + 2)
-    assert look_back(shop.connection, topic, 4) == (Tail("8", 1), NOON_MS + 3)
+    assert look_back(shop.connection, topic, 3) == (Standing(Tail("7", 2), True), NOON_MS + 2)
+    assert look_back(shop.connection, topic, 4) == (Standing(Tail("8", 1), True), NOON_MS + 3)
+    assert [rests_at(shop.connection, topic, position) for position in (3, 4)] == [False, True]
 
 
 def test_ends_are_read_from_before_that_change_on(shop: Connector) -> None:

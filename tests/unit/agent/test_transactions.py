@@ -10,10 +10,12 @@ from headgate.agent.lane import transactions
 from headgate.agent.lane.keeper import Board
 from headgate.agent.lane.plan import SpanResult
 from headgate.agent.lane.span import SpanRun
-from headgate.agent.lane.transactions import FAR_MS, TransactionTopic
-from headgate.changes.transactions import End, Tail
+from headgate.agent.lane.transactions import FAR_MS, WHOLE_SECONDS, TransactionTopic
+from headgate.changes.transactions import End, Standing, Tail
 from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.records.ts import ts_of_ms
+
+WHOLE = Standing(None, True)
 
 
 class Log:
@@ -21,7 +23,8 @@ class Log:
 
     def __init__(self) -> None:
         self.ends: list[End] = []
-        self.before: dict[str, tuple[Tail | None, int]] = {}
+        self.before: dict[str, tuple[Standing, int]] = {}
+        self.resting: set[str] = set()
         self.went_to: list[int] = []
 
     def add(self, transaction: str, ms: int, **counts: int) -> None:
@@ -54,8 +57,9 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
     made = Log()
     monkeypatch.setattr(transactions, "EndReader", ListReader)
     monkeypatch.setattr(
-        transactions, "look_back", lambda _, topic, _p: made.before.get(topic.rpartition(".")[2], (None, 0))
+        transactions, "look_back", lambda _, topic, _p: made.before.get(topic.rpartition(".")[2], (WHOLE, 0))
     )
+    monkeypatch.setattr(transactions, "rests_at", lambda _, topic, _p: topic.rpartition(".")[2] in made.resting)
     monkeypatch.setattr(transactions, "first_end", lambda _, _topic, start: start)
     return made
 
@@ -132,11 +136,11 @@ def test_a_span_that_is_opened_goes_on_from_what_is_before_the_sinks_position(
     for number in range(1, 8):
         log.add(str(number), number * 10, a=1)
     a = run_of("a")
-    log.before["a"] = (Tail("5", 1), 3)
+    log.before["a"] = (Standing(Tail("5", 1), True), 3)
     assert complete(topic, a) == [60]
     a.opened({0: 3})
     assert a.status().resolved_ts is None, "evidence is sought anew"
-    log.before["a"] = (Tail("7", 1), 5)
+    log.before["a"] = (Standing(Tail("7", 1), True), 5)
     assert complete(topic, a) == [70]
 
 
@@ -144,7 +148,7 @@ def test_a_newcomer_is_told_what_the_others_know_and_claims_nothing_before(log: 
     for number in range(1, 8):
         log.add(str(number), number * 10, **({"late": 1} if number < 7 else {}))
     a, late = run_of("a"), run_of("late")
-    log.before["a"] = (None, 6)
+    log.before["a"] = (WHOLE, 6)
     assert complete(topic, a) == [70]
     topic.turn([a, late])
     assert (late.status().resolved_ts, log.went_to) == (None, [0]), "not all that may be missing is known yet"
@@ -161,9 +165,9 @@ def test_a_batch_that_ends_while_the_log_is_looked_at_is_not_forgotten(
     log.add("1", 10, a=1)
     log.add("2", 20, a=1)
 
-    def meanwhile(*_: object) -> tuple[Tail, int]:
+    def meanwhile(*_: object) -> tuple[Standing, int]:
         applied(a, "2")
-        return Tail("1", 1), 0
+        return Standing(Tail("1", 1), True), 0
 
     monkeypatch.setattr(transactions, "look_back", meanwhile)
     assert complete(topic, a) == [20]
@@ -176,11 +180,11 @@ def test_a_span_that_is_opened_while_the_log_is_looked_at_is_looked_at_again(
     log.add("1", 10, a=1)
     looks = []
 
-    def meanwhile(_source: object, _topic: str, position: int) -> tuple[Tail | None, int]:
+    def meanwhile(_source: object, _topic: str, position: int) -> tuple[Standing, int]:
         looks.append(position)
         if len(looks) == 1:
             a.opened({0: 5})
-        return None, 0
+        return WHOLE, 0
 
     monkeypatch.setattr(transactions, "look_back", meanwhile)
     assert complete(topic, a) == [10]
@@ -214,3 +218,24 @@ def test_a_span_that_is_cut_ends_at_the_feeds_target(log: Log, topic: Transactio
     complete(topic, a, b)
     assert a.status().resolved_ts == b.status().resolved_ts == target, "not beyond: what comes next is not wanted"
     assert b.is_at_target
+
+
+def test_no_end_counts_the_rows_of_a_snapshot(
+    log: Log, topic: TransactionTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked, changed, only, behind = (run_of(name) for name in ("marked", "changed", "only", "behind"))
+    runs = (marked, changed, only, behind)
+    log.before = {name: (Standing(), 0) for name in ("marked", "changed", "only", "behind")}
+    log.resting = {"only"}
+    log.add("1", 10)
+    log.add("2", 20, changed=1)
+    log.add("3", 30)
+    now = [100.0]
+    monkeypatch.setattr(transactions.time, "monotonic", lambda: now[0])
+    assert complete(topic, *runs) == [None] * 4, "their snapshots may be on their way, and have been read in part"
+    log.before["marked"] = (WHOLE, 0)
+    applied(changed, "2")
+    now[0] += WHOLE_SECONDS / 2
+    assert complete(topic, *runs) == [30, 30, None, None]
+    now[0] += WHOLE_SECONDS / 2
+    assert complete(topic, *runs) == [30, 30, 30, None], "what was sent before an END has long been there"

@@ -8,11 +8,12 @@ from headgate.changes.change import ChangeError
 from headgate.changes.debezium_json import Decoder
 from headgate.changes.transactions import (
     End,
+    Standing,
     TableEvidence,
     Tail,
     TransactionRun,
     decode_end,
-    tail_of,
+    standing_of,
     transaction_key,
 )
 
@@ -112,16 +113,18 @@ def test_a_decoder_that_is_not_asked_remembers_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "tail"),
+    ("value", "standing"),
     [
-        (change(1, "7:1", 4), Tail("7", 4)),
-        ({"schema": {}, "payload": change(1, "7:1", 4)}, Tail("7", 4)),
-        (change(1, None), None),
+        (change(1, "7:1", 4), Standing(Tail("7", 4), True)),
+        ({"schema": {}, "payload": change(1, "7:1", 4)}, Standing(Tail("7", 4), True)),
+        (change(1, None), Standing(None, False)),
+        (change(1, None, snapshot="true"), Standing(None, False)),
+        (change(1, None, snapshot="last_in_data_collection"), Standing(None, True)),
         ({"id": 1}, None),
     ],
 )
-def test_a_change_tells_where_it_stands(value: dict[str, object], tail: Tail | None) -> None:
-    assert tail_of(json.dumps(value).encode()) == tail
+def test_a_change_tells_how_far_its_table_is(value: dict[str, object], standing: Standing | None) -> None:
+    assert standing_of(json.dumps(value).encode()) == standing
 
 
 def told(evidence: TableEvidence, *ends: tuple[str, int, int]) -> TableEvidence:

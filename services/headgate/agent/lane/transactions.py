@@ -10,6 +10,7 @@ joins when it has come close, or is cut at the feed's target, from the time of i
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,7 +23,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import TaskState
 from headgate.records.ts import ts_of_ms
 from headgate.sources.offsets import SourceError
-from headgate.sources.transactions import EndReader, collection_of, first_end, look_back
+from headgate.sources.transactions import EndReader, collection_of, first_end, look_back, rests_at
 
 __all__ = ["TransactionTopic", "Witness"]
 
@@ -45,6 +46,13 @@ FAR_MS: Final = 2 * CLOSE_MS
 
 WAITING_MAX: Final = 200_000
 """ENDs that a span may wait for (about 30 MB): a table that is stuck while it is written leaves, and joins anew."""
+
+
+WHOLE_SECONDS: Final = 10.0
+"""An END has been read that long ago: what its connector sent before is in the log, if the log can be asked at all."""
+
+LOOK_SECONDS: Final = 1.0
+"""How often a table that may be in the middle of its initial snapshot is looked at."""
 
 
 class Witness:
@@ -104,11 +112,14 @@ class Witness:
 class _Member:
     """A span, its evidence, the first END it has not been told, and where the topic ended when it joined."""
 
-    def __init__(self, run: SpanRun, evidence: TableEvidence, start: int, head: int) -> None:
+    def __init__(self, run: SpanRun, evidence: TableEvidence, start: int, head: int, *, is_whole: bool) -> None:
         self.run = run
         self.evidence = evidence
         self.next = start
         self.ready_at = max(start, head)
+        self.is_whole = is_whole
+        """Its initial snapshot is behind it: no END counts the rows of one."""
+        self.look_at = 0.0
 
 
 class TransactionTopic:
@@ -123,6 +134,8 @@ class TransactionTopic:
         self._head = 0
         """The highest offset read + 1. A newcomer makes the reader go back; what is read again is told to it alone."""
         self._head_ms: int | None = None
+        self._told_at: float | None = None
+        """When the first END was read."""
         self._reading_ms = 0
 
     def close(self) -> None:
@@ -139,6 +152,7 @@ class TransactionTopic:
             self._join(run)
         if self._reader is None:
             return
+        self._look_for_whole()
         ends = self._reader.read(TURN_SECONDS)
         with self._board.changed:
             self._tell(ends, self._reader.next)
@@ -158,7 +172,7 @@ class TransactionTopic:
         with self._board.changed:
             opening, positions = run.opening, dict(run.positions)
         topic = run.task.plan.topic
-        tail, appended_ms = look_back(self._source, topic, positions[0])
+        standing, appended_ms = look_back(self._source, topic, positions[0])
         start = first_end(self._source, self._topic, appended_ms)
         if self._reader is None:
             self._reader = EndReader(self._source, self._topic, start)
@@ -168,8 +182,23 @@ class TransactionTopic:
             self._reading_ms = 0
         with self._board.changed:
             if run.opening == opening:
-                run.evidence = TableEvidence(run.tail or tail)
-                self._members[run.task.id] = _Member(run, run.evidence, start, self._head)
+                run.evidence = TableEvidence(run.tail or standing.tail)
+                self._members[run.task.id] = _Member(run, run.evidence, start, self._head, is_whole=standing.is_whole)
+
+    def _look_for_whole(self) -> None:
+        """Tables that may be in the middle of their initial snapshot: by its last row, a change, or their log's end."""
+        now = time.monotonic()
+        with self._board.changed:
+            for member in self._members.values():
+                member.is_whole |= member.run.tail is not None
+            unsure = [member for member in self._members.values() if not member.is_whole and member.look_at <= now]
+            positions = [member.run.positions[0] for member in unsure]
+        for member, position in zip(unsure, positions, strict=True):
+            member.look_at = now + LOOK_SECONDS
+            topic = member.run.task.plan.topic
+            standing, _ = look_back(self._source, topic, position)
+            is_settled = self._told_at is not None and now - self._told_at >= WHOLE_SECONDS
+            member.is_whole = standing.is_whole or (is_settled and rests_at(self._source, topic, position))
 
     def _tell(self, ends: Sequence[tuple[int, End]], reached: int) -> None:
         told: dict[str, list[_Member]] = {}
@@ -177,6 +206,8 @@ class TransactionTopic:
             name = collection_of(self._topic, member.run.task.plan.topic)
             if name is not None:
                 told.setdefault(name, []).append(member)
+        if ends and self._told_at is None:
+            self._told_at = time.monotonic()
         for offset, end in ends:
             self._reading_ms = max(self._reading_ms, end.ts_ms)
             if offset >= self._head:
@@ -192,7 +223,7 @@ class TransactionTopic:
     def _claim(self, reached: int) -> None:
         changed = False
         for member in self._members.values():
-            if reached < member.ready_at or member.run.evidence is not member.evidence:
+            if reached < member.ready_at or not member.is_whole or member.run.evidence is not member.evidence:
                 continue
             waits_for_ms = member.evidence.waits_for_ms
             complete_ms = self._head_ms if waits_for_ms is None else waits_for_ms
