@@ -10,6 +10,7 @@ CHANGEABLE = {
     ("source", "topic_pattern"),
     ("source", "unavailable_value"),
     ("source", "registry"),
+    ("source", "transaction_topic"),
     ("sink", "password_file"),
     ("sink", "foreign_keys"),
     ("sink", "keyless"),
