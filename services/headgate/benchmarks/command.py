@@ -9,9 +9,8 @@ from headgate.benchmarks.control import ControlOptions, bench_control
 from headgate.benchmarks.figures import Report
 from headgate.benchmarks.latency import LatencyOptions, bench_latency
 from headgate.benchmarks.move import MoveOptions, bench_move
-from headgate.benchmarks.peers import SIDES, PeersOptions, bench_peers
+from headgate.benchmarks.peers import RACES, SIDES, PeersOptions, bench_peers
 from headgate.benchmarks.pipeline import PipelineOptions, bench_pipeline
-from headgate.benchmarks.workload import MIXES
 from headgate.cli.options import Format
 from headgate.cli.output import Output, note, show_rows
 
@@ -35,11 +34,11 @@ def peers(
     changes: Annotated[int, typer.Option(min=1_000, help="changes in each prepared topic")] = 500_000,
     rounds: Annotated[int, typer.Option(min=1, help="interleaved runs of each side")] = 5,
     only: Annotated[list[str] | None, typer.Option(help=f"sides beside Headgate: {', '.join(SIDES[1:])}")] = None,
-    mix: Annotated[list[str] | None, typer.Option(help=f"workloads: {', '.join(MIXES)}; all if none")] = None,
+    race: Annotated[list[str] | None, typer.Option(help=f"workloads: {', '.join(RACES)}; all if none")] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Changes per second beside Kafka Connect with Debezium's JDBC sink, and bare hands, on one topic with schemas."""
-    options = PeersOptions(changes, rounds, tuple(only or SIDES), tuple(mix or MIXES))
+    """Changes per second beside Kafka Connect with Debezium's JDBC sink, Flink SQL and bare hands, on one topic."""
+    options = PeersOptions(tuple(race or RACES), changes, rounds, tuple(only or SIDES))
     _show(bench_peers(options, note), output)
 
 

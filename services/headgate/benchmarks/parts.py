@@ -123,12 +123,17 @@ def bench_parts() -> Iterator[Parts]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def make_task(parts: Parts, topic: str, table: str, partitions: int, number: int) -> SpanTask:
-    """A task as an agent would get it, of a table never written before; all are of one feed, so they share lanes."""
+def make_task(
+    parts: Parts, topic: str, table: str, partitions: int, number: int, *, sink: SinkSpec | None = None
+) -> SpanTask:
+    """A task as an agent would get it, of a table never written before; all are of one feed, so they share lanes.
+
+    ``sink`` is the bench's PostgreSQL unless it is another.
+    """
     spec = FeedSpec(
         feed="bench",
         source=SourceSpec(topic_pattern=r"bench\..*"),
-        sink=SinkSpec(type="postgresql", dsn=parts.dsn),
+        sink=sink or SinkSpec(type="postgresql", dsn=parts.dsn),
     )
     return SpanTask(
         id=SpanId("bench", table),

@@ -11,15 +11,16 @@ from typing import Final
 
 import msgspec
 from confluent_kafka import Consumer, TopicPartition
-from psycopg import sql
 
-from headgate.benchmarks.bare_hands import run_bare_hands
 from headgate.benchmarks.cpu import CpuClock
 from headgate.benchmarks.figures import Figure, Report, median_of
 from headgate.benchmarks.parts import BenchError, Parts, bench_parts, make_task, wait_for
-from headgate.benchmarks.workload import DDL, Expected, Workload, create_topic, fill_topic
+from headgate.benchmarks.peers.by_hand import ByHand, run_by_hand
+from headgate.benchmarks.shapes import SHAPES
+from headgate.benchmarks.targets import PostgresTarget, Target
+from headgate.benchmarks.workload import Expected, Workload, create_topic, fill_topic
 
-__all__ = ["PipelineOptions", "bench_pipeline", "check_table", "create_table", "run_headgate"]
+__all__ = ["PipelineOptions", "bench_pipeline", "run_headgate"]
 
 RATIO_GOAL: Final = 0.75
 """Of bare hands: design §11."""
@@ -75,45 +76,41 @@ def _warm_up(parts: Parts, options: PipelineOptions, say: Callable[[str], None])
     say(f"warming up with {changes} changes")
     create_topic(parts.bootstrap, workload.topic, workload.partitions)
     expected = fill_topic(parts.bootstrap, workload)
-    run_headgate(parts, workload, "public.warm", 0)
-    check_table(parts, "public.warm", expected)
+    target = PostgresTarget(parts.dsn)
+    run_headgate(parts, workload, target, "public.warm", 0)
+    target.check("public.warm", expected)
 
 
 def _round(parts: Parts, workload: Workload, expected: Expected, measured: _Measured, number: int) -> None:
     suffix = f"{int(workload.with_schema)}_{number}"
+    target = PostgresTarget(parts.dsn)
     clock = CpuClock({"jvm": parts.jvm, "workers": parts.workers, "postgres": parts.servers, "broker": parts.broker})
     before, cpu_before = clock.stock(), msgspec.structs.asdict(parts.executor.cpu)
-    seconds = run_headgate(parts, workload, f"public.ours_{suffix}", 1 + number + 1000 * workload.with_schema)
+    seconds = run_headgate(parts, workload, target, f"public.ours_{suffix}", 1 + number + 1000 * workload.with_schema)
     spent = {f"cpu_us_{name}": s * 1e6 for name, s in clock.seconds_since(before).items()}
     inside = msgspec.structs.asdict(parts.executor.cpu)
     spent |= {
         f"cpu_us_{name.removesuffix('_us')}": float(inside[name] - cpu_before[name])
         for name in ("decode_us", "apply_us")
     }
-    check_table(parts, f"public.ours_{suffix}", expected)
+    target.check(f"public.ours_{suffix}", expected)
     for name, microseconds in spent.items():
         measured.cpu_us_per_change.setdefault(name, []).append(microseconds / workload.changes)
 
     table = f"public.hands_{suffix}"
-    create_table(parts, table)
-    bare_seconds = run_bare_hands(
-        parts.bootstrap,
-        workload.topic,
-        workload.partitions,
-        dsn=parts.dsn,
-        table=table,
-        processes=os.cpu_count() or 1,
-    )
-    check_table(parts, table, expected)
+    target.create_shape(table, SHAPES[workload.shape])
+    hands = ByHand(parts.bootstrap, workload.topic, workload.partitions, target.name, target.dsn, table)
+    bare_seconds = run_by_hand(hands, os.cpu_count() or 1)
+    target.check(table, expected)
     measured.changes_per_s.append(workload.changes / seconds)
     measured.bare_hands_per_s.append(workload.changes / bare_seconds)
     measured.ratio.append(bare_seconds / seconds)
 
 
-def run_headgate(parts: Parts, workload: Workload, table: str, number: int) -> float:
+def run_headgate(parts: Parts, workload: Workload, target: Target, table: str, number: int) -> float:
     """Seconds from the claim of a new table to its last position at the sink; it is sealed afterwards."""
-    create_table(parts, table)
-    task = make_task(parts, workload.topic, table, workload.partitions, number)
+    target.create_shape(table, SHAPES[workload.shape])
+    task = make_task(parts, workload.topic, table, workload.partitions, number, sink=target.sink)
     per_partition = _ends(parts, workload)
     started = time.monotonic()
     parts.executor.add_table(task, prepare=False)
@@ -139,24 +136,6 @@ def _ends(parts: Parts, workload: Workload) -> dict[int, int]:
         }
     finally:
         consumer.close()
-
-
-def create_table(parts: Parts, table: str) -> None:
-    """An empty table of the workload's shape."""
-    name = sql.Identifier(*table.split("."))
-    with parts.connect() as connection:
-        connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name))
-        connection.execute(sql.SQL(DDL).format(table=name))
-
-
-def check_table(parts: Parts, table: str, expected: Expected) -> None:
-    """Drop the table if it is what was written. Raises BenchError if not."""
-    query = sql.SQL("SELECT count(*), coalesce(sum(ver), 0), coalesce(sum(qty), 0) FROM {}")
-    with parts.connect() as connection:
-        row = connection.execute(query.format(sql.Identifier(*table.split(".")))).fetchone()
-        connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(*table.split("."))))
-    if row is None or tuple(row) != (expected.rows, expected.sum_ver, expected.sum_qty):
-        raise BenchError(f"{table} is not what was written: {row}, expected {msgspec.structs.astuple(expected)}")
 
 
 def _figures(measured: _Measured, suffix: str) -> dict[str, Figure]:

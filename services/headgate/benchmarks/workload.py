@@ -13,17 +13,11 @@ import msgspec
 import orjson
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headgate.benchmarks.shapes import SHAPES, USUAL, places
+
 __all__ = ["DDL", "MIXES", "Expected", "Mix", "Workload", "create_topic", "fill_topic", "insert_event"]
 
-DDL: Final = """
-CREATE TABLE {table} (
-    id bigint PRIMARY KEY,
-    name text NOT NULL,
-    qty integer,
-    ver integer NOT NULL,
-    price numeric(12, 2),
-    at timestamptz NOT NULL
-)"""
+DDL: Final = "CREATE TABLE {table} (" + USUAL.ddl("postgresql") + ")"
 
 
 class Mix(msgspec.Struct, frozen=True):
@@ -45,15 +39,6 @@ QUEUE_RECORDS_MAX: Final = 40_000
 
 TOPIC_TIMEOUT_SECONDS: Final = 30
 
-_FIELDS: Final = [
-    {"type": "int64", "optional": False, "field": "id"},
-    {"type": "string", "optional": False, "field": "name"},
-    {"type": "int32", "optional": True, "field": "qty"},
-    {"type": "int32", "optional": False, "field": "ver"},
-    {"type": "string", "optional": True, "field": "price"},
-    {"type": "string", "optional": False, "name": "io.debezium.time.ZonedTimestamp", "version": 1, "field": "at"},
-]
-
 
 class Expected(msgspec.Struct):
     """What the target must hold: row count and two sums over the last version of every row."""
@@ -64,7 +49,11 @@ class Expected(msgspec.Struct):
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """A topic's worth of changes. ``with_schema`` puts the Connect schema beside every payload; ``mix`` is of MIXES."""
+    """A topic's worth of changes: ``with_schema`` puts the Connect schema beside every payload.
+
+    ``mix`` is of MIXES, ``shape`` of SHAPES. ``with_before``: updates carry the old row as well, as under PostgreSQL's
+    REPLICA IDENTITY FULL.
+    """
 
     topic: str
     changes: int
@@ -72,6 +61,8 @@ class Workload(msgspec.Struct, frozen=True):
     with_schema: bool
     seed: int
     mix: str = "insert"
+    shape: str = "usual"
+    with_before: bool = False
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int, settings: dict[str, str] | None = None) -> None:
@@ -138,7 +129,10 @@ class _Envelope:
     def __init__(self, workload: Workload) -> None:
         _, self.schema, self.table = workload.topic.rsplit(".", 2)
         self.with_schema = workload.with_schema
-        row = {"type": "struct", "fields": _FIELDS, "optional": True, "name": f"{workload.topic}.Value"}
+        self.with_before = workload.with_before
+        fields = SHAPES[workload.shape].connect_fields
+        self.row = SHAPES[workload.shape].template()
+        row = {"type": "struct", "fields": fields, "optional": True, "name": f"{workload.topic}.Value"}
         source = {
             "type": "struct",
             "optional": False,
@@ -165,27 +159,24 @@ class _Envelope:
             "name": f"{workload.topic}.Envelope",
             "version": 2,
         }
-        key_schema = {"type": "struct", "fields": _FIELDS[:1], "optional": False, "name": f"{workload.topic}.Key"}
+        key_schema = {"type": "struct", "fields": fields[:1], "optional": False, "name": f"{workload.topic}.Key"}
         self.value_head = b'{"schema":' + orjson.dumps(value_schema) + b',"payload":'
         self.key_head = b'{"schema":' + orjson.dumps(key_schema) + b',"payload":'
         self.started_ms = time.time_ns() // 1_000_000
 
     def event(self, row_id: int, version: int, quantity: int, operation: bytes, number: int) -> tuple[bytes, bytes]:
-        row = b'{"id":%d,"name":"customer %d of the northern depot","qty":%d,"ver":%d,"price":"%d.%02d","at":"%s"}' % (
-            row_id,
-            row_id,
-            quantity,
-            version,
-            row_id % 10_000,
-            version % 100,
-            b"2026-01-02T03:%02d:%02d.%06dZ" % (row_id % 60, version % 60, number % 1_000_000),
-        )
+        row = self.row % places(row_id, version, quantity, number)
+        before = b"null"
+        if operation == b"d":
+            before = row
+        elif operation == b"u" and self.with_before:
+            before = self.row % places(row_id, version - 1, quantity, number)
         payload = (
             b'{"before":%s,"after":%s,"source":{"version":"3.6.0.Final","connector":"postgresql","name":"bench",'
             b'"ts_ms":%d,"snapshot":"false","db":"bench","sequence":"[\\"%d\\",\\"%d\\"]","schema":"%s","table":"%s",'
             b'"txId":%d,"lsn":%d,"xmin":null},"transaction":null,"op":"%s","ts_ms":%d}'
         ) % (
-            row if operation == b"d" else b"null",
+            before,
             b"null" if operation == b"d" else row,
             self.started_ms + number // 1_000,
             number,

@@ -26,7 +26,7 @@ from headgate.embedded.jvm import pyspark_jars
 
 __all__ = ["ArtifactSet", "Progress", "ensure", "plugin_path"]
 
-ArtifactSet = Literal["kafka", "debezium-postgres", "debezium-mariadb", "spark-kafka"]
+ArtifactSet = Literal["kafka", "debezium-postgres", "debezium-mariadb", "spark-kafka", "flink"]
 # Called with the set's name, the number of files that are there, and the number of files in all.
 Progress = Callable[[str, int, int], None]
 # Of each set, by coordinate, the sha256 of the file.
@@ -38,6 +38,7 @@ _DEBEZIUM = "3.6.0.Final"
 # The MariaDB connector's last version whose whole dependency set can be had.
 _DEBEZIUM_MARIADB = "3.5.0.Final"
 _SPARK = "4.0.0"
+_FLINK = "2.0.0"
 _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
     "kafka": (
         Coordinate("org.apache.kafka", "kafka_2.13", _KAFKA),
@@ -49,6 +50,24 @@ _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
     "debezium-postgres": (Coordinate("io.debezium", "debezium-connector-postgres", _DEBEZIUM),),
     "debezium-mariadb": (Coordinate("io.debezium", "debezium-connector-mariadb", _DEBEZIUM_MARIADB),),
     "spark-kafka": (Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", _SPARK),),
+    # A peer in `headgate bench peers`.
+    "flink": (
+        *(
+            Coordinate("org.apache.flink", f"flink-{name}", _FLINK)
+            for name in (
+                "clients",
+                "connector-base",
+                "json",
+                "table-api-java-bridge",
+                "table-planner-loader",
+                "table-runtime",
+            )
+        ),
+        Coordinate("org.apache.flink", "flink-sql-connector-kafka", "4.0.1-2.0"),
+        Coordinate("org.apache.flink", "flink-connector-jdbc-core", "4.0.0-2.0"),
+        Coordinate("org.apache.flink", "flink-connector-jdbc-postgres", "4.0.0-2.0"),
+        Coordinate("org.postgresql", "postgresql", "42.7.7"),
+    ),
 }
 
 

@@ -6,22 +6,22 @@ to create its table as it wants it. It writes at least once, has no fence, and k
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import psutil
-from psycopg.conninfo import conninfo_to_dict
 
 from headgate.benchmarks.cpu import tree
+from headgate.benchmarks.targets import JdbcAddress
 from headgate.embedded import artifacts
 from headgate.embedded.connect import ConnectWorker
 from headgate.embedded.java import find_java
 from headgate.embedded.jvm import Jvm
 from headgate.embedded.plugin_archive import ensure_jdbc_sink
 
-__all__ = ["DEBEZIUM_SETTINGS", "ConnectPeer"]
+__all__ = ["DEBEZIUM_SETTINGS", "DebeziumPeer"]
 
 HEAP: Final = "-Xmx2g"
 
@@ -36,17 +36,21 @@ _TUNED: Final = {
 DEBEZIUM_SETTINGS: Final[dict[str, dict[str, str]]] = {
     "default": {"tasks.max": "1"},
     "tuned": {"tasks.max": "1", **_TUNED},
-    "best": {"tasks.max": "2", **_TUNED, "dialect.postgres.unnest.insert.enabled": "true"},
+    "best": {"tasks.max": "2", **_TUNED},
 }
 
+_OF_DATABASE: Final[dict[str, dict[str, str]]] = {"postgresql": {"dialect.postgres.unnest.insert.enabled": "true"}}
+"""What ``best`` has besides, by target; MariaDB's driver sends batches in bulk when its URL says so."""
 
-class ConnectPeer:
+_URL_OPTIONS: Final[dict[str, str]] = {"mariadb": "?useBulkStmts=true"}
+
+
+class DebeziumPeer:
     """One Connect worker; ``run`` is one connector from its creation to the last row."""
 
-    def __init__(self, folder: Path, bootstrap: str, dsn: str) -> None:
+    def __init__(self, folder: Path, bootstrap: str) -> None:
         self._folder = folder
         self._bootstrap = bootstrap
-        self._dsn = dsn
         self._jvm: Jvm | None = None
         self._worker: ConnectWorker | None = None
 
@@ -71,13 +75,18 @@ class ConnectPeer:
         """The worker's JVM."""
         return [] if self._jvm is None else tree(self._jvm.pid)
 
-    def run(self, topic: str, table: str, settings: Mapping[str, str], until: Any) -> float:
-        """Seconds from the connector's creation until ``until()`` is true. Raises EmbeddedError when it fails."""
+    def run(
+        self, topic: str, table: str, setting: str, to: tuple[str, JdbcAddress], until: Callable[[], bool]
+    ) -> float:
+        """Seconds from the connector's creation until ``until()``; ``to`` is the database's kind and address.
+
+        Raises EmbeddedError when the connector fails.
+        """
         if self._worker is None:
             raise RuntimeError("the worker is started by entering the context")
         name = table.rsplit(".", 1)[-1]
         started = time.monotonic()
-        self._worker.put_connector(name, self._config(topic, name, settings))
+        self._worker.put_connector(name, self._config(topic, name, setting, to))
         try:
             while not until():
                 self._worker.wait_until_running(name)
@@ -85,9 +94,10 @@ class ConnectPeer:
         finally:
             self._worker.delete_connector(name)
 
-    def _config(self, topic: str, table: str, settings: Mapping[str, str]) -> dict[str, str]:
-        to = conninfo_to_dict(self._dsn)
+    def _config(self, topic: str, table: str, setting: str, to: tuple[str, JdbcAddress]) -> dict[str, str]:
+        database, address = to
         converter = "org.apache.kafka.connect.json.JsonConverter"
+        is_best = setting == "best"
         return {
             "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
             "topics": topic,
@@ -95,14 +105,15 @@ class ConnectPeer:
             "key.converter.schemas.enable": "true",
             "value.converter": converter,
             "value.converter.schemas.enable": "true",
-            "connection.url": f"jdbc:postgresql://{to['host']}:{to.get('port', 5432)}/{to['dbname']}",
-            "connection.username": str(to["user"]),
-            "connection.password": str(to.get("password", "")),
+            "connection.url": address.url + (_URL_OPTIONS.get(database, "") if is_best else ""),
+            "connection.username": address.user,
+            "connection.password": address.password,
             "insert.mode": "upsert",
             "delete.enabled": "true",
             "primary.key.mode": "record_key",
             "schema.evolution": "basic",
             "collection.name.format": table,
             "consumer.override.auto.offset.reset": "earliest",
-            **settings,
+            **DEBEZIUM_SETTINGS[setting],
+            **(_OF_DATABASE.get(database, {}) if is_best else {}),
         }
