@@ -29,6 +29,9 @@ BATCH_CHANGES: Final = 100_000
 
 RUN_SECONDS_MAX: Final = 600
 START_SECONDS_MAX: Final = 60
+RESULT_SECONDS_MAX: Final = 10
+"""The result of a process that has ended is in the pipe already."""
+
 _MARK: Final = b',"payload":'
 
 
@@ -61,9 +64,11 @@ def run_by_hand(work: ByHand, processes: int) -> float:
     try:
         ready.wait(START_SECONDS_MAX)
         started = time.monotonic()
-        for _ in workers:
-            results.get(timeout=RUN_SECONDS_MAX)
-        return time.monotonic() - started
+        for worker in workers:
+            worker.join(started + RUN_SECONDS_MAX - time.monotonic())
+            if worker.exitcode != 0:
+                raise RuntimeError(f"bare hands: a process ended with {worker.exitcode}; what it said is above")
+        return max(results.get(timeout=RESULT_SECONDS_MAX) for _ in workers) - started
     finally:
         for worker in workers:
             worker.join(10)
@@ -105,8 +110,8 @@ def _move(work: ByHand, share: list[int], signals: tuple[Any, Any]) -> None:
                 [_row_id(key) for key, row in last.items() if row is None],
             )
             last, moved = {}, 0
+    results.put(time.monotonic())  # one clock for all processes of a machine
     consumer.close()
-    results.put(True)
 
 
 def _row_id(key: bytes) -> int:
