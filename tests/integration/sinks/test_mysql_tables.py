@@ -17,7 +17,6 @@ from headgate.sinks.contract import (
     OffsetRange,
     SinkConflictError,
     SinkRefusedError,
-    SinkUnavailableError,
     ValueRefusedError,
 )
 from headgate.sinks.mysql import MysqlSettings, MysqlSink
@@ -133,7 +132,7 @@ def test_missing_rights_are_named_one_after_the_other_until_nothing_is_missing(d
 
 def test_a_wrong_password_and_a_missing_database_are_told_apart(database: Database) -> None:
     server = database.url.rsplit("@", 1)[1].split("/")[0]
-    with pytest.raises(SinkUnavailableError, match="is it the right password in sink"):
+    with pytest.raises(SinkRefusedError, match=r"is it the right user in sink\.dsn and password in sink"):
         MysqlSink(MysqlSettings(f"mysql://root:wrong@{server}/")).check([])
     with pytest.raises(SinkRefusedError, match="Unknown database 'nowhere'"):
         MysqlSink(MysqlSettings(database.url.replace(database.name, "nowhere"))).check([])

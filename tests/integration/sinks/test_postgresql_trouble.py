@@ -1,17 +1,15 @@
 """A sink in trouble, on a real server: what is said, whether trying again can help, and that nothing is lost."""
 
-import socket
 import tempfile
-import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from fixtures.wire import Wire
 from headgate.changes.change import Change, Operation
 from headgate.embedded.postgres import EmbeddedPostgres
 from headgate.records.control import Epoch
@@ -93,55 +91,6 @@ def test_a_table_that_disappears_and_one_that_may_not_be_written_any_more(dsn: s
         finally:
             writer.close()
             owner.execute(f"DROP OWNED BY {user} CASCADE; DROP USER {user}")
-
-
-class Wire:
-    """A TCP connection that can be cut: everything to one server goes through it."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._target = (host, port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self.is_cut = False
-        self._sockets: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        self.is_cut = True
-        for each in self._sockets:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def mend(self) -> None:
-        self.is_cut = False
-
-    def close(self) -> None:
-        self.cut()
-        self._listener.close()
-        for each in self._sockets:
-            each.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            if self.is_cut:
-                client.close()
-                continue
-            server = socket.create_connection(self._target)
-            self._sockets += [client, server]
-            for source, target in ((client, server), (server, client)):
-                threading.Thread(target=self._copy, args=(source, target), daemon=True).start()
-
-    @staticmethod
-    def _copy(source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(1 << 16):
-                target.sendall(data)
-        with suppress(OSError):
-            target.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture

@@ -68,7 +68,8 @@ def run_by_hand(work: ByHand, processes: int) -> float:
             worker.join(started + RUN_SECONDS_MAX - time.monotonic())
             if worker.exitcode != 0:
                 raise RuntimeError(f"bare hands: a process ended with {worker.exitcode}; what it said is above")
-        return max(results.get(timeout=RESULT_SECONDS_MAX) for _ in workers) - started
+        ended: list[float] = [results.get(timeout=RESULT_SECONDS_MAX) for _ in workers]
+        return max(ended) - started
     finally:
         for worker in workers:
             worker.join(10)

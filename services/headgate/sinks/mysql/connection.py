@@ -9,6 +9,7 @@ its own, its *token*; whoever finds the token in a row (see progress) asks the s
 """
 
 import re
+import ssl
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -49,13 +50,15 @@ _ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 _UNAVAILABLE: Final = frozenset(
     {
-        1020, 1021, 1028, 1030, 1037, 1038, 1040, 1041, 1042, 1043, 1045, 1053, 1077, 1078, 1079, 1080, 1105, 1114,
+        1020, 1021, 1028, 1030, 1037, 1038, 1040, 1041, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1105, 1114,
         1129, 1135, 1152, 1153, 1158, 1159, 1160, 1161, 1180, 1184, 1203, 1205, 1206, 1213, 1226, 1290, 1317, 1429,
-        1614, 1637, 1792, 1836, 1927, 1969, 2002, 2003, 2005, 2006, 2013, 2026, 2055, 3024, 3058, 3101, 3572, 4031,
+        1614, 1637, 1792, 1836, 1927, 1969, 2002, 2003, 2005, 2006, 2013, 2055, 3024, 3058, 3101, 3572, 4031,
     }
 )  # fmt: skip
 _RIGHTS: Final = frozenset({1044, 1142, 1143, 1227, 1370, 1410, 1698})
+TLS_FILES: Final = ("ssl_ca", "ssl_cert", "ssl_key")
 _LOGIN: Final = 1045
+_TLS: Final = 2026
 
 _Text = Sequence[object] | dict[str, object] | None
 
@@ -236,7 +239,8 @@ def connect(settings: MysqlSettings) -> Session:
     except pymysql.Error as error:
         raise _unopened(error) from error
     except (OSError, ValueError) as error:  # TLS files that are missing or are none
-        raise SinkRefusedError(f"sink.dsn cannot be used: {error}") from error
+        files = ", ".join(f"{name}={value}" for name, value in sorted(address.options.items()) if name in TLS_FILES)
+        raise SinkRefusedError(f"sink.dsn cannot be used: {error} ({files})") from error
     try:
         return _set_up(wire, settings)
     except BaseException as error:
@@ -262,7 +266,9 @@ def _unopened(error: pymysql.Error) -> SinkError:
     text = f"cannot open a session at the sink: {message(error)}"
     number = errno(error)
     if number == _LOGIN:
-        return SinkUnavailableError(f"{text}: is it the right password in sink.password_file?")
+        return SinkRefusedError(f"{text}: is it the right user in sink.dsn and password in sink.password_file?")
+    if number == _TLS or isinstance(getattr(error, "original_exception", None), ssl.SSLCertVerificationError):
+        return SinkRefusedError(f"{text}: the ssl_… options of sink.dsn do not fit the server")
     if number in _UNAVAILABLE or number == 0:
         return SinkUnavailableError(text)
     return SinkRefusedError(f"{text} (error {number})")

@@ -13,13 +13,13 @@ from typing import Final
 import pymysql
 
 from headgate.config.crash_points import CrashPoint, reach
-from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError
+from headgate.sinks.contract import Applied, ChangeBatch, SinkError, SinkRefusedError
 from headgate.sinks.mysql.catalog import load_table
 from headgate.sinks.mysql.connection import MysqlSettings, Session, connect, errno, sink_error
 from headgate.sinks.mysql.parts import REFUSALS, apply_in_parts, is_refusal
 from headgate.sinks.mysql.progress import advance
 from headgate.sinks.mysql.staging import Stage
-from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words
+from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words, places_of
 
 __all__ = ["MysqlWriter"]
 
@@ -43,7 +43,7 @@ class MysqlWriter:
         """See the contract."""
         check_ranges(batch)
         for attempt in range(1, ATTEMPTS_MAX + 1):
-            with self._open(batch.claim) as session:
+            with self._open(batch) as session:
                 stage = self._stage(session, batch.claim.table)
                 try:
                     try:
@@ -69,14 +69,15 @@ class MysqlWriter:
         self._stages.clear()
 
     @contextmanager
-    def _open(self, claim: Claim) -> Iterator[Session]:
+    def _open(self, batch: ChangeBatch) -> Iterator[Session]:
+        claim = batch.claim
         try:
             if self._session is None or self._session.closed:
                 self.close()
                 self._session = connect(self._settings)
             yield self._session
         except pymysql.Error as error:
-            refusal = sink_error(error, f"{claim.table} under epoch {claim.epoch}")
+            refusal = sink_error(error, f"{claim.table} under epoch {claim.epoch}, {places_of(batch)}")
             if refusal.retryable:
                 self.close()
             raise refusal from error

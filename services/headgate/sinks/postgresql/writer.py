@@ -21,15 +21,12 @@ from headgate.sinks.postgresql.connection import Label, PostgresSettings, connec
 from headgate.sinks.postgresql.parts import REFUSALS, apply_in_parts
 from headgate.sinks.postgresql.progress import advance
 from headgate.sinks.postgresql.staging import Stage
-from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words
+from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words, places_of
 
 __all__ = ["PostgresWriter"]
 
 ATTEMPTS_MAX: Final = 3
 """Deadlocks and tables altered under a stage go away when tried again; what is still there after this stays."""
-
-PARTITIONS_NAMED_MAX: Final = 3
-"""In an error; all of them would hide what is wrong."""
 
 _ALTERED: Final = (
     errors.UndefinedColumn,
@@ -92,7 +89,7 @@ class PostgresWriter:
                 self._label = label
             yield self._connection
         except psycopg.Error as error:
-            refusal = sink_error(error, f"{claim.table} under epoch {claim.epoch}, {_places(batch)}")
+            refusal = sink_error(error, f"{claim.table} under epoch {claim.epoch}, {places_of(batch)}")
             if refusal.retryable:
                 self.close()
             raise refusal from error
@@ -120,14 +117,6 @@ class PostgresWriter:
     def _forget_stage(self, name: str, stage: Stage) -> None:
         del self._stages[name]
         stage.drop()
-
-
-def _places(batch: ChangeBatch) -> str:
-    """Where in the log a batch begins, for people."""
-    starts = [f"partition {p} from offset {span.expected}" for p, span in sorted(batch.ranges.items())]
-    more = len(starts) - PARTITIONS_NAMED_MAX
-    named = ", ".join(starts[:PARTITIONS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-    return f"topic {batch.claim.topic}, {named}"
 
 
 def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:

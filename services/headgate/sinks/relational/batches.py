@@ -1,13 +1,17 @@
 """A batch on its way into a database: what is checked before, and what is said of a change that was refused."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from headgate.changes.change import Change, ChangeError, Operation
 from headgate.changes.reducing import Reduced, WrongKeyError, reduce_changes
 from headgate.sinks.contract import ChangeBatch, ChangeRefusedError, Claim, OffsetRange
 from headgate.sinks.relational.grouping import OrphanRowsError, UnwritableError
 
-__all__ = ["check_ranges", "check_truncates", "last_words", "refused_change", "unmoved"]
+__all__ = ["check_ranges", "check_truncates", "last_words", "places_of", "refused_change", "unmoved"]
+
+PARTITIONS_NAMED_MAX: Final = 3
+"""In an error; all of them would hide what is wrong."""
 
 
 def check_ranges(batch: ChangeBatch) -> None:
@@ -20,6 +24,14 @@ def check_ranges(batch: ChangeBatch) -> None:
         span = ranges[change.partition]
         if not span.expected <= change.offset < span.next:
             raise ValueError(f"offset {change.offset} of partition {change.partition} is outside the batch's {span}")
+
+
+def places_of(batch: ChangeBatch) -> str:
+    """Where in the log a batch begins, for people."""
+    starts = [f"partition {p} from offset {span.expected}" for p, span in sorted(batch.ranges.items())]
+    more = len(starts) - PARTITIONS_NAMED_MAX
+    named = ", ".join(starts[:PARTITIONS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+    return f"topic {batch.claim.topic}, {named}"
 
 
 def check_truncates(claim: Claim, changes: Sequence[Change]) -> None:
