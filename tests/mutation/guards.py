@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Guard", "flipped", "guards_of"]
+__all__ = ["Guard", "flipped", "function_lines", "guards_of"]
 
 DECIDING_FIELDS = {
     (ast.If, "test"),
@@ -31,6 +31,7 @@ class Guard:
 
     name: str
     line: int
+    last_line: int
     path: Path
 
 
@@ -43,7 +44,7 @@ def guards_of(source: str) -> list[Guard]:
         text = " ".join(ast.unparse(node).split())
         name = f"{function}: {text}"
         seen[name] += 1
-        guards.append(Guard(name if seen[name] == 1 else f"{name} #{seen[name]}", node.lineno, path))
+        guards.append(Guard(name if seen[name] == 1 else f"{name} #{seen[name]}", node.lineno, node.end_lineno or node.lineno, path))
     return guards
 
 
@@ -62,6 +63,16 @@ def flipped(source: str, guard: Guard) -> ast.Module:
     else:
         getattr(parent, field)[index] = negated
     return ast.fix_missing_locations(tree)
+
+
+def function_lines(source: str, guard: Guard) -> range | None:
+    """The lines of the outermost function around a guard, signature included; None if it stands in none."""
+    node: ast.AST = ast.parse(source)
+    for field, index in guard.path:
+        node = _child(node, field, index)
+        if isinstance(node, ast.FunctionDef):
+            return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return None
 
 
 def _child(parent: ast.AST, field: str, index: int | None) -> ast.AST:

@@ -1,115 +1,135 @@
-"""One trial: a process of its own in which one guard is flipped, and everything that should notice it.
+"""One trial: a fork in which one guard is flipped, and the checks that should notice, until the first that does.
 
-The checks go from cheap to dear and stop at the first that notices: scenarios, simulated histories, unit tests of the
-machines, the exhaustive search. The flipped module is put in place by an import hook; no file is touched.
-The process is forked from one that has imported everything but Headgate, which saves most of a trial's start.
+The fork comes from a process that has imported and collected everything, so a trial costs what its checks cost. A
+limit of processor time ends a flip that runs for ever; a busy machine does not count against it.
 """
 
-import ast
 import contextlib
-import gc
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import io
-import logging
+import json
 import os
-import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from pathlib import Path
-from types import ModuleType
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FunctionType
 
 import pytest
 
-__all__ = ["SEEDS", "run_checks", "warm_up", "with_module"]
+from mutation.checks import ALL, KINDS, Survey, histories_hold, open_session, passes
+from mutation.guards import Guard, flipped, function_lines
+from mutation.patching import Place, flip_in_place, import_flipped
 
-TESTS = Path(__file__).parents[1]
+__all__ = ["HANGS", "Trial", "Trials", "in_a_fork"]
 
-SEEDS = 150
-"""Simulated histories a flip must survive to count as a survivor: about twenty seconds of one core."""
+TRIAL_SECONDS_MAX = 600
+"""Of one core. A flip may make a loop endless: a trial longer than this has been noticed. Thrice a survivor's."""
 
-SCENARIOS = ("scenarios",)
-UNIT = ("unit/coordinator", "unit/agent/test_machine.py", "unit/agent/test_service.py")
-EXHAUSTIVE = ("simulation/test_exhaustive.py",)
+MEMORY_BYTES_MAX = 6 << 30
+"""An endless loop that collects something must not take the machine with it."""
 
-_TWICE = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
-"""pytest says that it comes second in a process; every warning is an error here."""
+HANGS = "time limit"
 
-
-class _Flipped(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def __init__(self, name: str, tree: ast.Module) -> None:
-        self._name = name
-        self._tree = tree
-
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: ModuleType | None = None,  # noqa: ARG002 - the protocol's
-    ) -> ModuleSpec | None:
-        if fullname != self._name:
-            return None
-        found = importlib.machinery.PathFinder.find_spec(fullname, path)
-        if found is None or found.origin is None:
-            raise ModuleNotFoundError(fullname)
-        return importlib.util.spec_from_file_location(fullname, found.origin, loader=self)
-
-    def exec_module(self, module: ModuleType) -> None:
-        assert module.__file__ is not None
-        exec(compile(self._tree, module.__file__, "exec"), module.__dict__)  # noqa: S102 - this is what a trial is
+SIMULATION = "simulation"
 
 
-def with_module(name: str, tree: ast.Module) -> None:
-    """From now on this process imports ``tree`` as module ``name``; refuses if it has been imported already."""
-    if name in sys.modules:
-        raise RuntimeError(f"{name} is imported already: the trial would test the unflipped module")
-    sys.meta_path.insert(0, _Flipped(name, tree))
+@dataclass(frozen=True)
+class Trial:
+    """A guard of a module, and the module's file and text."""
+
+    module: str
+    file: str
+    source: str
+    guard: Guard
 
 
-def warm_up() -> None:
-    """Import what every check needs and no module under trial: a fork then starts with it."""
-    for name in ("msgspec", "fastavro", "confluent_kafka", "structlog", "orjson", "yaml", "pydantic"):
-        importlib.import_module(name)
-    gc.freeze()
+@dataclass(frozen=True)
+class Trials:
+    """How trials are run: ``is_quick`` leaves out the search, which costs minutes."""
+
+    survey: Survey
+    seeds: int
+    is_quick: bool
+
+    def is_early(self, trial: Trial) -> bool:
+        """Whether the guard decides something while modules are imported, or stands in no function."""
+        lines = range(trial.guard.line, trial.guard.last_line + 1)
+        is_outside = function_lines(trial.source, trial.guard) is None
+        return is_outside or any((trial.file, line) in self.survey.imported for line in lines)
+
+    def late(
+        self, trial: Trial, items: dict[str, pytest.Item], functions: dict[Place, list[FunctionType]]
+    ) -> Callable[[], str | None]:
+        """The trial in a fork of a process that has imported everything: who noticed."""
+
+        def run() -> str | None:
+            flip_in_place(flipped(trial.source, trial.guard), trial.file, functions)
+            return self._noticed(trial, items)
+
+        return run
+
+    def early(self, trial: Trial) -> Callable[[], str | None]:
+        """The trial in a fork of a process that has imported nothing of ours: who noticed."""
+
+        def run() -> str | None:
+            noticed: list[str | None] = []
+            import_flipped(trial.module, flipped(trial.source, trial.guard))
+            try:
+                open_session(lambda items: noticed.append(self._noticed(None, items)), ALL)
+            except RuntimeError:
+                return "import"
+            return noticed[0]
+
+        return run
+
+    def baseline(self, items: dict[str, pytest.Item]) -> Callable[[], str | None]:
+        """All checks on the code as it stands: they have to pass in a fork, too."""
+        return lambda: self._noticed(None, items)
+
+    def _noticed(self, trial: Trial | None, items: dict[str, pytest.Item]) -> str | None:
+        """Name of the kind and the test; the kinds in their order, histories before the search."""
+        for kind in KINDS:
+            if kind == "exhaustive search":
+                if not histories_hold(self.seeds):
+                    return SIMULATION
+                if self.is_quick:
+                    continue
+            for name in self._tests(trial, kind):
+                if name in items and not passes(items[name]):
+                    return f"{kind}: {name}"
+        return None
+
+    def _tests(self, trial: Trial | None, kind: str) -> list[str]:
+        if trial is None:
+            return [test.name for test in self.survey.tests if test.kind == kind]
+        function = function_lines(trial.source, trial.guard) or range(0)
+        lines = range(trial.guard.line, trial.guard.last_line + 1)
+        return [test.name for test in self.survey.reaching(kind, trial.file, lines, function)]
 
 
-def run_checks(seeds: int = SEEDS, *, is_quick: bool = False) -> str | None:
-    """Run the checks in this process, in order: the name of the first that noticed, None if none did.
-
-    ``is_quick`` leaves out the search, which costs a minute: for a first look at new guards.
-    """
-    os.chdir(TESTS.parent)
-    logging.getLogger("headgate").setLevel(logging.CRITICAL)
-    checks: dict[str, Callable[[], bool]] = {
-        "scenarios": lambda: _passes(SCENARIOS),
-        "simulation": lambda: _histories_hold(seeds),
-        "unit tests": lambda: _passes(UNIT),
-        "exhaustive search": lambda: _passes(EXHAUSTIVE),
-    }
-    if is_quick:
-        del checks["exhaustive search"]
-    return next((name for name, holds in checks.items() if not holds()), None)
-
-
-def _passes(folders: tuple[str, ...]) -> bool:
-    arguments = [
-        "-x",
-        "-q",
-        "-p",
-        "no:randomly",
-        "-p",
-        "no:cacheprovider",
-        "--no-header",
-        "--hypothesis-seed=0",
-        *_TWICE,
-    ]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        return pytest.main([*arguments, *(str(TESTS / folder) for folder in folders)]) == pytest.ExitCode.OK
+def in_a_fork(run: Callable[[], str | None]) -> tuple[int, int]:
+    """Start ``run`` in a fork: its process id, and a file descriptor on which its answer comes as JSON."""
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(theirs)
+        return pid, ours
+    noticed_by: str | None = "error"
+    try:
+        os.close(ours)
+        with _bounded():
+            noticed_by = run()
+    finally:
+        os.write(theirs, json.dumps(noticed_by).encode())
+        os._exit(0)
 
 
-def _histories_hold(seeds: int) -> bool:
-    from headgate.simulation.campaign import TICKS, play  # only now, after the flip
-    from headgate.simulation.profile import draw_profile
-
-    return all(play(draw_profile(seed, ticks=TICKS)).finding is None for seed in range(seeds))
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """Silence, and limits whose breach ends the process without a word: the parent then reads an empty answer."""
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, TRIAL_SECONDS_MAX)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    yield

@@ -322,9 +322,12 @@ class World:
     def do_request_pause(self, request: str, feed: str) -> None:
         self.ask(request, "pause", feed)
 
-    def do_request_update(self, request: str, feed: str, tables: str = "t1", dsn: str = "target") -> None:
+    def do_request_update(
+        self, request: str, feed: str, bare: str = "", tables: str = "t1", dsn: str = "target"
+    ) -> None:
+        """``request update u1 f [bare] [tables=] [dsn=]``: bare without a spec."""
         spec = f'{{"tables": "{tables}", "sink": {{"type": "postgresql", "dsn": "{dsn}"}}}}'
-        self.ask(request, "update", feed, spec=spec)
+        self.ask(request, "update", feed, spec=None if bare else spec)
 
     def do_request_resume(self, request: str, feed: str, start: str = "") -> None:
         """``request resume p1 f [start=7]``: from offset 7 of every partition."""

@@ -72,7 +72,9 @@ class Faults:
 
     def start_again(self, name: str) -> None:
         """A process has ended: its supervisor starts another after a while."""
-        pause = RESTART_SECONDS[0] if self.stopped else self._chance.choice(RESTART_SECONDS)
+        pause = self._world.upgrades.absence(name)
+        if pause is None:
+            pause = RESTART_SECONDS[0] if self.stopped else self._chance.choice(RESTART_SECONDS)
         self._due.append((self._world.clock + pause, "start", name))
 
     def stop(self) -> None:

@@ -125,6 +125,7 @@ REQUIRED: Final = (
     # What lies outside: two versions at once, time, lag, retention.
     "the level rose after an upgrade",
     "an old owner followed a new one",
+    "an old process came too late",
     "something waits for an upgrade",
     "the wall clock stepped back",
     "the wall clock stepped on",

@@ -25,6 +25,12 @@ SEEN_SECONDS: Final = 60.0
 PACE_SECONDS: Final = 5.0
 """Once faults have stopped: one process after the other."""
 
+FORGOTTEN_SHARE: Final = 0.3
+"""How often an old process is taken away as it is and brought back later, one in a world: a machine under repair."""
+
+FORGOTTEN_SECONDS: Final = 150.0
+"""For so long: its keys are swept (coordinator/membership.py) and the level rises meanwhile (eventlog/levels.py)."""
+
 
 class Upgrades:
     """Which version each name runs, and when the level rose."""
@@ -34,6 +40,8 @@ class Upgrades:
         self._reads: dict[str, int] = {}
         self._raised_at: float | None = None
         self._next_at = float("-inf")
+        self._forgotten: set[str] = set()
+        self._taken: set[str] = set()
 
     def reads(self, name: str) -> int:
         """Up to which level a process of that name reads."""
@@ -42,8 +50,15 @@ class Upgrades:
     def upgrade_one(self) -> None:
         """The next old process is replaced: stopped as operators do, or killed."""
         world = self._world
-        process = next((p for p in world.processes.values() if p.reads < NEWEST and not p.is_frozen_inside), None)
+        old = [process for process in world.processes.values() if process.reads < NEWEST and not self._is_late(process)]
+        process = next((process for process in old if not process.is_frozen_inside), None)
         if process is None:
+            return
+        if not self._taken and not world.faults.stopped and world.chance.random() < FORGOTTEN_SHARE:
+            world.mark("an old process was taken away as it is")
+            self._forgotten.add(process.name)
+            self._taken.add(process.name)
+            process.leave()
             return
         self._reads[process.name] = NEWEST
         if world.chance.random() < 0.5 and not world.faults.stopped:
@@ -51,6 +66,13 @@ class Upgrades:
         else:
             process.die()
             world.bury(process)
+
+    def absence(self, name: str) -> float | None:
+        """Seconds for which a process that has ended stays away, if it is one of those that were taken away."""
+        if name not in self._forgotten:
+            return None
+        self._forgotten.remove(name)
+        return FORGOTTEN_SECONDS
 
     def go_on(self) -> None:
         """After the faults: until nobody is old."""
@@ -77,4 +99,11 @@ class Upgrades:
     def missing(self) -> list[str]:
         """What is not upgraded yet."""
         states = sorted(self._world.log_audit.states.items())
-        return [f"shard {shard} is written at level {state.level}" for shard, state in states if state.level < NEWEST]
+        low = [f"shard {shard} is written at level {state.level}" for shard, state in states if state.level < NEWEST]
+        reads = {process.name: process.reads for process in self._world.processes.values()}
+        late = [name for name in sorted(self._taken) if reads.get(name, LEVEL_FIRST) < NEWEST]
+        return low + [f"{name}, which was taken away, is not back and upgraded" for name in late]
+
+    def _is_late(self, process: Process) -> bool:
+        """Its operator learns from its end that it has to be upgraded."""
+        return self._raised_at is not None and process.name in self._taken
