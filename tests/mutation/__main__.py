@@ -54,7 +54,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="without the exhaustive search")
     parser.add_argument("--list", action="store_true", help="print the guards, try nothing")
     parser.add_argument("--report", type=Path, help="write every verdict into this file, a JSON line each")
-    return parser.parse_args()
+    parser.add_argument("--resume", action="store_true", help="what the report says already is not tried again")
+    options = parser.parse_args()
+    if options.resume and options.report is None:
+        parser.error("--resume goes on with a report: say --report FILE")
+    return options
 
 
 def main() -> int:
@@ -77,6 +81,12 @@ def main() -> int:
         return 1
     logging.getLogger("headgate").setLevel(logging.CRITICAL)
     verdicts: list[Verdict] = []
+    if options.resume and options.report.exists():
+        told = {(trial.module, trial.guard.name) for trial in wanted}
+        lines = options.report.read_text().splitlines()
+        verdicts = [verdict for line in lines if (verdict := Verdict(**json.loads(line))).key in told]
+        known = {verdict.key for verdict in verdicts}
+        wanted = [trial for trial in wanted if (trial.module, trial.guard.name) not in known]
 
     def tell(verdict: Verdict) -> None:
         verdicts.append(verdict)

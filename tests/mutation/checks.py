@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -111,7 +111,7 @@ class _Tracer:
         self._files = frozenset(files)
         self.lines: set[Line] = set()
 
-    def __enter__(self) -> "_Tracer":
+    def __enter__(self) -> Self:
         sys.settrace(self._called)
         return self
 

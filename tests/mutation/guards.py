@@ -44,7 +44,11 @@ def guards_of(source: str) -> list[Guard]:
         text = " ".join(ast.unparse(node).split())
         name = f"{function}: {text}"
         seen[name] += 1
-        guards.append(Guard(name if seen[name] == 1 else f"{name} #{seen[name]}", node.lineno, node.end_lineno or node.lineno, path))
+        guards.append(
+            Guard(
+                name if seen[name] == 1 else f"{name} #{seen[name]}", node.lineno, node.end_lineno or node.lineno, path
+            )
+        )
     return guards
 
 

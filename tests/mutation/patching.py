@@ -1,4 +1,4 @@
-"""A flipped guard in a process that has imported everything already: its function gets the flipped code, nothing else moves.
+"""A flipped guard in a process that has imported everything already: its function gets the flipped code, no more.
 
 What ran while modules were imported, and what belongs to no function, cannot be changed afterwards: such a guard needs
 a process that imports its module flipped (``import_flipped``).

@@ -27,6 +27,11 @@ class Verdict:
     seconds: float
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Which flip it was."""
+        return self.module, self.guard
+
+    @property
     def kind(self) -> str:
         """The kind of check that noticed."""
         return "nothing" if self.noticed_by is None else self.noticed_by.partition(":")[0]
@@ -48,10 +53,10 @@ def conclude(verdicts: list[Verdict], *, is_whole: bool) -> int:
     """Print the table and compare the survivors with the list; the exit code."""
     needless: dict[str, dict[str, str]] = yaml.safe_load(NEEDLESS.read_text()) or {}
     listed = {(module, guard) for module, guards in needless.items() for guard in guards}
-    survived = {(v.module, v.guard) for v in verdicts if v.noticed_by is None}
+    survived = {verdict.key for verdict in verdicts if verdict.noticed_by is None}
     print("\n".join(table(verdicts)))  # noqa: T201
     unknown = sorted(survived - listed)
-    tried = {(v.module, v.guard) for v in verdicts}
+    tried = {verdict.key for verdict in verdicts}
     stale = sorted(listed - survived if is_whole else (listed & tried) - survived)
     for module, guard in unknown:
         print(f"SURVIVED, not listed: {module}: {guard}")  # noqa: T201

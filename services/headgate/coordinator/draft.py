@@ -17,7 +17,6 @@ from headgate.records.control import (
     OutcomeStatus,
     Record,
     RequestSettled,
-    SetState,
     SpanDispatched,
     WantedState,
 )
@@ -68,11 +67,7 @@ class Draft:
 
     def takes_agent(self, key: SpanKey) -> bool:
         """Nobody has the span and somebody should, and nobody can write a partition of it as part of another span."""
-        record = self.span(key)
-        if not takes_agent(record, is_wanted=self.is_wanted(key)):
-            return False
-        is_closed = record is not None and record.state is SetState.REMOVING
-        return is_closed or not self.is_covered(key)
+        return takes_agent(self.span(key), is_wanted=self.is_wanted(key)) and not self.is_covered(key)
 
     def is_covered(self, key: SpanKey) -> bool:
         """Another span with a partition of this one is not sealed yet."""
@@ -219,13 +214,8 @@ class Draft:
             self._effects.append(CancelTimer(name))
 
     def decision(self) -> Decision:
-        """What the loop gets. A record that would only repeat the log's is left out."""
-        facts = []
-        for key, value in self._facts.items():
-            if isinstance(key, SpanKey) and value is not None and value == self.state.spans.get(key):
-                continue
-            facts.append(Fact(key, value))
-        return Decision(tuple(facts), tuple(self._effects))
+        """What the loop gets."""
+        return Decision(tuple(Fact(key, value) for key, value in self._facts.items()), tuple(self._effects))
 
     def _look(self, key: Key, otherwise: Any) -> Any:
         found = self._facts.get(key, _UNTOUCHED)
