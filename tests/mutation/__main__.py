@@ -51,7 +51,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--guard", default="", help="guards whose name contains this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seeds", type=int, default=SEEDS, help="simulated histories each flip has to survive")
-    parser.add_argument("--quick", action="store_true", help="without the exhaustive search")
+    parser.add_argument("--quick", action="store_true", help="without the search and dear tests: a first look")
     parser.add_argument("--list", action="store_true", help="print the guards, try nothing")
     parser.add_argument("--report", type=Path, help="write every verdict into this file, a JSON line each")
     parser.add_argument("--resume", action="store_true", help="what the report says already is not tried again")

@@ -15,7 +15,7 @@ from types import FunctionType
 
 import pytest
 
-from mutation.checks import ALL, KINDS, Survey, histories_hold, open_session, passes
+from mutation.checks import ALL, KINDS, Survey, Test, histories_hold, open_session, passes
 from mutation.guards import Guard, flipped, function_lines
 from mutation.patching import Place, flip_in_place, import_flipped
 
@@ -26,6 +26,9 @@ TRIAL_SECONDS_MAX = 600
 
 MEMORY_BYTES_MAX = 6 << 30
 """An endless loop that collects something must not take the machine with it."""
+
+QUICK_SECONDS = 1.0
+"""Dearer tests, under the survey's tracer, are left out of a quick look."""
 
 HANGS = "time limit"
 
@@ -44,7 +47,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Trials:
-    """How trials are run: ``is_quick`` leaves out the search, which costs minutes."""
+    """How trials are run: ``is_quick`` leaves out the search and whatever else is dear."""
 
     survey: Survey
     seeds: int
@@ -100,10 +103,14 @@ class Trials:
 
     def _tests(self, trial: Trial | None, kind: str) -> list[str]:
         if trial is None:
-            return [test.name for test in self.survey.tests if test.kind == kind]
+            return [test.name for test in self.survey.tests if test.kind == kind and self._is_wanted(test)]
         function = function_lines(trial.source, trial.guard) or range(0)
         lines = range(trial.guard.line, trial.guard.last_line + 1)
-        return [test.name for test in self.survey.reaching(kind, trial.file, lines, function)]
+        reaching = self.survey.reaching(kind, trial.file, lines, function)
+        return [test.name for test in reaching if self._is_wanted(test)]
+
+    def _is_wanted(self, test: Test) -> bool:
+        return not self.is_quick or test.seconds < QUICK_SECONDS
 
 
 def in_a_fork(run: Callable[[], str | None]) -> tuple[int, int]:

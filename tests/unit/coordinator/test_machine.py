@@ -33,6 +33,25 @@ def test_explaining_a_feed_that_is_not_there_names_those_that_are() -> None:
         explain(new_state(0), "x")
 
 
+def test_a_table_is_held_since_its_holders_last_word_and_not_since_one_of_another_role() -> None:
+    world = World()
+    for line in ("owner start o1", "agent join a1", "request create r1 shop", "advance 3s"):
+        world.run(line)
+
+    def since() -> float:
+        state = new_state(0)
+        world.replay_into(state)
+        state.feed_progress.clear()  # the owner has said nothing of it yet
+        return explain(state, "shop").reasons[0].since_ms / 1000 - 100
+
+    assert since() == 0.0, "since the feed was made: the agent has said nothing"
+    world.run("status a1 shop/t1 preparing")
+    assert since() == 3.0
+    world.run("advance 2s")
+    world.run("status a1 shop/t1 preparing epoch=0.7")
+    assert since() == 0.0, "of the role that it has, it has said nothing"
+
+
 class RealAgent:
     """An agent's machine with an executor that does at once what it is asked."""
 
