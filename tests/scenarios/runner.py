@@ -51,6 +51,7 @@ from headgate.records.control import (
 )
 from headgate.records.control import Role as SpanRole
 from headgate.records.keys import AgentKey, AnswerKey, Fact, Key, ProgressKey, RequestKey, SpanKey, TaskKey
+from scenarios.derived import derived, indexed
 from scenarios.trace import describe_effect, describe_fact, describe_input, is_quiet
 
 LEASE_SECONDS: Final = 5.0
@@ -147,6 +148,8 @@ class World:
         arguments = plain[2:] if "_" in command else plain[1:]
         getattr(self, f"do_{command}")(*arguments, **options)
         self.settle()
+        for _, owner in sorted(self.owners.items()):
+            assert indexed(owner.role.view.index) == derived(owner.role.view), "an index is not what the records say"
 
     # --- time ---
 
@@ -430,6 +433,8 @@ class World:
         self.broker.compact_all(drop_tombstones=True)
         compacted = new_state(0)
         self.replay_into(compacted)
+        for state in (full, compacted):
+            assert indexed(state.index) == derived(state), "an index is not what the records say"
         assert digest(full) == digest(compacted), "replay of the full and of the compacted log differ"
         assert set(live) <= {digest(full)}, "the owner's live state is not what the log says"
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from headgate.coordinator.index import Indexes
 from headgate.coordinator.machine import State, digest, evolve, new_state
 from headgate.eventlog.log import Partition
 from headgate.records.control import (
@@ -23,6 +22,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import SpanKey, TaskKey
+from scenarios.derived import derived, indexed
 from scenarios.runner import Agent, World
 
 SEEDS = 20
@@ -206,21 +206,4 @@ def test_topics_in_any_order_give_the_same_state(seed: int) -> None:
             for delivery in batch:
                 evolve(backwards, delivery.key, delivery.value, delivery.offset)
     assert digest(backwards) == digest(live)
-    assert shown(backwards.index) == shown(live.index)
-
-
-def shown(index: Indexes) -> dict[str, Any]:
-    """Everything derived, without what is empty."""
-    return {
-        "needy": list(index.needy.in_order()),
-        "closing": list(index.closing.in_order()),
-        "live": list(index.live.in_order()),
-        "stopping": list(index.stopping.in_order()),
-        "roles": {session: list(keys.in_order()) for session, keys in sorted(index.roles.items()) if keys},
-        "words": {session: list(keys.in_order()) for session, keys in sorted(index.words.items()) if keys},
-        "starting": {session: number for session, number in sorted(index.starting.items()) if number},
-        "feeds": {
-            name: (sorted(feed.plans), feed.open_count, feed.broken_count, list(feed.waiting.in_order()))
-            for name, feed in sorted(index.feeds.items())
-        },
-    }
+    assert indexed(backwards.index) == derived(backwards) == derived(live)
