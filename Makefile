@@ -59,7 +59,7 @@ sim-long: $(READY) ## the same for as long as asked: make sim-long SEEDS=20000 S
 	$(RUN)/headgate sim --seeds $(or $(SEEDS),5000) --start $(or $(START),1000) --ticks 800
 	$(RUN)/python -m headgate.simulation.exhaustive
 
-mutants: $(READY) ## flip each guard of the machines; something must notice every flip (an hour)
+mutants: $(READY) ## flip each guard of the machines; something must notice every flip (a quarter of an hour)
 	PYTHONPATH=tests $(RUN)/python -m mutation $(MUTANTS)
 
 lock: ## resolve anew and write requirements.lock (hashes, no registry's host)

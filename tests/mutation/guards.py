@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Guard", "flipped", "function_lines", "guards_of"]
+__all__ = ["Guard", "flipped", "guards_of"]
 
 DECIDING_FIELDS = {
     (ast.If, "test"),
@@ -27,11 +27,15 @@ Path = tuple[tuple[str, int | None], ...]
 
 @dataclass(frozen=True)
 class Guard:
-    """One guard: ``path`` leads from the module's tree to it, ``name`` is unique in its module."""
+    """One guard: ``path`` leads from the module's tree to it, ``name`` is unique in its module.
+
+    ``function``: the lines of the outermost function around it, None if it stands in none.
+    """
 
     name: str
     line: int
     last_line: int
+    function: range | None
     path: Path
 
 
@@ -40,15 +44,14 @@ def guards_of(source: str) -> list[Guard]:
     tree = ast.parse(source)
     seen: Counter[str] = Counter()
     guards = []
-    for path, node, function in _walk(tree, (), "module"):
+    for path, node, functions in _walk(tree, (), ()):
         text = " ".join(ast.unparse(node).split())
-        name = f"{function}: {text}"
+        name = f"{functions[-1].name if functions else 'module'}: {text}"
+        outermost = functions[0] if functions else None
+        around = None if outermost is None else range(outermost.lineno, (outermost.end_lineno or 0) + 1)
         seen[name] += 1
-        guards.append(
-            Guard(
-                name if seen[name] == 1 else f"{name} #{seen[name]}", node.lineno, node.end_lineno or node.lineno, path
-            )
-        )
+        numbered = name if seen[name] == 1 else f"{name} #{seen[name]}"
+        guards.append(Guard(numbered, node.lineno, node.end_lineno or node.lineno, around, path))
     return guards
 
 
@@ -69,16 +72,6 @@ def flipped(source: str, guard: Guard) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
-def function_lines(source: str, guard: Guard) -> range | None:
-    """The lines of the outermost function around a guard, signature included; None if it stands in none."""
-    node: ast.AST = ast.parse(source)
-    for field, index in guard.path:
-        node = _child(node, field, index)
-        if isinstance(node, ast.FunctionDef):
-            return range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    return None
-
-
 def _child(parent: ast.AST, field: str, index: int | None) -> ast.AST:
     value = getattr(parent, field)
     found = value if index is None else value[index]
@@ -86,17 +79,19 @@ def _child(parent: ast.AST, field: str, index: int | None) -> ast.AST:
     return found
 
 
-def _walk(node: ast.AST, path: Path, function: str) -> Iterator[tuple[Path, ast.expr, str]]:
+def _walk(
+    node: ast.AST, path: Path, functions: tuple[ast.FunctionDef, ...]
+) -> Iterator[tuple[Path, ast.expr, tuple[ast.FunctionDef, ...]]]:
     if isinstance(node, ast.FunctionDef):
-        function = node.name
+        functions = (*functions, node)
     for field, value in ast.iter_fields(node):
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST):
                 continue
             here = (*path, (field, index))
             if isinstance(child, ast.expr) and _decides(node, field, child):
-                yield here, child, function
-            yield from _walk(child, here, function)
+                yield here, child, functions
+            yield from _walk(child, here, functions)
 
 
 def _decides(parent: ast.AST, field: str, child: ast.expr) -> bool:

@@ -16,7 +16,7 @@ from types import FunctionType
 import pytest
 
 from mutation.checks import ALL, KINDS, Survey, Test, histories_hold, open_session, passes
-from mutation.guards import Guard, flipped, function_lines
+from mutation.guards import Guard, flipped
 from mutation.patching import Place, flip_in_place, import_flipped
 
 __all__ = ["HANGS", "Trial", "Trials", "in_a_fork"]
@@ -56,8 +56,7 @@ class Trials:
     def is_early(self, trial: Trial) -> bool:
         """Whether the guard decides something while modules are imported, or stands in no function."""
         lines = range(trial.guard.line, trial.guard.last_line + 1)
-        is_outside = function_lines(trial.source, trial.guard) is None
-        return is_outside or any((trial.file, line) in self.survey.imported for line in lines)
+        return trial.guard.function is None or any((trial.file, line) in self.survey.imported for line in lines)
 
     def late(
         self, trial: Trial, items: dict[str, pytest.Item], functions: dict[Place, list[FunctionType]]
@@ -104,7 +103,7 @@ class Trials:
     def _tests(self, trial: Trial | None, kind: str) -> list[str]:
         if trial is None:
             return [test.name for test in self.survey.tests if test.kind == kind and self._is_wanted(test)]
-        function = function_lines(trial.source, trial.guard) or range(0)
+        function = trial.guard.function or range(0)
         lines = range(trial.guard.line, trial.guard.last_line + 1)
         reaching = self.survey.reaching(kind, trial.file, lines, function)
         return [test.name for test in reaching if self._is_wanted(test)]
