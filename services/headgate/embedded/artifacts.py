@@ -26,7 +26,7 @@ from headgate.embedded.jvm import pyspark_jars
 
 __all__ = ["ArtifactSet", "Progress", "ensure", "plugin_path"]
 
-ArtifactSet = Literal["kafka", "debezium-postgres", "debezium-mariadb", "spark-kafka", "flink"]
+ArtifactSet = Literal["kafka", "debezium-postgres", "debezium-mariadb", "spark-kafka", "flink", "avro-converter"]
 # Called with the set's name, the number of files that are there, and the number of files in all.
 Progress = Callable[[str, int, int], None]
 # Of each set, by coordinate, the sha256 of the file.
@@ -39,6 +39,7 @@ _DEBEZIUM = "3.6.0.Final"
 _DEBEZIUM_MARIADB = "3.5.0.Final"
 _SPARK = "4.0.0"
 _FLINK = "2.0.0"
+_APICURIO = "2.6.13.Final"
 _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
     "kafka": (
         Coordinate("org.apache.kafka", "kafka_2.13", _KAFKA),
@@ -49,6 +50,13 @@ _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
     ),
     "debezium-postgres": (Coordinate("io.debezium", "debezium-connector-postgres", _DEBEZIUM),),
     "debezium-mariadb": (Coordinate("io.debezium", "debezium-connector-mariadb", _DEBEZIUM_MARIADB),),
+    # For tests, with the registry of embedded/registry.py. (Named alone, the first brings older ones of the others.)
+    "avro-converter": (
+        Coordinate("io.apicurio", "apicurio-registry-utils-converter", _APICURIO),
+        Coordinate("io.apicurio", "apicurio-registry-client", _APICURIO),
+        Coordinate("io.apicurio", "apicurio-registry-serdes-avro-serde", _APICURIO),
+        Coordinate("io.apicurio", "apicurio-registry-serdes-jsonschema-serde", _APICURIO),
+    ),
     "spark-kafka": (Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", _SPARK),),
     # A peer in `headgate bench peers`.
     "flink": (
@@ -69,6 +77,8 @@ _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
         Coordinate("org.postgresql", "postgresql", "42.7.7"),
     ),
 }
+
+_PLUGINS = ("debezium-postgres", "debezium-mariadb", "avro-converter")
 
 
 def ensure(name: ArtifactSet, progress: Progress = lambda _name, _done, _all: None) -> tuple[Path, ...]:
@@ -165,7 +175,7 @@ def _write_pins() -> None:
             pins[name] = {
                 str(one): _sha256(local)
                 for one, local in sorted(jars.items())
-                if not (name.startswith("debezium-") and (one.organisation, one.name) in of_kafka)
+                if not (name in _PLUGINS and (one.organisation, one.name) in of_kafka)
                 and not (name == "spark-kafka" and _is_among(one.name, of_pyspark))
             }
     write_atomically(_PINS_FILE, (json.dumps(pins, indent=1) + "\n").encode())

@@ -137,10 +137,15 @@ class EmbeddedKafka:
         if jvm is not None:
             jvm.kill()
 
-    def start_connect(self, *plugins: artifacts.ArtifactSet, port: int | None = None) -> ConnectWorker:
-        """Start a Connect worker with these plugins in the broker's JVM. Raises as ``start`` does."""
+    def start_connect(self, *plugins: artifacts.ArtifactSet | Path, port: int | None = None) -> ConnectWorker:
+        """Start a Connect worker in the broker's JVM. Raises as ``start`` does.
+
+        ``plugins``: sets of jars, or entries of Connect's ``plugin.path``.
+        """
         jvm = self._running()
-        paths = [artifacts.plugin_path(plugin, self._progress) for plugin in plugins]
+        paths = [
+            plugin if isinstance(plugin, Path) else artifacts.plugin_path(plugin, self._progress) for plugin in plugins
+        ]
         self._connect = ConnectWorker(jvm, self.bootstrap, self.data_dir, paths, port)
         return self._connect
 

@@ -135,9 +135,10 @@ class SchemaRegistry:
         text = f"schema id {schema_id} is unknown to the registry at {self._spec.url}"
         if now - since < UNKNOWN_SECONDS:
             return SchemasUnavailableError(f"{text}, so far; it is asked again")
-        if schema_id == 0:
-            text += " (Apicurio's converter writes ids of 8 bytes, unless apicurio.registry.as-confluent=true)"
-        return ChangeError(f"{text}: is it the registry that the connector writes to?")
+        return ChangeError(
+            f"{text}: is it the registry that the connector writes to? (Apicurio's converter needs as-confluent=true, "
+            "headers.enabled=false and use-id=contentId)"
+        )
 
     def _failed(self, reason: str) -> SchemasUnavailableError:
         text = f"the schema registry at {self._spec.url} cannot be asked: {reason}"

@@ -46,14 +46,14 @@ def log(bed: Bed) -> Iterator[KafkaLog]:
     made.close()
 
 
-def _executor(bed: Bed, log: KafkaLog) -> SparkExecutor:
+def executor_with_letterbox(bed: Bed, log: KafkaLog) -> SparkExecutor:
     box = Letterbox(bed.bootstrap, log.cluster, log.shards)
     settings = ExecutorSettings(bootstrap=bed.bootstrap, cluster_id="test/headgate.", letterbox=box)
     bed.executors.append(SparkExecutor(bed.runtime, settings))
     return bed.executors[-1]
 
 
-def _letters(log: KafkaLog) -> dict[DeadLetterKey, ChangeQuarantined]:
+def letters_on(log: KafkaLog) -> dict[DeadLetterKey, ChangeQuarantined]:
     read = read_to_end(log, all_partitions(log, ("deadletter",)))
     return {item.key: item.value for item in read if isinstance(item, Delivery)}  # type: ignore[misc]
 
@@ -66,13 +66,13 @@ def test_bad_changes_are_set_aside_with_their_bytes_and_the_rest_is_applied(bed:
     bed.put(plan, {n: _row(n) for n in range(52, 100)})
     bed.raw(plan, b'{"other":1}', b'{"op":"c","after":{"other":1}}')
     bed.producer.flush(30)
-    executor = _executor(bed, log)
+    executor = executor_with_letterbox(bed, log)
     task = _quarantined(bed.task(plan, 1))
     executor.add_table(task, prepare=False)
     until(lambda: executor.status(task.id).positions == {0: 101}, "all of it is dealt with")  # type: ignore[union-attr]
 
     assert sorted(bed.rows(plan)) == [n for n in range(100) if n not in (50, 51)]
-    letters = _letters(log)
+    letters = letters_on(log)
     assert {key.offset: letter.error_code for key, letter in letters.items()} == {
         50: "change_undecodable",
         51: "value_refused",
@@ -93,7 +93,7 @@ def test_more_than_its_share_fails_the_table_and_nothing_is_lost(bed: Bed, log: 
     bed.database.execute("ALTER TABLE broken ADD CHECK (qty < 10)")
     bed.put(plan, {n: _row(n) for n in range(10, 20)})
     bed.put(other, {n: _row(n) for n in range(10)})
-    executor = _executor(bed, log)
+    executor = executor_with_letterbox(bed, log)
     task = _quarantined(bed.task(plan, 1), per_hour_max=3)
     executor.add_table(task, prepare=False)
     executor.add_table(_quarantined(bed.task(other, 1), per_hour_max=3), prepare=False)
@@ -103,7 +103,7 @@ def test_more_than_its_share_fails_the_table_and_nothing_is_lost(bed: Bed, log: 
     assert (status.error_code, status.retryable) == ("quarantine_full", False)
     assert f"topic {plan.topic}, partition 0, offset 10" in str(status.error)
     until(lambda: len(bed.rows(other)) == 10, "the other one goes on")
-    assert _letters(log) == {}
+    assert letters_on(log) == {}
 
     bed.database.execute("ALTER TABLE broken DROP CONSTRAINT broken_qty_check")
     again = _quarantined(bed.task(plan, 2), per_hour_max=3)
@@ -115,11 +115,11 @@ def test_what_only_a_rule_between_rows_refuses_is_set_aside_after_some_tries(bed
     plan = bed.table("unique_names")
     bed.database.execute("ALTER TABLE unique_names ADD UNIQUE (name); INSERT INTO unique_names VALUES (-1, 'n5', 0)")
     bed.put(plan, {n: _row(n) for n in range(10)})
-    executor = _executor(bed, log)
+    executor = executor_with_letterbox(bed, log)
     task = _quarantined(bed.task(plan, 1))
     executor.add_table(task, prepare=False)
     until(lambda: executor.status(task.id).positions == {0: 10}, "patience has ended")  # type: ignore[union-attr]
-    assert {key.offset: letter.error_code for key, letter in _letters(log).items()} == {5: "constraint_violated"}
+    assert {key.offset: letter.error_code for key, letter in letters_on(log).items()} == {5: "constraint_violated"}
     assert sorted(bed.rows(plan)) == [-1, 0, 1, 2, 3, 4, 6, 7, 8, 9]
 
 

@@ -301,12 +301,18 @@ def test_what_is_asked_of_shards_and_agents(log: KafkaLog, owner: CoordinatorSer
     eventually(lambda: owner.roles[0].status.owner_rev not in (None, term), "alone, it takes over again")
 
 
+AVRO = {"format": "debezium-avro"}
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"source": {"format": "debezium-json", "start_ts": "2199-01-01T00:00:00Z"}}, "has not come yet"),
     ({"source": {"topics": ["nowhere.public.x"]}}, "source topic nowhere.public.x does not exist"),
     ({"sink": {"table": "public.nothing"}}, "public.nothing"),
     ({"sink": {"table": "public.keyless"}}, "key"),
     ({"sink": {"table": "{database}.x"}}, "known are {schema}"),
+    (
+        {"source": AVRO | {"registry": {"url": "http://127.0.0.1:1"}}},
+        "registry_unavailable: the schema registry",
+    ),
+    ({"source": AVRO}, "needs source.registry.url"),
     ({"sink": {"dsn": "host=127.0.0.1 port=1 dbname=x connect_timeout=5"}}, "sink_unavailable"),
 ]
 

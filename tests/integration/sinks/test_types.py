@@ -1,8 +1,10 @@
 """What every column type of a source becomes in each sink: captured by the real connectors, applied, read back.
 
-docs/types.md is what these tests found; ``--rewrite-types`` writes it anew.
+docs/types.md is what these tests found; ``--rewrite-types`` writes it anew. What Avro says is compared with what JSON
+with schema says, to the letter that a sink writes.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -14,10 +16,18 @@ import pytest
 from fixtures.capture import Sources
 from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.changes.change import Change, Operation
+from headgate.changes.debezium_avro import Decoder as AvroDecoder
+from headgate.config.feed import RegistrySpec
+from headgate.embedded.registry import EmbeddedRegistry
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, Sink, SinkError, SinkWriter
 from headgate.sinks.mysql import MysqlSettings, MysqlSink
+from headgate.sinks.mysql.catalog import Column
+from headgate.sinks.mysql.values import column_text as mysql_text
 from headgate.sinks.postgresql import PostgresSettings, PostgresSink
+from headgate.sinks.postgresql.values import column_text as postgresql_text
+from headgate.sinks.relational.times import NotTextError
+from headgate.sources.registry import SchemaRegistry
 
 # Two connectors start in each test, on a machine that may be busy.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -257,6 +267,37 @@ def _lines(
     return lines
 
 
+def _letters(type_: Type, meaning: str, value: object) -> list[str | None]:
+    """What both sinks write into their columns, or why they do not."""
+    declared = type_.mysql.replace("boolean", "tinyint(1)")
+    columns = [
+        postgresql_text(type_.postgresql, meaning),
+        mysql_text(Column(declared, re.split(r"[( ]", declared)[0], None, None), meaning),
+    ]
+    letters: list[str | None] = []
+    for column in columns:
+        try:
+            letters.append(column.plain(value))
+        except NotTextError as error:
+            letters.append(str(error))
+    return letters
+
+
+def _compare_formats(types: Sequence[Type], json: Sequence[Change], avro: Sequence[Change]) -> None:
+    for one, other in zip(json, avro, strict=True):
+        assert one.semantics == other.semantics
+        assert (one.key, one.operation, one.row is not None) == (other.key, other.operation, other.row is not None)
+        if one.row is None:
+            continue
+        assert one.semantics is not None
+        assert other.row is not None
+        assert list(one.row) == list(other.row)
+        for number, type_ in enumerate(types):
+            column = f"c{number}"
+            told = [_letters(type_, one.semantics[column], row[column]) for row in (one.row, other.row)]
+            assert told[0] == told[1], f"{type_}: JSON {one.row[column]!r}, Avro {other.row[column]!r}"
+
+
 HEAD = "| source type | value | in PostgreSQL | becomes | in MySQL/MariaDB | becomes |\n|---|---|---|---|---|---|\n"
 
 
@@ -273,6 +314,7 @@ def _compare_page(section: str, lines: Sequence[str], *, rewrite: bool) -> None:
 
 def test_types_of_postgresql(
     sources: Sources,
+    schema_registry: EmbeddedRegistry,
     postgres_schema: tuple["psycopg.Connection[tuple]", str],
     targets: dict[str, Target],
     request: pytest.FixtureRequest,
@@ -285,18 +327,25 @@ def test_types_of_postgresql(
     source.execute(f"INSERT INTO t VALUES (1, {literals})")
     sources.capture_postgres("ps", schema, **WITH_SCHEMAS)
     sources.capture_postgres("pp", schema, **{"decimal.handling.mode": "string"})
+    sources.capture_postgres("pa", schema, **schema_registry.converter(), **AVRO_NAMES)
     for name in ("ps", "pp"):
         sources.changes(f"{name}.{schema}.t", 1)
+    sources.changes(f"pa.{schema}.t", 1, avro_decoder(schema_registry))
     source.execute(f"INSERT INTO t VALUES (2, {literals})")
     captured = {name: sources.changes(f"{name}.{schema}.t", 2) for name in ("ps", "pp")}
+    _compare_formats(POSTGRESQL, captured["ps"], sources.changes(f"pa.{schema}.t", 2, avro_decoder(schema_registry)))
     lines = _lines(POSTGRESQL, captured["pp"], captured["ps"], targets)
     _compare_page("postgresql", lines, rewrite=request.config.getoption("--rewrite-types"))
-    for name in ("ps", "pp"):
+    for name in ("ps", "pp", "pa"):
         sources.worker.delete_connector(name)
 
 
 def test_types_of_mariadb(
-    sources: Sources, mariadb_source: str, targets: dict[str, Target], request: pytest.FixtureRequest
+    sources: Sources,
+    schema_registry: EmbeddedRegistry,
+    mariadb_source: str,
+    targets: dict[str, Target],
+    request: pytest.FixtureRequest,
 ) -> None:
     database = mariadb_source.rsplit("/", 1)[1]
     columns = ", ".join(f"c{n} {type_.declared}" for n, type_ in enumerate(MARIADB))
@@ -306,16 +355,24 @@ def test_types_of_mariadb(
     mariadb_execute(mariadb_source, f"{insert} (1, {literals})")
     sources.capture_mariadb("ms", database, **WITH_SCHEMAS)
     sources.capture_mariadb("mp", database, **{"decimal.handling.mode": "string"})
+    sources.capture_mariadb("ma", database, **schema_registry.converter(), **AVRO_NAMES)
     for name in ("ms", "mp"):
         sources.changes(f"{name}.{database}.t", 1)
+    sources.changes(f"ma.{database}.t", 1, avro_decoder(schema_registry))
     mariadb_execute(mariadb_source, f"{insert} (2, {literals})")
     captured = {name: sources.changes(f"{name}.{database}.t", 2) for name in ("ms", "mp")}
+    _compare_formats(MARIADB, captured["ms"], sources.changes(f"ma.{database}.t", 2, avro_decoder(schema_registry)))
     lines = _lines(MARIADB, captured["mp"], captured["ms"], targets)
     _compare_page("mariadb", lines, rewrite=request.config.getoption("--rewrite-types"))
-    for name in ("ms", "mp"):
+    for name in ("ms", "mp", "ma"):
         sources.worker.delete_connector(name)
 
 
+def avro_decoder(registry: EmbeddedRegistry) -> AvroDecoder:
+    return AvroDecoder(SchemaRegistry(RegistrySpec(url=registry.url)).schema)
+
+
+AVRO_NAMES = {"field.name.adjustment.mode": "avro", "schema.name.adjustment.mode": "avro"}
 WITH_SCHEMAS = {
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",

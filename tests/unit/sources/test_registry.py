@@ -6,13 +6,14 @@ What a real registry answers is in tests/integration/sources/test_registry.py; t
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fixtures.registry_server import NOT_FOUND, Answer, RegistryServer
 from headgate.changes.change import ChangeError
 from headgate.changes.decoding import SchemasUnavailableError
 from headgate.config.feed import RegistrySpec
@@ -21,49 +22,14 @@ from headgate.sources import registry as module
 from headgate.sources.registry import SchemaRegistry
 
 FOUND = (200, json.dumps({"schema": '"string"'}))
-NOT_FOUND = (404, json.dumps({"error_code": 40403, "message": "Schema 7 not found"}))
 SECRET = "gehe1m"
-
-Answer = tuple[int, str] | Callable[[BaseHTTPRequestHandler], object]
-
-
-class Server(ThreadingHTTPServer):
-    """Gives ``answer`` to everybody; notes what was asked."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answer: Answer = FOUND
-        self.asked: list[tuple[str, str | None]] = []
-        self.url = f"http://127.0.0.1:{self.server_port}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        self.server.asked.append((self.path, self.headers["Authorization"]))
-        if callable(self.server.answer):
-            self.server.answer(self)
-            return
-        status, body = self.server.answer
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as started:
-        thread = threading.Thread(target=started.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+def server() -> Iterator[RegistryServer]:
+    with RegistryServer() as started:
+        started.answer = FOUND
         yield started
-        started.shutdown()
-        thread.join()
 
 
 class Clock:
@@ -74,16 +40,16 @@ class Clock:
         return self.now
 
 
-def client(server: Server, clock: Clock | None = None, **options: Any) -> SchemaRegistry:
+def client(server: RegistryServer, clock: Clock | None = None, **options: Any) -> SchemaRegistry:
     return SchemaRegistry(RegistrySpec(url=server.url, **options), clock or Clock())
 
 
-def test_a_schema_is_asked_for_by_its_id(server: Server) -> None:
+def test_a_schema_is_asked_for_by_its_id(server: RegistryServer) -> None:
     assert client(server).schema(7) == '"string"'
     assert server.asked == [("/schemas/ids/7", None)]
 
 
-def test_user_and_password_are_sent_and_read_anew_each_time(server: Server, tmp_path: Path) -> None:
+def test_user_and_password_are_sent_and_read_anew_each_time(server: RegistryServer, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(f"{SECRET}\n", encoding="utf-8")
     asker = client(server, user="ann", password_file=file)
@@ -129,7 +95,7 @@ def never_end(handler: BaseHTTPRequestHandler) -> None:
     ],
 )
 def test_whoever_answers_otherwise_than_a_registry_is_unavailable(
-    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: Answer, reason: str
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: Answer, reason: str
 ) -> None:
     monkeypatch.setattr(module, "ANSWER_BYTES_MAX", 1000)
     file = tmp_path / "password"
@@ -142,7 +108,7 @@ def test_whoever_answers_otherwise_than_a_registry_is_unavailable(
     assert (caught.value.code, caught.value.retryable) == ("registry_unavailable", True)
 
 
-def test_nobody_there_and_nobody_who_answers_in_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_there_and_nobody_who_answers_in_time(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
     (port,) = free_ports(1)
     with pytest.raises(SchemasUnavailableError, match="refused"):
         SchemaRegistry(RegistrySpec(url=f"http://127.0.0.1:{port}")).schema(7)
@@ -157,7 +123,7 @@ def test_nobody_there_and_nobody_who_answers_in_time(server: Server, monkeypatch
 
 
 @pytest.mark.parametrize("option", ["password_file", "ca_file"])
-def test_a_file_that_is_missing_is_named(server: Server, tmp_path: Path, option: str) -> None:
+def test_a_file_that_is_missing_is_named(server: RegistryServer, tmp_path: Path, option: str) -> None:
     missing = tmp_path / "missing"
     options: dict[str, Any] = {option: missing} | ({"user": "ann"} if option == "password_file" else {})
     spec = RegistrySpec(url=server.url.replace("http:", "https:"), **options)
@@ -166,7 +132,7 @@ def test_a_file_that_is_missing_is_named(server: Server, tmp_path: Path, option:
     assert server.asked == []
 
 
-def test_after_a_failure_nothing_is_asked_for_a_moment(server: Server) -> None:
+def test_after_a_failure_nothing_is_asked_for_a_moment(server: RegistryServer) -> None:
     clock = Clock()
     asker = client(server, clock)
     server.answer = (500, "")
@@ -179,7 +145,7 @@ def test_after_a_failure_nothing_is_asked_for_a_moment(server: Server) -> None:
     assert asker.schema(7) == '"string"'
 
 
-def test_an_id_that_is_not_known_yet_is_asked_for_again_before_it_is_a_bad_one(server: Server) -> None:
+def test_an_id_that_is_not_known_yet_is_asked_for_again_before_it_is_a_bad_one(server: RegistryServer) -> None:
     clock = Clock()
     asker = client(server, clock)
     server.answer = NOT_FOUND
@@ -199,18 +165,7 @@ def test_an_id_that_is_not_known_yet_is_asked_for_again_before_it_is_a_bad_one(s
         asker.schema(7)
 
 
-def test_an_id_of_eight_bytes_is_recognised_as_apicurios(server: Server) -> None:
-    clock = Clock()
-    asker = client(server, clock)
-    server.answer = NOT_FOUND
-    with pytest.raises(SchemasUnavailableError):
-        asker.schema(0)
-    clock.now += module.UNKNOWN_SECONDS
-    with pytest.raises(ChangeError, match="as-confluent=true"):
-        asker.schema(0)
-
-
-def test_unknown_ids_are_remembered_up_to_a_bound(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_ids_are_remembered_up_to_a_bound(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "UNKNOWN_MAX", 3)
     asker = client(server)
     server.answer = NOT_FOUND
@@ -227,7 +182,7 @@ def test_unknown_ids_are_remembered_up_to_a_bound(server: Server, monkeypatch: p
         ({"schema": '"other"', "references": [{"name": "other", "subject": "s", "version": 1}]}, "refers to other"),
     ],
 )
-def test_schemas_that_cannot_be_read_are_bad(server: Server, answer: Any, reason: str) -> None:
+def test_schemas_that_cannot_be_read_are_bad(server: RegistryServer, answer: Any, reason: str) -> None:
     server.answer = (200, json.dumps(answer))
     with pytest.raises(ChangeError, match=reason):
         client(server).schema(7)
@@ -243,7 +198,7 @@ def test_schemas_that_cannot_be_read_are_bad(server: Server, answer: Any, reason
         ((401, ""), "not let us in"),
     ],
 )
-def test_a_look_tells_whether_there_is_a_registry(server: Server, answer: Answer, reason: str | None) -> None:
+def test_a_look_tells_whether_there_is_a_registry(server: RegistryServer, answer: Answer, reason: str | None) -> None:
     server.answer = answer
     if reason is None:
         client(server).check()

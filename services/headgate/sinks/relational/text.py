@@ -32,6 +32,8 @@ _NULL_MARK: Final = "\x1e"
 _DIVIDER: Final = "\x1f"
 _ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal("
+_NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""Python's words → those that JSON events have, and databases read."""
 
 ToText = Callable[[object], str]
 
@@ -72,7 +74,8 @@ def scalar(kind: str, value: object) -> str:
     if isinstance(value, int | Decimal):
         return str(value)
     if isinstance(value, float):
-        return repr(value)
+        text = repr(value)
+        return _NOT_FINITE.get(text, text)
     raise unreadable(value, kind)
 
 
