@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ABSENT", "Absent", "Change", "ChangeError", "Operation", "Row"]
+__all__ = ["ABSENT", "CONNECTOR", "Absent", "Change", "ChangeError", "Operation", "Row"]
 
 
 class Absent(msgspec.Struct, frozen=True):
@@ -22,6 +22,10 @@ class Absent(msgspec.Struct, frozen=True):
 
 
 ABSENT: Final = Absent()
+
+CONNECTOR: Final = ""
+"""In ``Change.semantics``, where columns have names: the connector that wrote the event ("postgresql", "mysql", …).
+What it makes of some types no schema tells, or none is there."""
 
 Row = dict[str, object]
 
@@ -41,7 +45,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     ``semantics`` says what values mean where the event had a schema (None where it had none): column → the schema's
     name, or its Connect type where it has no name ("int32", "bytes"). A parameter a value cannot be read without
     follows in brackets: ``org.apache.kafka.connect.data.Decimal(2)`` (scale), ``io.debezium.data.Bits(8)``,
-    ``array(int32)``. Never part of a reference cycle, so the garbage collector need not look at it (``gc=False``).
+    ``array(int32)``. An event without schema has no columns there, at most its CONNECTOR. Never part of a reference
+    cycle, so the garbage collector need not look at it (``gc=False``).
     """
 
     partition: int

@@ -1,15 +1,25 @@
 """What Debezium's events mean, however they are written: operations, rows without key, values that were not sent."""
 
 import hashlib
+import re
 import uuid
 from base64 import b64encode
 from typing import Final
 
 import msgspec
 
-from headgate.changes.change import ABSENT, ChangeError, Operation, Row
+from headgate.changes.change import ABSENT, CONNECTOR, ChangeError, Operation, Row
 
-__all__ = ["MESSAGE", "OPERATIONS", "ROW_OPERATIONS", "UNAVAILABLE_VALUE", "Unavailable", "keyless_row", "operation_of"]
+__all__ = [
+    "MESSAGE",
+    "OPERATIONS",
+    "ROW_OPERATIONS",
+    "UNAVAILABLE_VALUE",
+    "Unavailable",
+    "connector_named",
+    "keyless_row",
+    "operation_of",
+]
 
 UNAVAILABLE_VALUE: Final = "__debezium_unavailable_value"
 """Debezium's default for ``unavailable.value.placeholder``."""
@@ -22,6 +32,7 @@ OPERATIONS: Final = {
     "t": Operation.TRUNCATE,
 }
 ROW_OPERATIONS: Final = {op: what for op, what in OPERATIONS.items() if what is not Operation.TRUNCATE}
+_SOURCE: Final = re.compile(r"io\.debezium\.connector\.(\w+)\.Source")
 _ADDING: Final = frozenset({"c", "r"})
 MESSAGE: Final = "m"
 """A logical decoding message (pg_logical_emit_message): no change of any row."""
@@ -48,6 +59,12 @@ def keyless_row(op: str, *, appended: bool) -> Row:
         "the event has no key: its source table has no primary key; add one, or choose columns with the "
         "connector's message.key.columns, or, if rows are only ever added, set sink.keyless: append"
     )
+
+
+def connector_named(source_schema: object) -> dict[str, str]:
+    """What semantics have of the connector, from the name of a schema's ``source`` part; nothing if it has no such."""
+    match = _SOURCE.fullmatch(source_schema) if isinstance(source_schema, str) else None
+    return {} if match is None else {CONNECTOR: match[1]}
 
 
 class Unavailable:

@@ -15,7 +15,14 @@ import msgspec
 from headgate.changes.avro_code import READ_ERRORS, Reader, compile_reader
 from headgate.changes.avro_schema import Array, AvroType, Map, Record, meaning_of, optional_part, parse_avro
 from headgate.changes.change import Change, ChangeError, Operation, Row
-from headgate.changes.debezium import ROW_OPERATIONS, UNAVAILABLE_VALUE, Unavailable, keyless_row, operation_of
+from headgate.changes.debezium import (
+    ROW_OPERATIONS,
+    UNAVAILABLE_VALUE,
+    Unavailable,
+    connector_named,
+    keyless_row,
+    operation_of,
+)
 from headgate.changes.decoding import UndecodableError, Watermark
 
 __all__ = ["FRAME_BYTES", "Decoder", "SchemaById", "schema_id_of"]
@@ -232,6 +239,7 @@ def _value_plan(schema_id: int, schema: AvroType) -> _Plan:
         read = _in_full(read, wanted)
     columns = {} if row is None else row.fields
     semantics = {column: meaning_of(node) for column, node in columns.items()}
+    semantics |= connector_named(None if source is None else source.connect)
     return _Plan(schema_id, read, semantics, _have_collections(columns))
 
 

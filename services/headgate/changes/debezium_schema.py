@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.changes.change import ChangeError
+from headgate.changes.debezium import connector_named
 
 __all__ = ["OPENING", "KnownSchemas", "envelope_semantics"]
 
@@ -40,9 +41,10 @@ def _meaning(field: dict[str, Any]) -> str:
 def envelope_semantics(schema: Any) -> Semantics:
     """Column → meaning (see Change.semantics), from the ``after`` part of an envelope's schema; ChangeError if none."""
     try:
-        after = next(field for field in schema["fields"] if field["field"] == "after")
-        return {field["field"]: _meaning(field) for field in after["fields"]}
-    except (KeyError, TypeError, StopIteration) as error:
+        parts = {field["field"]: field for field in schema["fields"]}
+        connector = connector_named(parts.get("source", {}).get("name"))
+        return {field["field"]: _meaning(field) for field in parts["after"]["fields"]} | connector
+    except (KeyError, TypeError) as error:
         raise ChangeError("the event's schema is not a Debezium envelope: it describes no field 'after'") from error
 
 

@@ -136,5 +136,5 @@ def _fold(earlier: Change, later: Change) -> Change:
     row = {column: value for column, value in new.items() if column not in untouched} | taken
     semantics = later.semantics
     if semantics is not None and earlier.semantics is not None and semantics is not earlier.semantics:
-        semantics = semantics | {column: earlier.semantics[column] for column in taken}
+        semantics = semantics | {column: earlier.semantics[column] for column in taken if column in earlier.semantics}
     return msgspec.structs.replace(later, row=row, semantics=semantics)

@@ -15,7 +15,7 @@ import pytest
 
 from fixtures.capture import Sources
 from fixtures.services import mariadb_connect, mariadb_execute
-from headgate.changes.change import Change, Operation
+from headgate.changes.change import CONNECTOR, Change, Operation
 from headgate.changes.debezium_avro import Decoder as AvroDecoder
 from headgate.config.feed import RegistrySpec
 from headgate.embedded.registry import EmbeddedRegistry
@@ -216,14 +216,14 @@ class Written:
         self._writer: SinkWriter = target.sink.writer()
         self._count = 0
 
-    def write(self, declared: str, meaning: str | None, value: object) -> str:
+    def write(self, declared: str, meaning: str | None, connector: str, value: object) -> str:
         """What is there afterwards, or why it was refused."""
         self._count += 1
         relation = f"v{self._count}"
         table = self._target.create(relation, declared)
         claim = Claim(FeedIdentity("c", "0-1", "f"), table, "topic", Epoch(1, 1), 0, {0: 0})
         self._target.sink.claim(claim)
-        semantics = None if meaning is None else {"id": "int32", "v": meaning}
+        semantics = {CONNECTOR: connector} | ({} if meaning is None else {"id": "int32", "v": meaning})
         change = Change(0, 0, Operation.UPSERT, {"id": 1}, {"id": 1, "v": value}, 0, 0, semantics)
         try:
             self._writer.apply(ChangeBatch(claim, {0: OffsetRange(0, 1)}, [change]))
@@ -254,8 +254,10 @@ def _lines(
             outcomes = []
             for changes in (schema, plain):
                 values = [(change.row or {})[f"c{number}"] for change in changes]
-                meanings = [None if c.semantics is None else c.semantics[f"c{number}"] for c in changes]
-                found = [writer.write(declared, meanings[0], value) for value in values[: len(set(map(repr, values)))]]
+                said = changes[0].semantics or {}
+                meaning, connector = said.get(f"c{number}"), said[CONNECTOR]
+                distinct = values[: len(set(map(repr, values)))]
+                found = [writer.write(declared, meaning, connector, value) for value in distinct]
                 if len(set(found)) > 1:
                     found = [f"{found[0]} from its snapshot, {found[1]} from the log"]
                 outcomes.append(found[0])
@@ -267,12 +269,12 @@ def _lines(
     return lines
 
 
-def _letters(type_: Type, meaning: str, value: object) -> list[str | None]:
+def _letters(type_: Type, meaning: str, connector: str, value: object) -> list[str | None]:
     """What both sinks write into their columns, or why they do not."""
     declared = type_.mysql.replace("boolean", "tinyint(1)")
     columns = [
-        postgresql_text(type_.postgresql, meaning),
-        mysql_text(Column(declared, re.split(r"[( ]", declared)[0], None, None), meaning),
+        postgresql_text(type_.postgresql, meaning, connector),
+        mysql_text(Column(declared, re.split(r"[( ]", declared)[0], None, None), meaning, connector),
     ]
     letters: list[str | None] = []
     for column in columns:
@@ -294,7 +296,8 @@ def _compare_formats(types: Sequence[Type], json: Sequence[Change], avro: Sequen
         assert list(one.row) == list(other.row)
         for number, type_ in enumerate(types):
             column = f"c{number}"
-            told = [_letters(type_, one.semantics[column], row[column]) for row in (one.row, other.row)]
+            meaning, connector = one.semantics[column], one.semantics[CONNECTOR]
+            told = [_letters(type_, meaning, connector, row[column]) for row in (one.row, other.row)]
             assert told[0] == told[1], f"{type_}: JSON {one.row[column]!r}, Avro {other.row[column]!r}"
 
 

@@ -57,8 +57,10 @@ def types(draw: st.DrawFn, names: Names, depth: int) -> Drawn:  # noqa: PLR0911 
             branches = draw(st.permutations(["null", schema]))
             return list(branches), st.none() | values
         case "array":
+            # (Items of no bytes at all are refused; optional ones have one at least.)
             schema, values = draw(types(names, depth - 1).filter(lambda drawn: drawn[0] != "null"))
-            return {"type": "array", "items": schema}, st.lists(values, max_size=4)
+            items = schema if isinstance(schema, list) else ["null", schema]
+            return {"type": "array", "items": items}, st.lists(st.none() | values, max_size=4)
         case "map":
             schema, values = draw(types(names, depth - 1))
             return {"type": "map", "values": schema}, st.dictionaries(st.text(max_size=5), values, max_size=4)

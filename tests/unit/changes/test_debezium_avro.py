@@ -7,7 +7,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from headgate.changes.change import ABSENT, Change, ChangeError, Operation
+from headgate.changes.change import ABSENT, CONNECTOR, Change, ChangeError, Operation
 from headgate.changes.debezium_avro import Decoder
 from headgate.changes.decoding import SchemasUnavailableError, UndecodableError
 
@@ -71,6 +71,7 @@ MEANING = {
     "ok": "boolean",
     "tags": "array(string)",
     "any": "io.debezium.data.VariableScaleDecimal",
+    CONNECTOR: "postgresql",
 }
 
 
@@ -93,7 +94,8 @@ def envelope(columns: dict[str, Any]) -> dict[str, Any]:
         "fields": fields({
             "before": ["null", value],
             "after": ["null", "Value"],
-            "source": {"type": "record", "name": "Source", "namespace": "io.debezium", "fields": fields(source)},
+            "source": {"type": "record", "name": "Source", "namespace": "io.debezium.connector.postgresql",
+                       "connect.name": "io.debezium.connector.postgresql.Source", "fields": fields(source)},
             "transaction": ["null", block],
             "op": "string",
             "ts_ms": ["null", "long"],
@@ -189,7 +191,7 @@ def test_a_schema_that_changes_within_a_batch(registry: Registry) -> None:
         (registry.key(), registry.value("c", ROW)),
     )
     assert [change.row for change in changes] == [ROW, {"id": 7, "extra": "new"}, ROW]
-    assert changes[1].semantics == {"id": "int64", "extra": "string"}
+    assert changes[1].semantics == {"id": "int64", "extra": "string", CONNECTOR: "postgresql"}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.changes.change import ABSENT, Change, ChangeError, Operation
+from headgate.changes.change import ABSENT, CONNECTOR, Change, ChangeError, Operation
 from headgate.changes.debezium_json import Decoder
 from headgate.changes.debezium_schema import SCHEMAS_MAX
 from headgate.changes.decoding import UndecodableError
@@ -49,11 +49,38 @@ def decode(value: bytes | None, key: bytes | None = b'{"id":1}', decoder: Decode
     return (decoder or Decoder()).decode(key, value, 3, 14, 99)
 
 
+def test_who_wrote_an_event_is_known_without_a_schema_too() -> None:
+    def event(connector: str | None) -> bytes:
+        named = {} if connector is None else {"connector": connector}
+        return compact({"op": "c", "after": {"id": 1}, "source": {"ts_ms": 5, **named}})
+
+    connectors = ["mysql", "mysql", "postgresql", None]
+    keys = [b'{"id":1}'] * 4
+    together = Decoder().decode_batch(keys, [event(each) for each in connectors], [0] * 4, [1, 2, 3, 4], [0] * 4)
+    expected = [None if each is None else {CONNECTOR: each} for each in connectors]
+    assert [change.semantics for change in together] == expected
+    alike = Decoder().decode_batch(keys, [event("mysql")] * 4, [0] * 4, [1, 2, 3, 4], [0] * 4)
+    # One object for all of them: the sinks tell by it that rows may be written together.
+    assert len({id(change.semantics) for change in alike}) == 1
+    assert alike[0].semantics is together[0].semantics
+
+    source = {"field": "source", "type": "struct", "fields": [], "name": "io.debezium.connector.mariadb.Source"}
+    after = {"field": "after", "type": "struct", "fields": [{"field": "id", "type": "int64"}]}
+    schema = {"type": "struct", "fields": [after, source]}
+    change = decode(compact({"schema": schema, "payload": {"op": "c", "after": {"id": 1}}}))
+    assert change is not None
+    assert change.semantics == {"id": "int64", CONNECTOR: "mariadb"}
+
+
 def test_an_event_as_a_connector_writes_it() -> None:
     change = decode(UPDATE)
     assert change is not None
     assert (change.partition, change.offset, change.append_ms, change.source_ms) == (3, 14, 99, 1795228070901)
-    assert (change.operation, change.key, change.semantics) == (Operation.UPSERT, {"id": 1}, None)
+    assert (change.operation, change.key, change.semantics) == (
+        Operation.UPSERT,
+        {"id": 1},
+        {CONNECTOR: "postgresql"},
+    )
     assert change.row is not None
     assert change.row["name"] == "Ann O'Neil é"
     assert change.row["ts"] == 1767323045678901

@@ -1,5 +1,6 @@
 """Debezium values as MySQL and MariaDB read them, and what they have no place for."""
 
+import re
 from base64 import b64encode
 
 import pytest
@@ -87,3 +88,65 @@ def test_a_value_without_a_place_is_refused(declared: str, meaning: str | None, 
 
 def test_a_geometry_that_is_null_is_no_trouble() -> None:
     assert text("point", None, None) is None
+
+
+def of(declared: str) -> Column:
+    return Column(declared, re.split(r"[( ]", declared)[0], None, None)
+
+
+def from_connector(connector: str, declared: str, value: object, meaning: str | None = None) -> str | None:
+    return column_text(of(declared), meaning, connector).plain(value)
+
+
+@pytest.mark.parametrize(
+    ("connector", "declared", "value", "text"),
+    [
+        ("postgresql", "time(3)", 11_045_678, "03:04:05.678"),
+        ("postgresql", "time(1)", 11_045_600, "03:04:05.600"),
+        ("postgresql", "time(4)", 11_045_678_900, "03:04:05.678900"),
+        ("postgresql", "time(6)", 86_399_999_999, "23:59:59.999999"),
+        ("postgresql", "time(3)", "03:04:05Z", "03:04:05"),
+        ("mysql", "time(3)", 11_045_678_000, "03:04:05.678000"),
+        ("mariadb", "time", -1_000_000, "-00:00:01"),
+    ],
+)
+def test_a_time_without_schema_is_read_as_its_connector_wrote_it(
+    connector: str, declared: str, value: object, text: str
+) -> None:
+    assert from_connector(connector, declared, value) == text
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("time", 11_045_678),  # time(0) of PostgreSQL, in milliseconds, or time, in microseconds?
+        ("time", 11_045_678_900),
+        ("time(3)", 86_400_001),  # later than a day has milliseconds
+    ],
+)
+def test_a_time_of_postgresql_whose_unit_nobody_tells_is_refused(declared: str, value: int) -> None:
+    with pytest.raises(NotTextError, match="milliseconds or microseconds"):
+        from_connector("postgresql", declared, value)
+
+
+@pytest.mark.parametrize("declared", ["bigint(20) unsigned", "decimal(20,0)", "decimal(22,2)"])
+def test_what_may_be_an_unsigned_number_wrapped_around_is_refused(declared: str) -> None:
+    for connector in ("mysql", "mariadb"):
+        with pytest.raises(NotTextError, match="18446744073709551615, that the connector has wrapped around"):
+            from_connector(connector, declared, -1, "int64")
+        assert from_connector(connector, declared, 2**63 - 1, "int64") == str(2**63 - 1)
+    with pytest.raises(NotTextError, match="wrapped around"):
+        column_text(Column(declared, declared.split("(", maxsplit=1)[0], None, None), None, "mysql").fields(
+            [1, -1], {int}
+        )
+    assert from_connector("postgresql", declared, -1, "int64") == "-1"
+
+
+@pytest.mark.parametrize("declared", ["bigint(20)", "decimal(19,0)", "decimal(20,2)", "int(11)"])
+def test_signed_numbers_go_where_no_unsigned_one_would_fit(declared: str) -> None:
+    assert from_connector("mysql", declared, -1, "int64") == "-1"
+
+
+def test_decimals_of_mysql_are_no_wrapped_integers() -> None:
+    assert from_connector("mysql", "decimal(20,0)", "-5") == "-5"
+    assert from_connector("mysql", "decimal(20,0)", b"\xfb", "org.apache.kafka.connect.data.Decimal(0)") == "-5"

@@ -15,6 +15,7 @@ from typing import Final
 
 import pymysql
 
+from headgate.changes.change import CONNECTOR
 from headgate.changes.reducing import Reduced
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.mysql.catalog import DATABASE, Table
@@ -61,7 +62,7 @@ class Stage:
         self.table = table
         self._session = session
         self._stage = quoted(DATABASE, f"headgate_stage_{number}")
-        self._texts: dict[tuple[str, str | None], ColumnText] = {}
+        self._texts: dict[tuple[str, str | None, str | None], ColumnText] = {}
         self._filled = False
         columns = ", ".join(f"{quoted(name)} {column.definition}" for name, column in table.columns.items())
         engine = " ENGINE = Aria TRANSACTIONAL = 0" if session.is_mariadb else " ENGINE = InnoDB"
@@ -84,10 +85,11 @@ class Stage:
         return groups
 
     def _text(self, column: str, semantics: Semantics) -> ColumnText:
-        meaning = None if semantics is None else semantics.get(column)
-        text = self._texts.get((column, meaning))
+        meaning, connector = (None, None) if semantics is None else (semantics.get(column), semantics.get(CONNECTOR))
+        text = self._texts.get((column, meaning, connector))
         if text is None:
-            text = self._texts[column, meaning] = column_text(self.table.columns[column], meaning)
+            made = column_text(self.table.columns[column], meaning, connector)
+            text = self._texts[column, meaning, connector] = made
         return text
 
     def _send(self, number: int, group: Group) -> None:

@@ -3,7 +3,8 @@
 How a value is written follows from the target column's type and, where the event had a schema, from what the schema
 says the value means (Change.semantics). Without a schema a number in a datetime or timestamp column is taken as
 Debezium's adaptive mode writes it, in milliseconds up to precision 3, in microseconds above; in a time column it is in
-microseconds, as the MySQL and MariaDB connectors write all times. Instants are written in UTC.
+microseconds, as the MySQL and MariaDB connectors write all times, but for times of PostgreSQL: they follow its own
+column's precision, for which the sink's stands, and what that leaves open is refused. Instants are written in UTC.
 
 Bytes are sent as hexadecimal digits, bits as a number (see staging).
 """
@@ -15,17 +16,21 @@ from typing import Final
 
 from headgate.sinks.mysql.catalog import Column
 from headgate.sinks.relational.text import (
+    UNSIGNED_DIGITS,
     ColumnText,
     ToText,
     base64_bytes,
     decimal_scale,
     json_text,
+    may_be_wrapped,
+    not_wrapped,
     numeric,
     scalar,
 )
 from headgate.sinks.relational.times import (
     DATES,
     MICROS,
+    MILLIS,
     PER_SECOND,
     SECONDS_PER_DAY,
     NotTextError,
@@ -52,11 +57,13 @@ _NOT_NUMBERS: Final = frozenset({"nan", "infinity", "-infinity", "inf", "-inf"})
 _BITS_BYTES_MAX: Final = 8
 _DURATION: Final = "io.debezium.time.MicroDuration"
 _ADAPTIVE_MILLIS_PRECISION: Final = 3
+MILLIS_PER_DAY: Final = SECONDS_PER_DAY * 1_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _ISO: Final = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d(?P<fraction>\.\d+)?)?)(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?"
 )
 _ZONED_TIME: Final = re.compile(r"(\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(?:Z|\+00(?::?00)?)")
+_DIGITS: Final = re.compile(r"\d+")
 _PRECISION: Final = re.compile(r"\((\d+)\)")
 
 
@@ -124,6 +131,18 @@ def _time(per_second: int | None, value: object) -> str:
     return ("-" if number < 0 else "") + clock(seconds) + fraction(part, unit)
 
 
+def _time_of_postgresql(is_fine: bool | None, value: object) -> str:
+    """A time of day: microseconds above precision 3 (``is_fine``), else milliseconds; None: nobody says."""
+    if type(value) is not int or is_fine:
+        return _time(MICROS, value)
+    if value > MILLIS_PER_DAY or is_fine is None:
+        raise NotTextError(
+            f"whether {value} counts milliseconds or microseconds depends on the source column's precision, which this "
+            "sink column's does not tell: give it that of the source (time is time(6) there), or use events with schema"
+        )
+    return _time(MILLIS, value)
+
+
 def _instant(per_second: int | None, value: object) -> str:
     if isinstance(value, str):
         return _utc(value)
@@ -153,6 +172,12 @@ def _refused_geometry(kind: str, value: object) -> str:
     raise NotTextError(f"columns of type {kind} are not supported: leave the column out (column.exclude.list)")
 
 
+def _is_fine(column: Column) -> bool | None:
+    """Whether a time column has parts below a millisecond; None where it was declared without a precision."""
+    precision = _PRECISION.search(column.declared)
+    return None if precision is None else int(precision[1]) > _ADAPTIVE_MILLIS_PRECISION
+
+
 def _unit(column: Column, meaning: str | None) -> int | None:
     """Units per second of a number in this column; None where a schema says that it is no time."""
     if meaning is not None:
@@ -163,7 +188,7 @@ def _unit(column: Column, meaning: str | None) -> int | None:
     return 1_000 if precision is None or int(precision[1]) <= _ADAPTIVE_MILLIS_PRECISION else MICROS
 
 
-def _converter(column: Column, meaning: str | None) -> tuple[ToText, bool]:  # noqa: PLR0911 - one case per type
+def _converter(column: Column, meaning: str | None, connector: str | None) -> tuple[ToText, bool]:  # noqa: PLR0911 - one case per type
     """How a value becomes text, and whether strings already are that text."""
     kind = column.kind
     if kind in _INTEGERS or kind in _FLOATS:
@@ -182,6 +207,8 @@ def _converter(column: Column, meaning: str | None) -> tuple[ToText, bool]:  # n
         return partial(_date, meaning), True
     if kind in ("datetime", "timestamp"):
         return partial(_instant, _unit(column, meaning)), False
+    if kind == "time" and meaning is None and connector == "postgresql":
+        return partial(_time_of_postgresql, _is_fine(column)), False
     if kind == "time":
         return partial(_time, _unit(column, meaning)), False
     if kind in GEOMETRIES:
@@ -189,8 +216,21 @@ def _converter(column: Column, meaning: str | None) -> tuple[ToText, bool]:  # n
     return partial(_text, kind), True
 
 
-def column_text(column: Column, meaning: str | None) -> ColumnText:
-    """The writer for a column, given what its values mean (None without a schema)."""
-    to_text, strings_are_text = _converter(column, meaning)
+def _holds_unsigned(column: Column) -> bool:
+    """Whether the column takes every ``bigint unsigned``."""
+    if column.kind == "decimal":
+        digits = [int(number) for number in _DIGITS.findall(column.declared)]
+        return bool(digits) and digits[0] - sum(digits[1:2]) >= UNSIGNED_DIGITS
+    return column.kind == "bigint" and "unsigned" in column.declared
+
+
+def column_text(column: Column, meaning: str | None, connector: str | None = None) -> ColumnText:
+    """The writer for a column, given what its values mean (None without a schema) and who says so.
+
+    ``connector``: see ``changes.change.CONNECTOR``.
+    """
+    to_text, strings_are_text = _converter(column, meaning, connector)
+    if may_be_wrapped(meaning, connector) and _holds_unsigned(column):
+        return ColumnText(not_wrapped(to_text), strings_are_text=strings_are_text)
     integers_are_text = (column.kind in _INTEGERS or column.kind == "decimal") and decimal_scale(meaning) is None
     return ColumnText(to_text, strings_are_text=strings_are_text, integers_are_text=integers_are_text)

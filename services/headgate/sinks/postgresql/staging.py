@@ -13,6 +13,7 @@ from typing import Final
 import psycopg
 from psycopg import sql
 
+from headgate.changes.change import CONNECTOR
 from headgate.changes.reducing import Reduced
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.postgresql.catalog import Connection, Table
@@ -49,7 +50,7 @@ class Stage:
         self._connection = connection
         self._stage = sql.Identifier("pg_temp", f"headgate_stage_{number}")
         self._rows = 0
-        self._texts: dict[tuple[str, str | None], ColumnText] = {}
+        self._texts: dict[tuple[str, str | None, str | None], ColumnText] = {}
         columns = sql.SQL(", ").join(sql.Identifier(column) for column in table.columns)
         connection.execute(
             sql.SQL("CREATE TEMPORARY TABLE {} AS SELECT 0::int AS {}, {} FROM {} WITH NO DATA").format(
@@ -81,10 +82,11 @@ class Stage:
             self._connection.execute(sql.SQL("DELETE FROM {}").format(self._stage))
 
     def _text(self, column: str, semantics: Semantics) -> ColumnText:
-        meaning = None if semantics is None else semantics.get(column)
-        text = self._texts.get((column, meaning))
+        meaning, connector = (None, None) if semantics is None else (semantics.get(column), semantics.get(CONNECTOR))
+        text = self._texts.get((column, meaning, connector))
         if text is None:
-            text = self._texts[column, meaning] = column_text(self.table.columns[column], meaning)
+            made = column_text(self.table.columns[column], meaning, connector)
+            text = self._texts[column, meaning, connector] = made
         return text
 
     def _copy(self, number: int, group: Group) -> None:

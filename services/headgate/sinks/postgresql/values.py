@@ -2,7 +2,8 @@
 
 How a value is written follows from the target column's type and, where the event had a schema, from what the schema
 says the value means (Change.semantics). Without a schema a time's unit is taken from the target column, as Debezium's
-adaptive mode chooses it: precision 0 to 3 in milliseconds, above that, or without one, in microseconds. Dates are
+adaptive mode chooses it: precision 0 to 3 in milliseconds, above that, or without one, in microseconds; but all times
+of day that come from MySQL or MariaDB are in microseconds. Dates are
 written as Julian days, which PostgreSQL reads and which know no first or last year.
 
 A column at a time, because a row at a time costs four times as much: strings that need no escape are found by one
@@ -19,15 +20,20 @@ import msgspec
 from headgate.sinks.postgresql.times import days_text, time_text, timestamp_text, unit_per_second
 from headgate.sinks.relational.text import (
     DECIMAL,
+    UNSIGNED_DIGITS,
     ColumnText,
     ToText,
     base64_bytes,
     decimal_scale,
+    is_of_mysql,
     json_text,
+    may_be_wrapped,
+    not_wrapped,
     numeric,
     scalar,
     unreadable,
 )
+from headgate.sinks.relational.times import MICROS
 
 __all__ = ["column_text"]
 
@@ -89,11 +95,12 @@ def _array(element: ToText, value: object) -> str:
 
 
 class _Type(msgspec.Struct, frozen=True):
-    """A type as ``format_type`` prints it, taken apart: ``numeric(10,2)[]`` → numeric, 10, array."""
+    """A type as ``format_type`` prints it, taken apart: ``numeric(10,2)[]`` → numeric, 10, 2, array."""
 
     kind: str
     modifier: int | None
     array: bool
+    scale: int = 0
 
     @classmethod
     def parse(cls, declared: str) -> "_Type":
@@ -102,10 +109,16 @@ class _Type(msgspec.Struct, frozen=True):
             return cls(declared, None, array=False)
         modifier = match["modifier"]
         kind = match["head"] + match["tail"]
-        return cls(kind, int(modifier.split(",")[0]) if modifier else None, array=bool(match["array"]))
+        first, _, second = (modifier or "").partition(",")
+        return cls(kind, int(first) if first else None, array=bool(match["array"]), scale=int(second or 0))
+
+    @property
+    def holds_unsigned(self) -> bool:
+        """Whether a numeric takes every ``bigint unsigned``."""
+        return self.modifier is None or self.modifier - self.scale >= UNSIGNED_DIGITS
 
 
-def _converter(column: _Type, meaning: str | None) -> tuple[ToText, bool]:  # noqa: PLR0911 - one case per type
+def _converter(column: _Type, meaning: str | None, connector: str | None) -> tuple[ToText, bool]:  # noqa: PLR0911 - one case per type
     """How a value becomes text, and whether strings already are that text."""
     kind, modifier = column.kind, column.modifier
     scale = decimal_scale(meaning)
@@ -131,7 +144,8 @@ def _converter(column: _Type, meaning: str | None) -> tuple[ToText, bool]:  # no
         return partial(timestamp_text, unit_per_second(meaning, modifier), zone), True
     if kind.startswith("time"):
         zone = "+00" if kind.endswith("with time zone") else ""
-        return partial(time_text, unit_per_second(meaning, modifier), zone), True
+        unit = MICROS if meaning is None and is_of_mysql(connector) else unit_per_second(meaning, modifier)
+        return partial(time_text, unit, zone), True
     if kind == "interval" or kind.startswith("interval "):
         return _interval, True
     if kind in _JSON:
@@ -139,16 +153,21 @@ def _converter(column: _Type, meaning: str | None) -> tuple[ToText, bool]:  # no
     return partial(_text, kind), True
 
 
-def column_text(declared: str, meaning: str | None) -> ColumnText:
-    """The writer for a column of type ``declared``, given what its values mean (None without a schema)."""
+def column_text(declared: str, meaning: str | None, connector: str | None = None) -> ColumnText:
+    """The writer for a column of type ``declared``, given what its values mean (None without a schema) and who says so.
+
+    ``connector``: see ``changes.change.CONNECTOR``.
+    """
     column = _Type.parse(declared)
     if column.array:
         inner = None
         if meaning is not None and meaning.startswith(_ARRAY_MEANING):
             inner = meaning[len(_ARRAY_MEANING) : -1]
-        element, _ = _converter(column, inner)
+        element, _ = _converter(column, inner, connector)
         return ColumnText(partial(_array, element), strings_are_text=True)
-    to_text, strings_are_text = _converter(column, meaning)
+    to_text, strings_are_text = _converter(column, meaning, connector)
+    if may_be_wrapped(meaning, connector) and column.kind == "numeric" and column.holds_unsigned:
+        return ColumnText(not_wrapped(to_text), strings_are_text=strings_are_text)
     return ColumnText(
         to_text,
         strings_are_text=strings_are_text,

@@ -16,12 +16,16 @@ from headgate.sinks.relational.times import NotTextError
 __all__ = [
     "DECIMAL",
     "NULL",
+    "UNSIGNED_DIGITS",
     "ColumnText",
     "ToText",
     "base64_bytes",
     "decimal_scale",
     "escape",
+    "is_of_mysql",
     "json_text",
+    "may_be_wrapped",
+    "not_wrapped",
     "numeric",
     "scalar",
     "unreadable",
@@ -97,6 +101,41 @@ def numeric(scale: int | None, value: object) -> str:
         return scalar("numeric", value)
     unscaled = int.from_bytes(base64_bytes(value, "a decimal"), "big", signed=True)
     return f"{unscaled}e{-scale}" if scale else str(unscaled)
+
+
+UNSIGNED_DIGITS: Final = 20
+"""Digits before the point that the largest ``bigint unsigned`` has, 2^64 - 1."""
+
+_BINLOG: Final = frozenset({"mysql", "mariadb"})
+
+
+def is_of_mysql(connector: str | None) -> bool:
+    """Whether events come from a MySQL or MariaDB: its ``time`` is in microseconds, some of its integers unsigned."""
+    return connector in _BINLOG
+
+
+def may_be_wrapped(meaning: str | None, connector: str | None) -> bool:
+    """Whether a column's integers may be those of a ``bigint unsigned``: with a schema they are then "int64"."""
+    return is_of_mysql(connector) and meaning in (None, "int64")
+
+
+def not_wrapped(to_text: ToText) -> ToText:
+    """For a column that is as wide as ``bigint unsigned``: what the connector may have wrapped around is refused.
+
+    With ``bigint.unsigned.handling.mode=long``, its default, numbers above 2^63 - 1 arrive as negative ones, and
+    nothing tells them from those of a signed column.
+    """
+
+    def checked(value: object) -> str:
+        if type(value) is int and value < 0:
+            raise NotTextError(
+                f"{value} may be a bigint unsigned above 9223372036854775807, {value + 2**64}, that the connector has "
+                "wrapped around: set its bigint.unsigned.handling.mode=precise; or, if the source's column is signed, "
+                "make the sink's bigint, or a decimal of 19 digits"
+            )
+        return to_text(value)
+
+    return checked
 
 
 class ColumnText:

@@ -3,7 +3,17 @@
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["DATES", "MICROS", "PER_SECOND", "SECONDS_PER_DAY", "NotTextError", "clock", "fraction", "number_of_units"]
+__all__ = [
+    "DATES",
+    "MICROS",
+    "MILLIS",
+    "PER_SECOND",
+    "SECONDS_PER_DAY",
+    "NotTextError",
+    "clock",
+    "fraction",
+    "number_of_units",
+]
 
 SECONDS_PER_DAY: Final = 86_400
 MILLIS: Final = 1_000

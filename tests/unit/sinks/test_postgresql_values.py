@@ -1,0 +1,51 @@
+"""Values whose text depends on the connector they come from; all others are in the integration test of this name."""
+
+import pytest
+
+from headgate.sinks.postgresql.values import column_text
+from headgate.sinks.relational.times import NotTextError
+
+
+@pytest.mark.parametrize(
+    ("connector", "declared", "value", "text"),
+    [
+        ("mysql", "time(3) without time zone", 11_045_678_000, "03:04:05.678000"),
+        ("mariadb", "time(0) without time zone", 11_045_000_000, "03:04:05"),
+        ("mysql", "time without time zone", 11_045_678_901, "03:04:05.678901"),
+        ("postgresql", "time(3) without time zone", 11_045_678, "03:04:05.678"),
+        ("postgresql", "time without time zone", 11_045_678_901, "03:04:05.678901"),
+        (None, "time(3) without time zone", 11_045_678, "03:04:05.678"),
+        # Its timestamps follow the precision, whoever writes them.
+        ("mysql", "timestamp(3) without time zone", 5, "1970-01-01 00:00:00.005"),
+    ],
+)
+def test_a_time_without_schema_is_read_as_its_connector_wrote_it(
+    connector: str | None, declared: str, value: int, text: str
+) -> None:
+    written = column_text(declared, None, connector).plain(value)
+    assert written is not None
+    assert written.replace("J2440588", "1970-01-01") == text
+
+
+def test_a_schema_says_more_than_the_connector() -> None:
+    column = column_text("time(3) without time zone", "io.debezium.time.Time", "mysql")
+    assert column.plain(11_045_678) == "03:04:05.678"
+
+
+@pytest.mark.parametrize("declared", ["numeric(20,0)", "numeric", "numeric(38,10)"])
+def test_what_may_be_an_unsigned_number_wrapped_around_is_refused(declared: str) -> None:
+    for meaning in ("int64", None):
+        column = column_text(declared, meaning, "mysql")
+        with pytest.raises(NotTextError, match="18446744073709551615, that the connector has wrapped around"):
+            column.plain(-1)
+        with pytest.raises(NotTextError, match="precise"):
+            column.fields([1, -1], {int})
+        assert column.fields([1, None, 2**63 - 1], {int, type(None)}) == ["1", "\\N", str(2**63 - 1)]
+        assert column.plain("-5") == "-5"
+    assert column_text(declared, "int64", "postgresql").plain(-1) == "-1"
+    assert column_text(declared, "int32", "mysql").plain(-1) == "-1"
+
+
+@pytest.mark.parametrize("declared", ["bigint", "numeric(19,0)", "numeric(20,2)", "integer"])
+def test_signed_numbers_go_where_no_unsigned_one_would_fit(declared: str) -> None:
+    assert column_text(declared, "int64", "mysql").plain(-1) == "-1"
