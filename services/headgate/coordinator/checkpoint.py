@@ -34,7 +34,10 @@ def note_change(draft: Draft, feed: str) -> None:
 
 
 def write(draft: Draft, name: str) -> int | None:
-    """Write the feed's checkpoint if it says anything new; up to which ts the feed is complete, if that is known."""
+    """Write the feed's checkpoint if it says anything new; up to which ts all its spans are complete, if that is known.
+
+    That may be less than what was said before: of a table that has joined since nothing is known yet.
+    """
     state, feed = draft.state, draft.feed(name)
     if feed is None:
         return None
@@ -53,9 +56,9 @@ def write(draft: Draft, name: str) -> int | None:
     )
     record = withheld(told, state.level)
     if said is not None and replace(record, owner_rev=said.owner_rev, progressed_ms=said.progressed_ms) == said:
-        return said.resolved_ts
+        return index.least_resolved_ts()
     draft.put(FeedProgressKey(name), record)
-    return record.resolved_ts
+    return index.least_resolved_ts()
 
 
 def _positions(index: FeedIndex) -> dict[str, Positions]:

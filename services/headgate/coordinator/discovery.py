@@ -8,6 +8,9 @@ That a table joins is one record, the feed's. From that record on the feed's che
 span of which nothing is known holds it (checkpoint.py). A feed may begin without any table; its checkpoint is then that
 of no positions, and no ts is claimed, for the rows of a table that joins can be older than any look.
 
+A feed with a target is looked at once more when it has come there, before it may end (``has_all``): a table that came
+since the look before may have changes up to the target.
+
 A table that is gone fails on its agent (``source_topic_missing``), and is tried again as any other that fails.
 """
 
@@ -25,7 +28,7 @@ from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
 from headgate.records.spans import table_of
 
-__all__ = ["DISCOVER_SECONDS", "finish", "look", "watch", "why_not_resumed"]
+__all__ = ["DISCOVER_SECONDS", "finish", "has_all", "look", "watch", "why_not_resumed"]
 
 DISCOVER_SECONDS: Final = 10.0
 """Between the end of a look and the next. A look is one request for the broker's metadata; a new table waits for it,
@@ -41,6 +44,7 @@ def watch(draft: Draft, name: str, feed: FeedRecorded) -> None:
     """See to it that a feed is looked at while it runs, and only then."""
     if feed.wanted is not WantedState.RUNNING:
         draft.cancel_timer("discover", name)
+        draft.term.last_looks.pop(name, None)
     elif name not in draft.term.discovering and not draft.has_timer("discover", name):
         draft.set_timer("discover", name, DISCOVER_SECONDS)
 
@@ -50,7 +54,22 @@ def look(draft: Draft, name: str) -> None:
     feed = draft.feed(name)
     if feed is not None and feed.wanted is WantedState.RUNNING:
         draft.term.discovering.add(name)
-        draft.add_effect(DiscoverTables(name, feed.feed_id, feed.spec, feed.spans))
+        is_last = name in draft.term.last_looks
+        draft.add_effect(DiscoverTables(name, feed.feed_id, feed.spec, feed.spans, is_last))
+
+
+def has_all(draft: Draft, name: str) -> bool:
+    """Whether a look that began after this was first asked has found nothing that the feed lacks.
+
+    Asked of a feed at its target. A look that was under way already may have missed what came behind its back.
+    """
+    term = draft.term
+    if name not in term.last_looks:
+        term.last_looks[name] = False
+        draft.cancel_timer("discover", name)
+        if name not in term.discovering:
+            look(draft, name)
+    return term.last_looks[name]
 
 
 def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
@@ -66,7 +85,8 @@ def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
                 _stop(draft, name, feed, grown)
                 return
             case TablesDiscovered(joined=joined, notices=notices):
-                _join(draft, name, feed, joined, notices)
+                has_joined = _join(draft, name, feed, joined, notices)
+                _note_last(draft, effect, has_joined=has_joined)
             case EffectFailed(reason=reason) | FeedRefused(reason=reason):
                 _join(draft, name, feed, (), (f"the source could not be looked at again: {reason}",))
             case _:
@@ -74,7 +94,21 @@ def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
     watch(draft, name, feed)
 
 
-def _join(draft: Draft, name: str, feed: FeedRecorded, joined: tuple[SpanPlan, ...], notices: tuple[str, ...]) -> None:
+def _note_last(draft: Draft, effect: DiscoverTables, *, has_joined: bool) -> None:
+    """A look at the source of a feed that may be at its target has been successful."""
+    name, looks = effect.feed, draft.term.last_looks
+    if name not in looks:
+        return
+    if has_joined:
+        del looks[name]  # another one, once what has joined is at the target, too
+    elif effect.is_last:
+        looks[name] = True
+    else:
+        look(draft, name)
+
+
+def _join(draft: Draft, name: str, feed: FeedRecorded, joined: tuple[SpanPlan, ...], notices: tuple[str, ...]) -> bool:
+    """Whether any table has joined."""
     known = {plan.topic for plan in feed.spans} | {plan.table for plan in feed.spans}
     new, wrong = [], []
     for plan in joined:
@@ -87,7 +121,7 @@ def _join(draft: Draft, name: str, feed: FeedRecorded, joined: tuple[SpanPlan, .
             wrong.append(f"topic {plan.topic} is left out: {reason}")
     changed = withheld(replace(feed, notices=(*notices, *wrong)), draft.state.level)
     if not new and changed.notices == feed.notices:
-        return
+        return False
     changed = replace(
         changed,
         owner_rev=draft.term.owner_rev,
@@ -99,6 +133,7 @@ def _join(draft: Draft, name: str, feed: FeedRecorded, joined: tuple[SpanPlan, .
         draft.feeds_touched.add(name)
         # The spans are in the index once this is evolved; the next round, at once, takes them from there.
         draft.set_timer("schedule", "", 0.0)
+    return bool(new)
 
 
 def _why_left_out(draft: Draft, name: str, feed: FeedRecorded, plan: SpanPlan) -> str | None:

@@ -53,12 +53,14 @@ class DiscoverTables(msgspec.Struct, frozen=True):
     """Look whether the source of a feed that runs is still what it was: ``spec`` as accepted, ``spans`` as planned.
 
     Result: TablesDiscovered, FeedRefused (the look itself is impossible), or EffectFailed; looked again in any case.
+    ``is_last``: the feed is at its target, and ends unless there is something new.
     """
 
     feed: str
     feed_id: str
     spec: str
     spans: tuple[SpanPlan, ...]
+    is_last: bool = False
 
 
 class ForgetFeed(msgspec.Struct, frozen=True):

@@ -15,8 +15,9 @@ resolved is taken back.
 ``wanted`` is the operator's wish, ``state`` what is. A feed is ``stopped`` only when each of its spans is sealed or
 was never dispatched. ``warning`` means that a table has failed and does not replicate again yet; the others go on.
 ``failed`` means that such tables were given up: tried again for half an hour without progress (docs/error-codes.md).
-A feed with a target_ts ends by itself: once its checkpoint says, by evidence, that every change up to there is at the
-sink, the owner wants it ``finished``, and it is when every span is sealed.
+A feed with a target_ts ends by itself: once there is evidence for each of its tables that every change up to there is
+at the sink, and a look at the source after that has found no other table, the owner wants it ``finished``, and it is
+when every span is sealed.
 """
 
 from typing import Any, Final
@@ -149,6 +150,8 @@ def finish_effect(draft: Draft, effect: Any, result: Any) -> None:
             acceptance.finish(draft, effect, result)
         case DiscoverTables(), _:
             discovery.finish(draft, effect, result)
+            if draft.term.last_looks.get(effect.feed):
+                conclude(draft, effect.feed, draft.state.index.feed(effect.feed).least_resolved_ts())
         case ForgetFeed(), EffectFailed():
             draft.set_timer("forget", effect.feed, EFFECT_RETRY_SECONDS)
         case ForgetFeed(), FeedForgotten():
@@ -194,11 +197,14 @@ def settle_feed(draft: Draft, name: str) -> None:
 
 
 def conclude(draft: Draft, name: str, resolved_ts: int | None) -> None:
-    """The feed is complete up to ``resolved_ts``: if that is its target, nothing more is wanted of it."""
+    """All tables of the feed are complete up to ``resolved_ts``: if that is its target, nothing more is wanted of it.
+
+    Unless there are others by now: a table that has come since the last look may have changes before the target.
+    """
     feed = draft.feed(name)
     if feed is None or feed.wanted is not WantedState.RUNNING or feed.target_ts is None or resolved_ts is None:
         return
-    if resolved_ts >= feed.target_ts:
+    if resolved_ts >= feed.target_ts and discovery.has_all(draft, name):
         change_wish(draft, name, feed, WantedState.FINISHED, None)
 
 

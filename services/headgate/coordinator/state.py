@@ -150,6 +150,8 @@ class Term:
     """Feeds whose rows the service is removing from the sink."""
     discovering: set[str] = field(default_factory=set)
     """Feeds whose source is being looked at again."""
+    last_looks: dict[str, bool] = field(default_factory=dict)
+    """Feeds at their target that wait for a last look at their source; True once it has found nothing new."""
     timers: dict[str, TimerPurpose] = field(default_factory=dict)
     drains: dict[SessionId, Drain] = field(default_factory=dict)
     """Sessions whose spans leave on request, and those that are empty now and are given no others for a while."""
