@@ -88,7 +88,7 @@ class Draft:
         return not self.is_live(session) or (self.term.is_open and not self.is_answered(session))
 
     def is_target(self, session: SessionId) -> bool:
-        """The session may be given roles: it lives, has answered, stays, and is its agent's only or eldest one."""
+        """The session may be given roles: it lives, has answered, stays, and is its agent's only or first one."""
         if not self.is_live(session) or not self.is_answered(session):
             return False
         if self.state.agents[session].liveness is not Liveness.ALIVE or session in self.term.drains:
@@ -96,17 +96,16 @@ class Draft:
         return len(self.state.index.namesakes[session[0]]) == 1 or not self._has_elder(session)
 
     def _has_elder(self, session: SessionId) -> bool:
-        """Another session has the agent's name: it lives, and has announced itself oftener (at one pace, so longer).
+        """Another session has the agent's name, and neither dies nor leaves (membership.py: who came first).
 
         The younger one either finds out that the name is in use and ends (agent/session.py), or outlives the other.
         """
-        agents = self.state.agents
-        mine = (agents[session].heartbeat, session)
-        return any(
-            (agents[other].heartbeat, other) > mine
-            for other in self.state.index.namesakes[session[0]]
-            if other != session and self.is_live(other) and agents[other].liveness is Liveness.ALIVE
-        )
+        holder = self.term.names.get(session[0], session)
+        return holder != session and self.has_name(holder)
+
+    def has_name(self, session: SessionId) -> bool:
+        """The session lives, and stays: no other of its agent's is given anything meanwhile."""
+        return self.is_live(session) and self.state.agents[session].liveness is Liveness.ALIVE
 
     def role_count(self, session: SessionId) -> int:
         """Roles the session has."""

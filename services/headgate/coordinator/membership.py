@@ -12,6 +12,12 @@ lies below the end which I captured after ``init`` and replayed to. A null that 
 which nobody but me has ever given a role. A null met in replay proves nothing: the session may have been dispatched
 to since.
 
+Names. Two processes may run under one agent's name. The one whose announcement stands first on the log has it: the
+other will read that, and end itself a lease later (agent/session.py: IdWatch). The owner goes by the same order while
+it reads live, and sticks to it. At its throne, or when who had the name is dead, it knows only who has announced
+itself oftener (at one pace, so longer). Where that is wrong, which takes a change of owners within twins' first lease,
+it gives to one that ends, and then to the other.
+
 Death. ``HolderSilent`` writes SessionEnded, which is final. The dead session's keys are the owner's to delete: words
 about tasks a minute later, progress as soon as a successor's progress has superseded it. When nothing is left, and no
 span names the session, SessionEnded goes too, a minute after all else.
@@ -24,6 +30,7 @@ itself asks its lease before it does anything. Words without any announcement ar
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from headgate.coordinator import spans
@@ -48,7 +55,21 @@ def await_answers(draft: Draft) -> bool:
     """At the throne: wait for every live session; True if there is nobody to wait for."""
     draft.term.awaited.update(session for session in draft.state.index.live.in_order() if draft.is_live(session))
     draft.set_timer("barrier", "", draft.state.lease_seconds)
+    _give_names(draft, draft.term.awaited)
     return not draft.term.awaited
+
+
+def _give_names(draft: Draft, sessions: Iterable[SessionId]) -> None:
+    agents = draft.state.agents
+    for session in sorted(sessions, key=lambda one: (-agents[one].heartbeat, one)):
+        _give_name(draft, session)
+
+
+def _give_name(draft: Draft, session: SessionId) -> None:
+    """Of several sessions of an agent one has its name for as long as it lives and stays."""
+    holder = draft.term.names.get(session[0])
+    if holder != session and (holder is None or not draft.has_name(holder)):
+        draft.term.names[session[0]] = session
 
 
 def note_answer(draft: Draft, session: SessionId, answer: SyncAnswered | None) -> bool:
@@ -68,6 +89,8 @@ def note_agent(draft: Draft, session: SessionId, *, left: bool) -> bool:
         if not left:
             note_word_of(draft, session)
         return False
+    if not left:
+        _give_name(draft, session)
     return left and end_session(draft, session, "left: it deleted its announcement")
 
 
@@ -79,6 +102,9 @@ def end_session(draft: Draft, session: SessionId, reason: str) -> bool:
     draft.put(SessionKey(*session), ended)
     draft.set_timer("sweep", session, SWEEP_SECONDS)
     draft.term.passed_over.pop(session, None)
+    if draft.term.names.get(session[0]) == session:
+        del draft.term.names[session[0]]
+        _give_names(draft, draft.state.index.namesakes.get(session[0], set()) - {session})
     if draft.term.is_open:
         spans.review_soon(draft, sorted(draft.state.index.roles.get(session, _NO_SPANS).in_order()))
         return False

@@ -142,6 +142,8 @@ class Term:
     is_open: bool = False
     """The sync barrier is over."""
     awaited: set[SessionId] = field(default_factory=set)
+    names: dict[str, SessionId] = field(default_factory=dict)
+    """By agent: the session that has its name, if several live under it (membership.py)."""
     newcomers: set[SessionId] = field(default_factory=set)
     """Sessions whose unasked answer came live: no earlier owner can have given them a role (membership.py)."""
     retry_due: Ranking[SpanKey] = field(default_factory=Ranking)
