@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from headgate.agent.words import announced, answered
 from headgate.coordinator.effects import (
     DiscoverTables,
     EffectFailed,
@@ -36,7 +37,6 @@ from headgate.eventlog.memory import MemoryBroker, MemoryLog
 from headgate.eventlog.role import Role, RoleState, TermEffect
 from headgate.eventlog.settings import RoleSettings
 from headgate.records.control import (
-    AgentAnnounced,
     Epoch,
     Liveness,
     OperationKind,
@@ -45,7 +45,6 @@ from headgate.records.control import (
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
-    SyncAnswered,
     TaskReported,
     TaskState,
 )
@@ -254,14 +253,13 @@ class World:
         if not agent.is_alive:
             return
         agent.heartbeat += 1
-        record = AgentAnnounced(
-            "test", 1, agent.capacity, 0.0, agent.liveness, "here", agent.heartbeat, round(self.now * 1000)
-        )
+        now_ms, capacity = round(self.now * 1000), agent.capacity
+        record = announced(agent.liveness, agent.heartbeat, now_ms, capacity_spans=capacity, address="here", reads=1)
         self.write(Partition("announce", 0), AgentKey(agent.name, agent.session), record)
 
     def answer(self, agent: Agent, rev: int | None) -> None:
         agent.answered = rev
-        value = SyncAnswered(rev, 1, len(agent.epochs), round(self.now * 1000))
+        value = answered(rev, len(agent.epochs), round(self.now * 1000), reads=1)
         self.write(Partition("sync", 0), AnswerKey(agent.name, agent.session, 0), value)
 
     def answer_owner(self) -> None:

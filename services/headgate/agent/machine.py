@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate import SCHEMA_VERSION
 from headgate.agent.executor import SpanId, SpanTask, TaskStatus
 from headgate.agent.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
+from headgate.agent.words import answered
 from headgate.eventlog.machine import Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.records.control import (
     FeedRecorded,
@@ -254,10 +254,7 @@ def _answers(state: AgentState, now: Now, *, started: bool) -> Decision:
 
 
 def _answer(state: AgentState, shard: int, rev: int | None, now: Now) -> Fact:
-    value = SyncAnswered(
-        owner_rev=rev, schema_version=SCHEMA_VERSION, task_count=task_count(state), answered_ms=now.wall_ms
-    )
-    return Fact(AnswerKey(state.agent, state.session, shard), value)
+    return Fact(AnswerKey(state.agent, state.session, shard), answered(rev, task_count(state), now.wall_ms))
 
 
 def _on_status(state: AgentState, status: TaskStatus, now: Now) -> Decision:

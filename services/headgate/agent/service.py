@@ -16,11 +16,11 @@ from typing import Final
 
 import msgspec
 
-from headgate import SCHEMA_VERSION, __version__
 from headgate.agent.executor import SpanId, TableExecutor, TaskStatus
 from headgate.agent.machine import AgentInput, SessionStarted, evolve, new_state, task_count
 from headgate.agent.session import AGENT_LEASE_SECONDS, Heartbeat, IdWatch, Lease, SessionLostError
 from headgate.agent.turns import Turns, place_word
+from headgate.agent.words import announced
 from headgate.eventlog.log import (
     Delivery,
     Garbage,
@@ -266,15 +266,13 @@ class AgentSession:
     # --- the announcement ----------------------------------------------------------------------------------------
 
     def _announcement(self, liveness: Liveness, count: int) -> AgentAnnounced:
-        return AgentAnnounced(
-            version=__version__,
-            schema_version=SCHEMA_VERSION,
+        return announced(
+            liveness,
+            count,
+            _wall_ms(),
             capacity_spans=self._options.capacity_spans,
-            load_bytes_per_s=self._counters.load_bytes_per_s,
-            liveness=liveness,
             address=self._options.address,
-            heartbeat=count,
-            announced_ms=_wall_ms(),
+            load_bytes_per_s=self._counters.load_bytes_per_s,
         )
 
     def _measure(self, statuses: Sequence[TaskStatus]) -> None:

@@ -4,6 +4,11 @@ It never goes back within an incarnation, and a span that nobody replicates or o
 where it is: so does a hole, partitions whose old span is being sealed while the new one waits. Positions are by table,
 and go on as they are when it is divided. What it is made of is counted as records come in (state.py, index.py); here it
 is written down, at most once a second per feed and only if something has changed, so an idle feed costs nothing.
+
+A span that is moved, lost, or divided otherwise in the second before a new owner comes may be further, at the sink,
+than this record says: the new owner counts the words of present primaries only (a word does not say which incarnation
+it is of), and the next one's claim brings what was sealed. Less is said than is so, never more. Where no next one
+comes, because the feed has stopped or ended, the last positions are written with that (feeds.py).
 """
 
 from typing import Final

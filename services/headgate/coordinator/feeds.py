@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator import acceptance, discovery, dividing, relocation, spans
+from headgate.coordinator import acceptance, checkpoint, discovery, dividing, relocation, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.effects import (
     DiscoverTables,
@@ -177,11 +177,11 @@ def settle_feed(draft: Draft, name: str) -> None:
         draft.cancel_timer("stuck", name)
     if feed.wanted is not WantedState.RUNNING and not open_count:
         if feed.wanted is WantedState.STOPPED:
-            _change(draft, name, feed, FeedState.STOPPED)
+            _end(draft, name, feed, FeedState.STOPPED)
             if feed.state is not FeedState.STOPPED:
                 draft.settle(feed.request, OutcomeStatus.DONE, "stopped: every table is sealed at the sink")
         elif feed.wanted is WantedState.FINISHED:
-            _change(draft, name, feed, FeedState.FINISHED)
+            _end(draft, name, feed, FeedState.FINISHED)
         elif name not in draft.term.forgetting:
             draft.term.forgetting.add(name)
             draft.add_effect(ForgetFeed(name, feed.feed_id, feed.spec))
@@ -229,6 +229,13 @@ def give_up(draft: Draft, name: str) -> None:
         if record is not None and spans.is_given_up(draft, key, record):
             draft.cancel_timer("retry", key)
             draft.term.retry_due.discard(key)
+
+
+def _end(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> None:
+    """Every span is sealed. Where it stopped is written with it: the next owner counts no word of those who sealed."""
+    if feed.state is not state:
+        checkpoint.write(draft, name)
+    _change(draft, name, feed, state)
 
 
 def _change(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> None:

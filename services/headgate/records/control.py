@@ -182,7 +182,11 @@ class AgentAnnounced(msgspec.Struct, frozen=True):
 
 
 class SyncAnswered(msgspec.Struct, frozen=True):
-    """``agent/<agent>/<session>/<shard>``: answer to an announce (or, ``owner_rev`` null, a new session's own word)."""
+    """``agent/<agent>/<session>/<shard>``: answer to an announce (or, ``owner_rev`` null, a new session's own word).
+
+    ``schema_version`` and ``task_count`` are for people who look at the topic. What a session reads is decided by its
+    announcement (eventlog/levels.py), which everybody sees; this record only the owner of its shard.
+    """
 
     owner_rev: int | None
     schema_version: int

@@ -11,6 +11,7 @@ from typing import Final
 from headgate.agent.machine import AgentInput, SessionStarted, evolve, new_state, task_count
 from headgate.agent.session import Heartbeat, IdInUseError, IdWatch, Lease, SessionLostError
 from headgate.agent.turns import Turns, place_word
+from headgate.agent.words import announced
 from headgate.eventlog.log import Delivery, LogError, NewerSchemaError, Partition
 from headgate.eventlog.machine import Arrived
 from headgate.eventlog.sharding import ANNOUNCE
@@ -238,4 +239,4 @@ class _Session:
 
     def _announcement(self, liveness: Liveness, count: int) -> AgentAnnounced:
         capacity, now = self._stage.profile.capacity, self._stage.now().wall_ms
-        return AgentAnnounced("sim", self._process.reads, capacity, 0.0, liveness, "sim", count, now)
+        return announced(liveness, count, now, capacity_spans=capacity, address="sim", reads=self._process.reads)

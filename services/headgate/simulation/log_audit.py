@@ -18,6 +18,8 @@ from headgate.records.control import (
     FeedProgressed,
     FeedRecorded,
     FeedState,
+    OperationKind,
+    OperationRequested,
     OutcomeStatus,
     OwnerAnnounced,
     Positions,
@@ -339,9 +341,13 @@ class LogAudit:
         if old is not None and old.status in _TERMINAL and old.status is not value.status:
             raise Violation(f"4: request {key.request} was {old.status}, became {value.status}")
         if placed is not None and (old is None or old.status is not value.status):
-            self.marks[f"{placed.request.kind} {value.status}"] += 1
+            self.marks[f"{placed.request.kind}{' of all' if _is_of_all(placed.request) else ''} {value.status}"] += 1
             if "waits for the upgrade" in value.reason:
                 self.marks["something waits for an upgrade"] += 1
+
+
+def _is_of_all(wish: OperationRequested) -> bool:
+    return wish.kind is OperationKind.REBALANCE_FEED and not wish.feed
 
 
 def _phase(record: SpanDispatched) -> str:

@@ -104,6 +104,7 @@ REQUIRED: Final = (
     "wanted stopped while a table is divided",
     "wanted removed while a table is divided",
     "rebalance_feed done",
+    "rebalance_feed of all done",
     "rebalance_feed failed",
     "drain_agent done",
     "drain_agent failed",

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from headgate.agent.executor import SpanId
-from headgate.records.control import AgentAnnounced, Liveness
+from headgate.agent.words import announced
+from headgate.records.control import Liveness
 from headgate.records.keys import AgentKey, Fact, FeedKey, SessionKey
 from headgate.simulation.exhaustive.agents import AgentPart, Outcome
 from headgate.simulation.exhaustive.bounds import AGENTS, NOBODY, Frame, Step
@@ -96,7 +97,7 @@ class AgentSteps:
             return self._parts.sessions.keep(part), tuple(self._parts.number(fact) for fact in outcome.facts)
 
         part, facts = self._parts.once(("start", name, session, frame.log), make)
-        alive = AgentAnnounced("search", 1, 100, 0.0, Liveness.ALIVE, "here", 1, 0)
+        alive = announced(Liveness.ALIVE, 1, 0, capacity_spans=100, address="search", reads=1)
         frame = self._parts.with_agent(frame, agent, (part, (), 0, life + 1))
         return self._parts.commit(frame, [self._parts.number(Fact(AgentKey(name, session), alive)), *facts])
 
