@@ -127,6 +127,9 @@ class LogAudit:
             raise Violation(f"4: owner {rev} of shard {shard} announced itself after {newest}")
         if value.owner_rev is None:
             self.marks["a term began"] += 1
+            feeds = self.states[shard].feeds
+            if any(self._is_dividing(name, feed) for name, feed in feeds.items()):
+                self.marks["a term began while a table is divided"] += 1
             if value.schema_version < self._owner_reads.get(shard, 0):
                 self.marks["an old owner followed a new one"] += 1
             self._owner_reads[shard] = value.schema_version
@@ -135,9 +138,6 @@ class LogAudit:
         if value.level > self._level:
             self._level = value.level
             self._on_level(value.level)
-            feeds = self.states[shard].feeds
-            if any(self._is_dividing(name, feed) for name, feed in feeds.items()):
-                self.marks["a term began while a table is divided"] += 1
         self._owner_rev[shard] = rev
 
     def _span_dispatched(self, shard: int, state: State, key: SpanKey, value: object) -> None:
