@@ -145,17 +145,36 @@ class LogReader:
 
     def _stand(self, starts: Mapping[tuple[str, int], int], backlog: int) -> None:
         """Where every partition begins; those of other tasks are kept while there is little to read."""
-        small = backlog <= SKIP_ROWS_MAX
-        gaps = [start - self._next.get(place, -1 - SKIP_ROWS_MAX) for place, start in starts.items()]
-        near = all(0 <= gap <= SKIP_ROWS_MAX for gap in gaps)
-        if near and (small or len(starts) == len(self._next)):
-            return
-        self._next = {**(self._next if small else {}), **starts}
+        far = {place: start for place, start in starts.items() if not self._is_near(place, start)}
+        if backlog > SKIP_ROWS_MAX and len(starts) != len(self._next):
+            # Much to read: what it has fetched of others' partitions is in the way.
+            self._begin_at(starts)
+        elif self._consumer is None or len(far) == len(self._next):
+            self._begin_at({**self._next, **far})
+        elif far:
+            self._turn_to(far)
+
+    def _is_near(self, place: tuple[str, int], start: int) -> bool:
+        at = self._next.get(place)
+        return at is not None and 0 <= start - at <= SKIP_ROWS_MAX
+
+    def _begin_at(self, starts: Mapping[tuple[str, int], int]) -> None:
+        self._next = dict(starts)
         self.ends.clear()
         if self._consumer is None:
             size = min(max(FETCH_BYTES // len(starts), FETCH_BYTES_MIN), FETCH_BYTES_MAX)
             self._consumer = Consumer({"fetch.message.max.bytes": str(size), **self._properties})
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in sorted(self._next.items())])
+
+    def _turn_to(self, far: Mapping[tuple[str, int], int]) -> None:
+        """Some begin elsewhere, or are new; what has been fetched of all others stays."""
+        known = [TopicPartition(*place) for place in sorted(far) if place in self._next]
+        if known:
+            self._consumer.incremental_unassign(known)
+        self._consumer.incremental_assign([TopicPartition(*place, offset) for place, offset in sorted(far.items())])
+        self._next.update(far)
+        for place in far:
+            self.ends.pop(place, None)
 
     def _consume(self, count: int, timeout: float) -> list[Message]:
         try:

@@ -168,30 +168,45 @@ def test_a_killed_jvm_is_replaced_and_its_spans_go_on(bed: Bed) -> None:
     assert executor.is_add_table_finished(task.id, prepare=False)
 
 
-def test_lanes_are_joined_while_their_spans_are_written(bed: Bed) -> None:
-    plans = [bed.table("one", partitions=2), bed.table("two")]
+def test_spans_change_lanes_while_they_are_written(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.agent.lane.fleet.ARRIVAL_ROWS_MAX", 10)
+    plans = [bed.table("one", partitions=2), bed.table("two"), bed.table("three")]
     executor = bed.executor()
     written = 0
-    for n, plan in enumerate(plans):
-        executor.add_table(bed.task(plan, n + 1), prepare=False)
-        reached(executor, bed.task(plan, n + 1).id, TaskState.REPLICATING)
-    assert len(executor.lanes) == 2
 
-    def joined() -> bool:
+    def write(count: int = 20) -> None:
         nonlocal written
         for plan in plans:
-            bed.put(plan, {written + n: _row(written + n) for n in range(20)})
-        written += 20
-        return [len(spans) for spans in executor.lanes.values()] == [2]
+            bed.put(plan, {written + n: _row(written + n) for n in range(count)})
+        written += count
 
-    until(joined, "one lane for both")
-    joined()
+    def lanes() -> list[int]:
+        return sorted(len(spans) for spans in executor.lanes.values())
+
+    tasks = [bed.task(plan, n + 1) for n, plan in enumerate(plans)]
+    for task in tasks[:2]:
+        executor.add_table(task, prepare=False)
+        reached(executor, task.id, TaskState.REPLICATING)
+    assert lanes() == [2], "the second had nothing to catch up, so it went to the first at once"
+    write()
+    executor.add_table(tasks[2], prepare=False)
+    reached(executor, tasks[2].id, TaskState.REPLICATING)
+    assert lanes() == [1, 2], "the third has a backlog"
+
+    def joined() -> bool:
+        write()
+        return lanes() == [3]
+
+    until(joined, "one lane for all")
+    (lane,) = executor._fleet.lanes.values()
+    until(lambda: not lane.unwatched, "its alarm watches all")
+    until(lane.is_idle, "it rests")
+    write()
     for plan in plans:
         until(lambda plan=plan: bed.rows(plan) == _expected(range(written)), "all rows")  # type: ignore[misc]
-    for n, plan in enumerate(plans):
-        span = bed.task(plan, n + 1).id
-        until(lambda span=span: sum(executor.status(span).positions.values()) == written, "its position")
-        assert executor.status(span).error is None  # type: ignore[union-attr]
+    for task in tasks:
+        until(lambda span=task.id: sum(executor.status(span).positions.values()) == written, "its position")  # type: ignore[misc]
+        assert executor.status(task.id).error is None  # type: ignore[union-attr]
 
 
 def test_a_feed_that_is_to_end_stops_in_front_of_its_target_and_whoever_comes_next_finds_that_out(bed: Bed) -> None:

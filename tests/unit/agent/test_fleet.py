@@ -8,10 +8,20 @@ import msgspec
 import pytest
 
 from headgate.agent.executor import SpanId, SpanTask
-from headgate.agent.lane.fleet import ExecutorSettings, Fleet
+from headgate.agent.lane.alarm import Alarm
+from headgate.agent.lane.fleet import (
+    ARRIVAL_ROWS_MAX,
+    ARRIVAL_SECONDS,
+    JOIN_LAG_MS,
+    JOIN_SECONDS,
+    SETTLE_SECONDS,
+    STRANGERS_SECONDS,
+    ExecutorSettings,
+    Fleet,
+)
 from headgate.agent.lane.keeper import Board, SpanKeeper
 from headgate.agent.lane.lane import IDLE_SECONDS, Lane
-from headgate.agent.lane.plan import SpanResult, TaskResult
+from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskResult
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import RefusedOptionError, SparkOptions, SparkRuntime, check_options
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
@@ -48,8 +58,9 @@ def fleet(board: Board, keeper: Restarts, tmp_path_factory: pytest.TempPathFacto
 
 
 def lane_of(fleet: Fleet, name: str, starts: Mapping[int, int]) -> Lane:
-    lane = fleet.lanes[name] = Lane(name, fleet, SPEC, {"t": starts})
+    lane = fleet.lanes[name] = Lane(name, fleet, SPEC)
     lane.started = True
+    lane.alarm = Alarm(name, lane, {"t": starts})
     return lane
 
 
@@ -60,7 +71,7 @@ def run_on(lane: Lane, positions: Positions, spec: str = SPEC) -> SpanRun:
     plan = SpanPlan(span="s", topic="t", table="public.t", start=dict.fromkeys(positions, 0))
     run = SpanRun(SpanTask(SpanId("f", "s"), "0-1", 1, Epoch(1, 1), plan, spec), "c", primary=True)
     run.state, run.claimed, run.positions, run.lane = TaskState.REPLICATING, True, positions, lane
-    lane.members.append(run)
+    lane.take_on(run)
     return run
 
 
@@ -77,7 +88,7 @@ def test_a_claimed_span_is_planned_from_the_sinks_position(fleet: Fleet) -> None
     assert run.in_batch
 
 
-@pytest.mark.parametrize("what", ["unclaimed", "stopping", "busy", "failed", "held"])
+@pytest.mark.parametrize("what", ["unclaimed", "stopping", "busy", "failed", "elsewhere"])
 def test_a_span_that_may_not_be_written_is_left_out(fleet: Fleet, what: str) -> None:
     lane = lane_of(fleet, "a", {0: 3})
     run = run_on(lane, {0: 5})
@@ -91,11 +102,10 @@ def test_a_span_that_may_not_be_written_is_left_out(fleet: Fleet, what: str) -> 
         case "failed":
             run.state = TaskState.FAILED
         case _:
-            run.held = True
+            run.in_batch = True
     plan = fleet.begin_batch(lane)
     assert plan is not None
     assert plan.works == ()
-    assert plan.waiting == (what not in ("stopping", "failed")), "the lane must look again for those that will be ready"
 
 
 def answer(run: SpanRun, positions: Positions, code: str | None = None, *, retryable: bool = False) -> TaskResult:
@@ -156,18 +166,90 @@ def test_a_batch_nobody_knows_about_sends_its_spans_back(fleet: Fleet, keeper: R
     assert keeper.restarted == ["the batch ended without an answer"]
 
 
-def test_a_joined_lane_takes_over_between_two_batches_only(fleet: Fleet) -> None:
-    old, joined = lane_of(fleet, "a", {0: 3}), lane_of(fleet, "b", {0: 5})
-    run = run_on(old, {0: 5})
-    run.heir = joined
-    joined.heirs = [run]
-    assert planned(fleet, old) == [{0: 5}]
-    fleet._take_over(joined)
-    assert run.lane is old, "its old lane is in a batch with it"
-    run.in_batch = False
-    with fleet._board.changed:
-        fleet._take_over(joined)
-    assert (run.lane, old.members, joined.members, joined.heirs) == (joined, [], [run], [])
+def test_a_lane_looks_by_itself_as_long_as_its_alarm_does_not_watch_all_of_its_spans(fleet: Fleet) -> None:
+    lane = lane_of(fleet, "a", {0: 3})
+    run_on(lane, {0: 5})
+    plan = fleet.begin_batch(lane)
+    assert plan is not None
+    assert not plan.waiting
+    newcomer = run_on(lane, {1: 0})
+    plan = fleet.begin_batch(lane)
+    assert plan is not None
+    assert plan.waiting
+    assert lane.watch_with(Alarm("b", lane, {"t": {0: 5, 1: 0}})) is not None
+    assert lane.unwatched == set()
+    lane.part_with(newcomer)
+    assert lane.unwatched == set()
+
+
+def arrived(board: Board, span: str, *, backlog: int = 0, partition: int = 1) -> SpanRun:
+    plan = SpanPlan(span=span, topic="t", table=f"public.{span}", start={partition: 0})
+    run = SpanRun(SpanTask(SpanId("f", span), "0-1", 1, Epoch(1, 1), plan, SPEC), "c", primary=True)
+    run.opened({partition: 0}, backlog)
+    run.claimed, run.ready_at = True, time.monotonic()
+    board.runs[run.task.id] = run
+    return run
+
+
+def test_a_span_that_arrives_with_little_to_catch_up_is_in_the_home_lanes_next_batch(
+    board: Board, fleet: Fleet
+) -> None:
+    home = lane_of(fleet, "a", {0: 3})
+    run_on(home, {0: 5})
+    run = arrived(board, "new", backlog=ARRIVAL_ROWS_MAX)
+    with board.changed:
+        fleet.turn(time.monotonic())
+    assert (run.lane, run.state) == (home, TaskState.REPLICATING)
+    assert planned(fleet, home) == [{0: 5}, {1: 0}]
+    assert sorted(fleet.lanes) == ["a"]
+
+
+def test_a_span_with_a_backlog_has_a_lane_beside_the_home_lane_until_it_has_caught_up(
+    board: Board, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "_guarded", lambda _lane, _step: None)  # no Spark here
+    home = lane_of(fleet, "a", {0: 3})
+    for number in range(2):
+        board.runs[SpanId("f", str(number))] = run_on(home, {0: 5})
+    run = arrived(board, "new", backlog=ARRIVAL_ROWS_MAX + 1)
+    now = time.monotonic()
+    with board.changed:
+        fleet.turn(now + ARRIVAL_SECONDS)
+    beside = run.lane
+    assert beside is not home
+    assert beside is not None
+    beside.started, run.state, run.lag_ms = True, TaskState.REPLICATING, JOIN_LAG_MS + 1
+    later = now + ARRIVAL_SECONDS + JOIN_SECONDS
+    with board.changed:
+        fleet.turn(later)
+    assert run.lane is beside, "it still lags"
+    run.lag_ms = 5
+    assert planned(fleet, beside) == [{1: 0}]
+    plan = BatchPlan(SPEC, (run.work(),))
+    with board.changed:
+        fleet.turn(later)
+    assert run.lane is beside, "it is in a batch"
+    fleet.end_batch(beside, plan, [])
+    assert run.lane is home
+    assert beside.members == []
+    assert len(planned(fleet, home)) == 3
+    with board.changed:
+        fleet.turn(later)
+    assert sorted(fleet.lanes) == ["a"], "a lane without spans ends"
+
+
+def test_an_alarm_is_renewed_when_spans_have_come_and_gone_but_not_at_each(fleet: Fleet) -> None:
+    lane = lane_of(fleet, "a", {0: 3})
+    first = run_on(lane, {0: 5})
+    second = run_on(lane, {1: 0})
+    assert not fleet._is_alarm_due(lane, lane.changed_at)
+    assert fleet._is_alarm_due(lane, lane.changed_at + SETTLE_SECONDS)
+    lane.watch_with(Alarm("b", lane, {"t": {0: 5, 1: 0}}))
+    assert not fleet._is_alarm_due(lane, lane.changed_at + STRANGERS_SECONDS)
+    lane.part_with(second)
+    assert not fleet._is_alarm_due(lane, lane.changed_at + SETTLE_SECONDS)
+    assert fleet._is_alarm_due(lane, lane.changed_at + STRANGERS_SECONDS), "it rings for a span that has left"
+    assert lane.members == [first]
 
 
 @pytest.mark.parametrize("option", ["minPartitions", "maxRecordsPerPartition", "spark.speculation", "failOnDataLoss"])
@@ -182,11 +264,10 @@ def test_a_lane_that_finds_nothing_to_read_has_caught_up(fleet: Fleet, monkeypat
     run = run_on(lane, {0: 5})
     run.lag_ms = 9_000
     assert run.status().lag_ms == 9_000, "before its first batch a lane has not looked"
-    lane.stopping.set()
-    lane._on_batch(None, 0)  # type: ignore[arg-type]  # a lane does not look at Spark's rows
+    lane._rested_at = time.monotonic()
     assert run.status().lag_ms == 9_000, "just after a batch there may be more"
-    ended = time.monotonic()
-    monkeypatch.setattr("headgate.agent.lane.lane.time.monotonic", lambda: ended + IDLE_SECONDS + 1)
+    rested = lane._rested_at
+    monkeypatch.setattr("headgate.agent.lane.lane.time.monotonic", lambda: rested + IDLE_SECONDS + 1)
     assert run.status().lag_ms == 0
 
 
@@ -219,7 +300,6 @@ def test_a_span_at_the_target_is_in_no_batch_and_its_lane_reads_on(fleet: Fleet,
     run = run_on(lane, {0: 5}, ENDING)
     resolved(run, {0: NOON})
     assert planned(fleet, lane) == []
-    assert fleet.read_along(lane, {"t": {0: 10}}), "the lane's thread does not spin, nor wait"
     assert (run.status().resolved_ts, keeper.restarted) == (NOON, [])
 
 
@@ -288,7 +368,7 @@ def test_nobody_leaves_when_all_take_their_share(board: Board, keeper: Restarts,
 def test_a_slow_span_gets_its_own_lane_and_is_not_joined_at_once(
     board: Board, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "_start", lambda _lane, _rows: None)  # no Spark here
+    monkeypatch.setattr(fleet, "_guarded", lambda _lane, _step: None)  # no Spark here
     lane, slow, quick = two_on_a_lane(board, fleet)
     now = time.monotonic()
     slow.alone_until = now + 30
@@ -297,12 +377,14 @@ def test_a_slow_span_gets_its_own_lane_and_is_not_joined_at_once(
             fleet._keeper.leave(run)
             run.ready_at = now - 1
         del fleet.lanes[lane.name]
-        fleet._start_ready(now)
+        fleet._place_ready(now)
         assert slow.lane is not None
         assert slow.lane.members == [slow]
         assert quick.lane is not slow.lane
+        for started in fleet.lanes.values():
+            started.started = True
         fleet._join(now)
-        assert slow.heir is None
+        assert quick.lane is not slow.lane
         slow.alone_until = now - 1
         fleet._join(now)
-        assert slow.heir is quick.heir is not None
+        assert slow.lane is quick.lane is not None

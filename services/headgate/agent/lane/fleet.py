@@ -1,16 +1,17 @@
-"""The lanes of an executor: who is on which, what each batch may write, and how lanes are joined.
+"""The lanes of an executor: who is on which, what each batch may write, and how spans get from one to another.
 
 What keeps a span exact whatever lane it is on: it is planned into a batch only if it is claimed and in no other batch,
 and every batch reads it from the sink's position on. A lane remembers nothing that could be wrong.
 
-That is also what joins lanes. A joined lane starts beside the old ones at the positions of that moment, and takes
-the spans over one by one when they are between two batches; the old lanes, left without spans, end. Nobody pauses.
+So a span changes lanes between two batches, and nobody waits for it. Each feed has a home lane, its largest. A span
+that arrives with little to catch up goes there at once; one with a backlog, or one that is slow, has a lane beside it
+until it has caught up. What is made anew when spans come and go is the lane's alarm only, and beside the old one.
 """
 
 import itertools
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -18,16 +19,17 @@ import msgspec
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from headgate.agent.executor import SpanId
+from headgate.agent.executor import SpanId, SpanTask
+from headgate.agent.lane.alarm import Alarm
 from headgate.agent.lane.keeper import Board, SpanKeeper
 from headgate.agent.lane.lane import Lane, LaneSource
 from headgate.agent.lane.parts import feed_of
 from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, TaskResult
-from headgate.agent.lane.span import SpanRun
-from headgate.agent.lane.spark import SparkRuntime, SparkStartError
+from headgate.agent.lane.span import SpanRun, positions_of
+from headgate.agent.lane.spark import RefusedOptionError, SparkRuntime, SparkStartError
 from headgate.config.feed import FeedSpec
-from headgate.records.control import Positions, TaskState
-from headgate.sources.reader import reader_properties
+from headgate.records.control import TaskState
+from headgate.sources.reader import Reading, reader_properties
 
 __all__ = ["ARRIVAL_SECONDS", "ExecutorSettings", "Fleet", "LaneCpu"]
 
@@ -36,17 +38,23 @@ _log = logging.getLogger(__name__)
 ARRIVAL_SECONDS: Final = 0.2
 """Spans that become ready within this time share a lane; a lane of its own for each would cost its fixed work."""
 
-PARK_SECONDS: Final = 1.0
-"""How often a warm lane looks where the sink stands, to read along behind the present writer."""
+ARRIVAL_ROWS_MAX: Final = 20_000
+"""A span with so much to catch up joins the home lane at once: it is less than half a second of a batch of all."""
 
 JOIN_SECONDS: Final = 5.0
-"""Lanes of a feed are joined once none has started for so long: a start costs half a second of a core."""
+"""Spans go over to their feed's home lane once no lane has started for so long: several arrive at a time."""
 
 JOIN_LAG_MS: Final = 2_000
-"""While a span lags more, its lane has better things to do than to have its rows read twice."""
+"""A span that lags more has better things to do than to share batches."""
 
-HANDOVER_SECONDS: Final = 1.0
-"""How long a joined lane's first batch waits for the old lanes' borders; held spans rest no longer than that."""
+SETTLE_SECONDS: Final = 1.0
+"""A lane whose spans have changed gets another alarm when no more have come for so long; until then it looks itself."""
+
+SETTLE_SECONDS_MAX: Final = 10.0
+"""Spans that come one by one for a long time are watched after that, all the same."""
+
+STRANGERS_SECONDS: Final = 5.0
+"""An alarm that rings for spans that have left is replaced after that: often more of them leave."""
 
 SLOW_SECONDS: Final = 1.0
 """A span that takes longer than that in a batch, and longer than all its neighbours together, leaves them: they would
@@ -101,7 +109,7 @@ class Fleet:
     def signal_stop(self) -> None:
         """Every lane is to end at its next border."""
         for lane in self.lanes.values():
-            lane.stopping.set()
+            lane.signal_stop()
 
     def close(self) -> None:
         """Take no more work."""
@@ -114,18 +122,12 @@ class Fleet:
         with self._board.changed:
             if self._board.killed or lane.stopping.is_set():
                 return None
-            if lane.heirs:
-                self._await_heirs(lane, 0.0 if lane.batches else HANDOVER_SECONDS)
-            lane.in_batch = True
             works = []
-            waiting = bool(lane.heirs)
-            for run in list(lane.members):
-                if run.writable and not run.in_batch and not run.held:
+            for run in lane.members:
+                if run.writable and not run.in_batch:
                     run.in_batch = True
                     works.append(run.work(feed.quarantine_per_hour_max))
-                elif not run.over and not run.stop and not run.is_at_target:
-                    waiting = True
-            return BatchPlan(spec=lane.spec, works=tuple(works), letterbox=letterbox, waiting=waiting)
+            return BatchPlan(lane.spec, tuple(works), letterbox, waiting=bool(lane.unwatched))
 
     def _letterbox(self, feed: FeedSpec) -> Letterbox | None:
         if feed.on_bad_change != "quarantine":
@@ -133,22 +135,6 @@ class Fleet:
         if self._settings.letterbox is None:
             raise ValueError(f"feed {feed.feed} wants bad changes set aside, but this executor has no letterbox")
         return self._settings.letterbox
-
-    def read_along(self, lane: Lane, seen: Mapping[str, Positions]) -> bool:
-        """A lane of warm spans only is parked until the log it has seen is behind the sink, or a span is promoted."""
-        while True:
-            with self._board.changed:
-                members = [run for run in lane.members if not run.over and not run.stop]
-                if self._board.killed or lane.stopping.is_set() or not members:
-                    return True
-                if any(run.writable and not run.held for run in members):
-                    return False
-                if all(_behind(run, seen) for run in members):
-                    return True
-                self._board.changed.wait(PARK_SECONDS)
-                waiting = [run for run in members if not run.claimed and not run.busy and not run.stop]
-            for run in waiting:
-                self._keeper.look(run)
 
     def end_batch(self, lane: Lane, plan: BatchPlan, results: list[TaskResult] | None) -> None:
         """Adopt what became visible; a span with an error, or one nobody knows about, leaves the lane."""
@@ -168,6 +154,8 @@ class Fleet:
             if results is None:
                 for run in runs.values():
                     self._keeper.restart(run, "the batch ended without an answer")
+            for run in runs.values():
+                self._go_over(run)
             self._board.changed.notify_all()
 
     def _part(self, lane: Lane, results: Sequence[SpanResult], runs: Mapping[SpanId, SpanRun]) -> None:
@@ -175,7 +163,7 @@ class Fleet:
         now = time.monotonic()
         slowest = max(results, key=lambda result: result.wall_ms, default=None)
         run = None if slowest is None else runs.get(slowest.id)
-        if slowest is None or run is None or lane.heirs:
+        if slowest is None or run is None:
             return
         others = sum(result.wall_ms for result in results) - slowest.wall_ms
         is_alone = run.alone_until > now
@@ -195,115 +183,158 @@ class Fleet:
     # --- starting, joining and ending lanes: on the control thread, with the board's lock ------------------------
 
     def turn(self, now: float) -> None:
-        """Start lanes for what is ready, hand over what a joined lane waits for, end lanes without spans."""
-        self._start_ready(now)
-        for lane in self.lanes.values():
-            if lane.heirs and not lane.in_batch:
-                self._take_over(lane)
-        for lane in [lane for _, lane in sorted(self.lanes.items()) if not lane.members and not lane.heirs]:
-            self._drop(lane)
+        """Find lanes for what is ready, join what has caught up, end lanes without spans, renew alarms."""
+        self._place_ready(now)
         if now - self._started_at >= JOIN_SECONDS:
             self._join(now)
+        for lane in [lane for _, lane in sorted(self.lanes.items()) if not lane.members]:
+            self._drop(lane)
+        for _, lane in sorted(self.lanes.items()):
+            if lane.started and not lane.wiring and self._is_alarm_due(lane, now):
+                lane.wiring = True
+                self._starter.submit(self._guarded, lane, self._wire)
 
-    def _start_ready(self, now: float) -> None:
-        """One lane per feed and kind (written, warm, slow) for what is ready, once the first has waited a moment."""
+    def _place_ready(self, now: float) -> None:
+        """The home lane for those that may share it, if there is one; else one lane per kind (written, warm, slow)."""
         groups: dict[tuple[str, bool, SpanId | None], list[SpanRun]] = {}
         for _, run in sorted(self._board.runs.items()):
-            if run.ready_at is not None and not run.busy and not run.stop and not run.over:
-                alone = run.task.id if run.alone_until > now else None
+            if run.ready_at is None or run.busy or run.stop or run.over:
+                continue
+            alone = run.task.id if run.alone_until > now else None
+            home = self._home(run.task.spec) if alone is None and run.backlog <= ARRIVAL_ROWS_MAX else None
+            if home is not None:
+                self._enter(home, run)
+            else:
                 groups.setdefault((run.task.spec, run.claimed, alone), []).append(run)
         for runs in groups.values():
             if now - min(run.ready_at or now for run in runs) >= ARRIVAL_SECONDS:
-                lane = self._launch(runs, now)
-                lane.members = runs
+                lane = self._launch(runs[0].task, now)
                 for run in runs:
-                    run.lane, run.ready_at = lane, None
+                    self._enter(lane, run)
 
-    def _launch(self, runs: list[SpanRun], now: float) -> Lane:
-        starts: dict[str, dict[int, int]] = {}
-        for run in runs:
-            starts.setdefault(run.task.plan.topic, {}).update(run.positions)
-        spec = runs[0].task.spec
-        lane = Lane(f"{runs[0].task.id.feed}-{next(_lane_numbers)}", self, spec, starts)
+    def _home(self, spec: str) -> Lane | None:
+        """Where a feed's spans belong together: its lane with the most of them, none of which is slow."""
+        now = time.monotonic()
+        lanes = [
+            lane
+            for _, lane in sorted(self.lanes.items())
+            if lane.spec == spec
+            and not lane.failed
+            and not lane.stopping.is_set()
+            and not any(run.alone_until > now or run.backlog > ARRIVAL_ROWS_MAX for run in lane.members)
+        ]
+        return max(lanes, key=lambda lane: len(lane.members), default=None)
+
+    def _enter(self, lane: Lane, run: SpanRun) -> None:
+        run.lane, run.heir, run.ready_at = lane, None, None
+        lane.take_on(run)
+        if lane.started:
+            self._settle(run)
+            lane.wake()
+
+    def _settle(self, run: SpanRun) -> None:
+        """Its lane serves."""
+        if run.state is TaskState.PREPARING and not run.stop:
+            run.state = TaskState.REPLICATING if run.claimed else TaskState.PREPARED
+        if run.primary and not run.claimed and not run.busy and not run.stop:
+            self._keeper.submit(run, self._keeper.open)
+
+    def _launch(self, task: SpanTask, now: float) -> Lane:
+        lane = Lane(f"{task.id.feed}-{next(_lane_numbers)}", self, task.spec)
         self.lanes[lane.name] = lane
         self._started_at = now
-        self._starter.submit(self._start, lane, feed_of(spec).batch_rows_max)
+        self._starter.submit(self._guarded, lane, self._begin)
         return lane
 
     def _join(self, now: float) -> None:
-        """One lane for all spans of a feed that has several, when nothing else is going on in it."""
-        feeds: dict[str, list[Lane]] = {}
-        for _, lane in sorted(self.lanes.items()):
-            if not any(run.alone_until > now for run in lane.members):
-                feeds.setdefault(lane.spec, []).append(lane)
-        for spec, lanes in sorted(feeds.items()):
-            members = [run for lane in lanes for run in lane.members]
-            quiet = all(run.writable and run.state is TaskState.REPLICATING for run in members)
-            behind = any(run.lag_ms > JOIN_LAG_MS for run in members)
-            if len(lanes) < 2 or not quiet or behind or any(lane.heirs or lane.failed for lane in lanes):
+        """Spans that have caught up beside their feed's home lane go over to it."""
+        for spec in sorted({lane.spec for lane in self.lanes.values()}):
+            home = self._home(spec)
+            if home is None or not home.started:
                 continue
-            joined = self._launch(members, now)
-            joined.heirs = members
-            for run in members:
-                run.heir = joined
-            _log.info("lane %s joins %d lanes of %s", joined.name, len(lanes), feed_of(spec).feed)
+            for lane in [lane for _, lane in sorted(self.lanes.items()) if lane.spec == spec and lane is not home]:
+                for run in list(lane.members):
+                    quiet = run.writable and run.state is TaskState.REPLICATING and run.alone_until <= now
+                    if quiet and run.lag_now_ms <= JOIN_LAG_MS:
+                        run.heir = home
+                        self._go_over(run)
 
-    def _take_over(self, lane: Lane) -> None:
-        """Every heir that is between two batches."""
-        taken = False
-        for run in list(lane.heirs):
-            if run.in_batch or not lane.started or run.lane is None:
-                continue
-            run.lane.members.remove(run)
-            lane.members.append(run)
-            lane.heirs.remove(run)
-            run.lane, run.heir, run.held = lane, None, False
-            taken = True
-        if taken:
-            self._board.changed.notify_all()
+    def _go_over(self, run: SpanRun) -> None:
+        """To the lane that it is to be on, if no batch has it."""
+        home = run.heir
+        if home is None or run.in_batch or run.lane is None:
+            return
+        run.heir = None
+        if home.name in self.lanes and not home.failed:
+            run.lane.part_with(run)
+            run.backlog = 0
+            self._enter(home, run)
 
-    def _await_heirs(self, lane: Lane, seconds: float) -> None:
-        """Before a joined lane's batch: the old lanes leave its spans out from their next border on."""
-        deadline = time.monotonic() + seconds
-        for run in lane.heirs:
-            run.held = True
-        while lane.heirs and not lane.stopping.is_set():
-            self._take_over(lane)
-            left = deadline - time.monotonic()
-            if left <= 0 or not lane.heirs:
-                break
-            self._board.changed.wait(left)
-        for run in lane.heirs:
-            run.held = False
+    def _is_alarm_due(self, lane: Lane, now: float) -> bool:
+        alarm = lane.alarm
+        if alarm is None:
+            return True
+        settled = now - lane.changed_at
+        if lane.unwatched:
+            return settled >= SETTLE_SECONDS or now - alarm.started_at >= SETTLE_SECONDS_MAX
+        if settled < STRANGERS_SECONDS:
+            return False
+        return not alarm.places.issubset(place for run in lane.members for place in run.places)
 
-    def _start(self, lane: Lane, rows_max: int) -> None:
+    def _guarded(self, lane: Lane, step: Callable[[Lane], None]) -> None:
+        """On the starter's threads: a lane that cannot be started, or watched, sends its spans back."""
         if self._board.killed:
             return
+        try:
+            step(lane)
+        except (SparkStartError, RefusedOptionError, PySparkException, Py4JError, OSError) as error:
+            with self._board.changed:
+                lane.failed = True
+                for run in list(lane.members):
+                    self._keeper.fail(run, "lane_not_started", str(error), retryable=True)
+                self._drop(lane)
+
+    def _begin(self, lane: Lane) -> None:
+        session = self._runtime.start()
+        options = self._runtime.settings
+        lane.begin(session, self._source(feed_of(lane.spec).batch_rows_max), options.cores, options.scratch)
+        with self._board.changed:
+            starts = positions_of(run for run in lane.members if not run.claimed)
+        if starts:
+            lane.warm_up(
+                [Reading(topic, *at, at[1]) for topic in sorted(starts) for at in sorted(starts[topic].items())]
+            )
+        with self._board.changed:
+            for run in lane.members:
+                self._settle(run)
+            lane.wake()
+            self._board.changed.notify_all()
+
+    def _wire(self, lane: Lane) -> None:
+        """Another alarm, over what its spans read now."""
+        with self._board.changed:
+            starts = positions_of(lane.members)
+        before = None
+        if starts:
+            alarm = Alarm(f"{lane.name}.{next(_lane_numbers)}", lane, starts)
+            alarm.start(self._runtime.start(), self._source(1), self._runtime.settings.scratch)
+            with self._board.changed:
+                before = lane.watch_with(alarm)
+        with self._board.changed:
+            lane.wiring = False
+            self._board.changed.notify_all()
+        if before is not None:
+            before.stop()
+
+    def _source(self, rows_max: int) -> LaneSource:
         settings = self._settings
-        source = LaneSource(
+        return LaneSource(
             bootstrap=settings.bootstrap,
             rows_max=rows_max,
             options=settings.lane_options,
             reader=reader_properties(settings.bootstrap, settings.kafka),
             one_machine=self._runtime.settings.in_one_process,
         )
-        runtime = self._runtime
-        try:
-            lane.start(runtime.start(), source, runtime.settings.cores, runtime.settings.scratch)
-        except (SparkStartError, PySparkException, Py4JError, OSError) as error:
-            with self._board.changed:
-                lane.failed = True
-                for run in list(lane.members):
-                    self._keeper.fail(run, "lane_not_started", str(error), retryable=True)
-                self._drop(lane)
-            return
-        with self._board.changed:
-            for run in lane.members:
-                if run.state is TaskState.PREPARING and not run.stop:
-                    run.state = TaskState.REPLICATING if run.claimed else TaskState.PREPARED
-                if run.primary and not run.claimed and not run.busy and not run.stop:
-                    self._keeper.submit(run, self._keeper.open)
-            self._board.changed.notify_all()
 
     def watch(self) -> None:
         """Spans of a lane that is over go back to the sink's positions; a dead JVM ends every lane."""
@@ -320,11 +351,8 @@ class Fleet:
                 self._drop(lane)
 
     def _drop(self, lane: Lane) -> None:
-        for run in lane.heirs:
-            run.heir, run.held = None, False
-        lane.heirs = []
         self.lanes.pop(lane.name, None)
-        lane.stopping.set()
+        lane.signal_stop()
         self._board.changed.notify_all()
         self._starter.submit(lane.stop)
 
@@ -334,9 +362,3 @@ class Fleet:
             return {
                 name: tuple(sorted(run.task.id for run in lane.members)) for name, lane in sorted(self.lanes.items())
             }
-
-
-def _behind(run: SpanRun, seen: Mapping[str, Positions]) -> bool:
-    """Whether the log up to ``seen`` holds nothing that is wanted and the sink does not have."""
-    ends = seen.get(run.task.plan.topic, {})
-    return all(ends.get(partition, 0) <= position for partition, position in run.awaited.items())

@@ -48,7 +48,7 @@ class Board:
 
 
 class SpanKeeper:
-    """Opens and ends spans. Methods but ``look`` are called with the board's lock held."""
+    """Opens and ends spans. Methods are called with the board's lock held."""
 
     def __init__(self, board: Board, source: KafkaConnection) -> None:
         self._board = board
@@ -93,6 +93,8 @@ class SpanKeeper:
         finally:
             with self._board.changed:
                 run.busy = False
+                if run.lane is not None:
+                    run.lane.wake()  # it may be written now, and its log need not grow for that
                 self._board.changed.notify_all()
 
     def open(self, run: SpanRun) -> None:
@@ -104,12 +106,12 @@ class SpanKeeper:
             with closing(FeedParts(run.task.spec)) as parts:
                 parts.sink.check([claim.table])
                 positions = _claimed(parts.sink, claim) if primary else parts.sink.positions(claim)
-            check_retention(self._source, claim.topic, positions)
+            backlog = check_retention(self._source, claim.topic, positions)
             with self._board.changed:
                 opened = (claim.epoch, primary) == (run.task.epoch, run.primary)
                 run.claimed = opened and primary
                 if opened:
-                    run.opened(positions)
+                    run.opened(positions, backlog)
                 if self._board.killed or run.stop:
                     return
         with self._board.changed:
@@ -153,26 +155,12 @@ class SpanKeeper:
             self.submit(run, self.open)
 
     def leave(self, run: SpanRun) -> None:
-        """Off its lane, and off the list of the lane that wanted it."""
-        if run.lane is not None and run in run.lane.members:
-            run.lane.members.remove(run)
-        if run.heir is not None and run in run.heir.heirs:
-            run.heir.heirs.remove(run)
+        """Off its lane."""
+        if run.lane is not None:
+            run.lane.part_with(run)
         run.lane = run.heir = run.ready_at = None
-        run.in_batch = run.held = False
+        run.in_batch = False
         self._board.changed.notify_all()
-
-    def look(self, run: SpanRun) -> None:
-        """Where the present writer of a warm span stands."""
-        try:
-            with closing(FeedParts(run.task.spec)) as parts:
-                positions = parts.sink.positions(run.claim)
-        except SinkError as error:
-            _log.info("span %s: the sink does not say its position: %s", run.task.id, error)
-            return
-        with self._board.changed:
-            if not run.claimed:
-                run.positions = positions
 
 
 def _claimed(sink: Sink, claim: Claim) -> Positions:

@@ -1,9 +1,9 @@
-"""A lane: one Structured Streaming query that wakes up when its spans' partitions grow, and reads them in its tasks.
+"""A lane: batch after batch over its spans, read by Spark's tasks from the sink's positions until the log's end is met.
 
-The query says *that* there is something (Spark's Kafka source, as far as offsets); its tasks read the log themselves,
-each span from the position of the sink, in batch after batch until the end of the log is met. Who may write what in a
-batch is asked at each batch's border, so a span joins or leaves without the query noticing. Spark's own progress is
-never the truth: every start gets a fresh checkpoint directory and the offsets that the sink names.
+A lane rests when there is nothing more; its alarm (a Structured Streaming query over its partitions) wakes it when the
+log grows. Who may write what in a batch is asked at each batch's border, so a span joins or leaves without its
+neighbours noticing: only the alarm is made anew, beside the lane, and until it watches the new span the lane looks by
+itself.
 """
 
 import functools
@@ -18,15 +18,16 @@ from typing import Any, Final, Protocol
 
 import msgspec
 from py4j.protocol import Py4JError
+from pyspark import InheritableThread
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
+from headgate.agent.lane.alarm import Alarm, LaneSource
 from headgate.agent.lane.plan import BatchPlan, TaskPlan, TaskResult
+from headgate.agent.lane.shares import Portion, Shares
 from headgate.agent.lane.span import SpanRun
-from headgate.agent.lane.spark import check_options
 from headgate.agent.lane.task import read_task
 from headgate.config.crash_points import CrashPoint, reach
-from headgate.records.control import Positions
 from headgate.sources.offsets import SourceUnreachableError
 from headgate.sources.reader import Reading
 
@@ -42,24 +43,10 @@ SMALL_ROWS: Final = 2_000
 """Up to here a batch is divided by spans, above it by partitions: one small transaction costs less than two."""
 
 OWED_SECONDS: Final = 0.05
-"""How soon a lane looks again for a span that cannot be written yet, or for rows that are said to be there."""
+"""How soon a lane looks again for what its alarm does not watch yet, or for rows that are said to be there."""
 
 STALL_SECONDS_MAX: Final = 60.0
 """The log is said to hold more and nothing comes: the lane is given up, and its spans start again."""
-
-
-class LaneSource(msgspec.Struct, frozen=True):
-    """Where a lane reads, and how many rows a batch may have.
-
-    ``options`` are further client properties by Java's names, for the query; ``reader`` all of librdkafka's, for tasks.
-    ``one_machine``: tasks run where the driver does, and see its files.
-    """
-
-    bootstrap: str
-    rows_max: int
-    options: Mapping[str, str] = {}
-    reader: Mapping[str, str] = {}
-    one_machine: bool = False
 
 
 class Crew(Protocol):
@@ -69,132 +56,170 @@ class Crew(Protocol):
         """The batch's plan; the spans in it are this lane's until ``end_batch``. None: the lane is to stop."""
         ...
 
-    def read_along(self, lane: "Lane", seen: Mapping[str, Positions]) -> bool:
-        """The log has grown to ``seen``, and nothing may be written. True: it is behind the sink; False: plan again."""
-        ...
-
     def end_batch(self, lane: "Lane", plan: BatchPlan, results: list[TaskResult] | None) -> None:
         """The batch is over; ``results`` None means that nobody knows what it has written."""
         ...
 
 
 class Lane:
-    """One query. ``starts`` is, per topic and partition, from where on it wakes up.
+    """One loop over batches. ``members`` are the spans it may write; ``alarm`` is what wakes it.
 
-    ``members`` are the spans it may write; ``heirs`` those it has yet to take over from other lanes. ``in_batch`` is
-    true from a batch's plan until its end.
+    ``unwatched`` are partitions of its spans that the alarm does not know. ``changed_at`` (monotonic) is when a span
+    last joined or left; ``wiring``: another alarm is on its way. All of these are changed under the board's lock.
     """
 
-    def __init__(self, name: str, crew: Crew, spec: str, starts: Mapping[str, Positions]) -> None:
+    def __init__(self, name: str, crew: Crew, spec: str) -> None:
         self.name = name
         self.spec = spec
-        self.starts: dict[str, dict[int, int]] = {topic: dict(p) for topic, p in starts.items()}
         self.members: list[SpanRun] = []
-        self.heirs: list[SpanRun] = []
-        self.in_batch = False
         self.started = False
         self.failed = False
+        self.wiring = False
+        self.changed_at = time.monotonic()
+        self.alarm: Alarm | None = None
+        self.unwatched: set[tuple[str, int]] = set()
         self.stopping = threading.Event()
         self.batches = 0
-        self._batch_ended_at: float | None = None
         self._crew = crew
         self._cores = 1
-        self._query: Any = None
-        self._query_known = threading.Event()
         self._folder: Path | None = None
         self._source = LaneSource(bootstrap="", rows_max=1)
         self._numbers: Any = None
+        self._thread: threading.Thread | None = None
+        self._broken: str | None = None
+        self._bell = threading.Condition()
+        self._wakes = self._rested = 0
+        self._rested_at: float | None = None
+        self._ends: dict[tuple[str, int], int] = {}
         self._latest: dict[tuple[str, int], int] = {}
+        self._shares = Shares()
 
-    def start(self, session: SparkSession, source: LaneSource, cores: int, scratch: Path) -> None:
-        """Start reading from ``delivered`` on. Raises PySparkException or Py4JError; 0.3 to 0.6 s."""
-        check_options(source.options)
+    # --- life: called by the fleet --------------------------------------------------------------------------------
+
+    def begin(self, session: SparkSession, source: LaneSource, cores: int, scratch: Path) -> None:
+        """Begin to serve. Raises PySparkException, Py4JError or OSError."""
         self._cores, self._source = cores, source
         self._folder = Path(tempfile.mkdtemp(prefix="lane-", dir=scratch))
-        assign = {topic: sorted(partitions) for topic, partitions in sorted(self.starts.items())}
-        offsets = {topic: {str(p): o for p, o in sorted(at.items())} for topic, at in sorted(self.starts.items())}
-        options = {
-            **{name if name.startswith("kafka.") else f"kafka.{name}": value for name, value in source.options.items()},
-            "kafka.bootstrap.servers": source.bootstrap,
-            "kafka.isolation.level": "read_committed",
-            "assign": msgspec.json.encode(assign).decode(),
-            "startingOffsets": msgspec.json.encode(offsets).decode(),
-            "failOnDataLoss": "true",
-        }
-        # Tasks of different lanes share the cores fairly; within a pool they would queue up.
-        session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
         self._numbers = session.sparkContext.parallelize(range(cores), cores)
-        reader = session.readStream.format("kafka").options(**options)
-        self._query = (
-            reader.load()
-            .writeStream.queryName(self.name)
-            .option("checkpointLocation", str(self._folder))
-            .foreachBatch(self._on_batch)
-            .start()
-        )
-        self._query_known.set()
+        self._thread = InheritableThread(target=self._live, name=f"headgate-lane-{self.name}", daemon=True)
+        self._thread.start()
         self.started = True
-        if self.stopping.is_set():
-            self.stop()
+
+    def warm_up(self, places: Sequence[Reading]) -> None:
+        """Have workers and readers ready for ``places``, of which nothing may be written yet; their rows are dropped.
+
+        On the caller's thread. Raises PySparkException or Py4JError.
+        """
+        plan = BatchPlan(spec=self.spec, works=())
+        readings = (tuple(places),) * self._cores
+        self._job(TaskPlan(plan, self.name, self._source.reader, readings, rows_max=1))
+
+    def watch_with(self, alarm: Alarm) -> Alarm | None:
+        """From now on ``alarm`` wakes it; returns the one before, put off, for the caller to stop."""
+        before, self.alarm = self.alarm, alarm
+        self.unwatched = {place for run in self.members for place in run.places} - alarm.places
+        for old in (before, alarm if self.stopping.is_set() else None):
+            if old is not None:
+                old.off.set()
+        self._ring_bell()
+        return before
+
+    def take_on(self, run: SpanRun) -> None:
+        """A span more. It must be between two batches."""
+        self.members.append(run)
+        self.changed_at = time.monotonic()
+        self.unwatched.update(set(run.places) - (self.alarm.places if self.alarm is not None else frozenset()))
+
+    def part_with(self, run: SpanRun) -> None:
+        """The span is not its any more."""
+        if run in self.members:
+            self.members.remove(run)
+            self.changed_at = time.monotonic()
+            self.unwatched.difference_update(run.places)
 
     def failure(self) -> str | None:
-        """Why the query is over; None while it runs, or has not been started."""
-        if self._query is None:
-            return None
-        try:
-            if self._query.isActive:
-                return None
-            error = self._query.exception()
-        except (Py4JError, OSError) as gone:
-            return f"the Spark JVM does not answer: {gone}"
-        return "the query ended by itself" if error is None else str(error)
+        """Why it serves no more; None while it does."""
+        if self._broken is not None:
+            return self._broken
+        return None if self.alarm is None else self.alarm.failure()
 
     def is_idle(self) -> bool:
-        """Whether the query has found nothing to read for a while: what it has delivered is then all there is."""
-        ended = self._batch_ended_at
-        return not self.in_batch and ended is not None and time.monotonic() - ended > IDLE_SECONDS
+        """Whether it has found nothing to read for a while: what it has delivered is then all there is."""
+        rested = self._rested_at
+        return rested is not None and time.monotonic() - rested > IDLE_SECONDS
+
+    def signal_stop(self) -> None:
+        """It is to end at its next border."""
+        self.stopping.set()
+        if self.alarm is not None:
+            self.alarm.off.set()
+        self._ring_bell()
 
     def stop(self) -> None:
-        """End the query and delete its directory. Blocks until a batch under way is over; idempotent."""
-        self.stopping.set()
-        try:
-            if self._query is not None:
-                self._query.stop()
-        except (Py4JError, PySparkException, OSError) as error:
-            _log.info("lane %s: stopping a query that is gone: %s", self.name, error)
+        """End it, its alarm, and its directory. Blocks until a batch under way is over; idempotent."""
+        self.signal_stop()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        if self.alarm is not None:
+            self.alarm.stop()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _on_batch(self, _frame: DataFrame, _batch_id: int) -> None:
-        self.started = True
+    # --- sleeping and waking --------------------------------------------------------------------------------------
+
+    def wake(self, ends: Mapping[tuple[str, int], int] | None = None) -> None:
+        """The log has grown up to ``ends``; or, without, a span may now be written that could not before."""
+        with self._bell:
+            self._ends.update(ends or {})
+            self._wakes += 1
+            self._bell.notify_all()
+
+    def await_rest(self, off: threading.Event) -> None:
+        """See Sleeper."""
+        with self._bell:
+            mine = self._wakes
+            while self._rested < mine and not off.is_set() and not self.stopping.is_set() and self._broken is None:
+                self._bell.wait()
+
+    def _ring_bell(self) -> None:
+        with self._bell:
+            self._bell.notify_all()
+
+    def _live(self) -> None:
+        # Tasks of different lanes share the cores fairly; within a pool they would queue up.
         try:
-            if not self.stopping.is_set():
-                self._query_known.wait()
-                self._serve(self._log_ends())
-        finally:
-            self.in_batch = False
-            self._batch_ended_at = time.monotonic()
+            self._numbers.context.setLocalProperty("spark.scheduler.pool", self.name)
+            while self._sleep():
+                self._rested_at = None
+                answered = self._wakes
+                self._serve()
+                self._rested_at = time.monotonic()
+                with self._bell:
+                    self._rested = answered
+                    self._bell.notify_all()
+        except Exception as error:  # noqa: BLE001 (whatever it is, the spans must not wait for a loop that is over)
+            self._broken = f"{type(error).__name__}: {error}"
+            if not isinstance(error, PySparkException | Py4JError | OSError | SourceUnreachableError):
+                _log.exception("lane %s", self.name)
+            self._ring_bell()
 
-    def _log_ends(self) -> dict[tuple[str, int], int]:
-        """Up to where Spark has seen the log grow: what woke the query."""
-        offset = self._query._jsq.streamingQuery().availableOffsets().iterator().next()._2().json()
-        ends = msgspec.json.decode(offset, type=dict[str, dict[int, int]])
-        return {(topic, partition): end for topic, found in ends.items() for partition, end in found.items()}
+    def _sleep(self) -> bool:
+        """Until it is woken; False when it is to end."""
+        with self._bell:
+            while self._rested == self._wakes and not self.stopping.is_set():
+                self._bell.wait()
+        return not self.stopping.is_set()
 
-    def _serve(self, ends: dict[tuple[str, int], int]) -> None:
-        """Batch after batch until all that the query was woken for is at the sink, and no more is there."""
+    # --- batches --------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """Batch after batch until all that it was woken for is at the sink, and no more is there."""
         fruitful_at = time.monotonic()
         while not self.stopping.is_set():
             plan = self._crew.begin_batch(self)
-            if plan is None:
-                return
-            if not plan.works:
-                self.in_batch = False
-                if not self.heirs and self._warm_up(plan, ends):
-                    return
-                self.stopping.wait(OWED_SECONDS if self.heirs else 0)
-                continue
-            tasks = self._task_plan(plan, ends)
+            if plan is None or not plan.works:
+                return  # whoever may be written later wakes the lane
+            tasks = self._task_plan(plan)
             results: list[TaskResult] | None = None
             try:
                 results = self._run(tasks)
@@ -216,42 +241,22 @@ class Lane:
                 )
             self.stopping.wait(OWED_SECONDS)
 
-    def _warm_up(self, plan: BatchPlan, ends: dict[tuple[str, int], int]) -> bool:
-        """Nothing may be written yet: have workers and readers ready, then wait. True when there is nothing to do."""
-        readings = tuple(Reading(*place, end, end) for place, end in sorted(ends.items()))
-        self._run(TaskPlan(plan, self.name, self._source.reader, (readings,) * self._cores, rows_max=1))
-        seen: dict[str, Positions] = {}
-        for (topic, partition), end in ends.items():
-            seen.setdefault(topic, {})[partition] = end
-        return self._crew.read_along(self, seen)
-
-    def _task_plan(self, plan: BatchPlan, ends: Mapping[tuple[str, int], int]) -> TaskPlan:
+    def _task_plan(self, plan: BatchPlan) -> TaskPlan:
         """The batch's readings, spread over as many tasks as it is worth."""
         spans = []
         for work in plan.works:
-            places = [(work.topic, partition) for partition in sorted(work.expected)]
-            spans.append([Reading(*place, work.expected[place[1]], ends.get(place, 0)) for place in places])
-        loads = {
-            (one.topic, one.partition): max(one.until - one.start, self._latest.get((one.topic, one.partition), 0), 1)
-            for readings in spans
-            for one in readings
-        }
-        if sum(loads.values()) > SMALL_ROWS:
+            places = [((work.topic, partition), start) for partition, start in sorted(work.expected.items())]
+            spans.append([Reading(*place, start, self._ends.get(place, 0)) for place, start in places])
+        if sum(self._rows(one) for readings in spans for one in readings) > SMALL_ROWS:
             spans = [[one] for readings in spans for one in readings]
-        shares: list[list[Reading]] = [[] for _ in range(min(self._cores, len(spans)))]
-        weights = [0] * len(shares)
-        # The heaviest first, each to whoever has least: a batch ends with its slowest task. By orders of magnitude
-        # only, so that shares stay as they are from batch to batch: a reader has fetched ahead of its own.
-        heaviest = sorted(
-            ((sum(loads[one.topic, one.partition] for one in span).bit_length(), n) for n, span in enumerate(spans)),
-            key=lambda weighted: (-weighted[0], weighted[1]),
-        )
-        for magnitude, number in heaviest:
-            least = weights.index(min(weights))
-            shares[least] += spans[number]
-            weights[least] += 1 << magnitude
+        portions = [Portion(tuple(readings), sum(map(self._rows, readings))) for readings in spans]
+        shares = self._shares.divide(portions, self._cores)
         rows_max = max(1, self._source.rows_max // len(shares))
         return TaskPlan(plan, self.name, self._source.reader, tuple(map(tuple, shares)), rows_max, self._claims(shares))
+
+    def _rows(self, reading: Reading) -> int:
+        """How many are known to wait, or came the last time."""
+        return max(reading.until - reading.start, self._latest.get((reading.topic, reading.partition), 0))
 
     def _claims(self, shares: Sequence[object]) -> str | None:
         """Where tasks choose among several shares: a new name for each batch."""
@@ -261,10 +266,15 @@ class Lane:
             claimed.unlink()
         return str(self._folder / f"share-{self.batches}")
 
-    def _run(self, plan: TaskPlan) -> list[TaskResult]:
+    def _job(self, plan: TaskPlan) -> list[TaskResult]:
         numbers = range(len(plan.readings))
-        answers = self._numbers.context.runJob(self._numbers, functools.partial(read_task, plan), numbers)
-        results = [msgspec.json.decode(answer, type=TaskResult) for answer in answers]
+        # As bytes: pickling a plan of 1 000 spans costs ten times as much, at both ends.
+        task = functools.partial(read_task, msgspec.msgpack.encode(plan))
+        answers = self._numbers.context.runJob(self._numbers, task, numbers)
+        return [msgspec.json.decode(answer, type=TaskResult) for answer in answers]
+
+    def _run(self, plan: TaskPlan) -> list[TaskResult]:
+        results = self._job(plan)
         topics = {work.id: work.topic for work in plan.batch.works}
         self._latest = {
             (topics[span.id], partition): span.rows

@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from headgate.sinks.contract import Claim, FeedIdentity
 if TYPE_CHECKING:
     from headgate.agent.lane.lane import Lane
 
-__all__ = ["SpanRun"]
+__all__ = ["SpanRun", "positions_of"]
 
 
 QUARANTINE_WINDOW_SECONDS: Final = 3600.0
@@ -32,8 +33,9 @@ class SpanRun:
 
     ``primary``: writing is wanted (a claim is allowed). ``claimed``: the sink holds our epoch; only then is it planned.
     ``busy``: a sink or source call is under way in the pool. ``in_batch``: a lane's tasks may be writing it.
-    ``stop`` is "" or how it is to end, "plain" or "seal". ``heir`` is the joined lane that is to take it over; while
-    ``held``, its present lane leaves it out. Until ``alone_until`` (monotonic) it shares no lane, being slow.
+    ``stop`` is "" or how it is to end, "plain" or "seal". ``heir`` is the lane that it goes over to at its batch's end.
+    ``backlog`` is how many offsets the log was ahead when it was opened. Until ``alone_until`` (monotonic) it shares no
+    lane, being slow.
     """
 
     def __init__(self, task: SpanTask, cluster_id: str, *, primary: bool) -> None:
@@ -46,7 +48,7 @@ class SpanRun:
         self.state = TaskState.PREPARING
         self.lane: Lane | None = None
         self.heir: Lane | None = None
-        self.held = False
+        self.backlog = 0
         self.ready_at: float | None = None
         self.retry_at: float | None = None
         self.failures = 0
@@ -119,9 +121,20 @@ class SpanRun:
         """What the feed says of its source."""
         return parse_feed(self.task.spec).source
 
-    def opened(self, positions: Positions) -> None:
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """The partitions it reads."""
+        return [(self.task.plan.topic, partition) for partition in self.task.plan.start]
+
+    @property
+    def lag_now_ms(self) -> int:
+        """How far it is behind; nothing, when its lane has found nothing to read for a while."""
+        return 0 if self.lane is not None and self.lane.is_idle() else self.lag_ms
+
+    def opened(self, positions: Positions, backlog: int = 0) -> None:
         """It goes on from the sink's positions; evidence of time is looked for anew from there."""
         self.positions = positions
+        self.backlog = backlog
         self.resolved = {}
         self.opening += 1
         self.tail = self.evidence = None
@@ -206,3 +219,11 @@ class SpanRun:
         if not self.resolved or self.resolved.keys() != self.task.plan.start.keys():
             return None
         return min(self.resolved.values())
+
+
+def positions_of(runs: Iterable[SpanRun]) -> dict[str, dict[int, int]]:
+    """Topic → partition → where its span stands."""
+    found: dict[str, dict[int, int]] = {}
+    for run in runs:
+        found.setdefault(run.task.plan.topic, {}).update(run.positions)
+    return found

@@ -35,6 +35,10 @@ WAIT_SECONDS: Final = 0.02
 READERS_MAX: Final = 4
 """Readers kept per worker: as many lanes as a worker serves at a time; that of the lane used longest ago is closed."""
 
+READER_IDLE_SECONDS: Final = 60.0
+"""A reader that nobody has asked for so long is closed by the next task of another lane: its lane has ended, as a rule,
+and it would go on asking the brokers ten times a second, and hold what it has fetched."""
+
 TASK_BYTES_MAX: Final = 128 << 20
 """Raw values gathered in one task before they are applied: decoded they take about five times that. A batch of 200 k
 small changes stays one; records of several MB go in portions."""
@@ -46,6 +50,7 @@ _POISONED_ADVICE: Final = (
 
 _parts: dict[str, FeedParts] = {}
 _readers: dict[str, LogReader] = {}
+_read_at: dict[str, float] = {}
 _last_shares: dict[str, int] = {}
 _quarantines: dict[Letterbox, Any] = {}
 
@@ -55,9 +60,13 @@ def warm(numbers: Iterable[int]) -> Iterator[int]:
     yield from numbers
 
 
-def read_task(plan: TaskPlan, numbers: Iterable[int]) -> Iterator[bytes]:
-    """Read and apply the readings of one task; ``numbers`` is its number alone. Yields one TaskResult as JSON."""
+def read_task(encoded: bytes, numbers: Iterable[int]) -> Iterator[bytes]:
+    """Read and apply the readings of one task; ``numbers`` is its number alone. Yields one TaskResult as JSON.
+
+    ``encoded`` is the TaskPlan as MessagePack.
+    """
     (number,) = numbers
+    plan = msgspec.msgpack.decode(encoded, type=TaskPlan)
     readings = plan.readings[_share(plan, number)]
     reader = _reader(plan)
     try:
@@ -96,11 +105,15 @@ def _share(plan: TaskPlan, number: int) -> int:
 
 def _reader(plan: TaskPlan) -> LogReader:
     reader = _readers.pop(plan.lane, None) or LogReader(plan.source)
-    while len(_readers) >= READERS_MAX:
-        oldest = next(iter(_readers))
-        _readers.pop(oldest).close()
-        _last_shares.pop(oldest, None)
+    now = time.monotonic()
+    idle = [lane for lane in _readers if now - _read_at[lane] > READER_IDLE_SECONDS]
+    excess = max(0, len(_readers) + 1 - READERS_MAX)
+    for lane in dict.fromkeys([*idle, *list(_readers)[:excess]]):
+        _readers.pop(lane).close()
+        _read_at.pop(lane)
+        _last_shares.pop(lane, None)
     _readers[plan.lane] = reader
+    _read_at[plan.lane] = now
     return reader
 
 
