@@ -11,6 +11,7 @@ from headgate.benchmarks.latency import LatencyOptions, bench_latency
 from headgate.benchmarks.move import MoveOptions, bench_move
 from headgate.benchmarks.peers import RACES, SIDES, PeersOptions, bench_peers
 from headgate.benchmarks.pipeline import PipelineOptions, bench_pipeline
+from headgate.benchmarks.tables import TablesOptions, bench_tables
 from headgate.cli.options import Format
 from headgate.cli.output import Output, note, show_rows
 
@@ -61,6 +62,18 @@ def move(
 ) -> None:
     """What a move costs: the moved table's pause, and its neighbours', under load."""
     _show(bench_move(MoveOptions(moves, tables, rate), note), output)
+
+
+@app.command("tables")
+def tables(
+    tables: Annotated[int, typer.Option(min=1, help="tables of the feed, on one agent")] = 1_000,
+    active: Annotated[int, typer.Option(min=1, help="tables written to")] = 100,
+    rate: Annotated[int, typer.Option(min=10, help="changes per second in all")] = 1_000,
+    seconds: Annotated[float, typer.Option(min=5, help="counted seconds")] = 20.0,
+    output: Format = Output.TABLE,
+) -> None:
+    """Many tables on one agent: time to start, memory, processor time at rest, and how late the busy ones are."""
+    _show(bench_tables(TablesOptions(tables, min(active, tables), rate, seconds), note), output)
 
 
 @app.command("control")

@@ -8,18 +8,19 @@ Both ends are taken from parts that know nothing of us: the broker stamps each r
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import confluent_kafka
 import msgspec
 from psycopg import sql
 
+from headgate.agent.executor import SpanTask
 from headgate.benchmarks.figures import Figure, Report, median_of
 from headgate.benchmarks.parts import BenchError, Parts, bench_parts, make_task, wait_for
 from headgate.benchmarks.workload import DDL, create_topic, insert_event
 from headgate.records.control import TaskState
 
-__all__ = ["LatencyOptions", "bench_latency", "commit_times", "wait_until_replicating"]
+__all__ = ["LatencyOptions", "bench_latency", "commit_times", "measure_latency", "wait_until_replicating"]
 
 GOALS_P50_MS: Final = {1: 150.0, 20: 300.0, 200: 1_000.0}
 """Design §11; p99 below three times that."""
@@ -69,21 +70,28 @@ def _run(parts: Parts, options: LatencyOptions, tables: int, number: int) -> lis
     for task in tasks:
         parts.executor.add_table(task, prepare=False)
     wait_until_replicating(parts, tasks)
+    latencies_ms = measure_latency(parts, options, list(zip(names, topics, tasks, strict=True)))
+    for task in tasks:
+        parts.executor.remove_table(task.id, seal=True)
+    return latencies_ms
+
+
+def measure_latency(parts: Parts, options: LatencyOptions, tables: Sequence[tuple[str, str, SpanTask]]) -> list[float]:
+    """Write to ``tables`` (name, topic, running task), all of them empty; ms per counted change. Raises BenchError."""
+    topics = [topic for _, topic, _ in tables]
     counted_from, written = _write(parts, options, topics)
-    wait_for(parts, {task.id: {0: written[task.plan.topic]} for task in tasks})
-    latencies = []
-    for topic, name in zip(topics, names, strict=True):
+    wait_for(parts, {task.id: {0: written[topic]} for _, topic, task in tables})
+    latencies: list[float] = []
+    for name, topic, _ in tables:
         appended = _append_times(parts.bootstrap, topic, written[topic])
         committed = commit_times(parts, name)
         if appended.keys() != committed.keys():
             raise BenchError(f"{name} has {len(committed)} rows, {topic} has {len(appended)}")
         latencies += [committed[i] - at for i, at in appended.items() if i >= counted_from]
-    for task in tasks:
-        parts.executor.remove_table(task.id, seal=True)
     return latencies
 
 
-def wait_until_replicating(parts: Parts, tasks: Sequence[Any]) -> None:
+def wait_until_replicating(parts: Parts, tasks: Sequence[SpanTask]) -> None:
     """Return once every task replicates. Raises BenchError."""
     deadline = time.monotonic() + START_SECONDS_MAX
     for task in tasks:

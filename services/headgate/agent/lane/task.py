@@ -60,13 +60,9 @@ def warm(numbers: Iterable[int]) -> Iterator[int]:
     yield from numbers
 
 
-def read_task(encoded: bytes, numbers: Iterable[int]) -> Iterator[bytes]:
-    """Read and apply the readings of one task; ``numbers`` is its number alone. Yields one TaskResult as JSON.
-
-    ``encoded`` is the TaskPlan as MessagePack.
-    """
+def read_task(plan: TaskPlan, numbers: Iterable[int]) -> Iterator[bytes]:
+    """Read and apply the readings of one task; ``numbers`` is its number alone. Yields one TaskResult as JSON."""
     (number,) = numbers
-    plan = msgspec.msgpack.decode(encoded, type=TaskPlan)
     readings = plan.readings[_share(plan, number)]
     reader = _reader(plan)
     try:
