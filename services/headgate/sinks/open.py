@@ -11,8 +11,11 @@ from headgate.sinks.postgresql import PostgresSettings, PostgresSink
 __all__ = ["open_sink"]
 
 
-def open_sink(spec: SinkSpec) -> Sink:
-    """The sink of a feed. No connection is made yet. SinkRefusedError for a type that does not exist."""
+def open_sink(spec: SinkSpec, *, keeps_session: bool = False) -> Sink:
+    """The sink of a feed. No connection is made yet. SinkRefusedError for a type that does not exist.
+
+    ``keeps_session``: for one thread that has many calls to make; where a session is dear, one then serves them all.
+    """
     match spec.type:
         case "postgresql":
             return PostgresSink(
@@ -21,7 +24,8 @@ def open_sink(spec: SinkSpec) -> Sink:
                     password_file=spec.password_file,
                     foreign_keys=spec.foreign_keys == "enforce",
                     keyless=spec.keyless == "append",
-                )
+                ),
+                keeps_session=keeps_session,
             )
         case "mysql":
             return MysqlSink(

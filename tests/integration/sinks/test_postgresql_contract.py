@@ -181,3 +181,31 @@ def test_labels_keep_the_epoch_whatever_the_names() -> None:
     assert Label.of(replace(long, span=long.table + "~0-3")).table == Label.of(long).table
     assert Label.parse("psql") is None
     assert Label.parse("headgate a b c") is None
+
+
+def test_a_kept_session_serves_many_calls_and_is_replaced_when_the_server_has_ended_it(
+    postgres_bench: PostgresBench,
+) -> None:
+    sink = PostgresSink(PostgresSettings(postgres_bench.dsn), keeps_session=True)
+    claim = claim_of(postgres_bench.table, 1)
+    with psycopg.connect(postgres_bench.dsn, autocommit=True) as watcher:
+
+        def sessions() -> list[tuple[object, ...]]:
+            return watcher.execute(
+                "SELECT pid, application_name, state FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            ).fetchall()
+
+        before = {pid for pid, *_ in sessions()}
+        positions = sink.claim(claim)
+        (kept,) = [found for found in sessions() if found[0] not in before]
+        assert kept[1:] == ("headgate", "idle"), "it neither holds anything nor says that it works for the claim"
+        assert sink.positions(claim) == positions
+        assert kept in sessions()
+        watcher.execute("SELECT pg_terminate_backend(%s, 5000)", (kept[0],))
+        assert sink.seal(claim) == positions
+        (other,) = [found for found in sessions() if found[0] not in before]
+        assert other != kept
+        sink.close()
+        watcher.execute("SELECT pg_terminate_backend(%s, 5000)", (other[0],))  # waits until it has ended
+        assert {pid for pid, *_ in sessions()} == before

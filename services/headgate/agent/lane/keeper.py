@@ -7,9 +7,9 @@ failed, or whose lane died, comes back through the same door: the sink says wher
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import contextmanager
 from typing import Final
 
 from headgate.agent.executor import SpanId
@@ -38,6 +38,59 @@ ERROR_LENGTH_MAX: Final = 1_000
 """Java's stack traces belong into the log, not onto a control topic."""
 
 
+KEPT_SECONDS: Final = 5.0
+"""Spans come in crowds: a sink's session is kept for so long after the last of them. At most one per thread."""
+
+
+class _Sinks:
+    """Sinks that are open and not in use, by their feed's spec. For all threads of the pool."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: list[tuple[float, str, FeedParts]] = []
+        self._closed = False
+
+    @contextmanager
+    def lent(self, spec: str) -> Iterator[FeedParts]:
+        """One for the caller alone. It is not kept when anything went wrong with it."""
+        with self._lock:
+            found = next((kept for kept in self._kept if kept[1] == spec), None)
+            if found is not None:
+                self._kept.remove(found)
+        parts = FeedParts(spec) if found is None else found[2]
+        is_good = False
+        try:
+            yield parts
+            is_good = True
+        finally:
+            with self._lock:
+                is_good = is_good and not self._closed
+                if is_good:
+                    self._kept.append((time.monotonic(), spec, parts))
+            if not is_good:
+                parts.close()
+
+    def are_due(self, now: float) -> bool:
+        """Whether one has not been asked for in a while."""
+        return any(now - since > KEPT_SECONDS for since, _, _ in self._kept)
+
+    def purge(self, now: float) -> None:
+        """Close those that have not been asked for in a while."""
+        with self._lock:
+            old = [kept for kept in self._kept if now - kept[0] > KEPT_SECONDS]
+            self._kept = [kept for kept in self._kept if kept not in old]
+        for _, _, parts in old:
+            parts.close()
+
+    def close(self) -> None:
+        """Close all, and keep none any more."""
+        with self._lock:
+            self._closed = True
+            kept, self._kept = self._kept, []
+        for _, _, parts in kept:
+            parts.close()
+
+
 class Board:
     """What all threads of an executor share: the spans, and the lock and signal of every change to them."""
 
@@ -54,13 +107,17 @@ class SpanKeeper:
         self._board = board
         self._source = source
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="headgate-span")
+        self._sinks = _Sinks()
 
     def close(self) -> None:
         """Take no more work."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._sinks.close()
 
     def turn(self, now: float) -> None:
         """Retry what is due, and end what no batch has any more."""
+        if self._sinks.are_due(now):
+            self._pool.submit(self._sinks.purge, now)
         for _, run in sorted(self._board.runs.items()):
             if run.busy:
                 continue
@@ -103,7 +160,7 @@ class SpanKeeper:
         while not opened:
             with self._board.changed:
                 claim, primary = run.claim, run.primary
-            with closing(FeedParts(run.task.spec)) as parts:
+            with self._sinks.lent(run.task.spec) as parts:
                 parts.sink.check([claim.table])
                 positions = _claimed(parts.sink, claim) if primary else parts.sink.positions(claim)
             backlog = check_retention(self._source, claim.topic, positions)
@@ -124,7 +181,7 @@ class SpanKeeper:
         """No batch has the span any more: seal it if so asked, claiming first what was never claimed."""
         positions = dict(run.positions)
         if run.stop == "seal":
-            with closing(FeedParts(run.task.spec)) as parts:
+            with self._sinks.lent(run.task.spec) as parts:
                 if not run.claimed:
                     parts.sink.claim(run.claim)
                 positions = parts.sink.seal(run.claim)

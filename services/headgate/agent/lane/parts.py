@@ -63,7 +63,7 @@ class FeedParts:
     @cached_property
     def sink(self) -> Sink:
         """The feed's sink; connections are its own affair."""
-        return open_sink(self.spec.sink)
+        return open_sink(self.spec.sink, keeps_session=True)
 
     def writer(self) -> SinkWriter:
         """The writer, opened if there is none."""

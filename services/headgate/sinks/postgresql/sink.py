@@ -1,7 +1,7 @@
 """The PostgreSQL sink as coordinator and agent see it: check, claim, seal, positions, forget, writers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import psycopg
@@ -27,10 +27,16 @@ __all__ = ["PostgresSettings", "PostgresSink"]
 
 
 class PostgresSink:
-    """A PostgreSQL database as a sink. Every call has a session of its own; holds nothing, so it can be pickled."""
+    """A PostgreSQL database as a sink. Every call has a session of its own, or all have one, until ``close``.
 
-    def __init__(self, settings: PostgresSettings) -> None:
+    To open a session costs the server ten times what a claim does, and an agent may claim a thousand tables at once.
+    With ``keeps_session`` a sink is for one thread at a time.
+    """
+
+    def __init__(self, settings: PostgresSettings, *, keeps_session: bool = False) -> None:
         self._settings = settings
+        self._keeps_session = keeps_session
+        self._kept: Connection | None = None
 
     def check(self, tables: Sequence[str], identity: FeedIdentity | None = None) -> dict[str, TableShape]:
         """See the contract."""
@@ -84,17 +90,31 @@ class PostgresSink:
         return PostgresWriter(self._settings)
 
     def close(self) -> None:
-        """Nothing is kept between calls."""
+        """Let go of the session. Idempotent."""
+        if self._kept is not None:
+            with suppress(psycopg.Error):
+                self._kept.close()
+            self._kept = None
 
     @contextmanager
     def _session(self, doing: str) -> Iterator[Connection]:
-        connection = connect(self._settings)
+        connection, self._kept = self._kept, None
+        if connection is not None and not _is_usable(connection):
+            connection.close()
+            connection = None
+        if connection is None:
+            connection = connect(self._settings)
+        is_good = False
         try:
             yield connection
+            is_good = True
         except psycopg.Error as error:
             raise sink_error(error, doing) from error
         finally:
-            connection.close()
+            if is_good and self._keeps_session:
+                self._kept = connection
+            else:
+                connection.close()
 
     def _past_blockers(
         self,
@@ -106,10 +126,22 @@ class PostgresSink:
         table = load_table(connection, claim.table, keyless=self._settings.keyless).name
         label = Label.of(claim)
         connection.execute("SELECT set_config('application_name', %s, false)", (str(label),))
-        return run_past_blockers(
+        positions = run_past_blockers(
             partial(work, connection, claim, table, self._settings.lock_wait_seconds),
             blocked=connection,
             watcher=partial(connect, self._settings),
             mine=label,
             over_at=over_at,
         )
+        if self._keeps_session:
+            connection.execute("RESET application_name")  # what the session does next is not of this claim
+        return positions
+
+
+def _is_usable(connection: Connection) -> bool:
+    """Whether a session that was kept is still there: the server may have been restarted since."""
+    try:
+        connection.execute("")
+    except psycopg.Error:
+        return False
+    return True
