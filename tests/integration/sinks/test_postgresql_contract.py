@@ -187,7 +187,7 @@ def test_a_kept_session_serves_many_calls_and_is_replaced_when_the_server_has_en
     postgres_bench: PostgresBench,
 ) -> None:
     sink = PostgresSink(PostgresSettings(postgres_bench.dsn), keeps_session=True)
-    claim = claim_of(postgres_bench.table, 1)
+    claim = claim_of(postgres_bench, 1)
     with psycopg.connect(postgres_bench.dsn, autocommit=True) as watcher:
 
         def sessions() -> list[tuple[object, ...]]:
