@@ -111,9 +111,7 @@ def _driver() -> list[psutil.Process]:
 
 
 def _memory(parts: Parts) -> dict[str, int]:
-    """MiB of resident memory; pages that workers share with the process they were forked from count for each."""
-    groups = {"driver": _driver(), "jvm": parts.jvm(), "workers": parts.workers()}
-    return {name: sum(process.memory_info().rss for process in members) // MIB for name, members in groups.items()}
+    return {name: size // MIB for name, size in parts.runtime.memory_bytes().items()}
 
 
 def _idle(parts: Parts) -> dict[str, float]:

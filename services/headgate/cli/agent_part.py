@@ -16,7 +16,7 @@ from headgate.config.security import java_properties
 from headgate.config.settings import SettingsError
 from headgate.embedded.artifacts import ensure
 from headgate.embedded.java import java_home_for_spark
-from headgate.observability.metrics import watch_agent
+from headgate.observability.metrics import AgentMemory, watch_agent
 
 __all__ = ["agent_part"]
 
@@ -58,6 +58,7 @@ def agent_part(around: Surroundings, scratch: Path) -> Part:
     )
     counters, stop = AgentCounters(), threading.Event()
     watch_agent(around.registry, lambda name: float(getattr(counters, name)))
+    AgentMemory(around.registry, runtime.memory_bytes)
 
     def warm_executor() -> SparkExecutor:
         # Before the session announces itself: who gives tables to a cold agent waits for its JVM, at every take-over.

@@ -5,7 +5,7 @@ node``, a test) never meet in a global. Labels are shards, roles and feeds; neve
 there are too many.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -19,7 +19,7 @@ from headgate import SCHEMA_VERSION, __version__
 from headgate.eventlog.role import RoleStatus
 from headgate.eventlog.settings import RoleCounters
 
-__all__ = ["RoleMetrics", "new_registry", "watch_agent"]
+__all__ = ["AgentMemory", "RoleMetrics", "new_registry", "watch_agent"]
 
 _TURN_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Seconds; an idle turn is under a millisecond, a transaction 3 to 30 (anchors/kafka-facts.md §2)."""
@@ -106,3 +106,20 @@ def watch_agent(registry: CollectorRegistry, value: Callable[[str], float]) -> N
         Gauge(f"headgate_agent_{name}_total", meaning, registry=registry).set_function(partial(value, name))
     load = Gauge("headgate_agent_load_bytes_per_second", "bytes of changes applied a second", registry=registry)
     load.set_function(partial(value, "load_bytes_per_s"))
+
+
+class AgentMemory(Collector):
+    """Resident memory of an agent's processes, asked for at each scrape; label ``process``."""
+
+    def __init__(self, registry: CollectorRegistry, sizes: Callable[[], Mapping[str, int]]) -> None:
+        self._sizes = sizes
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """One gauge."""
+        memory = GaugeMetricFamily(
+            "headgate_agent_memory_bytes", "resident memory of driver, jvm and workers", labels=["process"]
+        )
+        for process, size in sorted(self._sizes().items()):
+            memory.add_metric([process], size)
+        return [memory]

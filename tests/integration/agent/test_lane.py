@@ -39,6 +39,9 @@ def test_rows_come_over_and_a_seal_names_the_last_position(bed: Bed) -> None:
     bed.put(plan, dict.fromkeys(range(100)))
     until(lambda: bed.rows(plan) == _expected(range(100, 300)), "deletes")
 
+    memory = bed.runtime.memory_bytes()
+    assert sorted(memory) == ["driver", "jvm", "workers"]
+    assert min(memory.values()) > 10 << 20, "each of them lives"
     assert not executor.remove_table(task.id, seal=True)
     status = reached(executor, task.id, TaskState.STOPPED)
     assert sum(status.positions.values()) == 400

@@ -168,6 +168,28 @@ class SparkRuntime:
         """The JVM's process id; None if there is none."""
         return None if self._process is None else int(self._process.pid)
 
+    def memory_bytes(self) -> dict[str, int]:
+        """Resident memory of ``driver`` (this process), ``jvm`` and ``workers`` on this machine; 0 without Spark.
+
+        Pages that workers share with the process they were forked from count for each of them.
+        """
+        sizes = {"driver": psutil.Process().memory_info().rss, "jvm": 0, "workers": 0}
+        for number, process in enumerate(self._family()):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # it has ended meanwhile
+                sizes["workers" if number else "jvm"] += process.memory_info().rss
+        return sizes
+
+    def _family(self) -> list[psutil.Process]:
+        """The JVM, then all that it has started; empty if there is none, or no more."""
+        process = self._process
+        if process is None:
+            return []
+        try:
+            root = psutil.Process(process.pid)
+            return [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
     def alive(self) -> bool:
         """Whether a started JVM still runs."""
         return self._session is not None and self._alive()
@@ -234,13 +256,8 @@ class SparkRuntime:
         return session
 
     def _kill_tree(self) -> None:
-        process = self._process
-        if process is None:
-            return
-        try:
-            root = psutil.Process(process.pid)
-            family = [root, *root.children(recursive=True)]
-        except psutil.NoSuchProcess:
+        process, family = self._process, self._family()
+        if process is None or not family:
             return
         for member in family:
             try:
