@@ -218,12 +218,19 @@ def test_a_span_with_a_backlog_has_a_lane_beside_the_home_lane_until_it_has_caug
     beside = run.lane
     assert beside is not home
     assert beside is not None
-    beside.started, run.state, run.lag_ms = True, TaskState.REPLICATING, JOIN_LAG_MS + 1
+    beside.started, run.state = True, TaskState.REPLICATING
     later = now + ARRIVAL_SECONDS + JOIN_SECONDS
-    with board.changed:
-        fleet.turn(later)
-    assert run.lane is beside, "it still lags"
-    run.lag_ms = 5
+    for applied_ms_after_append, goes in ((None, False), (JOIN_LAG_MS + 1, False), (5, True)):
+        if applied_ms_after_append is not None:
+            run.adopt(
+                msgspec.structs.replace(result_of(run, 1), oldest_append_ms=0, visible_ms=applied_ms_after_append)
+            )
+        assert run.has_caught_up(JOIN_LAG_MS) is goes
+        if not goes:
+            with board.changed:
+                fleet.turn(later)
+        assert run.lane is beside, "it still lags, or nobody knows"
+    run.positions = {1: 0}
     assert planned(fleet, beside) == [{1: 0}]
     plan = BatchPlan(SPEC, (run.work(),))
     with board.changed:
@@ -382,9 +389,29 @@ def test_a_slow_span_gets_its_own_lane_and_is_not_joined_at_once(
         assert slow.lane.members == [slow]
         assert quick.lane is not slow.lane
         for started in fleet.lanes.values():
-            started.started = True
+            started.started, started._rested_at = True, now - IDLE_SECONDS - 1
         fleet._join(now)
         assert quick.lane is not slow.lane
         slow.alone_until = now - 1
         fleet._join(now)
         assert slow.lane is quick.lane is not None
+
+
+def test_lanes_that_all_began_with_a_backlog_are_joined_once_they_have_caught_up(
+    board: Board, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "_guarded", lambda _lane, _step: None)  # no Spark here
+    runs = []
+    now = time.monotonic()
+    for name in ("one", "two"):
+        runs.append(arrived(board, name, backlog=ARRIVAL_ROWS_MAX + 1))
+        with board.changed:
+            fleet.turn(now + 2 * ARRIVAL_SECONDS)
+    assert len(fleet.lanes) == 2
+    for lane in fleet.lanes.values():
+        lane.started, lane._rested_at = True, now - IDLE_SECONDS - 1
+    for run in runs:
+        run.state = TaskState.REPLICATING
+    with board.changed:
+        fleet.turn(now + 2 * ARRIVAL_SECONDS + JOIN_SECONDS)
+    assert [len(lane.members) for lane in fleet.lanes.values()] == [2]

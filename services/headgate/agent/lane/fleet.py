@@ -249,13 +249,16 @@ class Fleet:
     def _join(self, now: float) -> None:
         """Spans that have caught up beside their feed's home lane go over to it."""
         for spec in sorted({lane.spec for lane in self.lanes.values()}):
+            for run in [run for lane in self.lanes.values() if lane.spec == spec for run in lane.members]:
+                if run.has_caught_up(JOIN_LAG_MS):
+                    run.backlog = 0
             home = self._home(spec)
             if home is None or not home.started:
                 continue
             for lane in [lane for _, lane in sorted(self.lanes.items()) if lane.spec == spec and lane is not home]:
                 for run in list(lane.members):
                     quiet = run.writable and run.state is TaskState.REPLICATING and run.alone_until <= now
-                    if quiet and run.lag_now_ms <= JOIN_LAG_MS:
+                    if quiet and run.has_caught_up(JOIN_LAG_MS):
                         run.heir = home
                         self._go_over(run)
 
@@ -267,7 +270,6 @@ class Fleet:
         run.heir = None
         if home.name in self.lanes and not home.failed:
             run.lane.part_with(run)
-            run.backlog = 0
             self._enter(home, run)
 
     def _is_alarm_due(self, lane: Lane, now: float) -> bool:

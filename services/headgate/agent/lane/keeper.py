@@ -130,6 +130,8 @@ class SpanKeeper:
 
     def submit(self, run: SpanRun, step: Callable[[SpanRun], None]) -> None:
         """Run ``step`` in the pool; the span takes no part in anything else meanwhile."""
+        if self._board.killed:
+            return
         run.busy = True
         run.retry_at = None
         self._pool.submit(self._guarded, run, step)

@@ -49,6 +49,7 @@ class SpanRun:
         self.lane: Lane | None = None
         self.heir: Lane | None = None
         self.backlog = 0
+        self._has_applied = False
         self.ready_at: float | None = None
         self.retry_at: float | None = None
         self.failures = 0
@@ -131,10 +132,16 @@ class SpanRun:
         """How far it is behind; nothing, when its lane has found nothing to read for a while."""
         return 0 if self.lane is not None and self.lane.is_idle() else self.lag_ms
 
+    def has_caught_up(self, lag_max_ms: int) -> bool:
+        """Whether it has been seen to be no further behind, since it was opened."""
+        rests = self.lane is not None and self.lane.is_idle()
+        return rests or (self._has_applied and self.lag_ms <= lag_max_ms)
+
     def opened(self, positions: Positions, backlog: int = 0) -> None:
         """It goes on from the sink's positions; evidence of time is looked for anew from there."""
         self.positions = positions
         self.backlog = backlog
+        self._has_applied = False
         self.resolved = {}
         self.opening += 1
         self.tail = self.evidence = None
@@ -186,6 +193,7 @@ class SpanRun:
         self.rows += result.rows
         self.bytes += result.bytes
         if result.oldest_append_ms is not None:
+            self._has_applied = True
             self.lag_ms = max(0, result.visible_ms - result.oldest_append_ms)
         if result.newest_source_ms is not None:
             self.seen_ms = max(result.newest_source_ms, self.seen_ms or 0)
