@@ -127,11 +127,6 @@ class SpanRun:
         """The partitions it reads."""
         return [(self.task.plan.topic, partition) for partition in self.task.plan.start]
 
-    @property
-    def lag_now_ms(self) -> int:
-        """How far it is behind; nothing, when its lane has found nothing to read for a while."""
-        return 0 if self.lane is not None and self.lane.is_idle() else self.lag_ms
-
     def has_caught_up(self, lag_max_ms: int) -> bool:
         """Whether it has been seen to be no further behind, since it was opened."""
         rests = self.lane is not None and self.lane.is_idle()
