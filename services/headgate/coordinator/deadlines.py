@@ -18,7 +18,7 @@ from headgate.coordinator import patience, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.patience import DRAIN_SECONDS_MAX, START_SECONDS_MAX, STOP_SECONDS_MAX
 from headgate.coordinator.replication import Signal
-from headgate.coordinator.state import Wait
+from headgate.coordinator.term import Wait
 from headgate.records.control import SetState
 from headgate.records.keys import SpanKey
 

@@ -22,7 +22,7 @@ from headgate.coordinator import spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.outcomes import no_such_feed, refuse, waits_for_upgrade
 from headgate.coordinator.schedulers import split
-from headgate.coordinator.state import SessionId
+from headgate.coordinator.term import SessionId
 from headgate.records.control import (
     FeedRecorded,
     OperationKind,

@@ -28,7 +28,8 @@ from headgate.coordinator import (
 )
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.scheduling import run_round
-from headgate.coordinator.state import CoordinatorState, Term, digest, evolve, new_state, start_counting
+from headgate.coordinator.state import CoordinatorState, digest, evolve, new_state, start_counting
+from headgate.coordinator.term import Term
 from headgate.eventlog.log import Delivery
 from headgate.eventlog.machine import (
     Arrived,

@@ -36,7 +36,7 @@ from typing import Final
 from headgate.coordinator import spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.ranking import Ranking
-from headgate.coordinator.state import SessionId
+from headgate.coordinator.term import SessionId
 from headgate.records.control import SessionEnded, SyncAnswered
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, SessionKey, SpanKey, TaskKey
 

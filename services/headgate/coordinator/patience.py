@@ -18,7 +18,7 @@ from typing import Final
 
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.replication import Phase, phase
-from headgate.coordinator.state import SessionId, Wait
+from headgate.coordinator.term import SessionId, Wait
 from headgate.records.control import Epoch, Role, SpanDispatched, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 

@@ -9,7 +9,8 @@ from typing import Final
 from headgate.coordinator import acceptance
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.effects import FeedResolved
-from headgate.coordinator.state import CoordinatorState, Term
+from headgate.coordinator.state import CoordinatorState
+from headgate.coordinator.term import Term
 from headgate.eventlog.machine import Now
 
 __all__ = ["would_refuse_create", "would_refuse_update"]

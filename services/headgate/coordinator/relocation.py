@@ -15,7 +15,7 @@ from headgate.coordinator.draft import Draft
 from headgate.coordinator.outcomes import NAMES_SHOWN_MAX, no_such_feed
 from headgate.coordinator.schedulers.balance import BALANCE_SECONDS
 from headgate.coordinator.scheduling import is_anyone_leaving, seats_of
-from headgate.coordinator.state import Drain, Rebalance, SessionId, Spread
+from headgate.coordinator.term import Drain, Rebalance, SessionId, Spread
 from headgate.records.control import Liveness, OperationRequested, OutcomeStatus, WantedState
 from headgate.records.keys import SpanKey
 

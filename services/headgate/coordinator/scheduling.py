@@ -21,7 +21,7 @@ from headgate.coordinator.draft import Draft
 from headgate.coordinator.index import is_open
 from headgate.coordinator.schedulers import balance, basic, drain, rebalance
 from headgate.coordinator.schedulers.seats import STARTING_PER_AGENT_MAX, FeedQuota, Seat, Seats
-from headgate.coordinator.state import Rebalance, SessionId
+from headgate.coordinator.term import Rebalance, SessionId
 from headgate.records.keys import SpanKey
 
 __all__ = ["is_anyone_leaving", "run_round", "seats_of"]

@@ -28,7 +28,7 @@ from headgate.coordinator.replication import (
     apply,
     phase,
 )
-from headgate.coordinator.state import SessionId
+from headgate.coordinator.term import SessionId
 from headgate.records.control import FeedState, Role, SetState, SpanDispatched, TaskReported, TaskState, WantedState
 from headgate.records.keys import SpanKey
 
