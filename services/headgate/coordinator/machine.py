@@ -3,13 +3,14 @@
     membership   who is there, the sync barrier, the dead          replication   every transition of a span, as a table
     spans        from words to signals to steps                    scheduling    who gets what
     patience     for whom a span waits, and no longer              deadlines     what follows when somebody is late
-    checkpoint   how far a feed is, and what holds it              feeds         requests, outcomes, a feed's life
+    requests     what an operator asks, and what becomes of it     feeds         a feed's life
+    checkpoint   how far a feed is, and what holds it              term          one owner's memory
     relocation   emptying an agent, spreading a feed               acceptance    create, update, rewind: what a feed is
-    dividing     a table into parts, and whole again             discovery    is the source still what it was?
+    dividing     a table into parts, and whole again               discovery     is the source still what it was?
 
 An input is noted, its rule drafts facts, a round of scheduling gives out what has become free, and feeds are brought
-in line with
-their spans. Everything drafted is one decision. Before the barrier is over only memory and deaths are written.
+in line with their spans. Everything drafted is one decision. Before the barrier is over only memory and deaths are
+written.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from headgate.coordinator import (
     feeds,
     membership,
     relocation,
+    requests,
     spans,
 )
 from headgate.coordinator.draft import Draft
@@ -102,9 +104,9 @@ def _on_record(draft: Draft, delivery: Delivery) -> None:
                 _open(draft)
         case RequestKey():
             if value is None:
-                feeds.forget_outcome(draft, key.request)
+                requests.forget_outcome(draft, key.request)
             elif is_open:
-                feeds.answer_request(draft, key.request)
+                requests.answer_request(draft, key.request)
         case _:
             pass
 
@@ -165,7 +167,7 @@ def _open(draft: Draft) -> None:
     for session in sorted({*state.ended, *state.index.words}):
         membership.note_word_of(draft, session)
     spans.review_soon(draft, sorted(state.spans))
-    feeds.catch_up(draft)
+    requests.catch_up(draft)
 
 
 def _finish(draft: Draft) -> Decision:
