@@ -54,6 +54,7 @@ class SourceFormat(StrEnum):
     DEBEZIUM_JSON = "debezium-json"
     DEBEZIUM_AVRO = "debezium-avro"
     CANAL_JSON = "canal-json"
+    MAXWELL_JSON = "maxwell-json"
     TICDC_CANAL_JSON = "ticdc-canal-json"
 
     @property

@@ -301,18 +301,14 @@ def test_what_is_asked_of_shards_and_agents(log: KafkaLog, owner: CoordinatorSer
     eventually(lambda: owner.roles[0].status.owner_rev not in (None, term), "alone, it takes over again")
 
 
-AVRO = {"format": "debezium-avro"}
+NO_REGISTRY = {"format": "debezium-avro", "registry": {"url": "http://127.0.0.1:1"}}
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"source": {"format": "debezium-json", "start_ts": "2199-01-01T00:00:00Z"}}, "has not come yet"),
     ({"source": {"topics": ["nowhere.public.x"]}}, "source topic nowhere.public.x does not exist"),
     ({"sink": {"table": "public.nothing"}}, "public.nothing"),
     ({"sink": {"table": "public.keyless"}}, "key"),
     ({"sink": {"table": "{database}.x"}}, "known are {schema}"),
-    (
-        {"source": AVRO | {"registry": {"url": "http://127.0.0.1:1"}}},
-        "registry_unavailable: the schema registry",
-    ),
-    ({"source": AVRO}, "needs source.registry.url"),
+    ({"source": NO_REGISTRY}, "registry_unavailable: the schema registry at http://127.0.0.1:1"),
     ({"sink": {"dsn": "host=127.0.0.1 port=1 dbname=x connect_timeout=5"}}, "sink_unavailable"),
 ]
 

@@ -90,6 +90,11 @@ def test_a_geometry_that_is_null_is_no_trouble() -> None:
     assert text("point", None, None) is None
 
 
+def test_a_set_may_be_a_list_of_labels() -> None:
+    assert text("set('a','b','c')", None, ["a", "c"]) == text("set('a','b','c')", None, "a,c") == "a,c"
+    assert text("set('a','b','c')", None, []) == ""
+
+
 def of(declared: str) -> Column:
     return Column(declared, re.split(r"[( ]", declared)[0], None, None)
 

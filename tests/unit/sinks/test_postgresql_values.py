@@ -46,6 +46,12 @@ def test_what_may_be_an_unsigned_number_wrapped_around_is_refused(declared: str)
     assert column_text(declared, "int32", "mysql").plain(-1) == "-1"
 
 
+def test_bits_may_be_a_number() -> None:
+    assert column_text("bit(10)", None).plain(517) == "1000000101"
+    with pytest.raises(NotTextError):
+        column_text("bit(10)", None).plain(-1)
+
+
 @pytest.mark.parametrize("declared", ["bigint", "numeric(19,0)", "numeric(20,2)", "integer"])
 def test_signed_numbers_go_where_no_unsigned_one_would_fit(declared: str) -> None:
     assert column_text(declared, "int64", "mysql").plain(-1) == "-1"

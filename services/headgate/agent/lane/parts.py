@@ -3,7 +3,7 @@
 from functools import cached_property, lru_cache
 from typing import Final
 
-from headgate.changes import canal_json, debezium_avro, debezium_json
+from headgate.changes import canal_json, debezium_avro, debezium_json, maxwell_json
 from headgate.changes.decoding import Decoder
 from headgate.config.feed import FeedSpec, SourceFormat, parse_feed
 from headgate.sinks.contract import Sink, SinkWriter
@@ -51,6 +51,8 @@ class FeedParts:
                 )
             case SourceFormat.DEBEZIUM_AVRO:
                 return debezium_avro.Decoder(self._registry.schema, source.unavailable_value, keyless=keyless)
+            case SourceFormat.MAXWELL_JSON:
+                return maxwell_json.Decoder(keyless=keyless)
             case SourceFormat.CANAL_JSON | SourceFormat.TICDC_CANAL_JSON:
                 tidb = source.format is SourceFormat.TICDC_CANAL_JSON
                 return canal_json.Decoder(tidb=tidb, target_ts=source.target_ts)

@@ -73,6 +73,13 @@ def _existing(text: str) -> str:
     return text
 
 
+def _set(value: object) -> str:
+    """Labels with commas between, or a list of them, as Maxwell has it."""
+    if isinstance(value, list):
+        return ",".join(_text("set", label) for label in value)
+    return _text("set", value)
+
+
 def _number(kind: str, value: object) -> str:
     return _existing(scalar(kind, value))
 
@@ -211,6 +218,8 @@ def _converter(column: Column, meaning: str | None, connector: str | None) -> tu
         return partial(_time_of_postgresql, _is_fine(column)), False
     if kind == "time":
         return partial(_time, _unit(column, meaning)), False
+    if kind == "set":
+        return _set, True
     if kind in GEOMETRIES:
         return partial(_refused_geometry, kind), False
     return partial(_text, kind), True

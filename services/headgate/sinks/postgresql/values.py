@@ -69,7 +69,10 @@ def _bytea(value: object) -> str:
 def _bits(kind: str, length: int | None, value: object) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
-    digits = f"{int.from_bytes(base64_bytes(value, kind), 'little'):b}"
+    if type(value) is int and value >= 0:  # Maxwell's
+        digits = f"{value:b}"
+    else:
+        digits = f"{int.from_bytes(base64_bytes(value, kind), 'little'):b}"
     return digits if length is None else digits.zfill(length)
 
 

@@ -1,0 +1,182 @@
+"""Maxwell's JSON → Change: ``{"database", "table", "type", "data": row, "old": {…}}``, one row of MySQL per message.
+
+What names the row is in the record's key, in either of its forms (``kafka_key_format``): ``{"database", "table",
+"pk.<column>": value, …}``, or ``[database, table, [{<column>: value}, …]]``; a table without primary key has a random
+``_uuid`` there, and is refused. An update whose ``old`` has key columns is of a row that had another key, which is
+deleted first.
+
+Numbers with a point are kept digit by digit, for they may be decimals; those within JSON are not. Bytes arrive as
+base64, times as text, a set as the list of its labels, which is for the sink's column to understand. Rows of a
+bootstrap are rows like any other; where it begins and ends is passed over, as is DDL.
+
+Maxwell writes every table to one topic, unless told otherwise; a topic that carries two is refused.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from headgate.changes.change import Change, ChangeError, Operation, Row
+from headgate.changes.decoding import Watermark, decode_each
+
+__all__ = ["Decoder"]
+
+_ROWS: Final = {
+    "insert": Operation.UPSERT,
+    "update": Operation.UPSERT,
+    "delete": Operation.DELETE,
+    "bootstrap-insert": Operation.UPSERT,
+}
+_PASSED_OVER: Final = frozenset(
+    {"bootstrap-start", "bootstrap-complete", "heartbeat", "table-create", "table-alter", "table-drop"}
+    | {"database-create", "database-alter", "database-drop"}
+)
+_KEY_COLUMN: Final = "pk."
+_NO_KEY: Final = "_uuid"
+_MS: Final = 1_000
+
+
+class _Message(msgspec.Struct, gc=False):
+    type: str
+    database: str | None = None
+    table: str | None = None
+    ts: int | None = None
+    data: dict[str, Any] | None = None
+    old: dict[str, Any] | None = None
+    encrypted: Any = None
+
+
+_message: Final = msgspec.json.Decoder(_Message, float_hook=Decimal)
+_with_floats: Final = msgspec.json.Decoder(_Message)
+_key: Final = msgspec.json.Decoder(float_hook=Decimal)
+
+
+class Decoder:
+    """Decodes the messages of one topic, which carries one table."""
+
+    def __init__(self, *, keyless: bool = False) -> None:
+        """``keyless``: rows without key are to be added; what is more than that is refused."""
+        self._keyless = keyless
+        self._table: tuple[str | None, str | None] | None = None
+
+    def decode_batch(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        partitions: Sequence[int],
+        offsets: Sequence[int],
+        appended_ms: Sequence[int],
+    ) -> list[Change]:
+        """See decoding.Decoder."""
+        return decode_each(self.decode, keys, values, partitions, offsets, appended_ms)
+
+    def take_watermarks(self) -> list[Watermark]:
+        """None, ever: an event says when it happened, not that no earlier one follows."""
+        return []
+
+    def decode(
+        self, key: bytes | None, value: bytes | None, partition: int, offset: int, append_ms: int
+    ) -> list[Change]:
+        """The changes of one message, none if it changes no row. Raises ChangeError."""
+        if value is None:
+            return []  # the tombstone behind a delete
+        try:
+            message = _message.decode(value)
+        except (msgspec.MsgspecError, UnicodeDecodeError, ArithmeticError) as error:
+            raise ChangeError(f"the value is no message of Maxwell: {error}") from error
+        if message.type in _PASSED_OVER:
+            return []
+        operation = _ROWS.get(message.type)
+        if operation is None:
+            raise ChangeError(f"unknown type {message.type!r} of Maxwell; known are {', '.join(_ROWS)}")
+        row = self._row(message, value)
+        names = _key_columns(key)
+        if not names:
+            if not self._keyless or message.type not in ("insert", "bootstrap-insert"):
+                raise ChangeError(_without_key(message.type, keyless=self._keyless))
+            named: Row = {}
+        else:
+            named = _named(names, row, message)
+        source_ms = None if message.ts is None else message.ts * _MS
+        changes = []
+        before = {**named, **{column: old for column, old in (message.old or {}).items() if column in named}}
+        if operation is Operation.UPSERT and before != named:
+            changes.append(Change(partition, offset, Operation.DELETE, before, None, source_ms, append_ms))
+        kept = row if operation is Operation.UPSERT else None
+        changes.append(Change(partition, offset, operation, named, kept, source_ms, append_ms))
+        return changes
+
+    def _row(self, message: _Message, value: bytes) -> Row:
+        if message.encrypted is not None:
+            raise ChangeError("Maxwell has encrypted the row (its option encrypt): that cannot be read")
+        if not message.data:
+            raise ChangeError(f"type {message.type} without a row: 'data' is missing or empty")
+        table = (message.database, message.table)
+        if self._table is None:
+            self._table = table
+        if table != self._table:
+            raise ChangeError(
+                f"the topic carries changes of {_name(self._table)} and of {_name(table)}: give every table a topic of "
+                "its own (kafka_topic=%{database}.%{table})"
+            )
+        lacking = sorted((message.old or {}).keys() - message.data.keys())
+        if lacking:
+            raise ChangeError(
+                f"the row lacks {', '.join(lacking)}, which its update has changed: let Maxwell write NULLs "
+                "(output_nulls=true), and all columns of the table"
+            )
+        nested = [column for column, each in message.data.items() if isinstance(each, dict | list)]
+        if nested:
+            try:
+                plain = _with_floats.decode(value).data or {}
+            except msgspec.MsgspecError as error:
+                raise ChangeError(f"the value is no message of Maxwell: {error}") from error
+            return {**message.data, **{column: plain[column] for column in nested}}
+        return message.data
+
+
+def _name(table: tuple[str | None, str | None]) -> str:
+    return ".".join(part or "?" for part in table)
+
+
+def _key_columns(key: bytes | None) -> list[str]:
+    """The columns that the record's key names, none if the table has no primary key."""
+    if key is None:
+        raise ChangeError("the record has no key: Maxwell names the row's primary key there")
+    try:
+        parsed = _key.decode(key)
+        if isinstance(parsed, dict):
+            columns = [name.removeprefix(_KEY_COLUMN) for name in parsed if name.startswith(_KEY_COLUMN)]
+            if columns or _NO_KEY in parsed:
+                return columns
+        else:
+            _, _, pairs = parsed
+            return [column for pair in pairs for column in pair]
+    except (msgspec.MsgspecError, UnicodeDecodeError, ArithmeticError, ValueError, TypeError) as error:
+        raise ChangeError(f"the key is not one of Maxwell's: {error}") from error
+    raise ChangeError('the key is not one of Maxwell\'s: it has no "pk." columns')
+
+
+def _named(names: Sequence[str], row: Row, message: _Message) -> Row:
+    # As in the row, not as in the key: both are of the same event, but Maxwell writes some values differently there.
+    by_folded = {column.lower(): column for column in row}  # keys name columns in small letters
+    missing = [name for name in names if row.get(by_folded.get(name.lower(), name)) is None]
+    if missing:
+        raise ChangeError(
+            f"the row of {_name((message.database, message.table))} lacks {', '.join(missing)} of its key"
+        )
+    return {by_folded[name.lower()]: row[by_folded[name.lower()]] for name in names}
+
+
+def _without_key(kind: str, *, keyless: bool) -> str:
+    if keyless:
+        return (
+            f"{kind} on a table without primary key: which of its rows is meant cannot be told at the sink; rows of "
+            "such a table can only be added (sink.keyless: append)"
+        )
+    return (
+        "the table has no primary key: add one at the source, rows are found by it; or, if rows are only ever added, "
+        "set sink.keyless: append"
+    )

@@ -1,0 +1,116 @@
+"""Maxwell's messages, as its documentation and its writer of keys have them."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from headgate.changes.change import Change, ChangeError, Operation
+from headgate.changes.decoding import UndecodableError
+from headgate.changes.maxwell_json import Decoder
+
+KEY = b'{"database":"shop","table":"goods","pk.id":7}'
+ROW = {"Id": 7, "name": "Ann é", "price": 12.5, "at": "2026-01-02 03:04:05.678", "raw": "AP8=", "gone": None}
+
+
+def message(kind: str, data: Any = ROW, **more: Any) -> bytes:
+    given = {"database": "shop", "table": "goods", "type": kind, "ts": 1795228070, "xid": 5, "commit": True}
+    return json.dumps(given | ({} if data is None else {"data": data}) | more).encode()
+
+
+def decode(value: bytes | None, key: bytes | None = KEY, decoder: Decoder | None = None) -> list[Change]:
+    return (decoder or Decoder()).decode(key, value, 3, 14, 99)
+
+
+@pytest.mark.parametrize("kind", ["insert", "update", "bootstrap-insert"])
+def test_a_row_that_is_there(kind: str) -> None:
+    (change,) = decode(message(kind, old={"name": "Bob"}) if kind == "update" else message(kind))
+    row = ROW | {"price": Decimal("12.5")}
+    assert change == Change(3, 14, Operation.UPSERT, {"Id": 7}, row, 1795228070000, 99)
+
+
+def test_a_row_that_is_gone_and_the_tombstone_behind_it() -> None:
+    (change,) = decode(message("delete"))
+    assert (change.operation, change.key, change.row) == (Operation.DELETE, {"Id": 7}, None)
+    assert decode(None) == []
+
+
+def test_a_row_that_has_got_another_key_is_deleted_under_the_old_one_first() -> None:
+    before, after = decode(message("update", old={"Id": 6, "name": "Bob"}))
+    assert (before.operation, before.key, before.row) == (Operation.DELETE, {"Id": 6}, None)
+    assert (after.operation, after.key) == (Operation.UPSERT, {"Id": 7})
+
+
+def test_keys_of_several_columns_in_both_forms() -> None:
+    hashed = b'{"database":"shop","table":"goods","pk.id":7,"pk.name":"Ann"}'
+    listed = b'["shop","goods",[{"id":7},{"name":"Ann"}]]'
+    for key in (hashed, listed):
+        (change,) = decode(message("insert"), key)
+        assert change.key == {"Id": 7, "name": "Ann é"}
+
+
+def test_decimals_keep_their_digits_and_numbers_within_json_stay_numbers() -> None:
+    value = message("insert").replace(b"12.5", b"12345678901234567890.12345678901234567890")
+    value = value.replace(b'"AP8="', b'{"a": [1.5, null]}').replace(b'"gone": null', b'"flags": ["a", "c"]')
+    (change,) = decode(value)
+    assert change.row is not None
+    assert change.row["price"] == Decimal("12345678901234567890.12345678901234567890")
+    assert (change.row["raw"], change.row["flags"]) == ({"a": [1.5, None]}, ["a", "c"])
+    assert isinstance(change.row["raw"]["a"][0], float)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("kind", ["bootstrap-start", "bootstrap-complete", "table-alter", "database-drop"])
+def test_what_changes_no_row_is_passed_over(kind: str) -> None:
+    assert decode(message(kind, None), key=None) == []
+
+
+def test_rows_without_key_are_added_where_that_is_wanted() -> None:
+    key = b'{"database":"shop","table":"goods","_uuid":"5e045c13-0000-4000-8000-000000000001"}'
+    for form in (key, b'["shop","goods",[]]'):
+        (change,) = decode(message("insert"), form, Decoder(keyless=True))
+        assert change.key == {}
+        with pytest.raises(ChangeError, match="no primary key"):
+            decode(message("insert"), form)
+        with pytest.raises(ChangeError, match="which of its rows"):
+            decode(message("delete"), form, Decoder(keyless=True))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        (KEY, b"\xff\x00", "no message of Maxwell"),
+        (KEY, b"{", "no message of Maxwell"),
+        (KEY, b"[]", "no message of Maxwell"),
+        (KEY, b"{}", "no message of Maxwell"),
+        (KEY, message("insert").replace(b"12.5", b"1e99999999999999999999"), "no message of Maxwell"),
+        (KEY, message("insert").replace(b"12.5", b"[1e999]"), "no message of Maxwell"),
+        (KEY, message("replace"), "unknown type 'replace'"),
+        (KEY, message("insert", None), "'data' is missing"),
+        (KEY, message("insert", {}), "'data' is missing"),
+        (KEY, message("insert", {}, encrypted={"iv": "x"}), "encrypted"),
+        (KEY, message("insert", {"name": "x"}), "lacks id of its key"),
+        (KEY, message("insert", ROW | {"Id": None}), "lacks id of its key"),
+        (KEY, message("update", old={"secret": 1}), "lacks secret, which its update has changed"),
+        (None, message("insert"), "has no key"),
+        (b"7", message("insert"), "not one of Maxwell's"),
+        (b"\xff", message("insert"), "not one of Maxwell's"),
+        (b'{"id": 7}', message("insert"), "not one of Maxwell's"),
+        (b'["shop","goods"]', message("insert"), "not one of Maxwell's"),
+        (b'["shop","goods",7]', message("insert"), "not one of Maxwell's"),
+    ],
+)
+def test_what_is_no_change_is_refused_with_its_reason(key: bytes | None, value: bytes, reason: str) -> None:
+    with pytest.raises(ChangeError, match=reason):
+        decode(value, key)
+    good = message("insert")
+    with pytest.raises(UndecodableError) as caught:
+        Decoder().decode_batch([KEY, key, KEY], [good, value, good], [0] * 3, [1, 2, 3], [0] * 3)
+    assert (caught.value.offset, len(caught.value.decoded)) == (2, 1)
+
+
+def test_a_topic_of_two_tables_is_refused() -> None:
+    decoder = Decoder()
+    decode(message("insert"), decoder=decoder)
+    with pytest.raises(ChangeError, match=r"shop\.goods and of shop\.orders: give every table a topic"):
+        decode(message("insert", table="orders"), decoder=decoder)
