@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.changes.change import ABSENT, Change, Operation, Row
+from headgate.changes.change import ABSENT, CONNECTOR, Change, Operation, Row
 from headgate.changes.reducing import OrphanRowError, Reduced, WrongKeyError, reduce_changes
 
 Table = dict[int, Row]
@@ -64,6 +64,16 @@ def test_values_keep_their_own_meaning() -> None:
     assert change.row == {"id": 1, "at": 5, "v": 2}
     assert change.semantics == {"id": "int32", "at": "ms", "v": "int32"}
     assert change.offset == 1
+
+
+def test_a_value_without_meaning_is_kept_beside_one_that_has_it() -> None:
+    def event(offset: int, semantics: dict[str, str], value: object) -> Change:
+        return Change(0, offset, Operation.UPSERT, {"id": 1}, {"id": 1, "v": value}, None, 0, semantics)
+
+    known = {"id": "int32", "v": "int32", CONNECTOR: "mysql"}
+    changes = [event(0, {CONNECTOR: "mysql"}, 5), event(1, known, ABSENT)]
+    (change,) = reduce_changes(changes, ["id"]).upserts
+    assert (change.row, change.semantics) == ({"id": 1, "v": 5}, known)
 
 
 def test_deleted_and_made_again_is_deleted_first() -> None:

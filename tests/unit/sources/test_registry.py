@@ -64,6 +64,12 @@ def hang_up(handler: BaseHTTPRequestHandler) -> None:
     handler.connection.close()
 
 
+def send_elsewhere(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(302)
+    handler.send_header("Location", "/elsewhere")
+    handler.end_headers()
+
+
 def never_end(handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(200)
     handler.end_headers()
@@ -85,7 +91,7 @@ def never_end(handler: BaseHTTPRequestHandler) -> None:
             r"not let us in \(401\): correct source",
         ),
         ((403, ""), r"not let us in \(403\)"),
-        ((302, ""), "answers 302"),
+        (send_elsewhere, "answers 302"),
         ((404, "<html>no such page</html>"), "answers 404"),
         ((200, "<html>please log in</html>"), "no schema registry"),
         ((200, '{"id": 7}'), "no schema registry"),
@@ -105,6 +111,8 @@ def test_whoever_answers_otherwise_than_a_registry_is_unavailable(
         client(server, user="ann", password_file=file).schema(7)
     assert server.url in str(caught.value)
     assert SECRET not in str(caught.value)
+    # Nobody is asked twice, and no redirect is followed: it would take the password along.
+    assert len(server.asked) == 1
     assert (caught.value.code, caught.value.retryable) == ("registry_unavailable", True)
 
 
