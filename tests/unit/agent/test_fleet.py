@@ -249,6 +249,8 @@ def test_an_alarm_is_renewed_when_spans_have_come_and_gone_but_not_at_each(fleet
     lane = lane_of(fleet, "a", {0: 3})
     first = run_on(lane, {0: 5})
     second = run_on(lane, {1: 0})
+    assert not fleet._is_alarm_due(lane, lane.changed_at + SETTLE_SECONDS), "it finds something whenever it looks"
+    lane.looking_since = lane.changed_at
     assert not fleet._is_alarm_due(lane, lane.changed_at)
     assert fleet._is_alarm_due(lane, lane.changed_at + SETTLE_SECONDS)
     lane.watch_with(Alarm("b", lane, {"t": {0: 5, 1: 0}}))
@@ -256,6 +258,8 @@ def test_an_alarm_is_renewed_when_spans_have_come_and_gone_but_not_at_each(fleet
     lane.part_with(second)
     assert not fleet._is_alarm_due(lane, lane.changed_at + SETTLE_SECONDS)
     assert fleet._is_alarm_due(lane, lane.changed_at + STRANGERS_SECONDS), "it rings for a span that has left"
+    lane.wake()
+    assert not fleet._is_alarm_due(lane, lane.changed_at + STRANGERS_SECONDS), "busy, it does not hear it"
     assert lane.members == [first]
 
 

@@ -10,7 +10,6 @@ import logging
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -74,7 +73,6 @@ class Alarm:
         self.starts = starts
         self.places = frozenset((topic, partition) for topic, at in starts.items() for partition in at)
         self.off = threading.Event()
-        self.started_at = time.monotonic()
         self._sleeper = sleeper
         self._query: Any = None
         self._query_known = threading.Event()

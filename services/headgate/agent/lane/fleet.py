@@ -48,7 +48,7 @@ JOIN_LAG_MS: Final = 2_000
 """A span that lags more has better things to do than to share batches."""
 
 SETTLE_SECONDS: Final = 1.0
-"""A lane whose spans have changed gets another alarm when no more have come for so long; until then it looks itself."""
+"""A lane that looks in vain for spans its alarm does not know gets another alarm once no more have come for so long."""
 
 SETTLE_SECONDS_MAX: Final = 10.0
 """Spans that come one by one for a long time are watched after that, all the same."""
@@ -123,11 +123,13 @@ class Fleet:
             if self._board.killed or lane.stopping.is_set():
                 return None
             works = []
+            waiting = False
             for run in lane.members:
                 if run.writable and not run.in_batch:
                     run.in_batch = True
                     works.append(run.work(feed.quarantine_per_hour_max))
-            return BatchPlan(lane.spec, tuple(works), letterbox, waiting=bool(lane.unwatched))
+                    waiting |= bool(lane.unwatched) and not lane.unwatched.isdisjoint(run.places)
+            return BatchPlan(lane.spec, tuple(works), letterbox, waiting=waiting)
 
     def _letterbox(self, feed: FeedSpec) -> Letterbox | None:
         if feed.on_bad_change != "quarantine":
@@ -273,13 +275,13 @@ class Fleet:
             self._enter(home, run)
 
     def _is_alarm_due(self, lane: Lane, now: float) -> bool:
+        """Not while the lane is busy anyway: it looks by itself, and a query that starts would take its cores away."""
         alarm = lane.alarm
-        if alarm is None:
-            return True
         settled = now - lane.changed_at
         if lane.unwatched:
-            return settled >= SETTLE_SECONDS or now - alarm.started_at >= SETTLE_SECONDS_MAX
-        if settled < STRANGERS_SECONDS:
+            since = lane.looking_since
+            return since is not None and (settled >= SETTLE_SECONDS or now - since >= SETTLE_SECONDS_MAX)
+        if alarm is None or settled < STRANGERS_SECONDS or not lane.is_resting:
             return False
         return not alarm.places.issubset(place for run in lane.members for place in run.places)
 

@@ -66,6 +66,7 @@ class Lane:
 
     ``unwatched`` are partitions of its spans that the alarm does not know. ``changed_at`` (monotonic) is when a span
     last joined or left; ``wiring``: another alarm is on its way. All of these are changed under the board's lock.
+    ``looking_since``: from when on it has looked, at least once in vain, for what no alarm would tell it.
     """
 
     def __init__(self, name: str, crew: Crew, spec: str) -> None:
@@ -76,6 +77,7 @@ class Lane:
         self.failed = False
         self.wiring = False
         self.changed_at = time.monotonic()
+        self.looking_since: float | None = None
         self.alarm: Alarm | None = None
         self.unwatched: set[tuple[str, int]] = set()
         self.stopping = threading.Event()
@@ -118,6 +120,7 @@ class Lane:
         """From now on ``alarm`` wakes it; returns the one before, put off, for the caller to stop."""
         before, self.alarm = self.alarm, alarm
         self.unwatched = {place for run in self.members for place in run.places} - alarm.places
+        self.looking_since = None
         for old in (before, alarm if self.stopping.is_set() else None):
             if old is not None:
                 old.off.set()
@@ -147,6 +150,11 @@ class Lane:
         """Whether it has found nothing to read for a while: what it has delivered is then all there is."""
         rested = self._rested_at
         return rested is not None and time.monotonic() - rested > IDLE_SECONDS
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether it has nothing to do just now."""
+        return self._rested == self._wakes
 
     def signal_stop(self) -> None:
         """It is to end at its next border."""
@@ -234,6 +242,8 @@ class Lane:
             missing = _missing(tasks, results)
             if not missing and not plan.waiting:
                 return
+            if plan.waiting and self.looking_since is None:
+                self.looking_since = now
             if missing and now - fruitful_at > STALL_SECONDS_MAX:
                 raise SourceUnreachableError(
                     f"{missing[0].topic}[{missing[0].partition}] is said to end at {missing[0].until}, but nothing "
