@@ -30,12 +30,12 @@ __all__ = ["run_campaign"]
 
 SHORT_ROUNDS: Final[tuple[tuple[FaultKind, ...], ...]] = (
     (FaultKind.AGENT_KILLED, FaultKind.OWNER_KILLED),
-    (FaultKind.AGENT_FROZEN,),
-    (FaultKind.AGENT_SILENCED,),
+    (FaultKind.AGENT_FROZEN, FaultKind.AGENT_SILENCED),
     (FaultKind.BROKER_RESTARTED,),
 )
-"""One of each main sort, for a test of two minutes: agent and owner dead at once, an agent frozen past every lease, one
-cut off in the middle of its words, the broker restarted."""
+"""One of each main sort, for a test of two minutes: agent and owner dead at once; an agent frozen past every lease
+while another one is cut off in the middle of its words, so that the third has every table; the broker restarted, alone,
+because it is a reason for everybody to lose a lease."""
 
 AT_ONCE_WEIGHTS: Final = (6, 3, 1)
 """How often one, two or three faults strike at once."""
