@@ -152,7 +152,7 @@ def resume(
         typer.Option(
             "--from",
             metavar="earliest|latest|TIME|FILE",
-            help="where to go on from, while it is stopped; TIME: RFC 3339, or a ts, where the format has resolved_ts; "
+            help="where to go on from, while it is stopped; TIME: RFC 3339, or a ts, where the feed has resolved_ts; "
             "FILE: JSON, topic → partition → offset [where it stood]",
         ),
     ] = None,

@@ -384,6 +384,34 @@ def test_more_than_may_be_kept_fails_the_table_and_keeps_none_of_them(
     assert (quarantine.kept, parts.batches) == ([], [])
 
 
+def canal_chunk(rows: Sequence[tuple[int, int, int]], bad: frozenset[int]) -> Chunk:
+    chunks = canal(rows)
+    values = [b"{" if one.offsets[0] in bad else one.values[0] for one in chunks]
+    return msgspec.structs.replace(chunk("a", 0, [row[1] for row in rows]), values=values)
+
+
+ENDING = [(0, 0, 5), (0, 1, 6), (0, 2, 7), (0, 3, -12), (0, 4, 13), (0, 5, 14)]
+"""Of a feed with target 10: the watermark at offset 3 ends it."""
+
+
+def test_no_position_moves_past_changes_that_could_not_be_kept_because_the_feed_ends_behind_them(
+    canal_parts: RecordingParts, quarantine: RecordingQuarantine
+) -> None:
+    ended_at(canal_parts, 10)
+    span = msgspec.structs.replace(work("a", {0: 0}), quarantine_left=1)
+    plan = TaskPlan(BatchPlan(SPEC, (span,), BOX), "lane", {}, ((),), 100)
+    (result,) = task.run_task(plan, [canal_chunk(ENDING, frozenset({2, 4}))]).spans
+    assert (result.error_code, result.positions) == ("quarantine_full", {})
+    assert (quarantine.kept, canal_parts.batches) == ([], [])
+
+
+def test_what_cannot_be_decoded_behind_the_target_is_nobodys_trouble(canal_parts: RecordingParts) -> None:
+    ended_at(canal_parts, 10)
+    (result,) = run([work("a", {0: 0})], [canal_chunk(ENDING, frozenset({4}))]).spans
+    assert (result.error, result.positions, result.resolved) == (None, {0: 3}, {0: 12})
+    assert [change.offset for change in canal_parts.batches[0].changes] == [0, 1, 2]
+
+
 def test_what_cannot_be_kept_holds_the_position(parts: RecordingParts, quarantine: RecordingQuarantine) -> None:
     quarantine.error = QuarantineUnavailableError("no broker")
     result = run_boxed(9, frozenset({2}))

@@ -172,7 +172,8 @@ class _Task:
             marks = [] if decoder is None else decoder.take_watermarks()
         if ends_at is None:
             ends_at = rows.end_at(partition, self._parts().target_ts, marks)
-        if ends_at is not None:
+        if ends_at is not None and ends_at <= end:  # beyond ``end`` nothing was decoded, or may be applied
+            rows.error = None  # what is wrong behind it is not wanted
             end, changes = ends_at, [change for change in changes if change.offset < ends_at]
             bad = [each for each in bad if each.offset < ends_at]
         rows.changes += changes
