@@ -47,9 +47,12 @@ fmt: $(READY) ## format, and fix what can be fixed
 	$(RUN)/ruff check --fix .
 	$(RUN)/ruff format .
 
-bench: $(READY) ## figures, not tests: pipeline, latency, control
+bench: $(READY) ## figures, not tests: pipeline, peers, latency, move, tables, control (an hour and a half)
 	$(RUN)/headgate bench pipeline
-	$(RUN)/headgate bench latency
+	$(RUN)/headgate bench peers
+	$(RUN)/headgate bench latency --debezium
+	$(RUN)/headgate bench move
+	$(RUN)/headgate bench tables
 	$(RUN)/headgate bench control
 
 sim: $(READY) ## the control plane in a simulated world of faults, a minute of it

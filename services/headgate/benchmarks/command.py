@@ -47,10 +47,13 @@ def peers(
 def latency(
     seconds: Annotated[float, typer.Option(min=5, help="counted seconds per number of tables")] = 30.0,
     rate: Annotated[int, typer.Option(min=10, help="changes per second in all")] = 1_000,
+    tables: Annotated[list[int] | None, typer.Option(min=1, help="numbers of tables; 1, 20 and 200 if none")] = None,
+    debezium: Annotated[bool, typer.Option("--debezium", help="Debezium's JDBC sink as well")] = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Milliseconds from the broker's append to the visible row, over 1, 20 and 200 tables."""
-    _show(bench_latency(LatencyOptions(rate=rate, seconds=seconds), note), output)
+    options = LatencyOptions(rate, seconds, tuple(tables or (1, 20, 200)), debezium)
+    _show(bench_latency(options, note), output)
 
 
 @app.command("move")

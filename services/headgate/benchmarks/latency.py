@@ -2,12 +2,14 @@
 
 Both ends are taken from parts that know nothing of us: the broker stamps each record when it appends it
 (``message.timestamp.type=LogAppendTime``), PostgreSQL remembers when each row's transaction committed
-(``track_commit_timestamp``). Only inserts are written, so every row has one change.
+(``track_commit_timestamp``). Only inserts are written, so every row has one change. The Debezium sink, where it is
+asked for, goes through the same after Headgate, on topics of its own; it needs schemas in the events.
 """
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 import confluent_kafka
@@ -17,13 +19,21 @@ from psycopg import sql
 from headgate.agent.executor import SpanTask
 from headgate.benchmarks.figures import Figure, Report, median_of
 from headgate.benchmarks.parts import BenchError, Parts, bench_parts, make_task, wait_for
+from headgate.benchmarks.peers.debezium import DebeziumPeer
+from headgate.benchmarks.targets import PostgresTarget
 from headgate.benchmarks.workload import DDL, create_topic, insert_event
 from headgate.records.control import TaskState
 
-__all__ = ["LatencyOptions", "bench_latency", "commit_times", "measure_latency", "wait_until_replicating"]
+__all__ = ["Course", "LatencyOptions", "bench_latency", "commit_times", "measure_latency", "wait_until_replicating"]
 
 GOALS_P50_MS: Final = {1: 150.0, 20: 300.0, 200: 1_000.0}
 """Design §11; p99 below three times that."""
+
+DEBEZIUM_OPTIONS: Final = {"tasks.max": "2"}
+"""Its defaults fetch and write whatever is there at once; what makes it fast under load makes it wait."""
+
+TABLE_FORMAT: Final = "${topic}"
+"""Debezium's way to name a table by its topic, whose dots it makes underscores."""
 
 START_SECONDS_MAX: Final = 120.0
 WARM_UP_SECONDS: Final = 5.0
@@ -36,53 +46,101 @@ class LatencyOptions(msgspec.Struct, frozen=True):
     rate: int = 1_000
     seconds: float = 30.0
     tables: tuple[int, ...] = (1, 20, 200)
+    with_debezium: bool = False
+
+
+class Course(msgspec.Struct, frozen=True):
+    """One side over one number of tables: topic → table."""
+
+    tables: dict[str, str]
+    with_schema: bool = False
 
 
 def bench_latency(options: LatencyOptions, say: Callable[[str], None]) -> Report:
-    """One run per number of tables. Raises BenchError when a row is missing."""
+    """One run per side and number of tables. Raises BenchError when a row is missing."""
     figures: dict[str, Figure] = {}
-    with bench_parts() as parts:
+    with bench_parts() as parts, ExitStack() as stack:
+        connect = None
+        if options.with_debezium:
+            connect = stack.enter_context(DebeziumPeer(parts.scratch / "connect", parts.bootstrap))
         for number, tables in enumerate(options.tables):
             say(f"{tables} table(s), {options.rate} changes/s in all, {options.seconds:.0f} s")
-            latencies_ms = _run(parts, options, tables, number)
-            quantiles = statistics.quantiles(latencies_ms, n=1000, method="inclusive")
-            goal = GOALS_P50_MS.get(tables)
-            aims = {"p50": goal, "p99": None if goal is None else 3 * goal}
-            for name, value in (("p50", quantiles[499]), ("p99", quantiles[989]), ("p99_9", quantiles[998])):
-                aim = aims.get(name)
-                figures[f"tables_{tables}_{name}_ms"] = median_of([value], "ms", aim)
-            say(f"p50 {quantiles[499]:.0f} ms, p99 {quantiles[989]:.0f} ms over {len(latencies_ms)} rows")
+            course = _course(parts, f"lat_{number}", tables, with_schema=False)
+            figures |= _figures(f"tables_{tables}", _headgate(parts, options, course, number), GOALS_P50_MS.get(tables))
+            if connect is not None:
+                course = _course(parts, f"dbz_{number}", tables, with_schema=True)
+                figures |= _figures(f"debezium_tables_{tables}", _debezium(parts, options, course, connect), None)
+            say(", ".join(f"{name} {f.value:.0f} ms" for name, f in figures.items() if f"tables_{tables}_" in name))
     return Report("latency", figures)
 
 
-def _run(parts: Parts, options: LatencyOptions, tables: int, number: int) -> list[float]:
-    names = [f"public.lat_{number}_{index}" for index in range(tables)]
-    topics = [f"bench.{name}" for name in names]
-    with parts.connect() as connection:
-        for name in names:
-            connection.execute(sql.SQL(DDL).format(table=sql.Identifier(*name.split("."))))
-    for topic in topics:
+def _figures(prefix: str, latencies_ms: Sequence[float], goal: float | None) -> dict[str, Figure]:
+    quantiles = statistics.quantiles(latencies_ms, n=1000, method="inclusive")
+    aims = {"p50": goal, "p99": None if goal is None else 3 * goal}
+    return {
+        f"{prefix}_{name}_ms": median_of([quantiles[place]], "ms", aims.get(name))
+        for name, place in (("p50", 499), ("p99", 989), ("p99_9", 998))
+    }
+
+
+def _course(parts: Parts, name: str, tables: int, *, with_schema: bool) -> Course:
+    names = [f"public.{name}_{index}" for index in range(tables)]
+    course = Course({f"bench.{name}": name for name in names}, with_schema)
+    for topic in course.tables:
         create_topic(parts.bootstrap, topic, 1, {"message.timestamp.type": "LogAppendTime"})
+    return course
+
+
+def _headgate(parts: Parts, options: LatencyOptions, course: Course, number: int) -> list[float]:
+    with parts.connect() as connection:
+        for name in course.tables.values():
+            connection.execute(sql.SQL(DDL).format(table=sql.Identifier(*name.split("."))))
     tasks = [
         make_task(parts, topic, name, 1, 10_000 * (number + 1) + index)
-        for index, (topic, name) in enumerate(zip(topics, names, strict=True))
+        for index, (topic, name) in enumerate(course.tables.items())
     ]
     for task in tasks:
         parts.executor.add_table(task, prepare=False)
     wait_until_replicating(parts, tasks)
-    latencies_ms = measure_latency(parts, options, list(zip(names, topics, tasks, strict=True)))
+    latencies = measure_latency(parts, options, course, tasks)
     for task in tasks:
         parts.executor.remove_table(task.id, seal=True)
-    return latencies_ms
+    return latencies
 
 
-def measure_latency(parts: Parts, options: LatencyOptions, tables: Sequence[tuple[str, str, SpanTask]]) -> list[float]:
-    """Write to ``tables`` (name, topic, running task), all of them empty; ms per counted change. Raises BenchError."""
-    topics = [topic for _, topic, _ in tables]
-    counted_from, written = _write(parts, options, topics)
-    wait_for(parts, {task.id: {0: written[topic]} for _, topic, task in tables})
-    latencies: list[float] = []
-    for name, topic, _ in tables:
+def measure_latency(parts: Parts, options: LatencyOptions, course: Course, tasks: Sequence[SpanTask]) -> list[float]:
+    """Write to tables that are empty and replicate; ms per counted change. Raises BenchError."""
+    counted_from, written = _write(parts, options, course)
+    wait_for(parts, {task.id: {0: written[task.plan.topic]} for task in tasks})
+    return _latencies(parts, course, counted_from, written)
+
+
+def _debezium(parts: Parts, options: LatencyOptions, course: Course, connect: DebeziumPeer) -> list[float]:
+    """Its tables are its own to create, which it does with the first change: the warm-up is for that, too."""
+    course = Course({topic: "public." + topic.replace(".", "_") for topic in course.tables}, with_schema=True)
+    to = PostgresTarget(parts.dsn).jdbc
+    name = next(iter(course.tables.values())).rsplit(".", 1)[-1]
+    with connect.connector(name, tuple(course.tables), TABLE_FORMAT, to, DEBEZIUM_OPTIONS) as check:
+        check()
+        counted_from, written = _write(parts, options, course)
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not _has_all(parts, course, written):
+            check()
+            if time.monotonic() > deadline:
+                raise BenchError(f"Debezium's sink did not write all rows within {START_SECONDS_MAX:.0f} s")
+            time.sleep(0.5)
+    return _latencies(parts, course, counted_from, written)
+
+
+def _has_all(parts: Parts, course: Course, written: Mapping[str, int]) -> bool:
+    target = PostgresTarget(parts.dsn)
+    found = {topic: target.found(name) for topic, name in course.tables.items()}
+    return all(there is not None and there.rows == written[topic] for topic, there in found.items())
+
+
+def _latencies(parts: Parts, course: Course, counted_from: int, written: Mapping[str, int]) -> list[float]:
+    latencies = []
+    for topic, name in course.tables.items():
         appended = _append_times(parts.bootstrap, topic, written[topic])
         committed = commit_times(parts, name)
         if appended.keys() != committed.keys():
@@ -101,8 +159,9 @@ def wait_until_replicating(parts: Parts, tasks: Sequence[SpanTask]) -> None:
             time.sleep(0.05)
 
 
-def _write(parts: Parts, options: LatencyOptions, topics: Sequence[str]) -> tuple[int, dict[str, int]]:
+def _write(parts: Parts, options: LatencyOptions, course: Course) -> tuple[int, dict[str, int]]:
     """Write at an even rate, table after table; the first counted id, and how many each topic got."""
+    topics = list(course.tables)
     producer = confluent_kafka.Producer({"bootstrap.servers": parts.bootstrap, "acks": "all", "linger.ms": 0})
     total = int(options.rate * (options.seconds + WARM_UP_SECONDS))
     written = dict.fromkeys(topics, 0)
@@ -112,7 +171,7 @@ def _write(parts: Parts, options: LatencyOptions, topics: Sequence[str]) -> tupl
         if ahead > 0:
             time.sleep(ahead)
         topic = topics[change_id % len(topics)]
-        key, value = insert_event(topic, change_id)
+        key, value = insert_event(topic, change_id, with_schema=course.with_schema)
         producer.produce(topic, value, key, partition=0)
         producer.poll(0)
         written[topic] += 1
@@ -132,7 +191,8 @@ def _append_times(bootstrap: str, topic: str, count: int) -> dict[int, float]:
             if not messages:
                 raise BenchError(f"{topic} ends after {len(times)} of {count} records")
             for message in messages:
-                times[msgspec.json.decode(message.key())["id"]] = float(message.timestamp()[1])
+                key = msgspec.json.decode(message.key())
+                times[key.get("payload", key)["id"]] = float(message.timestamp()[1])
     finally:
         consumer.close()
     return times

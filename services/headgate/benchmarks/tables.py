@@ -18,7 +18,7 @@ from psycopg import sql
 from headgate.agent.executor import SpanTask
 from headgate.benchmarks.cpu import CpuClock
 from headgate.benchmarks.figures import Figure, Report, median_of
-from headgate.benchmarks.latency import LatencyOptions, measure_latency, wait_until_replicating
+from headgate.benchmarks.latency import Course, LatencyOptions, measure_latency, wait_until_replicating
 from headgate.benchmarks.parts import Parts, bench_parts, make_task
 from headgate.benchmarks.workload import DDL
 
@@ -58,8 +58,9 @@ def bench_tables(options: TablesOptions, say: Callable[[str], None]) -> Report:
         say(f"at rest, % of a core: {idle}; lanes: {len(parts.executor.lanes)}; MiB: {_memory(parts)}")
         # Spread over all: neighbours in the list would be neighbours on a worker.
         step = max(1, options.tables // options.active)
-        busy = list(zip(names, topics, tasks, strict=True))[::step][: options.active]
-        latencies_ms = measure_latency(parts, LatencyOptions(options.rate, options.seconds), busy)
+        busy = tasks[::step][: options.active]
+        course = Course({task.plan.topic: task.plan.table for task in busy})
+        latencies_ms = measure_latency(parts, LatencyOptions(options.rate, options.seconds), course, busy)
         after = _memory(parts)
         connections = _connections(parts)
     quantiles = statistics.quantiles(latencies_ms, n=1000, method="inclusive")

@@ -118,9 +118,9 @@ def fill_topic(bootstrap: str, workload: Workload) -> Expected:
     return Expected(len(living), sum(versions[i] for i in living), sum(quantities[i] for i in living))
 
 
-def insert_event(topic: str, row_id: int) -> tuple[bytes, bytes]:
-    """Key and value of one insert without schema."""
-    return _Envelope(Workload(topic, 1, 1, False, 0)).event(row_id, 1, row_id % 1_000, b"c", row_id)
+def insert_event(topic: str, row_id: int, *, with_schema: bool = False) -> tuple[bytes, bytes]:
+    """Key and value of one insert."""
+    return _Envelope(Workload(topic, 1, 1, with_schema, 0)).event(row_id, 1, row_id % 1_000, b"c", row_id)
 
 
 class _Envelope:

@@ -54,6 +54,9 @@ def ask_offsets(
                 answers[at] = future.result(ADMIN_SECONDS_MAX + FUTURE_GRACE_SECONDS)
             except KafkaException as error:
                 if error.args[0].code() not in LEADER_MOVES or time.monotonic() >= deadline:
+                    # A client keeps for a while what it found out about a topic, its absence too: whoever asks again
+                    # asks with a new one.
+                    connection.close()
                     raise connection.failed(f"{what}: {at.topic}[{at.partition}]", error) from error
                 moved = True
             except TimeoutError as error:

@@ -114,8 +114,10 @@ def test_deleted_changes_are_an_error_and_never_a_skip(source: _Source) -> None:
         check_retention(source.connection, topic, {0: 0, 1: 3})
     with pytest.raises(OffsetExpiredError, match="deleted and made again"):
         check_retention(source.connection, topic, {0: 1})
+    asked_by = source.connection.admin
     with pytest.raises(TopicMissingError, match=r"has the topic been deleted, or made again smaller\?"):
         check_retention(source.connection, topic, {2: 0})
+    assert source.connection.admin is not asked_by, "a client remembers for a while that a topic was not there"
     with pytest.raises(TopicMissingError, match=r"public[.]none"):
         check_retention(source.connection, f"{source.prefix}r.public.none", {0: 0})
 

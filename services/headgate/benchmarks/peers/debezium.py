@@ -6,11 +6,13 @@ to create its table as it wants it. It writes at least once, has no fence, and k
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import msgspec
 import psutil
 
 from headgate.benchmarks.cpu import tree
@@ -46,7 +48,7 @@ _URL_OPTIONS: Final[dict[str, str]] = {"mariadb": "?useBulkStmts=true"}
 
 
 class DebeziumPeer:
-    """One Connect worker; ``run`` is one connector from its creation to the last row."""
+    """One Connect worker."""
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
         self._folder = folder
@@ -82,38 +84,48 @@ class DebeziumPeer:
 
         Raises EmbeddedError when the connector fails.
         """
-        if self._worker is None:
-            raise RuntimeError("the worker is started by entering the context")
+        database, address = to
+        is_best = setting == "best"
+        options = DEBEZIUM_SETTINGS[setting] | (_OF_DATABASE.get(database, {}) if is_best else {})
+        url = address.url + (_URL_OPTIONS.get(database, "") if is_best else "")
         name = table.rsplit(".", 1)[-1]
         started = time.monotonic()
-        self._worker.put_connector(name, self._config(topic, name, setting, to))
-        try:
+        with self.connector(name, [topic], name, msgspec.structs.replace(address, url=url), options) as check:
             while not until():
-                self._worker.wait_until_running(name)
+                check()
             return time.monotonic() - started
-        finally:
-            self._worker.delete_connector(name)
 
-    def _config(self, topic: str, table: str, setting: str, to: tuple[str, JdbcAddress]) -> dict[str, str]:
-        database, address = to
-        converter = "org.apache.kafka.connect.json.JsonConverter"
-        is_best = setting == "best"
-        return {
-            "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
-            "topics": topic,
-            "key.converter": converter,
-            "key.converter.schemas.enable": "true",
-            "value.converter": converter,
-            "value.converter.schemas.enable": "true",
-            "connection.url": address.url + (_URL_OPTIONS.get(database, "") if is_best else ""),
-            "connection.username": address.user,
-            "connection.password": address.password,
-            "insert.mode": "upsert",
-            "delete.enabled": "true",
-            "primary.key.mode": "record_key",
-            "schema.evolution": "basic",
-            "collection.name.format": table,
-            "consumer.override.auto.offset.reset": "earliest",
-            **DEBEZIUM_SETTINGS[setting],
-            **(_OF_DATABASE.get(database, {}) if is_best else {}),
-        }
+    @contextmanager
+    def connector(
+        self, name: str, topics: Sequence[str], table: str, to: JdbcAddress, options: Mapping[str, str]
+    ) -> Iterator[Callable[[], None]]:
+        """A connector from these topics to ``table`` (a format of Debezium's); what is given raises if it failed."""
+        worker = self._worker
+        if worker is None:
+            raise RuntimeError("the worker is started by entering the context")
+        worker.put_connector(name, {**_config(topics, table, to), **options})
+        try:
+            yield lambda: worker.wait_until_running(name)
+        finally:
+            worker.delete_connector(name)
+
+
+def _config(topics: Sequence[str], table: str, to: JdbcAddress) -> dict[str, str]:
+    converter = "org.apache.kafka.connect.json.JsonConverter"
+    return {
+        "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
+        "topics": ",".join(topics),
+        "key.converter": converter,
+        "key.converter.schemas.enable": "true",
+        "value.converter": converter,
+        "value.converter.schemas.enable": "true",
+        "connection.url": to.url,
+        "connection.username": to.user,
+        "connection.password": to.password,
+        "insert.mode": "upsert",
+        "delete.enabled": "true",
+        "primary.key.mode": "record_key",
+        "schema.evolution": "basic",
+        "collection.name.format": table,
+        "consumer.override.auto.offset.reset": "earliest",
+    }
