@@ -26,8 +26,8 @@ SERVICES = Path(__file__).parents[2].resolve() / "services"
 MACHINES = ("headgate.coordinator", "headgate.agent.machine")
 """What is put on trial: a module, or all modules of a package but its shell."""
 
-SHELLS = ("headgate.coordinator.service",)
-"""No machines: tested on real parts."""
+SHELLS = ("headgate.coordinator.service", "headgate.coordinator.work")
+"""No machines: what the owner does outside the log, tested on real parts."""
 
 SEEDS = 150
 """Simulated histories a flip must survive to count as a survivor: about forty seconds of one core."""

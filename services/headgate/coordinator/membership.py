@@ -85,13 +85,11 @@ def note_answer(draft: Draft, session: SessionId, answer: SyncAnswered | None) -
 
 def note_agent(draft: Draft, session: SessionId, *, left: bool) -> bool:
     """A heartbeat, or, ``left``, a session's own farewell; True if the barrier was waiting for nobody else."""
-    if session in draft.state.ended:
-        if not left:
-            note_word_of(draft, session)
-        return False
-    if not left:
+    if left:
+        return end_session(draft, session, "left: it deleted its announcement")
+    if session not in draft.state.ended:
         _give_name(draft, session)
-    return left and end_session(draft, session, "left: it deleted its announcement")
+    return False
 
 
 def end_session(draft: Draft, session: SessionId, reason: str) -> bool:

@@ -29,7 +29,7 @@ from headgate.coordinator.replication import (
     phase,
 )
 from headgate.coordinator.term import SessionId
-from headgate.records.control import FeedState, Role, SetState, SpanDispatched, TaskReported, TaskState, WantedState
+from headgate.records.control import FeedState, Role, SetState, SpanDispatched, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 
 __all__ = [
@@ -196,14 +196,7 @@ def begin_move(draft: Draft, key: SpanKey, target: SessionId, request: str | Non
 
 def close(draft: Draft, key: SpanKey) -> None:
     """Let the span be sealed, by whoever has it or whoever comes."""
-    act(draft, key, _known(draft, key), Signal.CLOSE, cause(draft, reason=_why_closed(draft, key)))
-
-
-def _why_closed(draft: Draft, key: SpanKey) -> str:
-    feed = draft.feed(key.feed)
-    if feed is not None and feed.wanted is WantedState.RUNNING:
-        return "its table is being divided otherwise"
-    return "the feed is being stopped or removed"
+    act(draft, key, _known(draft, key), Signal.CLOSE, cause(draft, reason="the feed is being stopped or removed"))
 
 
 def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:

@@ -313,6 +313,19 @@ def test_a_task_that_has_caught_up_says_so_once() -> None:
     assert decide(state, idle, NOW).facts == ()
 
 
+def test_evidence_that_rises_is_told_though_nothing_was_written_and_told_once() -> None:
+    state = session()
+    observe(state, status(TaskState.REPLICATING))
+    resolved = replace(status(TaskState.REPLICATING, rows=5), resolved_ts=70)
+    adopt(state, decide(state, ProgressDue((resolved,)), NOW))
+    assert decide(state, ProgressDue((resolved,)), NOW).facts == ()
+    risen = ProgressDue((replace(resolved, resolved_ts=90),))
+    (fact,) = adopt(state, decide(state, risen, NOW)).facts
+    assert isinstance(fact.value, SpanProgressed)
+    assert fact.value.resolved_ts == 90
+    assert decide(state, risen, NOW).facts == ()
+
+
 def test_a_span_the_owner_has_deleted_leaves_no_words() -> None:
     state = session()
     key = SpanKey("shop", "public.goods")
@@ -329,6 +342,21 @@ def test_a_span_the_owner_has_deleted_leaves_no_words() -> None:
     # The name may come again, under a higher epoch.
     again = arrive(state, key, dispatch(SetState.COMMIT, ME, n=5))
     assert isinstance(again.effects[0], AddTable)
+
+
+def test_a_span_that_was_deleted_and_is_anothers_now_keeps_its_last_words() -> None:
+    """The owner may need them; they go when the owner deletes the span, or this session."""
+    state = session()
+    key = SpanKey("shop", "public.goods")
+    arrive(state, FeedKey("shop"), feed())
+    arrive(state, key, dispatch(SetState.COMMIT, ME, n=1))
+    observe(state, status(TaskState.REPLICATING, rows=2))
+    arrive(state, key, None)
+    arrive(state, key, dispatch(SetState.COMMIT, OTHER, n=3))
+    observe(state, status(TaskState.STOPPING, rows=2))
+    over = observe(state, status(TaskState.STOPPED, rows=2))
+    assert all(fact.value is not None for fact in over.facts)
+    assert over.effects == (ForgetTable(SPAN),)
 
 
 @pytest.mark.parametrize(
