@@ -310,9 +310,8 @@ def act(
         draft.set_timer("rest", key, MOVE_REST_SECONDS)
     if record.state is SetState.PREPARE and changed.state is not SetState.PREPARE:
         draft.cancel_timer("prepare", key)
-    if changed.primary is not None or not changed.failures:
-        draft.term.retry_due.discard(key)
-        draft.cancel_timer("retry", key)
+    draft.term.retry_due.discard(key)
+    draft.cancel_timer("retry", key)
     if action is Action.FAIL and not retries:
         patience.watch(draft, key, changed)
         return

@@ -105,7 +105,7 @@ def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched
 def _unanswered(state: CoordinatorState, key: SpanKey) -> list[str]:
     """Agents that the owner's barrier waits for; empty once the barrier is over."""
     if state.term is not None:
-        return sorted({agent for agent, _ in state.term.awaited})[:AGENTS_NAMED_MAX] if not state.term.is_open else []
+        return sorted({agent for agent, _ in state.term.awaited})[:AGENTS_NAMED_MAX]
     said = (state.spans.get(key), state.feeds.get(key.feed), state.feed_progress.get(key.feed))
     if any(record is not None and record.owner_rev == state.owner_rev for record in said):
         return []  # it has decided something in this term, which it does only behind the barrier

@@ -52,6 +52,23 @@ def test_a_table_is_held_since_its_holders_last_word_and_not_since_one_of_anothe
     assert since() == 0.0, "of the role that it has, it has said nothing"
 
 
+def test_advice_on_a_failed_table_says_resume_only_where_resume_helps() -> None:
+    world = World()
+    for line in ("owner start o1", "agent join a1", "request create r1 shop"):
+        world.run(line)
+
+    def advice() -> str:
+        state = new_state(0)
+        world.replay_into(state)
+        return explain(state, "shop").reasons[0].advice
+
+    world.run("status a1 shop/t1 failed error=sink_unavailable:away")
+    assert advice().endswith("`headgate feed resume shop` tries again at once")
+    world.run("request pause p1 shop")
+    world.run("status a1 shop/t1 failed error=sink_unavailable:away")
+    assert advice().endswith("; it is tried again"), "it is only to be sealed: the feed is to stand still"
+
+
 class RealAgent:
     """An agent's machine with an executor that does at once what it is asked."""
 
