@@ -110,7 +110,8 @@ def _pattern(node: AvroType) -> bytes | None:
         case Enum():
             return _VARINT
         case Fixed():
-            return rb"[\x00-\xff]{%d}" % node.size
+            # Nothing is matched anywhere, also behind the end, where an expression begins at the end instead.
+            return rb"[\x00-\xff]{%d}" % node.size if node.size else b""
         case Union() if len(node.branches) <= BRANCHES_MAX:
             parts = [_pattern(branch) for branch in node.branches]
             known = [rb"\x%02x%b" % (2 * number, part) for number, part in enumerate(parts) if part is not None]

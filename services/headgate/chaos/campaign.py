@@ -55,6 +55,7 @@ def run_campaign(options: Options, display: Display) -> ChaosReport:
     left_over: list[str] = []
     with running_world(options, display, left_over) as world:
         report = _Campaign(world, options, display).run()
+        world.scratch.failed = not report.holds()
     return msgspec.structs.replace(report, left_over=tuple(left_over))
 
 

@@ -43,7 +43,12 @@ def chaos(
     lease_seconds: Annotated[
         float, typer.Option(min=1, max=60, help="longer where the machine has other work, or leases are lost to it")
     ] = LEASE_SECONDS,
-    keep: Annotated[bool, typer.Option("--keep", help="keep the folder with databases, broker and logs")] = False,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep", help="keep the folder with databases, broker and logs (logs stay anyway if it does not hold)"
+        ),
+    ] = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="table or json")] = Output.TABLE,
 ) -> None:
     """Kill, freeze, cut off and restart everything in turn and at once, while feeds are paused and tables moved.

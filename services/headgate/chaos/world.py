@@ -20,7 +20,7 @@ from headgate.chaos.proxy import Proxies, Proxy
 from headgate.config.crash_points import ArmedPoints
 from headgate.demo.audit_triggers import install_source_audit, install_target_audit
 from headgate.demo.display import Display
-from headgate.demo.folder import ClusterAt, scratch_parts
+from headgate.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate.demo.load import Load, fill
 from headgate.demo.processes import stop_all
 from headgate.demo.schema import TABLES, create_source, create_target
@@ -80,6 +80,7 @@ class World(msgspec.Struct, frozen=True):
     links: Mapping[tuple[str, Server], Proxy]
     points: Mapping[str, ArmedPoints]
     lease_seconds: float
+    scratch: Scratch
 
     def check(self) -> None:
         """Raise what says that the run is pointless: a service, a writer or the capture has ended by itself."""
@@ -91,7 +92,8 @@ class World(msgspec.Struct, frozen=True):
 @contextmanager
 def running_world(options: Options, display: Display, left_over: list[str]) -> Iterator[World]:
     """All of it up and every table replicating under load; then all of it down. As ``scratch_parts`` for the rest."""
-    with scratch_parts("headgate-chaos-", display.say, left_over, keep=options.keep) as (folder, parts):
+    with scratch_parts("headgate-chaos-", display.say, left_over, keep=options.keep) as scratch:
+        folder, parts = scratch.folder, scratch.parts
         display.say("starting two PostgreSQL and a broker")
         source = parts.enter_context(EmbeddedPostgres(folder / "source"))
         target = EmbeddedPostgres(folder / "target")
@@ -141,7 +143,7 @@ def running_world(options: Options, display: Display, left_over: list[str]) -> I
         parts.enter_context(display.status(watch, load))
         world = World(
             kafka, target, source_dsn, target_dsn, services, watch, load, capture, proxies, links, points,
-            options.lease_seconds,
+            options.lease_seconds, scratch,
         )  # fmt: skip
         _begin(world, display, folder)
         yield world

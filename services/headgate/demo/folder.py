@@ -12,7 +12,7 @@ import psutil
 from headgate.demo.orphans import no_orphans
 from headgate.demo.processes import terminated_as_interrupt, uninterrupted
 
-__all__ = ["ClusterAt", "scratch_parts"]
+__all__ = ["ClusterAt", "Scratch", "scratch_parts"]
 
 
 class ClusterAt(msgspec.Struct, frozen=True):
@@ -25,26 +25,34 @@ class ClusterAt(msgspec.Struct, frozen=True):
     kafka: dict[str, str] = {}
 
 
-@contextmanager
-def scratch_parts(
-    prefix: str, say: Callable[[str], None], left_over: list[str], *, keep: bool
-) -> Iterator[tuple[Path, ExitStack]]:
-    """A new folder (with ``logs`` in it), and the stack of parts that are stopped in the end.
+class Scratch:
+    """``folder``, with ``logs`` in it, and the ``parts`` that are stopped in the end."""
 
-    ``left_over`` gets a line for each process that is still there then. Logs stay if anything raises, everything if
-    ``keep``. SIGTERM ends it as Ctrl-C does; SIGKILL at least leaves no service running.
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.parts = ExitStack()
+        self.failed = False
+        """Whether what was found is a reason to look at the logs; a run that raises is one anyway."""
+
+
+@contextmanager
+def scratch_parts(prefix: str, say: Callable[[str], None], left_over: list[str], *, keep: bool) -> Iterator[Scratch]:
+    """A new folder and the stack of parts.
+
+    ``left_over`` gets a line for each process that is still there in the end. Logs stay if it ``failed`` or anything
+    raises, everything if ``keep``. SIGTERM ends it as Ctrl-C does; SIGKILL at least leaves no service running.
     """
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     # PostgreSQL runs as another user when we are root, and must be able to pass.
     folder.chmod(0o711)
     (folder / "logs").mkdir()
-    parts = ExitStack()
-    failed = True
+    scratch = Scratch(folder)
+    raised = True
     with terminated_as_interrupt() as signals:
         try:
-            parts.enter_context(no_orphans())
-            yield folder, parts
-            failed = False
+            scratch.parts.enter_context(no_orphans())
+            yield scratch
+            raised = False
         except Exception as error:
             if signals:
                 raise KeyboardInterrupt from error
@@ -53,9 +61,10 @@ def scratch_parts(
             with uninterrupted():
                 say("stopping everything")
                 try:
-                    parts.close()
+                    scratch.parts.close()
                 finally:
                     left_over += [f"{one.pid} {one.name()}" for one in psutil.Process().children(recursive=True)]
+                    failed = scratch.failed or raised
                     _clear(folder, say, keep=keep, failed=failed and not signals)
 
 

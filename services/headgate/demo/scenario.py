@@ -5,8 +5,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -15,7 +14,7 @@ import psycopg
 from headgate.demo.display import Display
 from headgate.demo.ending import await_drained, examine_all
 from headgate.demo.faults import Faults, Takeover
-from headgate.demo.folder import ClusterAt, scratch_parts
+from headgate.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate.demo.load import Load
 from headgate.demo.pauses import longest_pauses
 from headgate.demo.processes import stop_all
@@ -53,9 +52,9 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Shop(msgspec.Struct, frozen=True):
-    """Everything that is up. ``folder`` has the logs of all processes in ``logs``."""
+    """Everything that is up. The scratch folder has the logs of all processes in ``logs``."""
 
-    folder: Path
+    scratch: Scratch
     stack: Stack
     services: Services
     watch: Watch
@@ -69,11 +68,12 @@ def running_shop(options: Options, display: Display, left_over: list[str]) -> It
 
     ``left_over`` gets a line for each process that had to be killed or is still there. Logs stay if anything raises.
     """
-    with scratch_parts("headgate-demo-", display.say, left_over, keep=options.keep) as (folder, parts):
-        yield _start(options, display, folder, parts, left_over)
+    with scratch_parts("headgate-demo-", display.say, left_over, keep=options.keep) as scratch:
+        yield _start(options, display, scratch, left_over)
 
 
-def _start(options: Options, display: Display, folder: Path, parts: ExitStack, left_over: list[str]) -> Shop:
+def _start(options: Options, display: Display, scratch: Scratch, left_over: list[str]) -> Shop:
+    folder, parts = scratch.folder, scratch.parts
     stack = parts.enter_context(running_stack(folder, options.seed, display.say))
     cluster = ClusterAt(stack.bootstrap)
     create_topics(cluster)
@@ -113,7 +113,7 @@ def _start(options: Options, display: Display, folder: Path, parts: ExitStack, l
         "every table has applied rows", lambda seen: all_apply(seen.snapshot), FIRST_ROWS_SECONDS_MAX, check
     )
     display.say(f"all tables have applied their first rows {at - began:.1f} s after that")
-    return Shop(folder, stack, services, watch, load, faults)
+    return Shop(scratch, stack, services, watch, load, faults)
 
 
 def demonstrate(options: Options, display: Display) -> Report:
@@ -121,6 +121,7 @@ def demonstrate(options: Options, display: Display) -> Report:
     left_over: list[str] = []
     with running_shop(options, display, left_over) as shop:
         report = _play(shop, options, display)
+        shop.scratch.failed = not report.holds()
     return msgspec.structs.replace(report, left_over=tuple(left_over))
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Wire"]
 
 
-GROWN_SHARE: Final = 0.04
+GROWN_SHARE: Final = 0.3
 """Share of looks at a source, in worlds whose effects are refused at times, that find more partitions than planned."""
 
 

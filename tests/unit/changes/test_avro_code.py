@@ -119,6 +119,18 @@ def test_a_record_that_ends_early_or_late_is_never_read(case: tuple[Any, Any, by
             read(raw + b"\x00", 0)
 
 
+def test_a_value_of_no_bytes_does_not_hide_that_the_one_before_it_ends_early() -> None:
+    schema = {"type": "record", "name": "r", "fields": [
+        {"name": "text", "type": "string"},
+        {"name": "nothing", "type": {"type": "fixed", "name": "f", "size": 0}},
+    ]}  # fmt: skip
+    for wanted in ([()], []):
+        read = compile_reader(record(schema), wanted)
+        read(b"\x020", 0)
+        with pytest.raises(READ_ERRORS):
+            read(b"\x02", 0)
+
+
 @settings(max_examples=80, deadline=None)
 @given(written(), st.data())
 def test_damaged_bytes_are_refused_or_read_as_fastavro_reads_them(

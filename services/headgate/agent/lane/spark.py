@@ -55,14 +55,9 @@ REFUSED_OPTIONS: Final[dict[str, str]] = {
 CONSUMER_CACHE_CAPACITY: Final = 16_384
 """Above any number of partitions of one agent: an evicted consumer costs a reconnect in every batch."""
 
-ARROW_BYTES_MAX: Final = 32 << 20
-"""One Arrow batch on its way to a Python worker, beside ``arrow_rows_max``: with records of several MB 20 000 rows
-would be more than a machine has. (Spark 4.0.5 closes a batch with the row that passes the limit.)"""
-
 _FIXED: Final[dict[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.adaptive.enabled": "false",  # no shuffle to adapt, 10 ms of planning less
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "false",
@@ -104,7 +99,6 @@ class SparkOptions(msgspec.Struct, frozen=True):
     master: str = "local[2]"
     cores: int = 2
     driver_memory: str = "1g"
-    arrow_rows_max: int = 20_000
     java_home: Path | None = None
     options: Mapping[str, str] = {}
 
@@ -234,8 +228,6 @@ class SparkRuntime:
             # A killed JVM cannot clean up after itself; its leavings go with the scratch folder.
             "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={settings.scratch}",
             "spark.sql.warehouse.dir": str(settings.scratch / "warehouse"),
-            "spark.sql.execution.arrow.maxRecordsPerBatch": str(settings.arrow_rows_max),
-            "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
         }
         if settings.master.startswith("local"):
             properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
