@@ -44,7 +44,10 @@ def ask_offsets(
         return {}
     deadline = time.monotonic() + LEADER_SECONDS_MAX
     while True:
-        futures = connection.admin.list_offsets(
+        # Held until it has answered: a client that everybody has let go of takes the open questions with it, and
+        # whoever finds that a leader has moved lets go of the one that others are asking.
+        admin = connection.admin
+        futures = admin.list_offsets(
             dict(asked), isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ADMIN_SECONDS_MAX
         )
         moved = False
@@ -54,9 +57,6 @@ def ask_offsets(
                 answers[at] = future.result(ADMIN_SECONDS_MAX + FUTURE_GRACE_SECONDS)
             except KafkaException as error:
                 if error.args[0].code() not in LEADER_MOVES or time.monotonic() >= deadline:
-                    # A client keeps for a while what it found out about a topic, its absence too: whoever asks again
-                    # asks with a new one.
-                    connection.close()
                     raise connection.failed(f"{what}: {at.topic}[{at.partition}]", error) from error
                 moved = True
             except TimeoutError as error:

@@ -230,7 +230,8 @@ class LogReader:
                     raise SourceUnreachableError(f"the source cannot be read: {error.str()}")
             elif error.code() not in _PASSING:
                 # It would not be told again: the next read of this partition must begin anew.
-                self._next.pop((topic, partition), None)
+                if self._next.pop((topic, partition), None) is not None:
+                    self._consumer.incremental_unassign([TopicPartition(topic, partition)])
                 if (topic, partition) not in starts:
                     continue  # of an earlier read's partition: whoever asks for it again is told again
                 kind = OffsetExpiredError if error.code() in _LOST else SourceUnreachableError

@@ -129,3 +129,22 @@ def test_an_offset_that_is_gone_is_an_error_of_its_partition(log: Log) -> None:
     assert isinstance(errors[0], OffsetExpiredError)
     assert log.read({1: 0}, {1: 10})[1] == [*range(10)]
     assert list(log.errors({0: 2})) == [0], "asked again it is told again"
+
+
+def test_a_partition_that_has_failed_begins_anew_while_its_neighbours_are_kept(log: Log) -> None:
+    reader = LogReader(reader_properties(log.bootstrap, {}))
+    other = Log(log.bootstrap, f"{log.topic}.other")
+    for partition in (0, 1):
+        log.write(partition, 10)
+        other.write(partition, 10)
+    for future in log.admin.delete_records([TopicPartition(log.topic, 0, 5)]).values():
+        future.result()
+    readings = [Reading(topic, partition, 2, 10) for topic in (log.topic, other.topic) for partition in (0, 1)]
+    for _ in range(3):  # told each time
+        errors: set[tuple[str, int]] = set()
+        for _ in range(READS_MAX):
+            errors |= {(c.topic, c.partition) for c in reader.read(readings, 100, 0.2) if c.error is not None}
+            if errors:
+                break
+        assert errors == {(log.topic, 0)}
+    reader.close()

@@ -1,5 +1,6 @@
 """Source topics on a real broker: found, planned, checked against retention."""
 
+import threading
 import time
 
 import pytest
@@ -24,6 +25,8 @@ from headgate.sources.offsets import (
 from headgate.sources.topics import TableClashError, TopicMissingError, find_topics, plan_spans, present_topics
 
 pytestmark = pytest.mark.integration
+
+ASKED = 20
 
 
 class _Source:
@@ -114,12 +117,28 @@ def test_deleted_changes_are_an_error_and_never_a_skip(source: _Source) -> None:
         check_retention(source.connection, topic, {0: 0, 1: 3})
     with pytest.raises(OffsetExpiredError, match="deleted and made again"):
         check_retention(source.connection, topic, {0: 1})
-    asked_by = source.connection.admin
     with pytest.raises(TopicMissingError, match=r"has the topic been deleted, or made again smaller\?"):
         check_retention(source.connection, topic, {2: 0})
-    assert source.connection.admin is not asked_by, "a client remembers for a while that a topic was not there"
     with pytest.raises(TopicMissingError, match=r"public[.]none"):
         check_retention(source.connection, f"{source.prefix}r.public.none", {0: 0})
+
+
+def test_an_answer_comes_though_somebody_else_lets_go_of_the_client(source: _Source) -> None:
+    topic = source.make("c.public.a", 4)
+    over = threading.Event()
+
+    def let_go() -> None:
+        while not over.wait(0.001):
+            source.connection.close()
+
+    other = threading.Thread(target=let_go, daemon=True)
+    other.start()
+    try:
+        for _ in range(ASKED):
+            assert end_offsets(source.connection, {topic: 4}) == {topic: dict.fromkeys(range(4), 0)}
+    finally:
+        over.set()
+        other.join()
 
 
 def test_a_second_look_finds_what_is_new_gone_and_grown(source: _Source) -> None:

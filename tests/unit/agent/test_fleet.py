@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -419,3 +420,25 @@ def test_lanes_that_all_began_with_a_backlog_are_joined_once_they_have_caught_up
     with board.changed:
         fleet.turn(now + 2 * ARRIVAL_SECONDS + JOIN_SECONDS)
     assert [len(lane.members) for lane in fleet.lanes.values()] == [2]
+
+
+class Topics(Restarts):
+    """A keeper with a source whose topics are told here."""
+
+    present: Mapping[str, int] = {}
+
+    def present_topics(self) -> Mapping[str, int]:
+        return self.present
+
+
+def test_a_span_whose_topic_is_missing_twice_is_sent_back_and_its_neighbours_stay(board: Board, tmp_path: Path) -> None:
+    keeper = Topics(board)
+    runtime = SparkRuntime(SparkOptions(jars=(), scratch=tmp_path))
+    fleet = Fleet(board, keeper, runtime, ExecutorSettings(bootstrap="nowhere:1", cluster_id="c"))
+    lane = lane_of(fleet, "l", {0: 0})
+    run_on(lane, {0: 0})
+    for present, restarted in (({"t": 1}, 0), ({}, 0), ({"t": 1}, 0), ({}, 0), ({"u": 1}, 1)):
+        keeper.present = present
+        fleet.look_for_topics()
+        assert len(keeper.restarted) == restarted, present
+    assert lane.members == []

@@ -29,6 +29,7 @@ from headgate.agent.lane.span import SpanRun, positions_of
 from headgate.agent.lane.spark import RefusedOptionError, SparkRuntime, SparkStartError
 from headgate.config.feed import FeedSpec
 from headgate.records.control import TaskState
+from headgate.sources.offsets import SourceUnreachableError
 from headgate.sources.reader import Reading, reader_properties
 
 __all__ = ["ARRIVAL_SECONDS", "ExecutorSettings", "Fleet", "LaneCpu"]
@@ -65,6 +66,10 @@ ALONE_SECONDS: Final = 30.0
 
 ALONE_MAX: Final = 4
 """Lanes of slow spans per agent: each costs its own planning, about a tenth of a core while it is busy."""
+
+TOPICS_SECONDS: Final = 10.0
+"""How often a lane's topics are looked for. A reader is not told when one is deleted, and an alarm does not hear of it
+while its lane is busy; the owner looks as often (coordinator/discovery.py)."""
 
 _lane_numbers = itertools.count(1)
 """Names of queries are unique per Spark session, which outlives executors."""
@@ -104,6 +109,8 @@ class Fleet:
         self._runtime = runtime
         self._settings = settings
         self._started_at = 0.0
+        self._looked_at = time.monotonic()
+        self._missing: frozenset[str] = frozenset()
         self._starter = ThreadPoolExecutor(2, thread_name_prefix="headgate-lane")
 
     def signal_stop(self) -> None:
@@ -191,6 +198,9 @@ class Fleet:
             self._join(now)
         for lane in [lane for _, lane in sorted(self.lanes.items()) if not lane.members]:
             self._drop(lane)
+        if self.lanes and now - self._looked_at >= TOPICS_SECONDS:
+            self._looked_at = now
+            self._starter.submit(self.look_for_topics)
         for _, lane in sorted(self.lanes.items()):
             if lane.started and not lane.wiring and self._is_alarm_due(lane, now):
                 lane.wiring = True
@@ -284,6 +294,22 @@ class Fleet:
         if alarm is None or settled < STRANGERS_SECONDS or not lane.is_resting:
             return False
         return not alarm.places.issubset(place for run in lane.members for place in run.places)
+
+    def look_for_topics(self) -> None:
+        """Send spans whose topic is missing at two looks in a row back, to find out what has become of it."""
+        try:
+            present = self._keeper.present_topics()
+        except SourceUnreachableError as error:
+            _log.info("looking for the topics of lanes: %s", error)
+            return
+        with self._board.changed:
+            runs = [run for _, lane in sorted(self.lanes.items()) for run in lane.members]
+            # At one look only it may be so new that this broker has not heard of it yet.
+            missing = frozenset(run.task.plan.topic for run in runs).difference(present)
+            for run in runs:
+                if run.task.plan.topic in missing & self._missing:
+                    self._keeper.restart(run, "its topic is not there any more")
+            self._missing = missing
 
     def _guarded(self, lane: Lane, step: Callable[[Lane], None]) -> None:
         """On the starter's threads: a lane that cannot be started, or watched, sends its spans back."""

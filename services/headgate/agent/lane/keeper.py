@@ -7,7 +7,7 @@ failed, or whose lane died, comes back through the same door: the sink says wher
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
@@ -21,6 +21,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, TaskState
 from headgate.sinks.contract import Claim, Sink, SinkError
 from headgate.sources.offsets import SourceError, check_retention
+from headgate.sources.topics import present_topics
 
 __all__ = ["Board", "SpanKeeper"]
 
@@ -191,6 +192,10 @@ class SpanKeeper:
             run.positions = positions
             run.state = TaskState.STOPPED
             run.error = None
+
+    def present_topics(self) -> Mapping[str, int]:
+        """The source's topics → number of partitions. Raises SourceUnreachableError."""
+        return present_topics(self._source)
 
     def fail(self, run: SpanRun, code: str, text: str, *, retryable: bool) -> None:
         """Leave the lane; try again later, or report the failure. A seal is tried for as long as it may succeed."""
