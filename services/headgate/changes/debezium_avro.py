@@ -23,7 +23,7 @@ from headgate.changes.debezium import (
     keyless_row,
     operation_of,
 )
-from headgate.changes.decoding import UndecodableError, Watermark
+from headgate.changes.decoding import Watermark, decode_singly
 
 __all__ = ["FRAME_BYTES", "Decoder", "SchemaById", "schema_id_of"]
 
@@ -115,18 +115,7 @@ class Decoder:
         at_once = self._decode_at_once(keys, values, partitions, offsets, appended_ms)
         if at_once is not None:
             return at_once
-        changes: list[Change] = []
-        partition = offset = -1
-        try:
-            for key, value, partition, offset, append_ms in zip(
-                keys, values, partitions, offsets, appended_ms, strict=True
-            ):
-                change = self.decode(key, value, partition, offset, append_ms)
-                if change is not None:
-                    changes.append(change)
-        except ChangeError as error:
-            raise UndecodableError(partition, offset, str(error), changes) from error
-        return changes
+        return decode_singly(self.decode, keys, values, partitions, offsets, appended_ms)
 
     def take_watermarks(self) -> list[Watermark]:
         """None, ever: an event says when it happened, not that no earlier one follows."""

@@ -19,7 +19,7 @@ import msgspec
 from headgate.changes.change import CONNECTOR, Change, ChangeError, Operation, Row
 from headgate.changes.debezium import ROW_OPERATIONS, UNAVAILABLE_VALUE, Unavailable, keyless_row, operation_of
 from headgate.changes.debezium_schema import OPENING, KnownSchemas
-from headgate.changes.decoding import UndecodableError, Watermark
+from headgate.changes.decoding import Watermark, decode_singly
 from headgate.changes.transactions import TransactionRun, transaction_key
 
 __all__ = ["UNAVAILABLE_VALUE", "Decoder"]
@@ -164,20 +164,7 @@ class Decoder:
         at_once = self._decode_at_once(keys, values, partitions, offsets, appended_ms)
         if at_once is not None:
             return at_once
-        decode = self.decode
-        changes: list[Change] = []
-        add = changes.append
-        partition = offset = -1
-        try:
-            for key, value, partition, offset, append_ms in zip(
-                keys, values, partitions, offsets, appended_ms, strict=True
-            ):
-                change = decode(key, value, partition, offset, append_ms)
-                if change is not None:
-                    add(change)
-        except ChangeError as error:
-            raise UndecodableError(partition, offset, str(error), changes) from error
-        return changes
+        return decode_singly(self.decode, keys, values, partitions, offsets, appended_ms)
 
     def take_watermarks(self) -> list[Watermark]:
         """None, ever: an event says when it happened, not that no earlier one follows."""

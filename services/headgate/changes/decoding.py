@@ -13,7 +13,15 @@ import msgspec
 from headgate.changes.change import Change, ChangeError
 from headgate.changes.transactions import TransactionRun
 
-__all__ = ["Decoder", "SchemasUnavailableError", "TransactionDecoder", "UndecodableError", "Watermark", "decode_each"]
+__all__ = [
+    "Decoder",
+    "SchemasUnavailableError",
+    "TransactionDecoder",
+    "UndecodableError",
+    "Watermark",
+    "decode_each",
+    "decode_singly",
+]
 
 
 class Watermark(msgspec.Struct, frozen=True):
@@ -91,3 +99,20 @@ def decode_each(  # noqa: PLR0917 - one per column, as in Decoder.decode_batch
     except ChangeError as error:
         raise UndecodableError(partition, offset, str(error), changes) from error
     return changes
+
+
+def decode_singly(  # noqa: PLR0917 - one per column, as in Decoder.decode_batch
+    decode: Callable[[bytes | None, bytes | None, int, int, int], Change | None],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    partitions: Sequence[int],
+    offsets: Sequence[int],
+    appended_ms: Sequence[int],
+) -> list[Change]:
+    """``Decoder.decode_batch`` for a format of which one event holds one change, or none."""
+
+    def listed(key: bytes | None, value: bytes | None, partition: int, offset: int, append_ms: int) -> Sequence[Change]:
+        change = decode(key, value, partition, offset, append_ms)
+        return () if change is None else (change,)
+
+    return decode_each(listed, keys, values, partitions, offsets, appended_ms)
