@@ -47,7 +47,7 @@ fmt: $(READY) ## format, and fix what can be fixed
 	$(RUN)/ruff check --fix .
 	$(RUN)/ruff format .
 
-bench: $(READY) ## figures, not tests: pipeline, peers, latency, move, tables, control (an hour and a half)
+bench: $(READY) ## figures, not tests: pipeline, peers, latency, move, tables, control
 	$(RUN)/headgate bench pipeline
 	$(RUN)/headgate bench peers
 	$(RUN)/headgate bench latency --debezium
@@ -62,7 +62,7 @@ sim-long: $(READY) ## the same for as long as asked: make sim-long SEEDS=20000 S
 	$(RUN)/headgate sim --seeds $(or $(SEEDS),5000) --start $(or $(START),1000) --ticks 800
 	$(RUN)/python -m headgate.simulation.exhaustive
 
-mutants: $(READY) ## flip each guard of the machines; something must notice every flip (a quarter of an hour)
+mutants: $(READY) ## flip each guard of the machines; something must notice every flip
 	PYTHONPATH=tests $(RUN)/python -m mutation $(MUTANTS)
 
 lock: ## resolve anew and write requirements.lock (hashes, no registry's host)
