@@ -12,12 +12,13 @@ short is never seen by anybody.
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import Any, Final
 
-from headgate.changes.avro_schema import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
+from headgate.changes.avro_schema import Array, AvroType, Enum, Exactly, Fixed, Map, Primitive, Record, Union
 
-__all__ = ["READ_ERRORS", "compile_reader"]
+__all__ = ["READ_ERRORS", "compile_reader", "text_in"]
 
 READ_ERRORS: Final = (IndexError, ValueError, OverflowError)
 """What a reader raises for bytes that are not of its schema (UnicodeDecodeError is a ValueError)."""
@@ -112,12 +113,38 @@ def _pattern(node: AvroType) -> bytes | None:
         case Fixed():
             # Nothing is matched anywhere, also behind the end, where an expression begins at the end instead.
             return rb"[\x00-\xff]{%d}" % node.size if node.size else b""
+        case Exactly():
+            return re.escape(node.data)
         case Union() if len(node.branches) <= BRANCHES_MAX:
             parts = [_pattern(branch) for branch in node.branches]
             known = [rb"\x%02x%b" % (2 * number, part) for number, part in enumerate(parts) if part is not None]
             return b"(?:" + b"|".join(known) + b")" if len(known) == len(parts) else None
         case _:
             return None
+
+
+def text_in(node: AvroType, text: str | None) -> Exactly:
+    """How ``text`` is written in a field of that type. KeyError if it cannot be."""
+    if isinstance(node, Union):
+        for number, branch in enumerate(node.branches[:BRANCHES_MAX]):
+            with suppress(KeyError):
+                return Exactly(bytes((2 * number,)) + text_in(branch, text).data)
+    elif node == Primitive("null", connect="null") and text is None:
+        return Exactly(b"")
+    elif isinstance(node, Primitive) and node.kind == "string" and text is not None:
+        data = text.encode()
+        return Exactly(_written(2 * len(data)) + data)
+    raise KeyError(text)
+
+
+def _written(number: int) -> bytes:
+    """Seven bits to a byte, the lowest first."""
+    data = bytearray()
+    while number > 127:
+        data.append(number & 127 | 128)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
 
 
 class _Code:
@@ -277,7 +304,7 @@ class _Code:
             if any(run):
                 matcher = self._constant(re.compile(b"".join(run)).match)
                 self.line(f"m = {matcher}(d, i)")
-                self.line("if m is None: wrong('it ends early, or a branch of a union is none such')")
+                self.line("if m is None: wrong('it ends early, or has what it is not to have')")
                 self.line("i = m.end()")
             run = []
             if node is not None:

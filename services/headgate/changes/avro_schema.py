@@ -19,6 +19,7 @@ __all__ = [
     "Array",
     "AvroType",
     "Enum",
+    "Exactly",
     "Fixed",
     "Map",
     "Primitive",
@@ -99,7 +100,13 @@ class Record(_Type, frozen=True):
     fields: "dict[str, AvroType]"
 
 
-AvroType = Primitive | Fixed | Enum | Array | Map | Union | Record
+class Exactly(_Type, frozen=True):
+    """A value that is to have these bytes; never in a schema, but put into its place by a reader."""
+
+    data: bytes
+
+
+AvroType = Primitive | Fixed | Enum | Array | Map | Union | Record | Exactly
 
 
 def parse_avro(text: str) -> AvroType:

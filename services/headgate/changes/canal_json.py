@@ -24,6 +24,7 @@ import msgspec
 from headgate.changes.change import ABSENT, Change, ChangeError, Operation, Row
 from headgate.changes.decoding import Watermark, decode_each
 from headgate.changes.mysql_types import NotAValueError, reader_of
+from headgate.changes.tables import OneTable, show_table
 
 __all__ = ["Decoder"]
 
@@ -64,7 +65,7 @@ class Decoder:
         """``tidb``: the TiDB extension is required. Changes with a commit ts above ``target_ts`` are left out."""
         self._tidb = tidb
         self._target_ts = target_ts
-        self._table: tuple[str | None, str | None] | None = None
+        self._table = OneTable('TiCDC: a dispatcher with topic = "{schema}_{table}"; Canal: canal.mq.dynamicTopic')
         self._passed: dict[int, Watermark] = {}
         self._met: list[Watermark] = []
 
@@ -153,14 +154,7 @@ class Decoder:
             )
         if not message.data:
             raise ChangeError(f"type {message.type} without rows: 'data' is missing or empty")
-        table = (message.database, message.table)
-        if self._table is None:
-            self._table = table
-        if table != self._table:
-            raise ChangeError(
-                f"the topic carries changes of {_name(self._table)} and of {_name(table)}: give every table a topic of "
-                'its own (TiCDC: a dispatcher with topic = "{schema}_{table}"; Canal: canal.mq.dynamicTopic)'
-            )
+        self._table.check((message.database, message.table))
 
     def _replaced(self, message: _Message, number: int, key: Row) -> Row | None:
         """The key that the row had before, if it was another."""
@@ -180,10 +174,6 @@ class Decoder:
                 "sink's table by hand, then go on behind this event"
             )
         return [_change(message, Operation.TRUNCATE, {}, None, (partition, offset, append_ms))]
-
-
-def _name(table: tuple[str | None, str | None]) -> str:
-    return ".".join(part or "?" for part in table)
 
 
 def _change(message: _Message, operation: Operation, key: Row, row: Row | None, place: tuple[int, int, int]) -> Change:
@@ -206,8 +196,8 @@ def _read(message: _Message, data: dict[str, Any]) -> Row:
 def _key_of(message: _Message, row: Row) -> Row:
     if not message.keys:
         raise ChangeError(
-            f"table {_name((message.database, message.table))} has no primary key (pkNames is empty): add one at the "
-            "source, rows are found by it"
+            f"table {show_table((message.database, message.table))} has no primary key (pkNames is empty): add one at "
+            "the source, rows are found by it"
         )
     missing = [column for column in message.keys if row.get(column) is None]
     if missing:

@@ -14,6 +14,7 @@ __all__ = [
     "MESSAGE",
     "OPERATIONS",
     "ROW_OPERATIONS",
+    "TABLE_ADVICE",
     "UNAVAILABLE_VALUE",
     "Unavailable",
     "connector_named",
@@ -32,6 +33,7 @@ OPERATIONS: Final = {
     "t": Operation.TRUNCATE,
 }
 ROW_OPERATIONS: Final = {op: what for op, what in OPERATIONS.items() if what is not Operation.TRUNCATE}
+TABLE_ADVICE: Final = "as the connector does, unless a transform like ByLogicalTableRouter puts several into one"
 _SOURCE: Final = re.compile(r"io\.debezium\.connector\.(\w+)\.Source")
 _ADDING: Final = frozenset({"c", "r"})
 MESSAGE: Final = "m"

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.changes.avro_code import READ_ERRORS, Reader, compile_reader
-from headgate.changes.avro_schema import Array, AvroType, Map, Record, meaning_of, optional_part, parse_avro
+from headgate.changes.avro_code import READ_ERRORS, Reader, compile_reader, text_in
+from headgate.changes.avro_schema import Array, AvroType, Map, Record, Union, meaning_of, optional_part, parse_avro
 from headgate.changes.change import Change, ChangeError, Operation, Row
 from headgate.changes.debezium import (
     ROW_OPERATIONS,
+    TABLE_ADVICE,
     UNAVAILABLE_VALUE,
     Unavailable,
     connector_named,
@@ -24,6 +25,7 @@ from headgate.changes.debezium import (
     operation_of,
 )
 from headgate.changes.decoding import Watermark, decode_singly
+from headgate.changes.tables import UNNAMED, OneTable, SourceTable
 
 __all__ = ["FRAME_BYTES", "Decoder", "SchemaById", "schema_id_of"]
 
@@ -41,15 +43,18 @@ _DELETE: Final = Operation.DELETE
 _OP: Final = ("op",)
 _AFTER: Final = ("after",)
 _SOURCE_MS: Final = ("source", "ts_ms")
+_TABLE: Final = (("source", "db"), ("source", "schema"), ("source", "table"))
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """How events of one schema are read. Of a value: op, row, source time. Of a key: its row.
+    """How events of one schema are read.
 
+    Of a value: op, row, source time, the three parts of its table's name. Of a key: its row.
     ``collections``: columns whose values are lists or objects.
     """
 
     schema_id: int
+    schema: Record
     read: Reader
     semantics: dict[str, str]
     collections: bool
@@ -76,6 +81,8 @@ class Decoder:
         self._values = _Plans(schemas, "value", _value_plan)
         self._keys = _Plans(schemas, "key", _key_plan)
         self._unavailable = Unavailable(unavailable_value)
+        self._table = OneTable(TABLE_ADVICE)
+        self._only: dict[tuple[int, SourceTable], Reader] = {}
 
     def decode(
         self, key: bytes | None, value: bytes | None, partition: int, offset: int, append_ms: int
@@ -86,10 +93,12 @@ class Decoder:
         """
         if value is None:
             return None
-        plan, (op, after, source_ms) = self._values.read(value)
+        plan, (op, after, source_ms, *table) = self._values.read(value)
         operation = operation_of(op)
         if operation is None:
             return None
+        if (named := tuple(table)) != UNNAMED:
+            self._table.check(named)
         if operation is _UPSERT:
             if after is None:
                 raise ChangeError(f"op={op!r} without a row: 'after' is missing or null")
@@ -131,7 +140,7 @@ class Decoder:
     ) -> list[Change] | None:
         """The same column by column; None where any event needs a closer look, or is wrong.
 
-        For rows of one schema, deletes and tombstones: what a batch is made of, as a rule.
+        For rows of one table and schema, deletes and tombstones: what a batch is made of, as a rule.
         """
         if None in values:
             there = [value is not None for value in values]
@@ -140,7 +149,7 @@ class Decoder:
         plan, key_plan = self._values.common(values), self._keys.common(keys)
         if plan is None or key_plan is None:
             return None
-        read, read_key = plan.read, key_plan.read
+        read, read_key = self._reader_of_one(plan), key_plan.read
         try:
             events: list[tuple[Any, ...]] = [read(value, FRAME_BYTES) for value in values]  # type: ignore[arg-type]
             key_rows = [read_key(key, FRAME_BYTES)[0] for key in keys]  # type: ignore[arg-type]
@@ -159,6 +168,16 @@ class Decoder:
         source_ms = [ms for _, _, ms in events]
         meaning = repeat(plan.semantics)
         return list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
+
+    def _reader_of_one(self, plan: _Plan) -> Reader:
+        """Reads events of the topic's table only: its name is compared where it stands, and never built."""
+        table = self._table.name or UNNAMED
+        read = self._only.get((plan.schema_id, table))
+        if read is None:
+            if len(self._only) >= SCHEMAS_MAX:
+                del self._only[next(iter(self._only))]
+            read = self._only[plan.schema_id, table] = _reader_of_one(plan.schema, table)
+        return read
 
     def _mark_absent(self, rows: Sequence[Row], plan: _Plan) -> None:
         mark, scalars = self._unavailable.mark, self._unavailable.scalars
@@ -217,23 +236,61 @@ def _value_plan(schema_id: int, schema: AvroType) -> _Plan:
         raise ChangeError(
             "it is not a Debezium envelope: it has no field 'op' (unwrapping transforms are not supported)"
         )
-    source = optional_part(schema.fields["source"]) if "source" in schema.fields else None
-    has_time = isinstance(source, Record) and "ts_ms" in source.fields
     row = optional_part(schema.fields["after"]) if "after" in schema.fields else None
     if row is not None and not isinstance(row, Record):
         raise ChangeError("it is not a Debezium envelope: its field 'after' is no record of columns")
-    wanted = [_OP, *([_AFTER] if row is not None else []), *([_SOURCE_MS] if has_time else [])]
-    read = _read(schema, wanted)
-    if len(wanted) < 3:  # a message has no row
-        read = _in_full(read, wanted)
+    source = _source_of(schema)
+    read = _read_those(schema, (_OP, _AFTER, _SOURCE_MS, *_TABLE))
     columns = {} if row is None else row.fields
     semantics = {column: meaning_of(node) for column, node in columns.items()}
     semantics |= connector_named(None if source is None else source.connect)
-    return _Plan(schema_id, read, semantics, _have_collections(columns))
+    return _Plan(schema_id, schema, read, semantics, _have_collections(columns))
 
 
-def _in_full(read: Reader, wanted: Sequence[tuple[str, ...]]) -> Reader:
-    places = [wanted.index(path) if path in wanted else None for path in (_OP, _AFTER, _SOURCE_MS)]
+def _source_of(envelope: Record) -> Record | None:
+    source = optional_part(envelope.fields["source"]) if "source" in envelope.fields else None
+    return source if isinstance(source, Record) else None
+
+
+def _reader_of_one(envelope: Record, table: SourceTable) -> Reader:
+    """Reads op, row and source time of events of ``table``; one of READ_ERRORS for any other's."""
+    source = _source_of(envelope)
+    if source is not None:
+        names = {part: name for (_, part), name in zip(_TABLE, table, strict=True)}
+        there = {part: name for part, name in names.items() if part in source.fields or name is not None}
+        try:
+            exactly = {part: text_in(source.fields[part], name) for part, name in there.items()}
+        except KeyError:
+            return _none_such
+        narrowed = msgspec.structs.replace(source, fields=source.fields | exactly)
+        node = _with_record(envelope.fields["source"], narrowed)
+        envelope = msgspec.structs.replace(envelope, fields=envelope.fields | {"source": node})
+    return _read_those(envelope, (_OP, _AFTER, _SOURCE_MS))
+
+
+def _with_record(node: AvroType, record: Record) -> AvroType:
+    """The type ``node``, which is a record or may be one, with another in its place."""
+    if not isinstance(node, Union):
+        return record
+    branches = tuple(record if isinstance(branch, Record) else branch for branch in node.branches)
+    return msgspec.structs.replace(node, branches=branches)
+
+
+def _none_such(_data: bytes, _at: int) -> tuple[Any, ...]:
+    raise ValueError("no event of this schema can be of that table")
+
+
+def _read_those(envelope: Record, paths: Sequence[tuple[str, ...]]) -> Reader:
+    """Reads all of ``paths``; None for those that the schema does not have."""
+    source = _source_of(envelope)
+    known = {(name,) for name in envelope.fields} | {("source", name) for name in (source.fields if source else ())}
+    there = [path for path in paths if path in known]
+    read = _read(envelope, there)
+    return read if len(there) == len(paths) else _in_full(read, there, paths)
+
+
+def _in_full(read: Reader, there: Sequence[tuple[str, ...]], paths: Sequence[tuple[str, ...]]) -> Reader:
+    places = [there.index(path) if path in there else None for path in paths]
 
     def read_all(data: bytes, at: int) -> tuple[Any, ...]:
         found = read(data, at)
@@ -245,7 +302,7 @@ def _in_full(read: Reader, wanted: Sequence[tuple[str, ...]]) -> Reader:
 def _key_plan(schema_id: int, schema: AvroType) -> _Plan:
     if not isinstance(schema, Record):
         raise ChangeError("it is no record of key columns")
-    return _Plan(schema_id, _read(schema, [()]), {}, _have_collections(schema.fields))
+    return _Plan(schema_id, schema, _read(schema, [()]), {}, _have_collections(schema.fields))
 
 
 def _read(schema: Record, wanted: Sequence[tuple[str, ...]]) -> Reader:

@@ -20,6 +20,7 @@ import msgspec
 
 from headgate.changes.change import Change, ChangeError, Operation, Row
 from headgate.changes.decoding import Watermark, decode_each
+from headgate.changes.tables import OneTable, show_table
 
 __all__ = ["Decoder"]
 
@@ -59,7 +60,7 @@ class Decoder:
     def __init__(self, *, keyless: bool = False) -> None:
         """``keyless``: rows without key are to be added; what is more than that is refused."""
         self._keyless = keyless
-        self._table: tuple[str | None, str | None] | None = None
+        self._table = OneTable("kafka_topic=%{database}.%{table}")
 
     def decode_batch(
         self,
@@ -113,14 +114,7 @@ class Decoder:
             raise ChangeError("Maxwell has encrypted the row (its option encrypt): that cannot be read")
         if not message.data:
             raise ChangeError(f"type {message.type} without a row: 'data' is missing or empty")
-        table = (message.database, message.table)
-        if self._table is None:
-            self._table = table
-        if table != self._table:
-            raise ChangeError(
-                f"the topic carries changes of {_name(self._table)} and of {_name(table)}: give every table a topic of "
-                "its own (kafka_topic=%{database}.%{table})"
-            )
+        self._table.check((message.database, message.table))
         lacking = sorted((message.old or {}).keys() - message.data.keys())
         if lacking:
             raise ChangeError(
@@ -135,10 +129,6 @@ class Decoder:
                 raise ChangeError(f"the value is no message of Maxwell: {error}") from error
             return {**message.data, **{column: plain[column] for column in nested}}
         return message.data
-
-
-def _name(table: tuple[str | None, str | None]) -> str:
-    return ".".join(part or "?" for part in table)
 
 
 def _key_columns(key: bytes | None) -> list[str]:
@@ -165,7 +155,7 @@ def _named(names: Sequence[str], row: Row, message: _Message) -> Row:
     missing = [name for name in names if row.get(by_folded.get(name.lower(), name)) is None]
     if missing:
         raise ChangeError(
-            f"the row of {_name((message.database, message.table))} lacks {', '.join(missing)} of its key"
+            f"the row of {show_table((message.database, message.table))} lacks {', '.join(missing)} of its key"
         )
     return {by_folded[name.lower()]: row[by_folded[name.lower()]] for name in names}
 

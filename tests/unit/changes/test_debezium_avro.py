@@ -227,6 +227,64 @@ def test_rows_without_key_are_added_where_that_is_wanted(registry: Registry) -> 
         batch(Decoder(registry, keyless=True), (None, registry.value("u", ROW)))
 
 
+def routed(registry: Registry, source: Any, names: dict[str, Any], *, schema_id: int) -> bytes:
+    """An event whose schema has ``source`` in its place."""
+    schema = envelope({"id": "long"})
+    at = next(field for field in schema["fields"] if field["name"] == "source")
+    block = at["type"] | {"fields": [*at["type"]["fields"], *fields(source)]}
+    at["type"] = ["null", block] if schema_id % 2 else block
+    registry.schemas[schema_id] = schema
+    named = {"version": "3.6", "connector": "postgresql", "ts_ms": 5, "snapshot": None, **names}
+    row = {"before": None, "after": {"id": 7}, "source": named, "transaction": None, "op": "c", "ts_ms": 1}
+    return registry.write(schema_id, row)
+
+
+PARTS = {"db": "string", "schema": ["null", "string"], "table": "string"}
+
+
+@pytest.mark.parametrize("schema_id", [40, 41])  # source may be null in every second
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"db": "shop", "schema": "public", "table": "items"},
+        {"db": "shop", "schema": "sales", "table": "ø" * 200},
+        {"db": "shop", "schema": None, "table": "ø" * 200},
+        {"db": "other", "schema": "public", "table": "ø" * 200},
+    ],
+)
+def test_a_second_table_in_a_topic_is_refused_by_name(
+    registry: Registry, other: dict[str, Any], warm: bool, schema_id: int
+) -> None:
+    name = {"db": "shop", "schema": "public", "table": "ø" * 200}  # long enough for a length of two bytes
+    one = (registry.key(), routed(registry, PARTS, name, schema_id=schema_id))
+    second = (registry.key(), routed(registry, PARTS, other, schema_id=schema_id))
+    decoder = Decoder(registry)
+    if warm:
+        for _ in range(2):
+            assert [change.row for change in batch(decoder, one, one)] == [{"id": 7}] * 2
+    with pytest.raises(UndecodableError, match=r"carries changes of shop\.public\.ø* and of .*own") as caught:
+        batch(decoder, one, one, second, second)
+    assert (caught.value.offset, [change.offset for change in caught.value.decoded]) == (12, [10, 11])
+
+
+def test_a_table_goes_on_under_a_schema_that_names_it_in_another_type(registry: Registry) -> None:
+    decoder = Decoder(registry)
+    name = {"db": "shop", "schema": "public", "table": "orders"}
+    loose = {part: ["null", "string"] for part in PARTS}
+    events = [
+        routed(registry, PARTS, name, schema_id=40),
+        routed(registry, loose, name, schema_id=42),
+        registry.value("c", ROW),  # nothing is said of its table
+        routed(registry, {"table": "int"}, {"table": 5}, schema_id=44),
+    ]
+    for _ in range(2):
+        for event in events[:3]:
+            assert len(batch(decoder, (registry.key(), event))) == 1
+        with pytest.raises(UndecodableError, match="carries changes of"):
+            batch(decoder, (registry.key(), events[3]))
+
+
 def bad_events(registry: Registry) -> dict[str, tuple[bytes | None, bytes | None, str]]:
     key, value = registry.key(), registry.value("c", ROW)
     registry.schemas |= {

@@ -341,6 +341,54 @@ def test_a_batch_decodes_as_its_events_do_one_by_one(events: list[tuple[bytes | 
         assert changes == [change for change in each if change is not None]
 
 
+def of(table: str | None, number: int = 1, *, schema: str | None = "public", db: str = "shop", op: str = "c") -> bytes:
+    """An event of that table, as a connector of PostgreSQL (or, without schema, of MySQL) writes it."""
+    parts = {"db": db, "schema": schema, "table": table}
+    source = {"ts_ms": 5, "connector": "x", **{part: name for part, name in parts.items() if name is not None}}
+    row = {"after": {"id": number}} if op in "cru" else {"after": None}
+    return compact({"op": op, **row, "source": source if table else {"ts_ms": 5}})
+
+
+OTHERS = [
+    of("items"),
+    of("orders", schema="sales"),
+    of("orders", db="other"),
+    of("orders", schema=None),
+    of("items", op="d"),
+]
+
+
+@pytest.mark.parametrize("transactions", [False, True])
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_second_table_in_a_topic_is_refused_by_name(other: bytes, warm: bool, transactions: bool) -> None:
+    decoder, keys = Decoder(transactions=transactions), [b'{"id":1}'] * 4
+    if warm:  # the table is known, and whole batches are decoded by a parser made for it
+        decoder.decode_batch(keys, [of("orders")] * 4, [0] * 4, [1, 2, 3, 4], [1] * 4)
+    with pytest.raises(UndecodableError, match=r"carries changes of shop\.public\.orders and of .*own") as caught:
+        decoder.decode_batch(keys, [of("orders"), of("orders"), other, other], [0] * 4, [10, 11, 12, 13], [1] * 4)
+    assert (caught.value.offset, [change.offset for change in caught.value.decoded]) == (12, [10, 11])
+
+
+@pytest.mark.parametrize("schema", ["public", None])
+def test_one_table_is_one_whatever_its_name_and_what_stands_between_its_changes(schema: str | None) -> None:
+    decoder = Decoder()
+    name = 'Größe "a"\\b\u2028'
+    message = compact({"op": "m", "source": {"db": "shop", "schema": "", "table": ""}})
+    events = [of(name, schema=schema), None, message, of(name, 2, schema=schema, op="d"), of(None, 3)]
+    escaped = json.dumps(json.loads(of(name, 4, schema=schema))).encode()
+    for events_now in (events, [of(name, n, schema=schema) for n in range(5)], [escaped] * 5):
+        changes = decoder.decode_batch([b'{"id":1}'] * 5, events_now, [0] * 5, range(5), [1] * 5)
+        assert len(changes) == (3 if events_now is events else 5)
+
+
+def test_events_without_source_are_decoded_as_one_table() -> None:
+    decoder = Decoder()
+    for _ in range(2):
+        bare = [b'{"op":"c","after":{"id":1}}', b'{"op":"c","after":{"id":1},"source":null}', of(None)]
+        assert len(decoder.decode_batch([b'{"id":1}'] * 3, bare, [0] * 3, [1, 2, 3], [1] * 3)) == 3
+
+
 @pytest.mark.parametrize("bad", [b"{", b'{"op":"?"}', b'{"op":"c"}', b'{"op":"c","after":null}', b"\xff"])
 def test_one_bad_event_among_good_ones_is_named_and_the_good_ones_before_it_are_given(bad: bytes) -> None:
     good = b'{"op":"c","after":{"id":1}}'
