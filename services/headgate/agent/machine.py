@@ -10,51 +10,30 @@ asked for again whenever a record is read again: the executor's calls are idempo
 heals by itself. Times on records are for people; the pace of progress is set by a timer of the loop.
 """
 
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from headgate.agent.executor import SpanId, SpanTask, TaskStatus
+from headgate.agent.messages import (
+    AddTable,
+    AgentInput,
+    CloseTable,
+    ForgetTable,
+    ProgressDue,
+    ReadProgress,
+    RemoveTable,
+    SessionStarted,
+    Suicide,
+    TaskObserved,
+)
+from headgate.agent.state import AgentState, role_of, task_count
 from headgate.agent.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
 from headgate.agent.words import answered
 from headgate.eventlog.machine import Arrived, Decision, Now, SetTimer, TimerFired
-from headgate.records.control import (
-    FeedRecorded,
-    OwnerAnnounced,
-    Record,
-    Role,
-    SessionEnded,
-    SetState,
-    SpanDispatched,
-    SpanProgressed,
-    SyncAnswered,
-    TaskReported,
-    TaskState,
-)
+from headgate.records.control import FeedRecorded, SetState, SpanDispatched, SpanProgressed, TaskReported, TaskState
 from headgate.records.keys import AnswerKey, Fact, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
 from headgate.records.spans import plan_of
 
-__all__ = [
-    "PROGRESS_SECONDS",
-    "PROGRESS_TIMER",
-    "AddTable",
-    "AgentInput",
-    "AgentState",
-    "CloseTable",
-    "EpochWentBackError",
-    "ForgetTable",
-    "ProgressDue",
-    "ReadProgress",
-    "RemoveTable",
-    "SessionStarted",
-    "Suicide",
-    "TaskObserved",
-    "decide",
-    "directive_of",
-    "evolve",
-    "new_state",
-    "task_count",
-]
+__all__ = ["PROGRESS_SECONDS", "PROGRESS_TIMER", "EpochWentBackError", "decide", "directive_of"]
 
 PROGRESS_TIMER: Final = "progress"
 
@@ -64,145 +43,6 @@ PROGRESS_SECONDS: Final = 1.0
 
 class EpochWentBackError(Exception):
     """A role under a lower epoch than a task already had: the log contradicts itself, the session ends."""
-
-
-# --- inputs and effects ---------------------------------------------------------------------------------------
-
-
-class SessionStarted(msgspec.Struct, frozen=True):
-    """The log has been read to an end captured after this session's first heartbeat."""
-
-
-class TaskObserved(msgspec.Struct, frozen=True):
-    """A task's state, epoch or error is no longer what it was."""
-
-    status: TaskStatus
-
-
-class ProgressDue(msgspec.Struct, frozen=True):
-    """The answer to ReadProgress: every task as it stands."""
-
-    statuses: tuple[TaskStatus, ...]
-
-
-AgentInput = SessionStarted | Arrived | TaskObserved | ProgressDue | TimerFired
-
-
-class AddTable(msgspec.Struct, frozen=True):
-    """Executor.add_table."""
-
-    task: SpanTask
-    prepare: bool
-
-
-class RemoveTable(msgspec.Struct, frozen=True):
-    """Executor.remove_table."""
-
-    span: SpanId
-    seal: bool
-
-
-class CloseTable(msgspec.Struct, frozen=True):
-    """Executor.close_table."""
-
-    task: SpanTask
-
-
-class ForgetTable(msgspec.Struct, frozen=True):
-    """Executor.forget_table."""
-
-    span: SpanId
-
-
-class ReadProgress(msgspec.Struct, frozen=True):
-    """Read every task's status and give it back as ProgressDue."""
-
-
-class Suicide(msgspec.Struct, frozen=True):
-    """The log says this session is dead: stop every writer at once and end."""
-
-    reason: str
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-class AgentState(msgspec.Struct):
-    """What one session knows: the newest record per key, of the keys that concern it.
-
-    ``dispatched`` holds the records that name this session or a span it has run, ``revs`` the owner_rev of every
-    span's newest record, so that a stale owner's cannot come in behind it.
-    """
-
-    agent: str
-    session: str
-    shards: int
-    owners: dict[int, int]
-    answers: dict[int, int | None]
-    feeds: dict[str, FeedRecorded]
-    revs: dict[SpanId, int]
-    dispatched: dict[SpanId, SpanDispatched]
-    reports: dict[SpanId, TaskReported]
-    progress: dict[SpanId, SpanProgressed]
-    ended: str | None
-
-
-def new_state(agent: str, session: str, shards: int) -> AgentState:
-    """A session that has read nothing."""
-    return AgentState(agent, session, shards, {}, {}, {}, {}, {}, {}, {}, None)
-
-
-def task_count(state: AgentState) -> int:
-    """Tasks that still run something, by the session's own reports."""
-    return sum(report.state not in {TaskState.STOPPED, TaskState.FAILED} for report in state.reports.values())
-
-
-def evolve(state: AgentState, key: Key, value: Record | None, offset: int) -> None:
-    """Adopt one record; keys that do not concern a session are passed over."""
-    match key:
-        case OwnerKey(shard=shard) if isinstance(value, OwnerAnnounced):
-            rev = offset if value.owner_rev is None else value.owner_rev
-            state.owners[shard] = max(rev, state.owners.get(shard, -1))
-        case SpanKey(feed=feed, span=span):
-            _evolve_dispatch(state, SpanId(feed, span), value)
-        case FeedKey(feed=feed):
-            if isinstance(value, FeedRecorded):
-                present = state.feeds.get(feed)
-                if present is None or value.owner_rev >= present.owner_rev:
-                    state.feeds[feed] = value
-            else:
-                state.feeds.pop(feed, None)
-        case SessionKey(agent=state.agent, session=state.session) if isinstance(value, SessionEnded):
-            state.ended = value.reason
-        case AnswerKey(agent=state.agent, session=state.session, shard=shard) if isinstance(value, SyncAnswered):
-            state.answers[shard] = value.owner_rev
-        case TaskKey(agent=state.agent, session=state.session):
-            _evolve_word(state.reports, SpanId(key.feed, key.span), value, TaskReported)
-        case ProgressKey(agent=state.agent, session=state.session):
-            _evolve_word(state.progress, SpanId(key.feed, key.span), value, SpanProgressed)
-        case _:
-            pass
-
-
-def _evolve_word(words: dict[SpanId, Any], span: SpanId, value: Record | None, kind: type[Record]) -> None:
-    if isinstance(value, kind):
-        words[span] = value
-    elif value is None:
-        words.pop(span, None)
-
-
-def _evolve_dispatch(state: AgentState, span: SpanId, value: Record | None) -> None:
-    if not isinstance(value, SpanDispatched):
-        state.dispatched.pop(span, None)
-        return
-    if value.owner_rev < state.revs.get(span, -1):
-        return
-    state.revs[span] = value.owner_rev
-    if span in state.reports or span in state.dispatched or _role_of(state, value) is not None:
-        state.dispatched[span] = value
-
-
-# --- decisions ------------------------------------------------------------------------------------------------
 
 
 def decide(state: AgentState, event: AgentInput, now: Now) -> Decision:
@@ -329,7 +169,7 @@ def _last_words(state: AgentState, span: SpanId) -> tuple[Fact, ...]:
 def _start(state: AgentState, span: SpanId, action: Action) -> Decision:
     """Starting needs the feed as accepted; it may arrive after the dispatch, which is then looked at again."""
     record = state.dispatched[span]
-    role = _role_of(state, record)
+    role = role_of(state, record)
     feed = state.feeds.get(span.feed)
     if role is None or feed is None or not _is_under(record, feed):
         return Decision()
@@ -350,7 +190,7 @@ def _is_under(record: SpanDispatched, feed: FeedRecorded) -> bool:
 
 def directive_of(state: AgentState, record: SpanDispatched | None, report: TaskReported | None) -> Directive:
     """What ``record`` asks of this session, whose task last reported ``report``."""
-    role = None if record is None else _role_of(state, record)
+    role = None if record is None else role_of(state, record)
     if record is None or role is None:
         return Directive.NONE
     if report is not None and role.epoch < report.epoch:
@@ -362,14 +202,6 @@ def directive_of(state: AgentState, record: SpanDispatched | None, report: TaskR
     if ending:
         return Directive.DRAIN if known else Directive.CLOSE
     return Directive.REPLICATE if known else Directive.REPLICATE_ANEW
-
-
-def _role_of(state: AgentState, record: SpanDispatched) -> Role | None:
-    """This session's role in a record; the primary's comes first."""
-    for role in (record.primary, record.secondary):
-        if role is not None and (role.agent, role.session) == (state.agent, state.session):
-            return role
-    return None
 
 
 def _join(*decisions: Decision) -> Decision:

@@ -17,8 +17,9 @@ from typing import Final
 import msgspec
 
 from headgate.agent.executor import SpanId, TableExecutor, TaskStatus
-from headgate.agent.machine import AgentInput, SessionStarted, evolve, new_state, task_count
+from headgate.agent.messages import AgentInput, SessionStarted
 from headgate.agent.session import AGENT_LEASE_SECONDS, Heartbeat, IdWatch, Lease, SessionLostError
+from headgate.agent.state import evolve, new_state, task_count
 from headgate.agent.turns import Turns, place_word
 from headgate.agent.words import announced
 from headgate.eventlog.log import (

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headgate.agent.executor import SpanId, TableExecutor, TaskStatus
-from headgate.agent.machine import (
+from headgate.agent.machine import decide
+from headgate.agent.messages import (
     AddTable,
     AgentInput,
-    AgentState,
     CloseTable,
     ForgetTable,
     ProgressDue,
@@ -21,10 +21,9 @@ from headgate.agent.machine import (
     RemoveTable,
     Suicide,
     TaskObserved,
-    decide,
-    evolve,
 )
 from headgate.agent.session import Clock, Lease, SessionLostError
+from headgate.agent.state import AgentState, evolve
 from headgate.eventlog.log import Placed
 from headgate.eventlog.machine import OFFSET_UNKNOWN, Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.eventlog.sharding import place, shard_of

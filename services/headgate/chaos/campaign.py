@@ -170,7 +170,8 @@ class _Campaign:
                 self._display.say(f"{wound.name}: taken over after {failover:.1f} s")
             self._pause(struck_at + wound.hold_seconds - time.monotonic())
         finally:
-            wound.heal()
+            if wound.heal is not None:
+                wound.heal()
             touch.ended = time.monotonic()
         self._display.say(f"{wound.name}: made good after {touch.ended - struck_at:.1f} s")
         wall = time.time() - time.monotonic()

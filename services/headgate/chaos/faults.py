@@ -4,7 +4,6 @@ A fault touches the services that may lose a lease by it. What it does not touch
 database that restarts, a worker that dies are nobody's reason to lose a session.
 """
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
@@ -15,13 +14,22 @@ import msgspec
 import psutil
 
 from headgate.chaos.proxy import Link
+from headgate.chaos.victims import (
+    an_agent,
+    another_decides,
+    elsewhere,
+    held_by,
+    jvm_of,
+    part_of_agent,
+    thaw,
+    the_owner,
+    worker_of,
+)
 from headgate.chaos.world import Server, World
-from headgate.demo.processes import Fate, ServiceProcess
 from headgate.demo.services import COORDINATORS
-from headgate.demo.tables import busiest_agent, holders
 from headgate.demo.watch import Chronicle
 
-__all__ = ["EVERYBODY", "FREEZE_LEASES", "FaultKind", "Wound", "elsewhere", "held_by", "jvm_of", "strike", "thaw"]
+__all__ = ["EVERYBODY", "FREEZE_LEASES", "FaultKind", "Wound", "strike"]
 
 EVERYBODY: Final = "everybody"
 
@@ -30,12 +38,6 @@ FREEZE_LEASES: Final = 2.0
 
 STALL_LEASES: Final = 1.5
 """For what costs no lease: long enough that a lease lost by it shows."""
-
-HEAD_START_SECONDS: Final = 1.0
-"""How long the writers of a thawed service run before the service itself, whose lease would stop them."""
-
-WORKER_SECONDS_MAX: Final = 10.0
-"""Spark starts Python workers with a lane's first batch."""
 
 DOWN_SECONDS: Final = 1.0
 """How long a killed server stays down before it is started again."""
@@ -67,15 +69,16 @@ class Wound(msgspec.Struct, frozen=True, kw_only=True):
     """A fault under way. ``victim`` is a service or server, ``touched`` the services that may lose their lease by it.
 
     ``over`` says of the log whether others have taken over (None: there is nobody to take over), ``heal`` makes good
-    what was done, at the earliest ``hold_seconds`` after the strike. ``tables`` are those that the victim ran.
+    what was done, at the earliest ``hold_seconds`` after the strike (None: those struck do so themselves). ``tables``
+    are those that the victim ran.
     """
 
     name: str
     victim: str
-    touched: frozenset[str]
-    tables: frozenset[str]
-    hold_seconds: float
-    heal: Callable[[], object]
+    touched: frozenset[str] = frozenset()
+    tables: frozenset[str] = frozenset()
+    hold_seconds: float = 0.0
+    heal: Callable[[], object] | None = None
     over: Callable[[Chronicle], bool] | None = None
 
 
@@ -90,55 +93,11 @@ def strike(world: World, kind: FaultKind, random: Random, busy: set[str]) -> Wou
 Strike = Callable[[World, Random, set[str]], Wound | None]
 
 
-def _agent(world: World, random: Random, busy: set[str]) -> str | None:
-    """The busiest agent, mostly, for its loss shows most; otherwise one that runs tables, if any does."""
-    free = set(world.services.agents) - busy
-    with world.watch.condition:
-        busiest = busiest_agent(world.watch.seen.snapshot)
-        working = {role.agent for role in holders(world.watch.seen.snapshot).values()}
-    if not free:
-        return None
-    return busiest if busiest in free and random.random() < 0.7 else random.choice(sorted(free & working or free))
-
-
-def held_by(world: World, agent: str) -> tuple[str, frozenset[str]]:
-    """The agent's session, and its tables."""
-    with world.watch.condition:
-        session = world.watch.seen.sessions[agent][-1]
-        now = holders(world.watch.seen.snapshot)
-    return session, frozenset(span for span, role in now.items() if role.session == session)
-
-
-def elsewhere(session: str, tables: frozenset[str]) -> Callable[[Chronicle], bool] | None:
-    """Whether all of the tables replicate under another session; None if there are none."""
-
-    def over(seen: Chronicle) -> bool:
-        now = holders(seen.snapshot)
-        return all(table in now and now[table].session != session for table in tables)
-
-    return over if tables else None
-
-
-def _owner(world: World, busy: set[str]) -> tuple[ServiceProcess, int] | None:
-    with world.watch.condition:
-        term = world.watch.seen.terms[-1]
-    service = world.services.owner_process(term.owner_id)
-    return None if service.name in busy else (service, term.owner_rev)
-
-
-def _another_decides(former: int) -> Callable[[Chronicle], bool]:
-    def over(seen: Chronicle) -> bool:
-        newest = seen.terms[-1].owner_rev
-        return newest > former and newest in seen.decided_at
-
-    return over
-
-
 # --- processes --------------------------------------------------------------------------------------------------
 
 
 def _agent_killed(world: World, random: Random, busy: set[str]) -> Wound | None:
-    agent = _agent(world, random, busy)
+    agent = an_agent(world, random, busy)
     if agent is None:
         return None
     session, tables = held_by(world, agent)
@@ -155,7 +114,7 @@ def _agent_killed(world: World, random: Random, busy: set[str]) -> Wound | None:
 
 
 def _agent_frozen(world: World, random: Random, busy: set[str]) -> Wound | None:
-    agent = _agent(world, random, busy)
+    agent = an_agent(world, random, busy)
     if agent is None:
         return None
     session, tables = held_by(world, agent)
@@ -172,81 +131,28 @@ def _agent_frozen(world: World, random: Random, busy: set[str]) -> Wound | None:
     )
 
 
-def thaw(service: ServiceProcess) -> None:
-    """Wake up a frozen service, its writers first; it is for itself to find out that its time is over."""
-    service.thaw(HEAD_START_SECONDS)
-    service.fate = Fate.THAWED
-
-
-def _part_of_agent(
-    world: World, random: Random, busy: set[str], find: Callable[[ServiceProcess], psutil.Process | None]
-) -> tuple[str, psutil.Process, frozenset[str]] | None:
-    """A process under an agent that runs tables."""
-    deadline = time.monotonic() + WORKER_SECONDS_MAX
-    while time.monotonic() < deadline:
-        agent = _agent(world, random, busy)
-        if agent is None:
-            return None
-        process = find(world.services.running[agent])
-        if process is not None:
-            return agent, process, held_by(world, agent)[1]
-        time.sleep(0.2)
-    return None
-
-
-def jvm_of(service: ServiceProcess) -> psutil.Process | None:
-    """An agent's Spark."""
-    return next((one for one in service.tree() if _name(one) == "java"), None)
-
-
-def _worker(service: ServiceProcess) -> psutil.Process | None:
-    """A forked worker: a child of Spark's daemon, which is itself a child of the JVM."""
-    for one in service.tree():
-        with suppress(psutil.NoSuchProcess):
-            parent = one.parent()
-            grandparent = parent.parent() if parent is not None else None
-            if grandparent is not None and grandparent.name() == "java":
-                return one
-    return None
-
-
-def _name(process: psutil.Process) -> str:
-    with suppress(psutil.NoSuchProcess):
-        return process.name()
-    return ""
-
-
 def _jvm_killed(world: World, random: Random, busy: set[str]) -> Wound | None:
-    found = _part_of_agent(world, random, busy, jvm_of)
+    found = part_of_agent(world, random, busy, jvm_of)
     if found is None:
         return None
     agent, process, tables = found
     with suppress(psutil.NoSuchProcess):
         process.kill()
-    return Wound(
-        name=FaultKind.JVM_KILLED, victim=agent, touched=frozenset(), tables=tables, hold_seconds=0, heal=lambda: None
-    )
+    return Wound(name=FaultKind.JVM_KILLED, victim=agent, tables=tables)
 
 
 def _worker_killed(world: World, random: Random, busy: set[str]) -> Wound | None:
-    found = _part_of_agent(world, random, busy, _worker)
+    found = part_of_agent(world, random, busy, worker_of)
     if found is None:
         return None
     agent, process, tables = found
     with suppress(psutil.NoSuchProcess):
         process.kill()
-    return Wound(
-        name=FaultKind.WORKER_KILLED,
-        victim=agent,
-        touched=frozenset(),
-        tables=tables,
-        hold_seconds=0,
-        heal=lambda: None,
-    )
+    return Wound(name=FaultKind.WORKER_KILLED, victim=agent, tables=tables)
 
 
 def _worker_frozen(world: World, random: Random, busy: set[str]) -> Wound | None:
-    found = _part_of_agent(world, random, busy, _worker)
+    found = part_of_agent(world, random, busy, worker_of)
     if found is None:
         return None
     agent, process, tables = found
@@ -260,7 +166,6 @@ def _worker_frozen(world: World, random: Random, busy: set[str]) -> Wound | None
     return Wound(
         name=FaultKind.WORKER_FROZEN,
         victim=agent,
-        touched=frozenset(),
         tables=tables,
         hold_seconds=STALL_LEASES * world.lease_seconds,
         heal=heal,
@@ -268,7 +173,7 @@ def _worker_frozen(world: World, random: Random, busy: set[str]) -> Wound | None
 
 
 def _owner_killed(world: World, _random: Random, busy: set[str]) -> Wound | None:
-    found = _owner(world, busy)
+    found = the_owner(world, busy)
     if found is None:
         return None
     service, term = found
@@ -277,15 +182,14 @@ def _owner_killed(world: World, _random: Random, busy: set[str]) -> Wound | None
         name=FaultKind.OWNER_KILLED,
         victim=service.name,
         touched=frozenset({service.name}),
-        tables=frozenset(),
         hold_seconds=DOWN_SECONDS,
         heal=lambda: world.services.start_coordinator(service.name),
-        over=_another_decides(term),
+        over=another_decides(term),
     )
 
 
 def _owner_frozen(world: World, _random: Random, busy: set[str]) -> Wound | None:
-    found = _owner(world, busy)
+    found = the_owner(world, busy)
     if found is None:
         return None
     service, term = found
@@ -294,15 +198,14 @@ def _owner_frozen(world: World, _random: Random, busy: set[str]) -> Wound | None
         name=FaultKind.OWNER_FROZEN,
         victim=service.name,
         touched=frozenset({service.name}),
-        tables=frozenset(),
         hold_seconds=FREEZE_LEASES * world.lease_seconds,
         heal=lambda: thaw(service),
-        over=_another_decides(term),
+        over=another_decides(term),
     )
 
 
 def _standby_killed(world: World, _random: Random, busy: set[str]) -> Wound | None:
-    owner = _owner(world, set())
+    owner = the_owner(world, set())
     standby = next(name for name in COORDINATORS if owner is None or name != owner[0].name)
     if standby in busy:
         return None
@@ -311,7 +214,6 @@ def _standby_killed(world: World, _random: Random, busy: set[str]) -> Wound | No
         name=FaultKind.STANDBY_KILLED,
         victim=standby,
         touched=frozenset({standby}),
-        tables=frozenset(),
         hold_seconds=DOWN_SECONDS,
         heal=lambda: world.services.start_coordinator(standby),
     )
@@ -324,7 +226,7 @@ def _link(kind: FaultKind, server: Server, link: Link, leases: float) -> Strike:
     """An agent's way to a server. Only the way to the broker carries its lease, and a slow one carries it still."""
 
     def struck(world: World, random: Random, busy: set[str]) -> Wound | None:
-        agent = _agent(world, random, busy)
+        agent = an_agent(world, random, busy)
         if agent is None:
             return None
         loses_lease = server is Server.BROKER and link is not Link.SLOW
@@ -345,7 +247,7 @@ def _link(kind: FaultKind, server: Server, link: Link, leases: float) -> Strike:
 
 
 def _owner_silenced(world: World, _random: Random, busy: set[str]) -> Wound | None:
-    found = _owner(world, busy)
+    found = the_owner(world, busy)
     if found is None:
         return None
     service, term = found
@@ -355,10 +257,9 @@ def _owner_silenced(world: World, _random: Random, busy: set[str]) -> Wound | No
         name=FaultKind.OWNER_SILENCED,
         victim=service.name,
         touched=frozenset({service.name}),
-        tables=frozenset(),
         hold_seconds=FREEZE_LEASES * world.lease_seconds,
         heal=lambda: world.proxies.change(proxy, Link.OPEN),
-        over=_another_decides(term),
+        over=another_decides(term),
     )
 
 
@@ -373,7 +274,6 @@ def _broker_restarted(world: World, _random: Random, busy: set[str]) -> Wound | 
         name=FaultKind.BROKER_RESTARTED,
         victim=Server.BROKER,
         touched=frozenset({EVERYBODY}),
-        tables=frozenset(),
         hold_seconds=DOWN_SECONDS,
         heal=world.kafka.start,
     )
@@ -386,8 +286,6 @@ def _database_restarted(world: World, _random: Random, busy: set[str]) -> Wound 
     return Wound(
         name=FaultKind.DATABASE_RESTARTED,
         victim=Server.DATABASE,
-        touched=frozenset(),
-        tables=frozenset(),
         hold_seconds=DOWN_SECONDS,
         heal=world.target.start,
     )

@@ -16,7 +16,8 @@ from typing import Final
 
 import psutil
 
-from headgate.chaos.faults import FREEZE_LEASES, Wound, elsewhere, held_by, jvm_of, thaw
+from headgate.chaos.faults import FREEZE_LEASES, Wound
+from headgate.chaos.victims import elsewhere, held_by, jvm_of, thaw
 from headgate.chaos.world import World
 from headgate.config.crash_points import CrashPoint
 from headgate.demo.processes import ServiceError
@@ -88,7 +89,6 @@ def strike_at(world: World, point: CrashPoint, doom: Doom, random: Random) -> Wo
                 victim=agent,
                 touched=frozenset({agent}),
                 tables=tables,
-                hold_seconds=0,
                 heal=lambda: world.services.start_agent(agent),
                 over=elsewhere(session, tables),
             )
@@ -107,9 +107,7 @@ def strike_at(world: World, point: CrashPoint, doom: Doom, random: Random) -> Wo
 
 def _unnoticed(name: str, agent: str, tables: frozenset[str]) -> Wound:
     """No lease is lost by it: the agent puts it right within its session."""
-    return Wound(
-        name=name, victim=agent, touched=frozenset(), tables=tables, hold_seconds=0, heal=lambda: None, over=None
-    )
+    return Wound(name=name, victim=agent, tables=tables)
 
 
 def _victim(world: World, random: Random, *, by_move: bool) -> tuple[str, frozenset[str]]:

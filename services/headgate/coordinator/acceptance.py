@@ -24,7 +24,6 @@ from headgate.coordinator.effects import (
     ResolveStart,
     StartResolved,
 )
-from headgate.coordinator.index import sink_of, written_by_others
 from headgate.coordinator.outcomes import (
     FINISHED_ADVICE,
     NAMES_SHOWN_MAX,
@@ -33,6 +32,7 @@ from headgate.coordinator.outcomes import (
     refuse,
     waits_for_upgrade,
 )
+from headgate.coordinator.written import sink_of, written_by_others
 from headgate.records.control import (
     FeedRecorded,
     FeedState,
@@ -306,7 +306,7 @@ def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
     sink = sink_of(result.spec)
     if sink is None:
         return "the spec has no sink.type and sink.dsn"
-    shared = written_by_others(draft.state.index, feed, result.spec, result.sink_id, result.spans)
+    shared = written_by_others(draft.state.index.written, feed, result.spec, result.sink_id, result.spans)
     if shared is None:
         return None
     other, table, how = shared

@@ -18,6 +18,7 @@ from headgate.coordinator import patience, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.patience import DRAIN_SECONDS_MAX, START_SECONDS_MAX, STOP_SECONDS_MAX
 from headgate.coordinator.replication import Signal
+from headgate.coordinator.signals import cause
 from headgate.coordinator.term import Wait
 from headgate.records.control import SetState
 from headgate.records.keys import SpanKey
@@ -39,7 +40,7 @@ def expire_prepare(draft: Draft, key: SpanKey) -> None:
         return
     limit = f"{spans.PREPARE_SECONDS_MAX:.0f} s"
     reason = f"{record.secondary.agent} was not prepared within {limit}; the table stays where it is"
-    spans.act(draft, key, record, Signal.DEADLINE, spans.cause(draft, reason=reason))
+    spans.act(draft, key, record, Signal.DEADLINE, cause(draft, reason=reason))
 
 
 def expire_starts(draft: Draft, _subject: object) -> None:
@@ -80,9 +81,9 @@ def _give_up(draft: Draft, key: SpanKey, wait: Wait, code: str, error: str) -> N
     record = draft.span(key)
     if record is None or record.primary != wait.role:
         return
-    cause = replace(spans.cause(draft, reason=error), error_code=code, error=error)
+    why = replace(cause(draft, reason=error), error_code=code, error=error)
     patience.pass_over(draft, key, (wait.role.agent, wait.role.session), wait.role.epoch)
-    spans.act(draft, key, record, Signal.DEADLINE, cause)
+    spans.act(draft, key, record, Signal.DEADLINE, why)
 
 
 def expire_stops(draft: Draft, _subject: object) -> None:

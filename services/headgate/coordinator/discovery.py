@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.effects import DiscoverTables, EffectFailed, FeedRefused, TablesDiscovered
-from headgate.coordinator.index import written_by_others
 from headgate.coordinator.outcomes import change_wish
+from headgate.coordinator.written import written_by_others
 from headgate.records.control import FeedRecorded, SpanPlan, WantedState
 from headgate.records.error_codes import PARTITIONS_GROWN
 from headgate.records.keys import FeedKey
@@ -139,7 +139,7 @@ def _join(draft: Draft, name: str, feed: FeedRecorded, joined: tuple[SpanPlan, .
 def _why_left_out(draft: Draft, name: str, feed: FeedRecorded, plan: SpanPlan) -> str | None:
     if table_of(plan.span) != plan.span:
         return f"table {plan.span} cannot be told from a part of {table_of(plan.span)}; see sink.table"
-    other = written_by_others(draft.state.index, name, feed.spec, feed.sink_id, [plan])
+    other = written_by_others(draft.state.index.written, name, feed.spec, feed.sink_id, [plan])
     return None if other is None else f"table {plan.table} is already written by feed {other[0]!r}{other[2]}"
 
 

@@ -8,7 +8,7 @@ answers every question as if they were true already.
 
 from typing import Any, Final, cast
 
-from headgate.coordinator.index import is_broken, is_failing, is_moving, is_open, is_starting, takes_agent
+from headgate.coordinator.standing import is_broken, is_failing, is_moving, is_open, is_starting, takes_agent
 from headgate.coordinator.state import CoordinatorState
 from headgate.coordinator.term import SessionId, Term, TimerPurpose
 from headgate.eventlog.machine import CancelTimer, Decision, Now, SetTimer

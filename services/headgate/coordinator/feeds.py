@@ -27,8 +27,8 @@ from headgate.coordinator.effects import (
     ResolveFeed,
     ResolveStart,
 )
-from headgate.coordinator.index import is_broken
 from headgate.coordinator.outcomes import change_wish
+from headgate.coordinator.standing import is_broken
 from headgate.records.control import (
     FeedRecorded,
     FeedState,

@@ -1,24 +1,22 @@
 """Indexes over the folded records: the answers that ``decide`` needs at every event, kept up to date at every record.
 
 Per feed: which spans it plans, how many are open or broken, which are not replicating, and the merged positions. Over
-all
-feeds: which spans need an agent, which need to be closed. Per session: its roles, those just starting, and the spans it
-has left words about. All follow from the records; none is ever written to the log.
+all feeds: which spans need an agent, which need to be closed. Per session: its roles, those just starting, and the
+spans it has left words about. All follow from the records; none is ever written to the log.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from headgate.coordinator.ranking import Ranking
+from headgate.coordinator.standing import is_broken, is_failing, is_moving, is_open, is_starting, takes_agent
+from headgate.coordinator.written import SinkName, sink_names
 from headgate.records.control import (
     AgentAnnounced,
     FeedRecorded,
     Liveness,
     Positions,
-    Role,
     SetState,
     SpanDispatched,
     SpanPlan,
@@ -28,101 +26,11 @@ from headgate.records.control import (
 from headgate.records.keys import SpanKey
 from headgate.records.spans import overlap, table_of
 
-__all__ = [
-    "LAG_HOLDS_MS",
-    "FeedIndex",
-    "Indexes",
-    "is_broken",
-    "is_failing",
-    "is_moving",
-    "is_open",
-    "is_starting",
-    "sink_of",
-    "takes_agent",
-    "written_by_others",
-]
+__all__ = ["LAG_HOLDS_MS", "FeedIndex", "Indexes"]
 
 LAG_HOLDS_MS: Final = 10_000
 """A span whose last batch was older than this when it became visible is said to hold the checkpoint (TiCDC calls a
 lag below 10 s normal: anchors/ticdc.md §4)."""
-
-
-class _SinkPart(msgspec.Struct):
-    type: str
-    dsn: str
-
-
-class _SpecPart(msgspec.Struct):
-    sink: _SinkPart
-
-
-def sink_of(spec: str) -> tuple[str, str] | None:
-    """Where a feed writes, as text that is equal for equal databases (effects.FeedResolved)."""
-    try:
-        part = msgspec.json.decode(spec, type=_SpecPart)
-    except msgspec.MsgspecError:
-        return None
-    return part.sink.type, part.sink.dsn
-
-
-def _sink_names(feed: FeedRecorded | None) -> Iterable[tuple[str, str | None]]:
-    if feed is None:
-        return
-    address = sink_of(feed.spec)
-    if address is not None:
-        yield address
-    if feed.sink_id is not None:
-        yield "id", feed.sink_id
-
-
-def written_by_others(
-    indexes: "Indexes", name: str, spec: str, sink_id: str | None, plans: Iterable[SpanPlan]
-) -> tuple[str, str, str] | None:
-    """The first (feed, table, under what other address) of another feed that writes a table of ``plans`` there."""
-    for place, how in ((sink_of(spec), ""), (("id", sink_id), ", under another address of the same database")):
-        tables = {} if place is None else indexes.written.get(place, {})
-        shared = sorted((other, plan.table) for plan in plans for other in tables.get(plan.table, ()) if other != name)
-        if shared:
-            return (*shared[0], how)
-    return None
-
-
-def is_open(record: SpanDispatched | None) -> bool:
-    """Somebody may still write the span: it was dispatched once and is not sealed."""
-    return record is not None and not (record.state is SetState.ABSENT and record.sealed)
-
-
-def is_moving(record: SpanDispatched | None) -> bool:
-    """The span is on its way from one agent to another."""
-    return record is not None and record.secondary is not None
-
-
-def is_broken(record: SpanDispatched | None) -> bool:
-    """The span has failed and does not replicate again yet."""
-    if record is None or not record.failures:
-        return False
-    return record.state in (SetState.ABSENT, SetState.COMMIT, SetState.REMOVING)
-
-
-def is_failing(record: SpanDispatched | None) -> bool:
-    """The span has failed, and has written nothing since."""
-    return record is not None and record.failures > 0
-
-
-def takes_agent(record: SpanDispatched | None, *, is_wanted: bool) -> bool:
-    """Nobody has the span and somebody should: to run it, or, orphaned in removing, to close it."""
-    if record is None:
-        return is_wanted
-    if record.primary is not None:
-        return False
-    return record.state is SetState.REMOVING or (is_wanted and record.state is SetState.ABSENT)
-
-
-def is_starting(record: SpanDispatched, role: Role) -> bool:
-    """The role's holder is opening the span: the work that is limited per agent."""
-    if role is record.secondary:
-        return True
-    return record.state is SetState.COMMIT and record.secondary is None
 
 
 @dataclass(slots=True)
@@ -202,7 +110,7 @@ class Indexes:
     """Live sessions by agent: more than one while a name is used twice, or after a restart."""
     stopping: Ranking[tuple[str, str]] = field(default_factory=Ranking)
 
-    written: dict[tuple[str, str | None], dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    written: dict[SinkName, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     """Sink → table → feeds that write it: one, or more where an older version has let two. A sink stands here under its
     type and address, and under ("id", its own identity) if that is known."""
 
@@ -267,13 +175,13 @@ class Indexes:
             and (old.spec, old.spans, old.sink_id) == (new.spec, new.spans, new.sink_id)
         ):
             return
-        for place in _sink_names(old):
+        for place in sink_names(old):
             written = self.written[place]
             for plan in () if old is None else old.spans:
                 others = tuple(feed for feed in written.pop(plan.table, ()) if feed != name)
                 if others:
                     written[plan.table] = others
-        for place in _sink_names(new):
+        for place in sink_names(new):
             written, alone = self.written.setdefault(place, {}), (name,)
             for plan in () if new is None else new.spans:
                 others = written.get(plan.table, ())

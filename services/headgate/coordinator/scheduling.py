@@ -18,9 +18,9 @@ from typing import Final
 
 from headgate.coordinator import dividing, patience, spans
 from headgate.coordinator.draft import Draft
-from headgate.coordinator.index import is_open
 from headgate.coordinator.schedulers import balance, basic, drain, rebalance
 from headgate.coordinator.schedulers.seats import STARTING_PER_AGENT_MAX, FeedQuota, Seat, Seats
+from headgate.coordinator.standing import is_open
 from headgate.coordinator.term import Rebalance, SessionId
 from headgate.records.keys import SpanKey
 

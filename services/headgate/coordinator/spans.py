@@ -11,25 +11,17 @@ fight. Being given the span again, under a new epoch, ends it too. A session tha
 partition of this one (its table was divided otherwise meanwhile) is an *outsider*: the same holds.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
 from headgate.coordinator import patience
 from headgate.coordinator.draft import Draft
-from headgate.coordinator.replication import (
-    CONFLICT_CODE,
-    TRANSITIONS,
-    Action,
-    Cause,
-    Phase,
-    Signal,
-    apply,
-    phase,
-)
+from headgate.coordinator.replication import TRANSITIONS, Action, Cause, Phase, Signal, apply, phase
+from headgate.coordinator.signals import cause, cause_of, is_retryable, session_of, signals
 from headgate.coordinator.term import SessionId
-from headgate.records.control import FeedState, Role, SetState, SpanDispatched, TaskReported, TaskState
+from headgate.records.control import FeedState, SetState, SpanDispatched, TaskState
 from headgate.records.keys import SpanKey
 
 __all__ = [
@@ -37,7 +29,6 @@ __all__ = [
     "act",
     "add",
     "begin_move",
-    "cause",
     "close",
     "is_given_up",
     "is_movable",
@@ -72,28 +63,6 @@ REVIEWS_PER_DECISION_MAX: Final = 2_000
 
 REVIEW_STEPS_MAX: Final = 8
 """No history needs more steps at one look (the longest: secondary lost, primary lost); more means a cycle: a bug."""
-
-FENCED_CODE: Final = "sink_fenced"
-"""Code of SinkFencedError (sinks/contract.py)."""
-
-_NOT_RETRIED: Final = "not tried again by itself: remove the cause, then headgate feed resume"
-
-_PRIMARY_SAYS: Final = {
-    TaskState.PREPARING: Signal.PRIMARY_STARTING,
-    TaskState.PREPARED: Signal.PRIMARY_STARTING,
-    TaskState.REPLICATING: Signal.PRIMARY_REPLICATING,
-    TaskState.STOPPING: Signal.PRIMARY_STOPPING,
-    TaskState.STOPPED: Signal.PRIMARY_STOPPED,
-    TaskState.FAILED: Signal.PRIMARY_FAILED,
-}
-_SECONDARY_SAYS: Final = {
-    TaskState.PREPARING: Signal.SECONDARY_STARTING,
-    TaskState.PREPARED: Signal.SECONDARY_PREPARED,
-    TaskState.REPLICATING: Signal.SECONDARY_REPLICATING,
-    TaskState.STOPPING: Signal.SECONDARY_STARTING,
-    TaskState.STOPPED: Signal.SECONDARY_STOPPED,
-    TaskState.FAILED: Signal.SECONDARY_FAILED,
-}
 
 
 def writers(draft: Draft, key: SpanKey) -> list[SessionId]:
@@ -130,10 +99,10 @@ def review(draft: Draft, key: SpanKey) -> None:
             patience.await_stops(draft, key, writers(draft, key))
         if record is None:
             return
-        for signal, word in _signals(draft, key, record):
+        for signal, word in signals(draft, key, record):
             if TRANSITIONS[phase(record), signal] is not Action.WAIT:
-                retries = word is None or word.state is not TaskState.FAILED or _is_retryable(word)
-                act(draft, key, record, signal, _cause_of(draft, record, signal, word), retries=retries)
+                retries = word is None or word.state is not TaskState.FAILED or is_retryable(word)
+                act(draft, key, record, signal, cause_of(draft, record, signal, word), retries=retries)
                 break
         else:
             return
@@ -236,69 +205,12 @@ def _known(draft: Draft, key: SpanKey) -> SpanDispatched:
     return record
 
 
-def _signals(draft: Draft, key: SpanKey, record: SpanDispatched) -> Iterator[tuple[Signal, TaskReported | None]]:
-    """What is the case, most urgent first."""
-    words = draft.state.tasks.get(key, {})
-    primary, secondary = record.primary, record.secondary
-    if secondary is not None and draft.is_lost(_session(secondary)):
-        yield Signal.SECONDARY_LOST, None
-    if primary is not None:
-        word = _word(words, record, primary)
-        # A word that ends the role outranks the loss of who spoke it: sealed is sealed.
-        if word is not None and word.state is TaskState.STOPPED:
-            yield Signal.PRIMARY_STOPPED, word
-        elif draft.is_lost(_session(primary)):
-            yield Signal.PRIMARY_LOST, None
-        elif word is not None:
-            yield _PRIMARY_SAYS[word.state], word
-    if secondary is not None:
-        word = _word(words, record, secondary)
-        if word is not None:
-            yield _SECONDARY_SAYS[word.state], word
-
-
-def _session(role: Role) -> SessionId:
-    return role.agent, role.session
-
-
-def _word(words: dict[SessionId, TaskReported], record: SpanDispatched, role: Role) -> TaskReported | None:
-    word = words.get(_session(role))
-    if word is None or word.epoch != role.epoch or word.feed_id != record.feed_id:
-        return None
-    return word
-
-
-def cause(draft: Draft, *, reason: str = "", target: SessionId | None = None, request: str | None = None) -> Cause:
-    """Why something is done, by this owner."""
-    return Cause(issue=draft.term.issue, owner_rev=draft.term.owner_rev, reason=reason, target=target, request=request)
-
-
-def _cause_of(draft: Draft, record: SpanDispatched, signal: Signal, word: TaskReported | None) -> Cause:
-    secondary = record.secondary.agent if record.secondary else "the target"
-    primary = record.primary.agent if record.primary else "the writer"
-    reasons = {
-        Signal.SECONDARY_LOST: f"{secondary} was lost on the way; the table stays where it is",
-        Signal.SECONDARY_STOPPED: f"{secondary} stopped on the way; the table stays where it is",
-        Signal.SECONDARY_REPLICATING: f"{secondary} wrote before its turn; both agents are being stopped",
-        Signal.PRIMARY_LOST: f"{primary} was lost on the way; the table goes to whoever is free",
-        Signal.PRIMARY_STOPPED: f"{primary} stopped; the table goes to whoever is free",
-    }
-    reason = reasons.get(signal, "")
-    if word is not None and word.state is TaskState.FAILED:
-        who = secondary if signal is Signal.SECONDARY_FAILED else primary
-        reason = f"{who} failed: {word.error_code or 'unknown'}: {word.error or 'no detail'}"
-        is_retried = record.state is SetState.REMOVING or _is_retryable(word)
-        error = word.error if is_retried else f"{word.error} ({_NOT_RETRIED})"
-        return replace(cause(draft, reason=reason), error_code=word.error_code, error=error)
-    return cause(draft, reason=reason)
-
-
 def act(
-    draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, cause: Cause, *, retries: bool = True
+    draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, why: Cause, *, retries: bool = True
 ) -> None:
     """Take the step that a signal leads to, with all that hangs on it; ``retries``: a failure is tried again."""
     action = _allowed(draft, key, record, TRANSITIONS[phase(record), signal])
-    step = apply(record, signal, cause, action)
+    step = apply(record, signal, why, action)
     changed = step.record
     if changed is record:
         return
@@ -323,17 +235,9 @@ def _allowed(draft: Draft, key: SpanKey, record: SpanDispatched, action: Action)
     if action not in (Action.PROMOTE, Action.PROMOTE_FAILED) or record.secondary is None:
         return action
     others = [*writers(draft, key), *outsiders(draft, key)]
-    if all(session in (_session(record.secondary),) for session in others):
+    if all(session in (session_of(record.secondary),) for session in others):
         return action
     return Action.LOSE if action is Action.PROMOTE else Action.FAIL
-
-
-def _is_retryable(word: TaskReported) -> bool:
-    """Whether a failed role is worth another. What is not is tried once by each new owner, or on resume."""
-    if word.error_code == FENCED_CODE:
-        # Fenced although the log says primary: the sink knows an epoch of ours that came to nothing; a higher one wins.
-        return True
-    return word.retryable and word.error_code != CONFLICT_CODE
 
 
 def _retry_seconds(failures: int) -> float:

@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from headgate.coordinator.index import LAG_HOLDS_MS, is_open
+from headgate.coordinator.index import LAG_HOLDS_MS
+from headgate.coordinator.standing import is_open
 from headgate.coordinator.state import CoordinatorState
 from headgate.records.control import FeedState, Role, SetState, SpanDispatched, TaskState, WantedState
 from headgate.records.error_codes import PARTITIONS_GROWN, Stage, error_code_of

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.agent.machine import AgentInput, SessionStarted, evolve, new_state, task_count
+from headgate.agent.messages import AgentInput, SessionStarted
 from headgate.agent.session import Heartbeat, IdInUseError, IdWatch, Lease, SessionLostError
+from headgate.agent.state import evolve, new_state, task_count
 from headgate.agent.turns import Turns, place_word
 from headgate.agent.words import announced
 from headgate.eventlog.log import Delivery, LogError, NewerSchemaError, Partition

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.coordinator.deadlines import DRAIN_CODE
-from headgate.coordinator.index import is_open
 from headgate.coordinator.machine import COORDINATOR, State
+from headgate.coordinator.standing import is_open
 from headgate.eventlog.log import Partition
 from headgate.eventlog.memory_partition import Entry
 from headgate.records.control import (

@@ -8,7 +8,8 @@ goes on, or end it.
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from headgate.agent.machine import AgentInput, AgentState
+from headgate.agent.messages import AgentInput
+from headgate.agent.state import AgentState
 from headgate.eventlog.log import (
     FencedError,
     LevelTooLowError,

@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.agent.machine import AgentInput, AgentState, decide
+from headgate.agent.machine import decide
+from headgate.agent.messages import AgentInput
+from headgate.agent.state import AgentState
 from headgate.coordinator.machine import COORDINATOR
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.machine import Decision, Machine, Now

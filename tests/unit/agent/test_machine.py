@@ -6,12 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.agent.executor import SpanId, TaskStatus
-from headgate.agent.machine import (
-    PROGRESS_TIMER,
+from headgate.agent.machine import PROGRESS_TIMER, EpochWentBackError, decide
+from headgate.agent.messages import (
     AddTable,
-    AgentState,
     CloseTable,
-    EpochWentBackError,
     ForgetTable,
     ProgressDue,
     ReadProgress,
@@ -19,10 +17,8 @@ from headgate.agent.machine import (
     SessionStarted,
     Suicide,
     TaskObserved,
-    decide,
-    evolve,
-    new_state,
 )
+from headgate.agent.state import AgentState, evolve, new_state
 from headgate.agent.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.machine import Arrived, Decision, Now, SetTimer, TimerFired

@@ -2,8 +2,11 @@
 
 import pytest
 
-from headgate.agent import machine as agent
 from headgate.agent.executor import SpanId, TaskStatus
+from headgate.agent.machine import decide as decide_of_agent
+from headgate.agent.messages import AddTable, CloseTable, RemoveTable, SessionStarted, TaskObserved
+from headgate.agent.state import evolve
+from headgate.agent.state import new_state as new_session
 from headgate.coordinator.explain import UnknownFeedError, explain
 from headgate.coordinator.machine import NotEnthronedError, decide, new_state
 from headgate.eventlog.log import Delivery, Partition
@@ -75,7 +78,7 @@ class RealAgent:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name, self.session = world, name, f"{name}s1"
         world.run(f"agent join {name} mute")
-        self.state = agent.new_state(name, self.session, 1)
+        self.state = new_session(name, self.session, 1)
         self.reader = world.broker.client().reader(dict.fromkeys(world.broker.partitions(), 0))
         self.epochs: dict[SpanId, tuple[str, Epoch]] = {}
         self.has_started = False
@@ -84,34 +87,34 @@ class RealAgent:
         while batch := self.reader.poll(100, 0.0):
             for item in batch:
                 assert isinstance(item, Delivery)
-                agent.evolve(self.state, item.key, item.value, item.offset)
+                evolve(self.state, item.key, item.value, item.offset)
                 if self.has_started:
-                    self.follow(agent.decide(self.state, Arrived(item), NOW))
+                    self.follow(decide_of_agent(self.state, Arrived(item), NOW))
         if not self.has_started:
             self.has_started = True
-            self.follow(agent.decide(self.state, agent.SessionStarted(), NOW))
+            self.follow(decide_of_agent(self.state, SessionStarted(), NOW))
 
     def follow(self, decision: Decision) -> None:
         for fact in decision.facts:
             self.write(fact)
         for effect in decision.effects:
             match effect:
-                case agent.AddTable(task=task, prepare=prepare):
+                case AddTable(task=task, prepare=prepare):
                     self.epochs[task.id] = (task.feed_id, task.epoch)
                     self.observe(task.id, TaskState.PREPARED if prepare else TaskState.REPLICATING)
-                case agent.CloseTable(task=task):
+                case CloseTable(task=task):
                     self.epochs[task.id] = (task.feed_id, task.epoch)
                     self.observe(task.id, TaskState.STOPPED)
-                case agent.RemoveTable(span=span):
+                case RemoveTable(span=span):
                     self.observe(span, TaskState.STOPPED)
 
     def observe(self, span: SpanId, state: TaskState) -> None:
         feed_id, epoch = self.epochs[span]
         status = TaskStatus(span, feed_id, epoch, state, {0: 1}, None, 0, 0, 0, None, None, False)
-        self.follow(agent.decide(self.state, agent.TaskObserved(status), NOW))
+        self.follow(decide_of_agent(self.state, TaskObserved(status), NOW))
 
     def write(self, fact: Fact) -> None:
-        agent.evolve(self.state, fact.key, fact.value, -1)
+        evolve(self.state, fact.key, fact.value, -1)
         self.world.write(Partition(fact.key.topic, 0), fact.key, fact.value)
 
 

@@ -11,8 +11,10 @@ from typing import Any, Final, cast
 import msgspec
 
 from headgate.agent.executor import SpanId, TaskStatus
-from headgate.agent.machine import PROGRESS_TIMER, AgentState, SessionStarted, evolve, new_state
+from headgate.agent.machine import PROGRESS_TIMER
+from headgate.agent.messages import SessionStarted
 from headgate.agent.session import SessionLostError
+from headgate.agent.state import AgentState, evolve, new_state
 from headgate.agent.turns import Turns
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.machine import Arrived, TimerFired

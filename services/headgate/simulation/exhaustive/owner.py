@@ -7,8 +7,8 @@ on the log and at the sink at that moment, and against nothing that a machine sa
 from typing import Any, Final
 
 from headgate import SCHEMA_VERSION
-from headgate.coordinator.index import is_open
 from headgate.coordinator.machine import COORDINATOR, State
+from headgate.coordinator.standing import is_open
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.machine import OFFSET_UNKNOWN, Arrived, CancelTimer, Enthroned, Now, SetTimer, TimerFired
 from headgate.records.control import (

@@ -1,0 +1,43 @@
+"""How a span stands, read off its record: the few questions that indexes, drafts and schedulers ask at every change."""
+
+from headgate.records.control import Role, SetState, SpanDispatched
+
+__all__ = ["is_broken", "is_failing", "is_moving", "is_open", "is_starting", "takes_agent"]
+
+
+def is_open(record: SpanDispatched | None) -> bool:
+    """Somebody may still write the span: it was dispatched once and is not sealed."""
+    return record is not None and not (record.state is SetState.ABSENT and record.sealed)
+
+
+def is_moving(record: SpanDispatched | None) -> bool:
+    """The span is on its way from one agent to another."""
+    return record is not None and record.secondary is not None
+
+
+def is_broken(record: SpanDispatched | None) -> bool:
+    """The span has failed and does not replicate again yet."""
+    if record is None or not record.failures:
+        return False
+    return record.state in (SetState.ABSENT, SetState.COMMIT, SetState.REMOVING)
+
+
+def is_failing(record: SpanDispatched | None) -> bool:
+    """The span has failed, and has written nothing since."""
+    return record is not None and record.failures > 0
+
+
+def takes_agent(record: SpanDispatched | None, *, is_wanted: bool) -> bool:
+    """Nobody has the span and somebody should: to run it, or, orphaned in removing, to close it."""
+    if record is None:
+        return is_wanted
+    if record.primary is not None:
+        return False
+    return record.state is SetState.REMOVING or (is_wanted and record.state is SetState.ABSENT)
+
+
+def is_starting(record: SpanDispatched, role: Role) -> bool:
+    """The role's holder is opening the span: the work that is limited per agent."""
+    if role is record.secondary:
+        return True
+    return record.state is SetState.COMMIT and record.secondary is None
