@@ -49,10 +49,11 @@ JOIN_LAG_MS: Final = 2_000
 """A span that lags more has better things to do than to share batches."""
 
 SETTLE_SECONDS: Final = 1.0
-"""A lane that looks in vain for spans its alarm does not know gets another alarm once no more have come for so long."""
+"""A lane with spans that its alarm does not know gets another alarm once it has found no rows, and no more spans have
+come, for so long: while it is busy nothing needs to wake it, and a query that starts takes half a second of a core."""
 
-SETTLE_SECONDS_MAX: Final = 10.0
-"""Spans that come one by one for a long time are watched after that, all the same."""
+SETTLE_SECONDS_MAX: Final = 30.0
+"""After that they are watched all the same: a lane whose spans or rows come one by one looks twenty times a second."""
 
 STRANGERS_SECONDS: Final = 5.0
 """An alarm that rings for spans that have left is replaced after that: often more of them leave."""
@@ -289,8 +290,8 @@ class Fleet:
         alarm = lane.alarm
         settled = now - lane.changed_at
         if lane.unwatched:
-            since = lane.looking_since
-            return since is not None and (settled >= SETTLE_SECONDS or now - since >= SETTLE_SECONDS_MAX)
+            quiet = 0.0 if lane.looking_since is None else now - lane.looking_since
+            return min(quiet, settled) >= SETTLE_SECONDS or now - (lane.unwatched_since or now) >= SETTLE_SECONDS_MAX
         if alarm is None or settled < STRANGERS_SECONDS or not lane.is_resting:
             return False
         return not alarm.places.issubset(place for run in lane.members for place in run.places)

@@ -45,6 +45,10 @@ SMALL_ROWS: Final = 2_000
 OWED_SECONDS: Final = 0.05
 """How soon a lane looks again for what its alarm does not watch yet, or for rows that are said to be there."""
 
+LINGER_SECONDS: Final = 0.25
+"""So long after its last row a lane goes on looking before it rests. A task's look costs a few milliseconds of a core
+and waits for rows where they come first; the alarm answers only after a micro-batch of Spark's, a tenth of a second."""
+
 STALL_SECONDS_MAX: Final = 60.0
 """The log is said to hold more and nothing comes: the lane is given up, and its spans start again."""
 
@@ -64,9 +68,10 @@ class Crew(Protocol):
 class Lane:
     """One loop over batches. ``members`` are the spans it may write; ``alarm`` is what wakes it.
 
-    ``unwatched`` are partitions of its spans that the alarm does not know. ``changed_at`` (monotonic) is when a span
-    last joined or left; ``wiring``: another alarm is on its way. All of these are changed under the board's lock.
-    ``looking_since``: from when on it has looked, at least once in vain, for what no alarm would tell it.
+    ``unwatched`` are partitions of its spans that the alarm does not know, ``unwatched_since`` when the first of them
+    came. ``changed_at`` is when a span last joined or left; ``wiring``: another alarm is on its way. All of these are
+    changed under the board's lock. ``looking_since``: from when on it has found nothing for which no alarm would wake
+    it, though it has looked. Times are monotonic seconds.
     """
 
     def __init__(self, name: str, crew: Crew, spec: str) -> None:
@@ -78,6 +83,7 @@ class Lane:
         self.wiring = False
         self.changed_at = time.monotonic()
         self.looking_since: float | None = None
+        self.unwatched_since: float | None = None
         self.alarm: Alarm | None = None
         self.unwatched: set[tuple[str, int]] = set()
         self.stopping = threading.Event()
@@ -121,6 +127,7 @@ class Lane:
         before, self.alarm = self.alarm, alarm
         self.unwatched = {place for run in self.members for place in run.places} - alarm.places
         self.looking_since = None
+        self.unwatched_since = time.monotonic() if self.unwatched else None
         for old in (before, alarm if self.stopping.is_set() else None):
             if old is not None:
                 old.off.set()
@@ -132,6 +139,8 @@ class Lane:
         self.members.append(run)
         self.changed_at = time.monotonic()
         self.unwatched.update(set(run.places) - (self.alarm.places if self.alarm is not None else frozenset()))
+        if self.unwatched and self.unwatched_since is None:
+            self.unwatched_since = self.changed_at
 
     def part_with(self, run: SpanRun) -> None:
         """The span is not its any more."""
@@ -139,6 +148,8 @@ class Lane:
             self.members.remove(run)
             self.changed_at = time.monotonic()
             self.unwatched.difference_update(run.places)
+            if not self.unwatched:
+                self.unwatched_since = None
 
     def failure(self) -> str | None:
         """Why it serves no more; None while it does."""
@@ -222,7 +233,7 @@ class Lane:
 
     def _serve(self) -> None:
         """Batch after batch until all that it was woken for is at the sink, and no more is there."""
-        fruitful_at = time.monotonic()
+        fruitful_at, found = time.monotonic(), False
         while not self.stopping.is_set():
             plan = self._crew.begin_batch(self)
             if plan is None or not plan.works:
@@ -237,9 +248,12 @@ class Lane:
             self.batches += 1
             now = time.monotonic()
             if any(span.rows for result in results for span in result.spans):
-                fruitful_at = now
+                fruitful_at, found = now, True
+                self.looking_since = None
                 continue
             missing = _missing(tasks, results)
+            if found and now - fruitful_at < LINGER_SECONDS:
+                continue
             if not missing and not plan.waiting:
                 return
             if plan.waiting and self.looking_since is None:
