@@ -75,6 +75,9 @@ _FIXED: Final[dict[str, str]] = {
     "spark.log.level": "ERROR",
 }
 
+WORKER_DAEMON: Final = "headgate.agent.lane.worker_daemon"
+"""What workers are forked from; by name, because only they import it."""
+
 _JVM_EXIT_SECONDS: Final = 10.0
 """A killed process is gone at once; this is for a machine on its knees."""
 
@@ -229,6 +232,8 @@ class SparkRuntime:
             "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={settings.scratch}",
             "spark.sql.warehouse.dir": str(settings.scratch / "warehouse"),
         }
+        if settings.in_one_process:
+            properties.setdefault("spark.python.daemon.module", WORKER_DAEMON)
         if settings.master.startswith("local"):
             properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         for name, value in sorted(properties.items()):

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.agent.executor import SpanId
+from headgate.agent.lane.archives import forget_archives
 from headgate.agent.lane.parts import FeedParts
 from headgate.agent.lane.plan import Letterbox, SpanResult, TaskPlan, TaskResult
 from headgate.agent.lane.rows import BadChange, SnapshotAfterTargetError, SpanRows
@@ -57,12 +58,14 @@ _quarantines: dict[Letterbox, Any] = {}
 
 def warm(numbers: Iterable[int]) -> Iterator[int]:
     """Does nothing, in a worker that has imported all that ``read_task`` needs."""
+    forget_archives()
     yield from numbers
 
 
 def read_task(plan: TaskPlan, numbers: Iterable[int]) -> Iterator[bytes]:
     """Read and apply the readings of one task; ``numbers`` is its number alone. Yields one TaskResult as JSON."""
     (number,) = numbers
+    forget_archives()
     readings = plan.readings[_share(plan, number)]
     reader = _reader(plan)
     try:
