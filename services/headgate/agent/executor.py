@@ -38,8 +38,8 @@ class TaskStatus(msgspec.Struct, frozen=True):
     """How a task stands: state, epoch, what is applied and, when failed, why.
 
     ``resolved_ts`` is claimed from evidence in the log only.
-    ``positions`` are the sink's (next offsets); ``rows`` and ``bytes`` count since the claim; ``lag_ms`` is as in
-    SpanProgressed.
+    ``positions`` are the sink's (next offsets); ``rows`` and ``bytes`` count since the claim; ``lag_ms``,
+    ``passed_over`` and ``passed_over_table`` are as in SpanProgressed.
     """
 
     id: SpanId
@@ -55,6 +55,8 @@ class TaskStatus(msgspec.Struct, frozen=True):
     error: str | None
     retryable: bool
     resolved_ts: int | None = None
+    passed_over: int = 0
+    passed_over_table: str | None = None
 
 
 class TableExecutor(Protocol):

@@ -31,6 +31,7 @@ from headgate.agent.words import answered
 from headgate.eventlog.machine import Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.records.control import FeedRecorded, SetState, SpanDispatched, SpanProgressed, TaskReported, TaskState
 from headgate.records.keys import AnswerKey, Fact, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.records.levels import withheld
 from headgate.records.spans import plan_of
 
 __all__ = ["PROGRESS_SECONDS", "PROGRESS_TIMER", "EpochWentBackError", "decide", "directive_of"]
@@ -136,8 +137,11 @@ def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
         bytes=status.bytes,
         lag_ms=status.lag_ms,
         progressed_ms=now.wall_ms,
+        passed_over=status.passed_over,
+        passed_over_table=status.passed_over_table,
     )
-    return Decision(facts=(Fact(ProgressKey(status.id.feed, status.id.span, state.agent, state.session), value),))
+    key = ProgressKey(status.id.feed, status.id.span, state.agent, state.session)
+    return Decision(facts=(Fact(key, withheld(value, state.level)),))
 
 
 def _act(state: AgentState, span: SpanId, report: TaskReported | None) -> Decision:

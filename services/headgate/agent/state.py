@@ -29,7 +29,8 @@ class AgentState(msgspec.Struct):
     """What one session knows: the newest record per key, of the keys that concern it.
 
     ``dispatched`` holds the records that name this session or a span it has run, ``revs`` the owner_rev of every
-    span's newest record, so that a stale owner's cannot come in behind it.
+    span's newest record, so that a stale owner's cannot come in behind it. ``level`` is the highest that an owner has
+    said to write at.
     """
 
     agent: str
@@ -43,6 +44,7 @@ class AgentState(msgspec.Struct):
     reports: dict[SpanId, TaskReported]
     progress: dict[SpanId, SpanProgressed]
     ended: str | None
+    level: int = 1
 
 
 def new_state(agent: str, session: str, shards: int) -> AgentState:
@@ -61,6 +63,7 @@ def evolve(state: AgentState, key: Key, value: Record | None, offset: int) -> No
         case OwnerKey(shard=shard) if isinstance(value, OwnerAnnounced):
             rev = offset if value.owner_rev is None else value.owner_rev
             state.owners[shard] = max(rev, state.owners.get(shard, -1))
+            state.level = max(value.level, state.level)
         case SpanKey(feed=feed, span=span):
             _evolve_dispatch(state, SpanId(feed, span), value)
         case FeedKey(feed=feed):

@@ -22,11 +22,12 @@ from typing import Any, Final
 import msgspec
 
 from headgate.changes.change import ABSENT, Change, ChangeError, Operation, Row
+from headgate.changes.dealing import Whose, named
 from headgate.changes.decoding import Watermark, decode_each
 from headgate.changes.mysql_types import NotAValueError, reader_of
-from headgate.changes.tables import OneTable, show_table
+from headgate.changes.tables import OneTable, SourceTable, show_table
 
-__all__ = ["Decoder"]
+__all__ = ["Decoder", "look"]
 
 WATERMARK: Final = "TIDB_WATERMARK"
 _TRUNCATE: Final = "TRUNCATE"
@@ -56,6 +57,29 @@ class _Message(msgspec.Struct, gc=False):
 
 
 _message: Final = msgspec.json.Decoder(_Message)
+
+
+class _Label(msgspec.Struct, gc=False):
+    type: str
+    is_ddl: bool = msgspec.field(default=False, name="isDdl")
+    database: str | None = None
+    table: str | None = None
+
+
+_label: Final = msgspec.json.Decoder(_Label)
+
+
+def look(value: bytes) -> SourceTable | Whose:
+    """See dealing.Look."""
+    try:
+        label = _label.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ChangeError(f"the value is no Canal-JSON message: {error}") from error
+    if label.type == WATERMARK:
+        return Whose.EVERYBODY
+    if label.type != _TRUNCATE and (label.is_ddl or label.type in _PASSED_OVER):
+        return Whose.NOBODY
+    return named(label.database, None, label.table)
 
 
 class Decoder:

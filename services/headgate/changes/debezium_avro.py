@@ -15,7 +15,9 @@ import msgspec
 from headgate.changes.avro_code import READ_ERRORS, Reader, compile_reader, text_in
 from headgate.changes.avro_schema import Array, AvroType, Map, Record, Union, meaning_of, optional_part, parse_avro
 from headgate.changes.change import Change, ChangeError, Operation, Row
+from headgate.changes.dealing import Whose, named
 from headgate.changes.debezium import (
+    MESSAGE,
     ROW_OPERATIONS,
     TABLE_ADVICE,
     UNAVAILABLE_VALUE,
@@ -27,7 +29,7 @@ from headgate.changes.debezium import (
 from headgate.changes.decoding import Watermark, decode_singly
 from headgate.changes.tables import UNNAMED, OneTable, SourceTable
 
-__all__ = ["FRAME_BYTES", "Decoder", "SchemaById", "schema_id_of"]
+__all__ = ["FRAME_BYTES", "Decoder", "Look", "SchemaById", "schema_id_of"]
 
 FRAME_BYTES: Final = 5
 """A zero byte and a schema id of four bytes, the highest first."""
@@ -47,7 +49,7 @@ _TABLE: Final = (("source", "db"), ("source", "schema"), ("source", "table"))
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """How events of one schema are read.
+    """How events of one schema are read; ``schema`` is an envelope's or a key's.
 
     Of a value: op, row, source time, the three parts of its table's name. Of a key: its row.
     ``collections``: columns whose values are lists or objects.
@@ -68,6 +70,18 @@ def schema_id_of(data: bytes, what: str) -> int:
             "byte and the four bytes of a schema id (is the connector's converter Avro, for keys and values?)"
         )
     return int.from_bytes(data[1:FRAME_BYTES], "big")
+
+
+class Look:
+    """See dealing.Look. Remembers schemas."""
+
+    def __init__(self, schemas: SchemaById) -> None:
+        self._values = _Plans(schemas, "value", _label_plan)
+
+    def __call__(self, value: bytes) -> SourceTable | Whose:
+        """The table that ``source`` names."""
+        _, (op, *table) = self._values.read(value)
+        return Whose.NOBODY if op == MESSAGE else named(*table)
 
 
 class Decoder:
@@ -231,11 +245,7 @@ class _Plans:
 
 
 def _value_plan(schema_id: int, schema: AvroType) -> _Plan:
-    schema = optional_part(schema)
-    if not isinstance(schema, Record) or "op" not in schema.fields:
-        raise ChangeError(
-            "it is not a Debezium envelope: it has no field 'op' (unwrapping transforms are not supported)"
-        )
+    schema = _envelope_of(schema)
     row = optional_part(schema.fields["after"]) if "after" in schema.fields else None
     if row is not None and not isinstance(row, Record):
         raise ChangeError("it is not a Debezium envelope: its field 'after' is no record of columns")
@@ -245,6 +255,20 @@ def _value_plan(schema_id: int, schema: AvroType) -> _Plan:
     semantics = {column: meaning_of(node) for column, node in columns.items()}
     semantics |= connector_named(None if source is None else source.connect)
     return _Plan(schema_id, schema, read, semantics, _have_collections(columns))
+
+
+def _label_plan(schema_id: int, schema: AvroType) -> _Plan:
+    schema = _envelope_of(schema)
+    return _Plan(schema_id, schema, _read_those(schema, (_OP, *_TABLE)), {}, collections=False)
+
+
+def _envelope_of(schema: AvroType) -> Record:
+    schema = optional_part(schema)
+    if not isinstance(schema, Record) or "op" not in schema.fields:
+        raise ChangeError(
+            "it is not a Debezium envelope: it has no field 'op' (unwrapping transforms are not supported)"
+        )
+    return schema
 
 
 def _source_of(envelope: Record) -> Record | None:

@@ -18,7 +18,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from headgate.changes.change import CONNECTOR, Change, ChangeError, Operation, Row
+from headgate.changes.dealing import Whose, named
 from headgate.changes.debezium import (
+    MESSAGE,
     ROW_OPERATIONS,
     TABLE_ADVICE,
     UNAVAILABLE_VALUE,
@@ -31,7 +33,7 @@ from headgate.changes.decoding import Watermark, decode_singly
 from headgate.changes.tables import UNNAMED, OneTable, SourceTable
 from headgate.changes.transactions import TransactionRun, transaction_key
 
-__all__ = ["UNAVAILABLE_VALUE", "Decoder"]
+__all__ = ["UNAVAILABLE_VALUE", "Decoder", "Look"]
 
 _UPSERT: Final = Operation.UPSERT
 _DELETE: Final = Operation.DELETE
@@ -68,12 +70,24 @@ class _Transaction(msgspec.Struct, gc=False):
     data_collection_order: int
 
 
+class _Named(msgspec.Struct, gc=False):
+    db: str | None = None
+    schema: str | None = None
+    table: str | None = None
+
+
+class _Label(msgspec.Struct, gc=False):
+    op: str
+    source: _Named | None = None
+
+
 class _TransactionEnvelope(_Envelope, gc=False):
     source: _SnapshotSource | None = None
     transaction: _Transaction | None = None
 
 
 _plain: Final = msgspec.json.Decoder(_Envelope)
+_label: Final = msgspec.json.Decoder(_Label)
 _table_of: Final = attrgetter("db", "schema", "table")
 _origin: Final = msgspec.json.Decoder(_Origin)
 _with_transaction: Final = msgspec.json.Decoder(_TransactionEnvelope)
@@ -102,6 +116,32 @@ def _connector(payload: bytes) -> str | None:
 def _written_by(connector: str | None) -> dict[str, str] | None:
     """What is known of the columns of an event without schema; one object, so that a batch is seen to be alike."""
     return None if connector is None else {CONNECTOR: connector}
+
+
+class Look:
+    """See dealing.Look. Remembers schemas, to leave them out."""
+
+    def __init__(self) -> None:
+        self._values = KnownSchemas(envelopes=True)
+
+    def __call__(self, value: bytes) -> SourceTable | Whose:
+        """The table that ``source`` names."""
+        try:
+            label = _label.decode(self._values.split(value)[0] if value.startswith(OPENING) else value)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            label = self._second_look(value, error)
+        source = label.source
+        if source is not None and source.schema and source.table:
+            return (source.schema, source.table)
+        if label.op == MESSAGE:
+            return Whose.NOBODY
+        return named(None, None, None) if source is None else named(source.db, source.schema, source.table)
+
+    def _second_look(self, value: bytes, error: Exception) -> _Label:
+        try:
+            return _label.decode(self._values.split_whole(value)[0])
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise ChangeError(f"the value is not a Debezium envelope: {error}") from error
 
 
 @lru_cache(maxsize=TABLES_MAX)

@@ -19,10 +19,11 @@ from typing import Any, Final
 import msgspec
 
 from headgate.changes.change import Change, ChangeError, Operation, Row
+from headgate.changes.dealing import Whose, named
 from headgate.changes.decoding import Watermark, decode_each
-from headgate.changes.tables import OneTable, show_table
+from headgate.changes.tables import OneTable, SourceTable, show_table
 
-__all__ = ["Decoder"]
+__all__ = ["Decoder", "look"]
 
 _ROWS: Final = {
     "insert": Operation.UPSERT,
@@ -49,9 +50,25 @@ class _Message(msgspec.Struct, gc=False):
     encrypted: Any = None
 
 
+class _Label(msgspec.Struct, gc=False):
+    type: str
+    database: str | None = None
+    table: str | None = None
+
+
+_label: Final = msgspec.json.Decoder(_Label)
 _message: Final = msgspec.json.Decoder(_Message, float_hook=Decimal)
 _with_floats: Final = msgspec.json.Decoder(_Message)
 _key: Final = msgspec.json.Decoder(float_hook=Decimal)
+
+
+def look(value: bytes) -> SourceTable | Whose:
+    """See dealing.Look."""
+    try:
+        label = _label.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ChangeError(f"the value is no message of Maxwell: {error}") from error
+    return Whose.NOBODY if label.type in _PASSED_OVER else named(label.database, None, label.table)
 
 
 class Decoder:

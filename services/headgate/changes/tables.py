@@ -38,5 +38,5 @@ class OneTable:
         elif table != self.name:
             raise ChangeError(
                 f"the topic carries changes of {show_table(self.name)} and of {show_table(table)}: give every table a "
-                f"topic of its own ({self._advice})"
+                f"topic of its own ({self._advice}), or name the tables in source.tables"
             )

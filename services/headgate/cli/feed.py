@@ -99,11 +99,20 @@ def _show(snapshot: Snapshot, feed: str, output: Output) -> None:
         "spec": msgspec.json.decode(record.spec),
     }
     tables = table_rows(snapshot, feed)
+    facts["passed_over"] = _passed_over(tables)
     if output is not Output.TABLE:
         show_value(output, facts | {"spans": tables})
         return
     show_object(facts, output)
     show_rows(("span", "state", "agent", "epoch", "rows", "lag_ms", "error"), tables, output)
+
+
+def _passed_over(tables: list[dict[str, Any]]) -> str | None:
+    """Changes in a topic of several tables that are of none which the feed names; every table's agent meets all."""
+    most = max(tables, key=lambda row: row["passed_over"] or 0, default=None)
+    if most is None or not most["passed_over"]:
+        return None
+    return f"{most['passed_over']} changes of tables not in source.tables, the last of {most['passed_over_table']}"
 
 
 @app.command()

@@ -138,6 +138,8 @@ def _table_row(snapshot: Snapshot, feed: str, plan: SpanPlan) -> dict[str, Any]:
         "rows": None,
         "bytes": None,
         "lag_ms": None,
+        "passed_over": None,
+        "passed_over_table": None,
         "failures": 0,
         "error": None,
     }
@@ -164,6 +166,8 @@ def _table_row(snapshot: Snapshot, feed: str, plan: SpanPlan) -> dict[str, Any]:
             "rows": progress.rows,
             "bytes": progress.bytes,
             "lag_ms": progress.lag_ms,
+            "passed_over": progress.passed_over,
+            "passed_over_table": progress.passed_over_table,
         }
     return row
 

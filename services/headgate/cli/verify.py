@@ -19,6 +19,7 @@ from headgate.records.control import SpanPlan
 from headgate.records.spans import wholes
 from headgate.sinks.mysql.address import MYSQL_SCHEMES
 from headgate.sinks.mysql.connection import MysqlSettings, connect, message
+from headgate.sources.topics import source_tables
 from headgate.verify.comparing import Side, TableCompared, UncomparableError, compare_table
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
@@ -67,7 +68,9 @@ def _compare(
         closing(_side(spec.sink.dsn, spec.sink.password_file)) as target,
     ):
         try:
-            return [compare_table(source, target, _source_table(plan.topic), plan.table) for plan in wholes(spans)]
+            names = source_tables(spec)
+            pairs = [(names.get(plan.table) or _source_table(plan.topic), plan.table) for plan in wholes(spans)]
+            return [compare_table(source, target, one, other) for one, other in pairs]
         except UncomparableError as error:
             raise CommandError(ExitCode.DATABASE, str(error)) from error
         except pymysql.Error as error:

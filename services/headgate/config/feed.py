@@ -121,6 +121,8 @@ class SourceSpec(_Strict):
     ``start_ts``: from the records of that time on, less a margin (sources/offsets.py). ``target_ts``: changes
     after it are not applied, and the feed is finished once everything before it is. ``transaction_topic``: where
     Debezium writes the ends of transactions, which say up to when a table is complete (changes/transactions.py).
+    ``tables``: which tables the only topic carries for the feed, as schema.table or database.table; each goes to a sink
+    table of its own. Without it, a topic carries one table.
     """
 
     topics: tuple[str, ...] = ()
@@ -130,6 +132,7 @@ class SourceSpec(_Strict):
     start_ts: int | None = None
     target_ts: int | None = None
     transaction_topic: str | None = None
+    tables: tuple[str, ...] = ()
     unavailable_value: str = "__debezium_unavailable_value"
     registry: RegistrySpec | None = None
     """For formats whose schemas are in a registry."""
@@ -147,6 +150,35 @@ class SourceSpec(_Strict):
     @classmethod
     def _time(cls, given: Any) -> int | None:
         return None if given is None else parse_ts(given)
+
+    @field_validator("tables")
+    @classmethod
+    def _named(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for table in given:
+            if re.search(r"[*?\[\]()|\\^$]", table):
+                raise ValueError(f"{table!r} reads like a pattern: tables are named one by one, patterns are not built")
+            if len(parts := table.split(".")) != 2 or not all(parts):
+                raise ValueError(f"{table!r} is no schema.table (or, without schemas, database.table)")
+        twice = sorted({table for table in given if given.count(table) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)} is listed twice")
+        return given
+
+    @model_validator(mode="after")
+    def _tables_of_one_topic(self) -> "SourceSpec":
+        if not self.tables:
+            return self
+        if self.topic_pattern is not None or len(self.topics) != 1:
+            raise ValueError(
+                "source.tables says what one topic carries: give exactly one topic in source.topics and no "
+                "source.topic_pattern (a feed for each such topic)"
+            )
+        if self.transaction_topic is not None:
+            raise ValueError(
+                "source.transaction_topic is not built for a topic of several tables (source.tables): the ends of "
+                "transactions are told by topic"
+            )
+        return self
 
     @property
     def gives_resolved_ts(self) -> bool:
@@ -208,7 +240,7 @@ class SinkSpec(_Strict):
     dsn: str
     password_file: Path | None = None
     table: str = "{schema}.{table}"
-    """Target table; ``{schema}`` and ``{table}`` are the last two parts of the topic's name."""
+    """Target table; ``{schema}`` and ``{table}`` are the last two parts of the topic's name, or of source.tables'."""
     foreign_keys: Literal["enforce", "ignore"] = "enforce"
     """``ignore``: the sink does not check its foreign keys for our rows (docs/configuration.md, Foreign keys)."""
     keyless: Literal["refuse", "append"] = "refuse"

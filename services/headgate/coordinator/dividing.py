@@ -37,6 +37,10 @@ from headgate.records.spans import divide, table_of, unite
 
 __all__ = ["ask", "begin", "holders", "settle", "take_up", "weigh", "why_not_now"]
 
+_WITH_OTHERS: Final = (
+    "its topic carries other tables, too (source.tables): every part would read all of them again. Give the table a "
+    "topic of its own, and a feed for it, if one agent cannot keep up with it"
+)
 _NO_PARTS: Final = "give a number of parts of at least 2; to make a table whole: headgate table merge"
 
 
@@ -56,7 +60,8 @@ def ask(draft: Draft, request: str, wish: OperationRequested) -> None:
         return _unpin(draft, request, wish.feed, feed, table)
     parts = (wish.parts or 0) if is_split else 1
     reason = (
-        _why_under_way(draft, wish.feed, table)
+        (_WITH_OTHERS if is_split and _plan_of_division(feed).source.tables else None)
+        or _why_under_way(draft, wish.feed, table)
         or _why_not(table, plans, parts, is_split=is_split)
         or why_not_now(draft, wish.feed, plans)
     )
@@ -223,9 +228,19 @@ def _table_loads(draft: Draft, rates: Mapping[SpanKey, float]) -> dict[tuple[str
     return loads
 
 
+class _SourcePart(msgspec.Struct, frozen=True):
+    tables: tuple[str, ...] = ()
+
+
 class _SplitPart(msgspec.Struct):
     split: str = "auto"
+    source: _SourcePart = _SourcePart()
+
+
+def _plan_of_division(feed: FeedRecorded) -> _SplitPart:
+    return msgspec.json.decode(feed.spec, type=_SplitPart)
 
 
 def _is_automatic(feed: FeedRecorded) -> bool:
-    return msgspec.json.decode(feed.spec, type=_SplitPart).split == "auto"
+    wanted = _plan_of_division(feed)
+    return wanted.split == "auto" and not wanted.source.tables

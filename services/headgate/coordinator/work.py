@@ -38,7 +38,7 @@ from headgate.sources.discovery import look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
 from headgate.sources.origin import origins
 from headgate.sources.registry import SchemaRegistry
-from headgate.sources.topics import no_match, plan_spans, present_topics
+from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables
 
 __all__ = ["FeedWork"]
 
@@ -206,20 +206,26 @@ class FeedWork:
         """
         if spec.sink.not_the_source or spec.source.format is not SourceFormat.DEBEZIUM_JSON:
             return
-        found = origins(self._connection, {plan.topic: len(plan.start) for plan in spans})
+        by_topic = origins(self._connection, {plan.topic: len(plan.start) for plan in spans})
+        names = source_tables(spec)
+        found = {
+            plan.table: msgspec.structs.replace(origin, table=names.get(plan.table, origin.table))
+            for plan in spans
+            if (origin := by_topic.get(plan.topic)) is not None
+        }
         named: dict[str, list[SpanPlan]] = {}
         for plan in spans:
-            origin = found.get(plan.topic)
+            origin = found.get(plan.table)
             is_alike = origin is not None and _SINK_OF.get(origin.connector) == spec.sink.type
             if origin is not None and is_alike and _last_part(origin.table) == _last_part(plan.table):
                 named.setdefault(origin.database, []).append(plan)
         for database, plans in sorted(named.items()):
             published = sink.published(database, [plan.table for plan in plans])
             for plan in plans:
-                if found[plan.topic].table in published:
+                if found[plan.table].table in published:
                     raise SinkRefusedError(
                         f"table {plan.table} is the source of topic {plan.topic}: its events come from database "
-                        f"{database}, table {found[plan.topic].table}, which the sink has and publishes; every change "
+                        f"{database}, table {found[plan.table].table}, which the sink has and publishes; every change "
                         "would come back as a new one. Name another database or table; or, if the sink is a copy that "
                         "is only called the same, say sink.not_the_source: true"
                     )

@@ -273,7 +273,8 @@ class SpanProgressed(msgspec.Struct, frozen=True):
 
     ``seen_ts`` is the newest source time applied, for people; ``resolved_ts`` is claimed only from evidence in
     the log (design §4, Time). ``rows`` and ``bytes`` count since the claim. ``lag_ms`` is now minus the append time of
-    the oldest change of the last batch, at the moment it became visible.
+    the oldest change of the last batch, at the moment it became visible. ``passed_over`` counts changes of tables that
+    a feed with ``source.tables`` does not name, since the claim; ``passed_over_table`` is the last one's.
     """
 
     feed_id: str
@@ -285,6 +286,8 @@ class SpanProgressed(msgspec.Struct, frozen=True):
     bytes: int
     lag_ms: int
     progressed_ms: int
+    passed_over: int = 0
+    passed_over_table: str | None = None
 
 
 class HeldBy(msgspec.Struct, frozen=True):

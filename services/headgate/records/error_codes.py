@@ -70,8 +70,8 @@ _ROWS: Final = (
         "source_table_clash",
         Stage.SOURCE,
         False,
-        "two topics go to one table",
-        "put `{schema}` or `{topic}` into `sink.table`, or split the feed",
+        "two topics, or two of `source.tables`, go to one table",
+        "put `{schema}`, `{table}` or `{topic}` into `sink.table`, or split the feed",
     ),
     ErrorCode(
         "source_table_name",

@@ -15,6 +15,7 @@ from headgate.records.control import (
     OperationKind,
     OperationRequested,
     OwnerAnnounced,
+    SpanProgressed,
     WantedState,
 )
 
@@ -27,6 +28,7 @@ FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
     FeedRecorded: {"target_ts": 2, "sink_id": 2, "pinned": 2, "notices": 2},
     OperationRequested: {"parts": 2},
     OwnerAnnounced: {"level": 2},
+    SpanProgressed: {"passed_over": 2, "passed_over_table": 2},
 }
 """Fields that a record did not have from the beginning."""
 
@@ -40,6 +42,7 @@ WORDS: Final[dict[StrEnum, int]] = {
 WITHHELD: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
     FeedProgressed: frozenset({"resolved_ts"}),
     FeedRecorded: frozenset({"sink_id", "notices"}),
+    SpanProgressed: frozenset({"passed_over", "passed_over_table"}),
 }
 """Fields whose absence says "not known": nothing is lost that would not be found out again, or is missed."""
 

@@ -45,9 +45,9 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
         if present.get(topic, 0) > len(plan.start)
     ]
     notices = [
-        f"source topic {topic} does not exist any more: table {plan.table} gets no changes"
-        for topic, plan in sorted(known.items())
-        if topic not in present
+        f"source topic {plan.topic} does not exist any more: table {plan.table} gets no changes"
+        for plan in sorted(wholes(spans), key=lambda plan: (plan.topic, plan.table))
+        if plan.topic not in present
     ]
     if spec.source.transaction_topic is not None and spec.source.transaction_topic not in present:
         notices.append(

@@ -1,8 +1,9 @@
 """Which topics a feed reads, and which sink table each of them goes to.
 
 One source topic holds one table's changes; the table's name comes from the topic's by the template in the feed's
-spec. Resolved when a feed is accepted: what is found is written down with the feed. Later changes of what there is, new
-topics that match a feed's pattern above all, are found by looking again (discovery.py).
+spec. Or it holds those of several, which the feed names (``source.tables``). Resolved when a feed is accepted: what is
+found is written down with the feed. Later changes of what there is, new topics that match a feed's pattern above all,
+are found by looking again (discovery.py).
 """
 
 import re
@@ -34,6 +35,7 @@ __all__ = [
     "no_match",
     "plan_spans",
     "present_topics",
+    "source_tables",
     "table_name",
 ]
 
@@ -119,13 +121,13 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(ours[:_NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "") if ours else "no topics"
 
 
-def table_name(template: str, topic: str) -> str:
-    """The sink table of ``topic``; raises TableNameError.
+def table_name(template: str, topic: str, table: str | None = None) -> str:
+    """The sink table of ``topic``, or of one ``table`` of several that it carries; raises TableNameError.
 
-    ``{schema}`` and ``{table}`` are the last two parts of the topic's name, ``{topic}`` all of it.
+    ``{schema}`` and ``{table}`` are the last two parts of the table's or the topic's name, ``{topic}`` all of that.
     """
     values = {"topic": topic}
-    parts = topic.split(".")
+    parts = (table or topic).split(".")
     if len(parts) > 1:
         values |= {"schema": parts[-2], "table": parts[-1]}
     else:
@@ -147,11 +149,28 @@ def table_name(template: str, topic: str) -> str:
     return template.format_map(values)
 
 
+def source_tables(spec: FeedSpec) -> dict[str, str]:
+    """Sink table → the source's, of a feed whose topic carries several; empty for all other feeds.
+
+    In the order of the feed's own list. Raises TableNameError, TableClashError.
+    """
+    found: dict[str, str] = {}
+    for name in spec.source.tables:
+        table = table_name(spec.sink.table, spec.source.topics[0], name)
+        if table in found:
+            raise TableClashError(
+                f"{found[table]} and {name} of source.tables both go to table {table}: put {{schema}} and {{table}} "
+                "into sink.table, or split them into two feeds"
+            )
+        found[table] = name
+    return found
+
+
 def plan_spans(connection: KafkaConnection, spec: FeedSpec, own_prefix: str) -> tuple[SpanPlan, ...]:
-    """One span per source topic, with its table and its start offsets, sorted by table. Raises SourceError."""
+    """One span per table, with its topic and its start offsets, sorted by table. Raises SourceError."""
     topics = find_topics(connection, spec.source, own_prefix)
-    tables: dict[str, str] = {}
-    for topic in topics:
+    tables = dict.fromkeys(source_tables(spec), next(iter(topics), ""))
+    for topic in topics if not tables else ():
         table = table_name(spec.sink.table, topic)
         if table in tables:
             raise TableClashError(

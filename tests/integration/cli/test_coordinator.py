@@ -308,6 +308,11 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"sink": {"table": "public.nothing"}}, "public.nothing"),
     ({"sink": {"table": "public.keyless"}}, "key"),
     ({"sink": {"table": "{database}.x"}}, "known are {schema}"),
+    (
+        {"source": {"tables": ["public.orders", "sales.orders"]}, "sink": {"table": "public.{table}"}},
+        "public.orders and sales.orders of source.tables both go to table public.orders",
+    ),
+    ({"source": {"tables": ["public.orders", "public.nothing"]}}, "public.nothing"),
     ({"source": NO_REGISTRY}, "registry_unavailable: the schema registry at http://127.0.0.1:1"),
     ({"sink": {"dsn": "host=127.0.0.1 port=1 dbname=x connect_timeout=5"}}, "sink_unavailable"),
 ]
@@ -323,6 +328,33 @@ def test_a_feed_that_cannot_be_is_refused_with_its_reason(
             assert result.exit_code == ExitCode.REQUEST_REFUSED, (changes, options, result.stderr)
             assert said in result.stderr, (changes, options)
     assert _feed(log, "shop") is None
+
+
+def test_a_topic_of_several_tables(
+    log: KafkaLog, owner: CoordinatorService, shop: _Shop, postgres_database: str
+) -> None:
+    with psycopg.connect(postgres_database, autocommit=True) as database:
+        database.execute("CREATE TABLE items (id int PRIMARY KEY); CREATE TABLE more (id int PRIMARY KEY)")
+    created = headgate("feed", "create", shop.file("shop", source={"tables": ["public.orders", "public.items"]}))
+    assert created.exit_code == 0, created.stderr
+    feed = _feed(log, "shop")
+    assert feed is not None
+    assert [(plan.span, plan.topic, plan.start) for plan in feed.spans] == [
+        ("public.items", shop.topic, {0: 0, 1: 0}),
+        ("public.orders", shop.topic, {0: 0, 1: 0}),
+    ]
+    split = headgate("table", "split", "shop", "public.orders", "--parts", "2")
+    assert split.exit_code == ExitCode.REQUEST_REFUSED
+    assert "its topic carries other tables, too (source.tables)" in split.stderr
+
+    assert headgate("feed", "pause", "shop").exit_code == 0
+    fewer = headgate("feed", "update", shop.file("shop", source={"tables": ["public.orders"]}))
+    assert fewer.exit_code == ExitCode.REQUEST_REFUSED
+    assert "none may leave" in fewer.stderr
+    tables = ["public.more", "public.orders", "public.items"]
+    grown = headgate("feed", "update", shop.file("shop", source={"tables": tables}))
+    assert grown.exit_code == 0, grown.stderr
+    assert "1 tables join: public.more" in grown.stderr
 
 
 def test_a_feed_without_tables_gets_them_when_their_topics_come(
@@ -498,6 +530,8 @@ def _look_for_circles(settings: Settings, shop: _Shop, database: str) -> None:
     refused = headgate("feed", "create", shop.file("shop"))
     assert refused.exit_code == ExitCode.REQUEST_REFUSED
     assert f"is the source of topic {shop.topic}" in refused.stderr
+    among_others = headgate("feed", "create", shop.file("shop", source={"tables": ["public.orders"]}), "--dry-run")
+    assert f"database {database}, table public.orders, which the sink has" in among_others.stderr
     known = headgate("feed", "create", shop.file("shop", sink={"not_the_source": True}), "--dry-run")
     assert known.exit_code == 0, known.stderr
 

@@ -4,11 +4,13 @@ import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 import yaml
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
@@ -31,6 +33,42 @@ def _set_aside(settings: Settings, topic: str) -> None:
     (first,) = eventually(places, "it is set aside")
     shown = json.loads(headgate("deadletter", "show", "shop", first, "-o", "json").stdout)
     assert (shown["key"], shown["value_bytes"]) == ({"id": 7}, {"hex": b"\xffgarbage".hex()})
+
+
+def _several_tables(settings: Settings, shop_file: Path, spec: dict[str, Any], dsn: str) -> None:
+    """A second feed, over a topic with the changes of three tables, two of which it names."""
+    topic = f"{settings.cluster}-mixed"
+    with psycopg.connect(dsn, autocommit=True) as database:
+        for table in ("left", "right"):
+            database.execute(f'CREATE TABLE src."{table}" (id int PRIMARY KEY, what text)')
+            database.execute(f"INSERT INTO src.\"{table}\" SELECT n, '{table}' FROM generate_series(1, 9) n")
+            database.execute(f'CREATE TABLE "copy_{table}" (id int PRIMARY KEY, what text)')
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap})
+    for future in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+        future.result(10)
+    producer = Producer({"bootstrap.servers": settings.bootstrap})
+    for number in range(1, 10):
+        for table in ("other", "left", "right"):
+            source = {"connector": "postgresql", "db": "d", "schema": "src", "table": table}
+            event = {"op": "c", "after": {"id": number, "what": table}, "source": source}
+            producer.produce(topic, json.dumps(event).encode(), json.dumps({"id": number}).encode())
+    assert producer.flush(30) == 0
+    sink = spec["sink"] | {"table": "public.copy_{table}"}
+    mixed = {"feed": "mixed", "source": {"topics": [topic], "tables": ["src.left", "src.right"]}, "sink": sink}
+    shop_file.write_text(yaml.safe_dump(mixed), encoding="utf-8")
+    created = headgate("feed", "create", str(shop_file))
+    assert created.exit_code == 0, created.stderr
+
+    def shown() -> Any:
+        facts = json.loads(headgate("feed", "show", "mixed", "-o", "json").stdout)
+        return facts if facts["rows"] == 18 and facts["passed_over"] else None
+
+    facts = eventually(shown, "both tables are there")
+    assert facts["passed_over"] == "9 changes of tables not in source.tables, the last of src.other"
+    verified = headgate("verify", "mixed", "--source-dsn", dsn, "-o", "json")
+    assert (json.loads(verified.stdout)["rows"], json.loads(verified.stdout)["differences"]) == (18, 0)
+    removed = headgate("feed", "remove", "mixed")
+    assert removed.exit_code == 0, removed.stderr
 
 
 def test_a_feed_runs_is_verified_and_stops(
@@ -62,6 +100,7 @@ def test_a_feed_runs_is_verified_and_stops(
     assert (agent["agent"], agent["state"], agent["tables"]) == ("n1", "alive", 1)
     why = headgate("why", "shop")
     assert why.exit_code == 0, why.output
+    _several_tables(settings, shop_file, spec, postgres_database)
     _set_aside(settings, spec["source"]["topics"][0])
     verified = headgate("verify", "shop", "--source-dsn", postgres_database, "-o", "json")
     assert verified.exit_code == 0, verified.stderr

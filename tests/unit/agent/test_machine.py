@@ -297,6 +297,17 @@ def test_progress_is_paced_by_a_timer_and_says_only_news() -> None:
     assert decide(state, ProgressDue((status(TaskState.PREPARED, rows=9),)), NOW).facts == ()
 
 
+def test_what_was_passed_over_is_told_once_all_can_read_it() -> None:
+    state = session()
+    observe(state, status(TaskState.REPLICATING))
+    for level, told in ((1, (0, None)), (2, (7, "public.audit"))):
+        arrive(state, OwnerKey(0), replace(owner(3), level=level), 9)
+        met = replace(status(TaskState.REPLICATING, rows=level), passed_over=7, passed_over_table="public.audit")
+        (fact,) = adopt(state, decide(state, ProgressDue((met,)), NOW)).facts
+        assert isinstance(fact.value, SpanProgressed)
+        assert (fact.value.passed_over, fact.value.passed_over_table) == told
+
+
 def test_a_task_that_has_caught_up_says_so_once() -> None:
     state = session()
     observe(state, status(TaskState.REPLICATING))

@@ -68,6 +68,14 @@ def test_the_transaction_topic_is_no_table() -> None:
         parse_feed(feed("transaction_topic: t.t").replace("topics: [", "topics: [t.t, "))
 
 
+def test_tables_of_one_topic() -> None:
+    spec = parse_feed(feed("tables: [s.a, s.b]"))
+    assert (spec.source.topics, spec.source.tables) == (("t",), ("s.a", "s.b"))
+    assert parse_feed(spec.to_json()) == spec
+    with pytest.raises(FeedSpecError, match="exactly one topic"):
+        parse_feed(feed("tables: [s.a, s.b]").replace("[t]", "[t, u]"))
+
+
 @pytest.mark.parametrize(
     ("source", "complaint"),
     [
@@ -89,6 +97,12 @@ def test_the_transaction_topic_is_no_table() -> None:
         ("targetts: 1", "did you mean 'target_ts'"),
         ("format: debezium-avro", "needs source.registry.url"),
         ("registry: {url: 'http://r:8081'}", "not for format debezium-json"),
+        ("tables: [s.a, s.b], topic_pattern: x", "exactly one topic"),
+        ("tables: [s.a, s.*]", "'s.*' reads like a pattern: tables are named one by one, patterns are not built"),
+        ("tables: [s.a, s.b, s.a]", "s.a is listed twice"),
+        ("tables: [a]", "'a' is no schema.table"),
+        ("tables: [d.s.a]", "'d.s.a' is no schema.table"),
+        ("tables: [s.a], transaction_topic: shop.transaction", "not built for a topic of several tables"),
         (avro("adress: x"), "unknown option 'adress'"),
         (avro("user: u"), "url"),
         (avro("url: 'ftp://r'"), "is no address"),

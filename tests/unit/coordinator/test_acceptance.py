@@ -11,6 +11,7 @@ CHANGEABLE = {
     ("source", "unavailable_value"),
     ("source", "registry"),
     ("source", "transaction_topic"),
+    ("source", "tables"),
     ("sink", "password_file"),
     ("sink", "foreign_keys"),
     ("sink", "keyless"),

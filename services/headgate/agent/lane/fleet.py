@@ -68,6 +68,10 @@ ALONE_SECONDS: Final = 30.0
 ALONE_MAX: Final = 4
 """Lanes of slow spans per agent: each costs its own planning, about a tenth of a core while it is busy."""
 
+SETTLED_MAX: Final = 8
+"""Tables without rows whose positions move in one batch: each costs a transaction, a millisecond or two, and those that
+have rows wait for it."""
+
 TOPICS_SECONDS: Final = 10.0
 """How often a lane's topics are looked for. A reader is not told when one is deleted, and an alarm does not hear of it
 while its lane is busy; the owner looks as often (coordinator/discovery.py)."""
@@ -132,12 +136,19 @@ class Fleet:
                 return None
             works = []
             waiting = False
+            owing = self._owing(lane)
             for run in lane.members:
                 if run.writable and not run.in_batch:
                     run.in_batch = True
-                    works.append(run.work(feed.quarantine_per_hour_max))
+                    works.append(run.work(feed.quarantine_per_hour_max, settle=run in owing))
                     waiting |= bool(lane.unwatched) and not lane.unwatched.isdisjoint(run.places)
             return BatchPlan(lane.spec, tuple(works), letterbox, waiting=waiting)
+
+    def _owing(self, lane: Lane) -> list[SpanRun]:
+        """Members whose positions at the sink are to follow now, those that have waited longest first."""
+        now = time.monotonic()
+        owing = [run for run in lane.members if run.owes(now) and run.writable]
+        return sorted(owing, key=lambda run: (run.rests_since or now, run.task.id))[:SETTLED_MAX]
 
     def _letterbox(self, feed: FeedSpec) -> Letterbox | None:
         if feed.on_bad_change != "quarantine":
@@ -202,6 +213,9 @@ class Fleet:
         if self.lanes and now - self._looked_at >= TOPICS_SECONDS:
             self._looked_at = now
             self._starter.submit(self.look_for_topics)
+        for lane in self.lanes.values():
+            if lane.started and lane.is_resting and self._owing(lane):
+                lane.wake()
         for _, lane in sorted(self.lanes.items()):
             if lane.started and not lane.wiring and self._is_alarm_due(lane, now):
                 lane.wiring = True

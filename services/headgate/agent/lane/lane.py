@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headgate.agent.lane.alarm import Alarm, LaneSource
-from headgate.agent.lane.plan import BatchPlan, TaskPlan, TaskResult
+from headgate.agent.lane.plan import BatchPlan, SpanWork, TaskPlan, TaskResult
 from headgate.agent.lane.shares import Portion, Shares
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.task import read_task
@@ -147,7 +147,7 @@ class Lane:
         if run in self.members:
             self.members.remove(run)
             self.changed_at = time.monotonic()
-            self.unwatched.difference_update(run.places)
+            self.unwatched &= {place for other in self.members for place in other.places}
             if not self.unwatched:
                 self.unwatched_since = None
 
@@ -247,7 +247,7 @@ class Lane:
                 self._crew.end_batch(self, plan, results)
             self.batches += 1
             now = time.monotonic()
-            if any(span.rows for result in results for span in result.spans):
+            if any(span.rows or span.passed_over or span.read_to for result in results for span in result.spans):
                 fruitful_at, found = now, True
                 self.looking_since = None
                 continue
@@ -267,10 +267,10 @@ class Lane:
 
     def _task_plan(self, plan: BatchPlan) -> TaskPlan:
         """The batch's readings, spread over as many tasks as it is worth."""
-        spans = []
-        for work in plan.works:
-            places = [((work.topic, partition), start) for partition, start in sorted(work.expected.items())]
-            spans.append([Reading(*place, start, self._ends.get(place, 0)) for place, start in places])
+        spans = [
+            [Reading(*place, start, self._ends.get(place, 0)) for place, start in sorted(starts.items())]
+            for starts in _starts(plan.works)
+        ]
         if sum(self._rows(one) for readings in spans for one in readings) > SMALL_ROWS:
             spans = [[one] for readings in spans for one in readings]
         portions = [Portion(tuple(readings), sum(map(self._rows, readings))) for readings in spans]
@@ -298,13 +298,22 @@ class Lane:
     def _run(self, plan: TaskPlan) -> list[TaskResult]:
         results = self._job(plan)
         topics = {work.id: work.topic for work in plan.batch.works}
-        self._latest = {
-            (topics[span.id], partition): span.rows
-            for result in results
-            for span in result.spans
-            for partition in span.positions
-        }
+        self._latest = {}
+        for span in (span for result in results for span in result.spans):
+            for place in [(topics[span.id], partition) for partition in span.read_to or span.positions]:
+                self._latest[place] = self._latest.get(place, 0) + span.rows
         return results
+
+
+def _starts(works: Sequence[SpanWork]) -> list[dict[tuple[str, int], int]]:
+    """Where to read from, for each span; for all tables of a topic together, from where the last of them stands."""
+    found: dict[object, dict[tuple[str, int], int]] = {}
+    for work in works:
+        starts = found.setdefault(work.id if work.source_table is None else work.topic, {})
+        for partition in work.expected:
+            place, start = (work.topic, partition), work.start(partition)
+            starts[place] = min(start, starts.get(place, start))
+    return list(found.values())
 
 
 def _missing(plan: TaskPlan, results: Sequence[TaskResult]) -> list[Reading]:

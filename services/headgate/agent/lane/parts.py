@@ -4,11 +4,13 @@ from functools import cached_property, lru_cache
 from typing import Final
 
 from headgate.changes import canal_json, debezium_avro, debezium_json, maxwell_json
+from headgate.changes.dealing import Dealer, Look
 from headgate.changes.decoding import Decoder
 from headgate.config.feed import FeedSpec, SourceFormat, parse_feed
 from headgate.sinks.contract import Sink, SinkWriter
 from headgate.sinks.open import open_sink
 from headgate.sources.registry import SchemaRegistry
+from headgate.sources.topics import source_tables
 
 __all__ = ["FeedParts", "feed_of"]
 
@@ -27,15 +29,42 @@ class FeedParts:
 
     def __init__(self, spec: str) -> None:
         self.spec: FeedSpec = feed_of(spec)
-        self._decoders: dict[str, Decoder] = {}
+        self._decoders: dict[tuple[str, str | None], Decoder] = {}
+        self._dealers: dict[str, Dealer] = {}
         self._writer: SinkWriter | None = None
 
-    def decoder(self, topic: str) -> Decoder:
-        """The topic's decoder, in the feed's format; it remembers what it has met (schemas, watermarks)."""
-        decoder = self._decoders.get(topic)
+    def decoder(self, topic: str, table: str | None = None) -> Decoder:
+        """The topic's decoder, in the feed's format; it remembers what it has met (schemas, watermarks).
+
+        ``table``: of one of several tables of the topic; it is given no other's events.
+        """
+        decoder = self._decoders.get((topic, table))
         if decoder is None:
-            decoder = self._decoders[topic] = self._make_decoder()
+            decoder = self._decoders[topic, table] = self._make_decoder()
         return decoder
+
+    def dealer(self, topic: str) -> Dealer:
+        """Who deals out the events of a topic with several tables."""
+        dealer = self._dealers.get(topic)
+        if dealer is None:
+            dealer = self._dealers[topic] = Dealer(self._look(), self.spec.source.tables)
+        return dealer
+
+    def _look(self) -> Look:
+        match self.spec.source.format:
+            case SourceFormat.DEBEZIUM_JSON:
+                return debezium_json.Look()
+            case SourceFormat.DEBEZIUM_AVRO:
+                return debezium_avro.Look(self._registry.schema)
+            case SourceFormat.MAXWELL_JSON:
+                return maxwell_json.look
+            case SourceFormat.CANAL_JSON | SourceFormat.TICDC_CANAL_JSON:
+                return canal_json.look
+
+    @cached_property
+    def keeper(self) -> str:
+        """The table under whose name events of a topic with several are set aside when they do not say their own."""
+        return next(iter(source_tables(self.spec)))
 
     @property
     def target_ts(self) -> int | None:

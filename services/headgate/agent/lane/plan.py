@@ -38,6 +38,10 @@ class SpanWork(msgspec.Struct, frozen=True):
 
     ``quarantine_left`` is how many changes may still be set aside. With ``patient``, one that only a rule between rows
     refuses is not set aside yet (see sinks.contract.Aside).
+
+    ``source_table`` is the span's among several of its topic; None where the topic has one. Of such a span ``begin`` is
+    up to where, beyond ``expected``, its partitions have been read and had nothing of it; with ``settle`` the sink's
+    positions are to follow.
     """
 
     id: SpanId
@@ -46,6 +50,13 @@ class SpanWork(msgspec.Struct, frozen=True):
     expected: Positions
     quarantine_left: int = 0
     patient: bool = True
+    source_table: str | None = None
+    begin: Positions = {}
+    settle: bool = False
+
+    def start(self, partition: int) -> int:
+        """The first offset that is wanted."""
+        return max(self.expected[partition], self.begin.get(partition, 0))
 
 
 class BatchPlan(msgspec.Struct, frozen=True):
@@ -85,6 +96,9 @@ class SpanResult(msgspec.Struct, frozen=True):
     newest watermark all before which is at the sink. ``quarantined`` counts the changes below the positions that were
     set aside, ``wall_ms`` the time that decoding and applying took, waits at the sink included. ``tail``: the newest
     transaction that is applied up to some change; ``cut``: partitions whose next change is one after the feed's target.
+    Of a span whose topic carries others, ``read_to`` is up to where nothing of it has been left out, be it beyond the
+    sink's positions; ``passed_over`` counts changes of tables that nobody named, ``passed_over_table`` is the last
+    one's.
     """
 
     id: SpanId
@@ -104,6 +118,9 @@ class SpanResult(msgspec.Struct, frozen=True):
     wall_ms: int = 0
     tail: Tail | None = None
     cut: tuple[int, ...] = ()
+    read_to: Positions = {}
+    passed_over: int = 0
+    passed_over_table: str | None = None
 
 
 class TaskResult(msgspec.Struct, frozen=True):

@@ -45,13 +45,18 @@ class Quarantine:
         self._connection = KafkaConnection(letterbox.bootstrap, dict(letterbox.kafka))
         self._codec = Codec(schemas())
 
-    def keep(self, work: SpanWork, bad: Sequence[BadChange]) -> None:
-        """Return once all of ``bad`` are acknowledged on the deadletter topic. Raises QuarantineUnavailableError."""
+    def keep(self, work: SpanWork, bad: Sequence[BadChange], table: str | None = None) -> None:
+        """Return once all of ``bad`` are acknowledged on the deadletter topic. Raises QuarantineUnavailableError.
+
+        ``table``: under whose name, if not the span's.
+        """
         box, claim = self._letterbox, work.claim
         shard = shard_of(claim.identity.feed, box.shards)
         try:
             originals = read_records(self._connection, work.topic, [(each.partition, each.offset) for each in bad])
-            facts = [_fact(work, each, originals[each.partition, each.offset]) for each in bad]
+            facts = [
+                _fact(work, table or work.claim.table, each, originals[each.partition, each.offset]) for each in bad
+            ]
             name = f"{DEADLETTER}/{claim.identity.feed}/{claim.table}"
             # A pen each time: bad changes are rare, and an idle producer in every worker would be for ever.
             with closing(KafkaWriter(self._connection, box.cluster, self._codec, lambda _: None, name)) as pen:
@@ -64,9 +69,9 @@ class Quarantine:
             ) from error
 
 
-def _fact(work: SpanWork, bad: BadChange, original: Message) -> Fact:
+def _fact(work: SpanWork, table: str, bad: BadChange, original: Message) -> Fact:
     claim = work.claim
-    key = DeadLetterKey(claim.identity.feed, claim.table, work.topic, bad.partition, bad.offset)
+    key = DeadLetterKey(claim.identity.feed, table, work.topic, bad.partition, bad.offset)
     headers = original.headers() or []
     value = ChangeQuarantined(
         feed_id=claim.identity.feed_id,

@@ -25,12 +25,13 @@ class SnapshotAfterTargetError(Exception):
 
 
 class BadChange(msgspec.Struct, frozen=True):
-    """One change that is to be set aside, and why."""
+    """One change that is to be set aside, and why; ``unreadable``: it does not say which of several tables it is of."""
 
     partition: int
     offset: int
     code: str
     reason: str
+    unreadable: bool = False
 
 
 class SpanRows:
@@ -61,6 +62,8 @@ class SpanRows:
         self.ended: set[int] = set()
         """Partitions of which nothing more is wanted: next comes the watermark of the target, or a change after it."""
         self.runs: list[TransactionRun] = []
+        self.passed_over = 0
+        self.passed_over_table: str | None = None
         self.cut: dict[int, str | None] = {}
         """Partitions whose next change was made after the feed's target, and the transaction that made it, if known."""
 
@@ -88,6 +91,12 @@ class SpanRows:
         """There is something to apply, be it only positions to move."""
         return any(end != self.work.expected[partition] for partition, end in self.next.items())
 
+    @property
+    def may_rest(self) -> bool:
+        """Only positions are to move, of one of several tables of a topic: that costs a transaction, and can wait."""
+        is_one_of_several = self.work.source_table is not None and not self.work.settle
+        return is_one_of_several and not self.changes and not self.bad and self.error is None
+
     def poisoned(self, text: str) -> None:
         """What stands before the bad row is good: it is written, and the position then names the bad row."""
         self.error = ("change_undecodable", text[:ERROR_LENGTH_MAX], False)
@@ -101,12 +110,12 @@ class SpanRows:
         ranges = {p: OffsetRange(expected=expected[p], next=end) for p, end in sorted(self.next.items())}
         return ChangeBatch(self.work.claim, ranges, changes, aside)
 
-    def result(self) -> SpanResult:
-        """For the driver."""
+    def result(self, *, rests: bool = False) -> SpanResult:
+        """For the driver. ``rests``: what is not settled is not at the sink."""
         code, text, retryable = self.error or (None, None, False)
         return SpanResult(
             id=self.work.id,
-            positions=self.next,
+            positions=self._settled if rests else self.next,
             rows=self.rows,
             bytes=self.bytes,
             oldest_append_ms=self.oldest_append_ms,
@@ -122,6 +131,9 @@ class SpanRows:
             quarantined=sum(offset < self.next.get(partition, 0) for partition, offset in self.kept),
             tail=self._tail(),
             cut=() if self.error is not None else tuple(sorted(self.cut)),
+            read_to={} if self.work.source_table is None else self.next,
+            passed_over=self.passed_over,
+            passed_over_table=self.passed_over_table,
         )
 
     def end_at(self, partition: int, target_ts: int | None, marks: list[Watermark]) -> int | None:

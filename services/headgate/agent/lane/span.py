@@ -7,12 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from headgate.agent.executor import SpanTask, TaskStatus
+from headgate.agent.lane.parts import feed_of
 from headgate.agent.lane.plan import SpanResult, SpanWork
 from headgate.changes.transactions import TableEvidence, Tail
-from headgate.config.feed import SourceSpec, parse_feed
+from headgate.config.feed import SourceSpec
 from headgate.records.control import Positions, TaskState
 from headgate.records.ts import ts_of_ms
 from headgate.sinks.contract import Claim, FeedIdentity
+from headgate.sources.topics import source_tables
 
 if TYPE_CHECKING:
     from headgate.agent.lane.lane import Lane
@@ -22,6 +24,10 @@ __all__ = ["SpanRun", "positions_of"]
 
 QUARANTINE_WINDOW_SECONDS: Final = 3600.0
 """What ``quarantine_per_hour_max`` counts over, per run of a span: to resume a feed is to allow as many again."""
+
+REST_SECONDS: Final = 10.0
+"""A table of a topic that carries several moves its position at the sink with its rows. Without any it costs a
+transaction for nothing, so it waits; whoever takes the table over reads so much of the topic again."""
 
 FAILURES_BORNE: Final = 5
 """Failures in a row (about 8 s) after which a change that only a rule between rows refuses counts as bad. Fewer than
@@ -54,6 +60,14 @@ class SpanRun:
         self.retry_at: float | None = None
         self.failures = 0
         self.positions: Positions = {}
+        self.read_to: dict[int, int] = {}
+        """Of one of several tables of a topic: up to where its partitions have been read beyond the sink's positions,
+        and had nothing of it."""
+        self.rests_since: float | None = None
+        """Since when the sink's positions have been behind that (monotonic)."""
+        self.passed_over = 0
+        self.passed_over_table: str | None = None
+        """Changes of tables that nobody named, since it was opened, and the last one's table."""
         self.rows = 0
         self.bytes = 0
         self.lag_ms = 0
@@ -120,7 +134,7 @@ class SpanRun:
     @cached_property
     def source(self) -> SourceSpec:
         """What the feed says of its source."""
-        return parse_feed(self.task.spec).source
+        return feed_of(self.task.spec).source
 
     @property
     def places(self) -> list[tuple[str, int]]:
@@ -135,6 +149,7 @@ class SpanRun:
     def opened(self, positions: Positions, backlog: int = 0) -> None:
         """It goes on from the sink's positions; evidence of time is looked for anew from there."""
         self.positions = positions
+        self.read_to, self.rests_since = {}, None
         self.backlog = backlog
         self._has_applied = False
         self.resolved = {}
@@ -149,8 +164,11 @@ class SpanRun:
         self.resolved = {partition: max(ts, before.get(partition, ts)) for partition in self.positions}
         return self.resolved != before
 
-    def work(self, quarantine_max: int = 0) -> SpanWork:
-        """What a batch is to do with it; at most ``quarantine_max`` changes an hour may be set aside."""
+    def work(self, quarantine_max: int = 0, *, settle: bool = False) -> SpanWork:
+        """What a batch is to do with it; at most ``quarantine_max`` changes an hour may be set aside.
+
+        ``settle``: the sink's positions are to follow what has been read (see ``owes``).
+        """
         return SpanWork(
             id=self.task.id,
             topic=self.task.plan.topic,
@@ -158,7 +176,29 @@ class SpanRun:
             expected=dict(self.awaited),
             quarantine_left=max(0, quarantine_max - self._set_aside_lately()),
             patient=self.failures < FAILURES_BORNE,
+            source_table=self.source_table,
+            begin=dict(self.read_to),
+            settle=settle,
         )
+
+    @cached_property
+    def source_table(self) -> str | None:
+        """What the feed calls it among the tables of its topic; None where the topic has no other."""
+        return source_tables(feed_of(self.task.spec)).get(self.task.plan.table)
+
+    def owes(self, now: float) -> bool:
+        """Whether it is time for the sink's positions to follow what has been read, though there was nothing of it."""
+        return self.rests_since is not None and now - self.rests_since >= REST_SECONDS
+
+    def _pass(self, result: SpanResult) -> None:
+        """Take note of how far one of several tables of a topic has been read, be the sink's positions behind that."""
+        self.read_to.update(result.read_to)
+        self.passed_over += result.passed_over
+        self.passed_over_table = result.passed_over_table or self.passed_over_table
+        if any(end > self.positions.get(partition, end) for partition, end in self.read_to.items()):
+            self.rests_since = self.rests_since or time.monotonic()
+        else:
+            self.rests_since = None
 
     def _set_aside_lately(self) -> int:
         since = time.monotonic() - QUARANTINE_WINDOW_SECONDS
@@ -169,6 +209,9 @@ class SpanRun:
     def adopt(self, result: SpanResult) -> None:
         """Take over what a task has made visible."""
         self.positions = {**self.positions, **result.positions}
+        if result.read_to:
+            self._pass(result)
+            self._note_lag(result)
         for partition, ts in result.resolved.items():
             self.resolved[partition] = max(ts, self.resolved.get(partition, ts))
         self.cut.update(result.cut)
@@ -187,11 +230,14 @@ class SpanRun:
         self.error = None
         self.rows += result.rows
         self.bytes += result.bytes
+        self._note_lag(result)
+        if result.newest_source_ms is not None:
+            self.seen_ms = max(result.newest_source_ms, self.seen_ms or 0)
+
+    def _note_lag(self, result: SpanResult) -> None:
         if result.oldest_append_ms is not None:
             self._has_applied = True
             self.lag_ms = max(0, result.visible_ms - result.oldest_append_ms)
-        if result.newest_source_ms is not None:
-            self.seen_ms = max(result.newest_source_ms, self.seen_ms or 0)
 
     @property
     def lag_now_ms(self) -> int:
@@ -215,6 +261,8 @@ class SpanRun:
             error=text,
             retryable=retryable,
             resolved_ts=self._resolved_ts(),
+            passed_over=self.passed_over,
+            passed_over_table=self.passed_over_table,
         )
 
     def _resolved_ts(self) -> int | None:
@@ -225,8 +273,10 @@ class SpanRun:
 
 
 def positions_of(runs: Iterable[SpanRun]) -> dict[str, dict[int, int]]:
-    """Topic → partition → where its span stands."""
+    """Topic → partition → where its span stands; the last of them, where several read it."""
     found: dict[str, dict[int, int]] = {}
     for run in runs:
-        found.setdefault(run.task.plan.topic, {}).update(run.positions)
+        at = found.setdefault(run.task.plan.topic, {})
+        for partition, position in run.positions.items():
+            at[partition] = min(position, at.get(partition, position))
     return found

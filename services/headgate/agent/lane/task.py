@@ -20,13 +20,14 @@ import msgspec
 from headgate.agent.executor import SpanId
 from headgate.agent.lane.archives import forget_archives
 from headgate.agent.lane.parts import FeedParts
-from headgate.agent.lane.plan import Letterbox, SpanResult, TaskPlan, TaskResult
+from headgate.agent.lane.plan import Letterbox, SpanResult, SpanWork, TaskPlan, TaskResult
 from headgate.agent.lane.rows import BadChange, SnapshotAfterTargetError, SpanRows
 from headgate.changes.change import Change, ChangeError
+from headgate.changes.dealing import Columns, Dealt
 from headgate.changes.decoding import Decoder, SchemasUnavailableError, TransactionDecoder, UndecodableError
 from headgate.records.control import Positions
 from headgate.sinks.contract import Aside, ChangeRefusedError, SinkError, SinkUnavailableError
-from headgate.sources.reader import Chunk, LogReader
+from headgate.sources.reader import Chunk, LogReader, Reading
 
 __all__ = ["read_task", "run_task", "warm"]
 
@@ -69,7 +70,7 @@ def read_task(plan: TaskPlan, numbers: Iterable[int]) -> Iterator[bytes]:
     readings = plan.readings[_share(plan, number)]
     reader = _reader(plan)
     try:
-        task = _Task(plan)
+        task = _Task(plan, readings)
         task.run(reader.read(readings, plan.rows_max, WAIT_SECONDS))
     except BaseException:
         _readers.pop(plan.lane).close()
@@ -81,8 +82,8 @@ def read_task(plan: TaskPlan, numbers: Iterable[int]) -> Iterator[bytes]:
 
 
 def run_task(plan: TaskPlan, chunks: Iterable[Chunk]) -> TaskResult:
-    """Apply rows that have been read."""
-    task = _Task(plan)
+    """Apply rows that have been read: all of the plan's readings."""
+    task = _Task(plan, [one for readings in plan.readings for one in readings])
     task.run(chunks)
     return task.result({})
 
@@ -119,8 +120,13 @@ def _reader(plan: TaskPlan) -> LogReader:
 class _Task:
     """One run of the task function."""
 
-    def __init__(self, plan: TaskPlan) -> None:
-        self._works = {(work.topic, partition): work for work in plan.batch.works for partition in work.expected}
+    def __init__(self, plan: TaskPlan, readings: Sequence[Reading]) -> None:
+        self._works: dict[tuple[str, int], list[SpanWork]] = {}
+        for work in plan.batch.works:
+            for partition in work.expected:
+                self._works.setdefault((work.topic, partition), []).append(work)
+        self._places = [(one.topic, one.partition) for one in readings]
+        self._set_aside: set[tuple[str, int, int]] = set()
         self._spec = plan.batch.spec
         self._letterbox = plan.batch.letterbox
         self._open: dict[SpanId, SpanRows] = {}
@@ -129,22 +135,115 @@ class _Task:
 
     def run(self, chunks: Iterable[Chunk]) -> None:
         """Gather the chunks by span, then apply span after span."""
+        self._catch_up()
         for chunk in chunks:
             if chunk.error is None:
                 self._seen.setdefault(chunk.topic, {})[chunk.partition] = chunk.offsets[-1] + 1
-            work = self._works.get((chunk.topic, chunk.partition))
-            if work is not None:
-                self._take(self._open.setdefault(work.id, SpanRows(work)), chunk)
-                self._make_room()
+            works = self._works.get((chunk.topic, chunk.partition), ())
+            if works and works[0].source_table is not None:
+                self._deal(works, chunk)
+            else:
+                for work in works:  # one, of the only span that has the partition
+                    self._take(self._rows(work), chunk)
+            self._make_room()
         for span in sorted(self._open):
             self._finish(span)
+
+    def _rows(self, work: SpanWork) -> SpanRows:
+        rows = self._open.get(work.id)
+        if rows is None:
+            rows = self._open[work.id] = SpanRows(work)
+        return rows
+
+    def _catch_up(self) -> None:
+        """Where the sink's positions are to follow what was passed before, they do, be there rows or not."""
+        for topic, partition in self._places:
+            for work in self._works.get((topic, partition), ()):
+                if work.settle and work.start(partition) > work.expected[partition]:
+                    self._rows(work).next[partition] = work.start(partition)
 
     def result(self, ends: dict[str, dict[int, int]]) -> TaskResult:
         """What came of it; ``ends`` is where the log's end was met."""
         return TaskResult(seen=self._seen, ends=ends, spans=tuple(self._done))
 
-    def _take(self, rows: SpanRows, chunk: Chunk) -> None:
-        """Decode the rows of one chunk, unless the span has already failed in this task."""
+    def _deal(self, works: Sequence[SpanWork], chunk: Chunk) -> None:
+        """Give each of several tables of a topic its rows of a chunk.
+
+        An event that does not say whose it is may be anybody's: all stop in front of it; or, if such are set aside,
+        none moves past it before it is (``_keep``).
+        """
+        partition = chunk.partition
+        spans = [rows for rows in map(self._rows, works) if rows.error is None and partition not in rows.ended]
+        if chunk.error is not None or not spans:
+            for rows in spans:
+                self._take(rows, chunk)
+            return
+        try:
+            dealt = (
+                self._parts()
+                .dealer(chunk.topic)
+                .deal(Columns(chunk.offsets, chunk.appended_ms, chunk.keys, chunk.values))
+            )
+        except SchemasUnavailableError as error:
+            where = f"topic {chunk.topic}, partition {partition}, from offset {chunk.offsets[0]} on"
+            for rows in spans:
+                rows.failed(error.code, f"{where}: {error}", retryable=error.retryable)
+            return
+        for rows in spans:
+            self._take_dealt(rows, chunk, dealt)
+
+    def _take_dealt(self, rows: SpanRows, chunk: Chunk, dealt: Dealt) -> None:
+        table, partition = rows.work.source_table or "", chunk.partition
+        start, end = max(rows.work.start(partition), rows.next.get(partition, 0)), chunk.offsets[-1] + 1
+        if end <= start:
+            return
+        wrong = [
+            BadChange(partition, offset, "change_undecodable", f"partition {partition}, offset {offset}: {why}", True)
+            for offset, why in dealt.unreadable
+            if offset >= start
+        ]
+        if wrong and self._letterbox is None:
+            end = wrong[0].offset
+        mine = dealt.tables[table].within(start, end)
+        part = Chunk(
+            chunk.topic,
+            partition,
+            offsets=mine.offsets,
+            appended_ms=mine.appended_ms,
+            keys=mine.keys,
+            values=mine.values,
+        )
+        self._take(rows, part, (start, end))
+        if rows.error is not None:
+            return
+        rows.passed_over += dealt.passed_over
+        rows.passed_over_table = dealt.passed_over_table or rows.passed_over_table
+        oldest = chunk.appended_ms[0]
+        rows.oldest_append_ms = oldest if rows.oldest_append_ms is None else min(rows.oldest_append_ms, oldest)
+        if not wrong or partition in rows.ended:
+            wrong = [each for each in wrong if each.offset < rows.next.get(partition, start)]
+        if wrong and self._letterbox is None:
+            rows.poisoned(
+                f"{rows.work.claim.table}: topic {chunk.topic}, {wrong[0].reason}: it may be a change of this table; "
+                f"{_POISONED_ADVICE}"
+            )
+        elif len(rows.kept) + len(rows.bad) + len(wrong) > rows.work.quarantine_left and wrong:
+            rows.failed("quarantine_full", self._too_many(rows, wrong[-1].reason), retryable=False)
+        else:
+            rows.bad += wrong
+
+    @staticmethod
+    def _too_many(rows: SpanRows, where: str) -> str:
+        return (
+            f"{rows.work.claim.table}: topic {rows.work.topic}, {where}; it is one more than the feed may set aside in "
+            "an hour (quarantine_per_hour_max)"
+        )
+
+    def _take(self, rows: SpanRows, chunk: Chunk, stretch: tuple[int, int] | None = None) -> None:
+        """Decode the rows of one chunk, unless the span has already failed in this task.
+
+        ``stretch``: from which offset on, and up to which, the chunk has all that is the span's.
+        """
         partition = chunk.partition
         if rows.error is not None or partition in rows.ended:
             return
@@ -153,16 +252,18 @@ class _Task:
             return
         began, began_wall = time.thread_time_ns(), time.monotonic_ns()
         offsets, appended, values = chunk.offsets, chunk.appended_ms, chunk.values
+        first, last = (offsets[0], offsets[-1] + 1) if stretch is None else stretch
         decoder: Decoder | None = None
         try:
-            decoder = self._parts().decoder(rows.work.topic)
+            decoder = self._parts().decoder(rows.work.topic, rows.work.source_table)
             end, changes, bad = self._decode(decoder, rows, partition, (offsets, appended, chunk.keys, values))
+            end = last if end is None else end
             ends_at = None
             if isinstance(decoder, TransactionDecoder):
                 rows.runs += decoder.take_runs()
                 ends_at = rows.cut_at(self._parts().target_ts, partition, changes)
         except SchemasUnavailableError as error:
-            where = f"topic {rows.work.topic}, partition {partition}, from offset {offsets[0]} on"
+            where = f"topic {rows.work.topic}, partition {partition}, from offset {first} on"
             rows.failed(error.code, f"{rows.work.claim.table}: {where}: {error}", retryable=error.retryable)
             return
         except SnapshotAfterTargetError as error:
@@ -181,22 +282,26 @@ class _Task:
             bad = [each for each in bad if each.offset < ends_at]
         rows.changes += changes
         rows.bad += bad
-        if end > offsets[0]:
-            good = len(offsets) if end > offsets[-1] else bisect_left(offsets, end)
+        if end > first:
+            good = len(offsets) if end == last else bisect_left(offsets, end)
             rows.next[partition] = end
             rows.rows += good
             size = sum(len(value) for value in values[:good] if value is not None)
             rows.bytes += size
             rows.waiting_bytes += size
-            oldest = min(appended)
-            rows.oldest_append_ms = oldest if rows.oldest_append_ms is None else min(rows.oldest_append_ms, oldest)
+            oldest = min(appended, default=rows.oldest_append_ms)
+            if oldest is not None:
+                rows.oldest_append_ms = min(oldest, rows.oldest_append_ms or oldest)
         rows.decode_cpu_ns += time.thread_time_ns() - began
         rows.wall_ns += time.monotonic_ns() - began_wall
 
     def _decode(
         self, decoder: Decoder, rows: SpanRows, partition: int, columns: Sequence[Sequence[Any]]
-    ) -> tuple[int, list[Change], list[BadChange]]:
-        """How far ``columns`` (offsets, append times, keys, values) go; their changes, and those to be set aside."""
+    ) -> tuple[int | None, list[Change], list[BadChange]]:
+        """How far ``columns`` (offsets, append times, keys, values) go; their changes, and those to be set aside.
+
+        None: all the way.
+        """
         changes: list[Change] = []
         bad: list[BadChange] = []
         first = 0
@@ -212,12 +317,11 @@ class _Task:
                     rows.poisoned(f"{where}; {_POISONED_ADVICE}")
                     return error.offset, changes, []
                 if len(rows.kept) + len(rows.bad) + len(bad) >= rows.work.quarantine_left:
-                    text = f"{where}; it is one more than the feed may set aside in an hour (quarantine_per_hour_max)"
-                    rows.failed("quarantine_full", text, retryable=False)
+                    rows.failed("quarantine_full", self._too_many(rows, str(error)), retryable=False)
                     return int(columns[0][0]), [], []
                 bad.append(BadChange(partition, error.offset, "change_undecodable", str(error)))
                 first += bisect_right(offsets, error.offset)
-        return int(columns[0][-1]) + 1, changes, bad
+        return None, changes, bad
 
     def _make_room(self) -> None:
         """Apply what waits for its end, the largest first, before memory runs out: positions say how far it is."""
@@ -226,9 +330,10 @@ class _Task:
 
     def _finish(self, span: SpanId) -> None:
         rows = self._open.pop(span)
-        if rows.is_waiting:
+        rests = rows.is_waiting and rows.may_rest
+        if rows.is_waiting and not rests:
             self._apply(rows)
-        self._done.append(rows.result())
+        self._done.append(rows.result(rests=rests))
 
     def _apply(self, rows: SpanRows) -> None:
         source_ms = (change.source_ms for change in rows.changes if change.source_ms is not None)
@@ -270,13 +375,25 @@ class _Task:
 
     def _keep(self, rows: SpanRows, bad: Sequence[BadChange]) -> None:
         assert self._letterbox is not None  # noqa: S101 - without one, nothing is set aside
+        # What does not say its table is the trouble of all of them, and is set aside once by each task that meets it,
+        # under one name everywhere, so that it is one on the deadletter topic.
+        fresh = [each for each in bad if not each.unreadable]
+        shared = [
+            each
+            for each in bad
+            if each.unreadable and (rows.work.topic, each.partition, each.offset) not in self._set_aside
+        ]
         quarantine = _quarantines.get(self._letterbox)
         if quarantine is None:
             # Brings a Kafka client and our codec along: in most workers nobody ever needs them.
             from headgate.agent.lane.quarantine import Quarantine  # noqa: PLC0415
 
             quarantine = _quarantines[self._letterbox] = Quarantine(self._letterbox)
-        quarantine.keep(rows.work, bad)
+        if fresh:
+            quarantine.keep(rows.work, fresh)
+        if shared:
+            quarantine.keep(rows.work, shared, self._parts().keeper)
+            self._set_aside.update((rows.work.topic, each.partition, each.offset) for each in shared)
         rows.kept.update((each.partition, each.offset) for each in bad)
 
     def _parts(self) -> FeedParts:
