@@ -1,6 +1,7 @@
 """The facade's own edges, and the two machines against each other: a coordinator and agents as they really decide."""
 
 import pytest
+from msgspec.structs import replace
 
 from headgate.agent.executor import SpanId, TaskStatus
 from headgate.agent.machine import decide as decide_of_agent
@@ -53,6 +54,26 @@ def test_a_table_is_held_since_its_holders_last_word_and_not_since_one_of_anothe
     world.run("advance 2s")
     world.run("status a1 shop/t1 preparing epoch=0.7")
     assert since() == 0.0, "of the role that it has, it has said nothing"
+
+
+def test_a_table_is_held_since_the_checkpoint_says_so_if_it_means_the_same_table_at_the_same_stage() -> None:
+    world = World()
+    for line in ("owner start o1", "agent join a1", "request create r1 shop", "advance 3s"):
+        world.run(line)
+    state = new_state(0)
+    world.replay_into(state)
+    said = state.feed_progress["shop"]
+    assert said.held_by is not None
+
+    def since(span: str, stage: str) -> int:
+        held_by = replace(said.held_by, span=span, stage=stage, since_ms=77)
+        state.feed_progress["shop"] = replace(said, held_by=held_by)
+        return explain(state, "shop").reasons[0].since_ms
+
+    (reason,) = explain(state, "shop").reasons[:1]
+    assert since(reason.span, reason.stage) == 77
+    assert since("another", reason.stage) != 77
+    assert since(reason.span, "another") != 77
 
 
 def test_advice_on_a_failed_table_says_resume_only_where_resume_helps() -> None:
