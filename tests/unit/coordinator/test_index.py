@@ -3,10 +3,21 @@
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
-from headgate.coordinator.index import FeedIndex
+from headgate.coordinator.index import LAG_HOLDS_MS, FeedIndex, Indexes
 from headgate.coordinator.state import evolve, new_state
-from headgate.records.control import FeedRecorded, FeedState, Record, SetState, SpanDispatched, SpanPlan, WantedState
+from headgate.records.control import (
+    Epoch,
+    FeedRecorded,
+    FeedState,
+    Record,
+    SetState,
+    SpanDispatched,
+    SpanPlan,
+    SpanProgressed,
+    WantedState,
+)
 from headgate.records.keys import FeedKey, Key, SpanKey
 
 
@@ -64,3 +75,46 @@ def test_sealed_spans_of_an_older_division_are_found_whatever_is_read_first(
     for offset, place in enumerate(order):
         evolve(state, *records[place], offset)
     assert sorted(state.index.outdated.in_order()) == [SpanKey("f", span) for span in old]
+
+
+def test_the_other_feed_that_an_older_version_has_let_write_a_table_stays_known() -> None:
+    spec = '{"sink": {"type": "postgresql", "dsn": "d"}}'
+    state = new_state(0)
+    for name in ("a", "b"):
+        evolve(state, FeedKey(name), replace(feed_of("t"), spec=spec), 0)
+    place = ("postgresql", "d")
+    assert state.index.written[place] == {"t": ("a", "b")}
+    evolve(state, FeedKey("b"), replace(feed_of("t", "u"), spec=spec), 1)
+    assert state.index.written[place] == {"t": ("a", "b"), "u": ("b",)}
+    evolve(state, FeedKey("a"), None, 2)
+    assert state.index.written[place] == {"t": ("b",), "u": ("b",)}
+
+
+def test_of_late_spans_the_one_that_has_seen_least_comes_first() -> None:
+    indexes = Indexes()
+    feed = indexes.feed("f")
+    feed.plans = plans("a", "b", "c")
+
+    def count(span: str, seen_ts: int | None, lag_ms: int = LAG_HOLDS_MS) -> None:
+        progress = SpanProgressed("0-1", Epoch(0, 1), {0: 1}, seen_ts, None, 1, 1, lag_ms, 0)
+        indexes.count(SpanKey("f", span), {0: 1}, progress)
+
+    count("a", 20)
+    count("b", 10)
+    assert list(feed.lagging.in_order()) == ["b", "a"]
+    count("c", None)
+    assert list(feed.lagging.in_order()) == ["c", "b", "a"], "of one that has told nothing nobody knows"
+    count("b", 10, LAG_HOLDS_MS - 1)
+    assert list(feed.lagging.in_order()) == ["c", "a"]
+
+
+def test_a_part_is_known_as_long_as_any_record_is_about_it() -> None:
+    indexes = Indexes()
+    whole, one, other = (SpanKey("f", span) for span in ("t", "t~0", "t~1"))
+    for part in (one, other):
+        indexes.part_changed(part, is_known=True)
+    indexes.part_changed(one, is_known=False)
+    assert indexes.overlapping(whole) == [other]
+    indexes.part_changed(other, is_known=False)
+    assert indexes.overlapping(whole) == []
+    assert indexes.parts == {}, "tables come and go for ever"
