@@ -218,9 +218,12 @@ class World:
             self.answer(agent, None)
 
     def do_agent_twin(self, name: str) -> None:
-        """A second process under the name; the script calls it ``<name>*``."""
+        """One more process under the name; the script calls it ``<name>*``, and the next one ``<name>**``."""
         life = self.lives[name] = self.lives.get(name, 0) + 1
-        agent = self.agents[f"{name}*"] = Agent(name, f"{name}s{life}", 100, is_mute=False)
+        alias = f"{name}*"
+        while alias in self.agents:
+            alias += "*"
+        agent = self.agents[alias] = Agent(name, f"{name}s{life}", 100, is_mute=False)
         self.beat(agent)
         self.answer(agent, None)
 
@@ -314,10 +317,13 @@ class World:
     # --- operators and the world outside ---
 
     def do_request_create(
-        self, request: str, feed: str, tables: str = "t1", dsn: str = "target", target: str = ""
+        self, request: str, feed: str, together: str = "", *, tables: str = "t1", dsn: str = "target", target: str = ""
     ) -> None:
-        ends = f'"target": {target}, ' if target else ""
-        spec = f'{{{ends}"tables": "{tables}", "sink": {{"type": "postgresql", "dsn": "{dsn}"}}}}'
+        """``request create r1 f [together] [tables=] [dsn=] [target=]``: together in one topic."""
+        more = f'"target": {target}, ' if target else ""
+        if together:
+            more += '"source": {"tables": ["any"]}, '
+        spec = f'{{{more}"tables": "{tables}", "sink": {{"type": "postgresql", "dsn": "{dsn}"}}}}'
         self.ask(request, "create", feed, spec=spec)
 
     def do_request_pause(self, request: str, feed: str) -> None:

@@ -8,17 +8,22 @@ from msgspec.structs import replace
 from headgate.coordinator.index import LAG_HOLDS_MS, FeedIndex, Indexes
 from headgate.coordinator.state import evolve, new_state
 from headgate.records.control import (
+    AgentAnnounced,
     Epoch,
     FeedRecorded,
     FeedState,
+    Liveness,
     Record,
+    Role,
     SetState,
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
+    TaskReported,
+    TaskState,
     WantedState,
 )
-from headgate.records.keys import FeedKey, Key, SpanKey
+from headgate.records.keys import AgentKey, FeedKey, Key, ProgressKey, SpanKey, TaskKey
 
 
 def plan(span: str) -> SpanPlan:
@@ -118,3 +123,36 @@ def test_a_part_is_known_as_long_as_any_record_is_about_it() -> None:
     indexes.part_changed(other, is_known=False)
     assert indexes.overlapping(whole) == []
     assert indexes.parts == {}, "tables come and go for ever"
+
+
+def test_a_part_is_known_by_its_record_or_by_a_word_about_it() -> None:
+    span, task = SpanKey("f", "t~0"), TaskKey("f", "t~0", "a", "s")
+    progress = ProgressKey("f", "t~0", "a", "s")
+    word = TaskReported("0-1", Epoch(0, 1), TaskState.STOPPED, {}, None, None, False, 0)
+    done = SpanProgressed("0-1", Epoch(0, 1), {0: 1}, None, None, 0, 0, 0, 0)
+
+    def known(*records: tuple[Key, Record | None]) -> bool:
+        state = new_state(0)
+        for offset, (key, value) in enumerate(records):
+            evolve(state, key, value, offset)
+        return bool(state.index.parts)
+
+    assert known((task, word))
+    assert not known((task, word), (task, None))
+    assert known((span, SEALED), (task, word), (task, None))
+    assert not known((span, SEALED), (task, word), (task, None), (span, None))
+    assert known((task, word), (progress, done), (progress, None))
+    assert known((task, word), (span, SEALED), (span, None))
+    assert known((span, SEALED), (progress, done))
+    assert not known((progress, done)), "what a session has counted says nothing of who may write"
+
+
+def test_of_a_session_that_is_forgotten_nothing_is_left() -> None:
+    span, agent = SpanKey("f", "t"), AgentKey("a", "s")
+    state = new_state(0)
+    evolve(state, agent, AgentAnnounced("v", 1, 4, 0.0, Liveness.ALIVE, "", 1, 0), 0)
+    evolve(state, span, replace(SEALED, state=SetState.COMMIT, primary=Role("a", "s", Epoch(0, 1)), sealed=False), 1)
+    assert list(state.index.roles["a", "s"].in_order()) == [span]
+    evolve(state, span, SEALED, 2)
+    evolve(state, agent, None, 3)
+    assert (state.index.roles, state.index.starting) == ({}, {}), "sessions come and go for ever"

@@ -6,8 +6,8 @@ from headgate.coordinator.effects import FeedResolved
 from headgate.coordinator.machine import digest, evolve, new_state
 from headgate.coordinator.rehearsal import would_refuse_create, would_refuse_update
 from headgate.coordinator.state import CoordinatorState
-from headgate.records.control import FeedRecorded, FeedState, SpanPlan, WantedState
-from headgate.records.keys import FeedKey
+from headgate.records.control import AgentAnnounced, FeedRecorded, FeedState, Liveness, SpanPlan, WantedState
+from headgate.records.keys import AgentKey, FeedKey
 
 SPEC = '{"feed": "shop", "source": {"format": "debezium-json"}, "sink": {"type": "postgresql", "dsn": "host=a"}}'
 PLANS = (SpanPlan("t1", "db.t1", "t1", {0: 0}),)
@@ -40,6 +40,11 @@ def test_what_the_log_cannot_say_yet_is_said() -> None:
     ending = FeedResolved(SPEC.replace("host=a", "host=b"), PLANS, target_ts=7)
     there = state()
     assert "waits for the upgrade" in str(would_refuse_create(there, "new", ending))
+    assert "a coordinator, or for a few seconds" in str(would_refuse_create(there, "new", ending))
+    for agent, schema_version in (("old", 1), ("new", 2), ("older", 1)):
+        said = AgentAnnounced("v", schema_version, 4, 0.0, Liveness.ALIVE, "", 1, 0)
+        evolve(there, AgentKey(agent, "s"), said, 2)
+    assert "waits for the upgrade of agents old, older: " in str(would_refuse_create(there, "new", ending))
     there.level = 2
     assert would_refuse_create(there, "new", ending) is None
 
