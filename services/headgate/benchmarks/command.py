@@ -9,7 +9,7 @@ from headgate.benchmarks.control import ControlOptions, bench_control
 from headgate.benchmarks.figures import Report
 from headgate.benchmarks.latency import LatencyOptions, bench_latency
 from headgate.benchmarks.move import MoveOptions, bench_move
-from headgate.benchmarks.peers import RACES, SIDES, PeersOptions, bench_peers
+from headgate.benchmarks.peers.race import RACES, SIDES, PeersOptions, bench_peers
 from headgate.benchmarks.pipeline import PipelineOptions, bench_pipeline
 from headgate.benchmarks.tables import TablesOptions, bench_tables
 from headgate.cli.options import Format

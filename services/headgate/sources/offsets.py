@@ -122,8 +122,8 @@ def end_offsets(connection: KafkaConnection, topics: Mapping[str, int]) -> dict[
     return _listed(connection, topics, OffsetSpec.latest())
 
 
-def check_retention(connection: KafkaConnection, topic: str, positions: Positions) -> int:
-    """How many offsets ``topic`` is ahead of ``positions`` (next offsets). OffsetExpiredError unless all can be read.
+def check_retention(connection: KafkaConnection, topic: str, positions: Positions) -> Positions:
+    """Where the partitions of ``positions`` (next offsets) end now. OffsetExpiredError unless all can be read.
 
     A position beyond the end is an error too: the topic has been deleted and made again.
     """
@@ -143,7 +143,7 @@ def check_retention(connection: KafkaConnection, topic: str, positions: Position
                 f"{topic}[{partition}]: offset {position} is next to apply, but the topic ends at {newest}: it has "
                 "been deleted and made again; make the feed again from a fresh copy of the table"
             )
-    return sum(end[topic][partition] - position for partition, position in positions.items())
+    return {partition: end[topic][partition] for partition in sorted(positions)}
 
 
 def _listed(connection: KafkaConnection, topics: Mapping[str, int], which: OffsetSpec) -> dict[str, Positions]:

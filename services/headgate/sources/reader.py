@@ -120,7 +120,9 @@ class LogReader:
         until = {(one.topic, one.partition): one.until for one in readings}
         self._stand(starts, backlog=sum(max(0, one.until - one.start) for one in readings))
         one_topic = len({topic for topic, _ in self._next}) == 1
-        rows, patience = 0, time.monotonic() + wait_seconds
+        # What is known to be there is worth waiting for, though a first fetch takes a while.
+        is_there = any(self._is_known(place, end) for place, end in until.items())
+        rows, patience = 0, time.monotonic() + (STALL_SECONDS if is_there else wait_seconds)
         while rows < rows_max:
             asked = min(POLL_ROWS, rows_max - rows)
             messages = self._consume(asked, GATHER_SECONDS if rows else wait_seconds)
@@ -131,13 +133,23 @@ class LogReader:
             if len(messages) == asked:
                 continue
             now = time.monotonic()
-            if any(self._next.get(place, end) < end and place not in self.ends for place, end in until.items()):
+            if any(self._is_known(place, end) for place, end in until.items()):
                 if messages:
                     patience = now + STALL_SECONDS
                 if now < patience:
                     continue
             if rows or now >= patience or all(place in self.ends for place in starts):
                 return
+
+    def ahead(self, readings: Sequence[Reading]) -> dict[tuple[str, int], int]:
+        """Up to where the log goes beyond what has been read, by the last fetches; asks nobody."""
+        found = {}
+        for place in ((one.topic, one.partition) for one in readings):
+            if place in self._next:
+                _, end = self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+                if end > self._next[place]:  # below 0 while nothing is known
+                    found[place] = end
+        return found
 
     def close(self) -> None:
         """Let go. Idempotent."""
@@ -146,6 +158,10 @@ class LogReader:
             self._consumer = None
         self._next.clear()
         self.ends.clear()
+
+    def _is_known(self, place: tuple[str, int], end: int) -> bool:
+        """The partition is said to hold more, and its end has not come."""
+        return self._next.get(place, end) < end and place not in self.ends
 
     def _stand(self, starts: Mapping[tuple[str, int], int], backlog: int) -> None:
         """Where every partition begins; those of other tasks are kept while there is little to read."""

@@ -112,6 +112,21 @@ def test_partitions_come_and_go_between_reads(log: Log) -> None:
     assert log.read({0: 10, 1: 10}, {0: 20, 1: 10}) == {0: [*range(10, 20)], 1: []}
 
 
+def test_a_reader_has_heard_how_far_the_log_goes_beyond_what_it_was_asked_for(log: Log) -> None:
+    log.write(0, 30)
+    assert log.reader.ahead([Reading(log.topic, 0, 0, 0)]) == {}, "it has read nothing"
+    log.read({0: 0}, {0: 10}, rows_max=10)
+    assert log.reader.ahead([Reading(log.topic, 0, 0, 0)]) == {(log.topic, 0): 30}
+    log.read({0: 10}, {0: 30})
+    assert log.reader.ahead([Reading(log.topic, 0, 0, 0)]) == {}
+
+
+def test_what_is_known_to_be_there_is_waited_for_also_by_a_read_that_has_hardly_time(log: Log) -> None:
+    log.write(0, 5)
+    (chunk,) = log.reader.read([Reading(log.topic, 0, 0, 5)], 5, 1e-6)
+    assert list(chunk.offsets) == [0, 1, 2, 3, 4]
+
+
 def test_only_committed_rows_are_seen_and_the_end_lies_behind_their_markers(log: Log) -> None:
     log.write_in_transaction(0, 5, commit=False)
     log.write_in_transaction(0, 5, commit=True)

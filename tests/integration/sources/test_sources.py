@@ -111,7 +111,7 @@ def test_deleted_changes_are_an_error_and_never_a_skip(source: _Source) -> None:
     assert start_offsets(source.connection, {topic: 2}, "earliest") == {topic: {0: 0, 1: 0}}
     assert end_offsets(source.connection, {topic: 2}) == {topic: {0: 0, 1: 10}}
     source.delete_below(topic, 1, 4)
-    check_retention(source.connection, topic, {0: 0, 1: 4})
+    assert check_retention(source.connection, topic, {0: 0, 1: 4}) == {0: 0, 1: 10}
     check_retention(source.connection, topic, {1: 10})
     with pytest.raises(OffsetExpiredError, match=r"\[1\]: offset 3 is next to apply, .* 1 offsets are lost"):
         check_retention(source.connection, topic, {0: 0, 1: 3})

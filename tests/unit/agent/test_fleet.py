@@ -22,7 +22,7 @@ from headgate.agent.lane.fleet import (
     Fleet,
 )
 from headgate.agent.lane.keeper import Board, SpanKeeper
-from headgate.agent.lane.lane import IDLE_SECONDS, Lane
+from headgate.agent.lane.lane import IDLE_SECONDS, SMALL_ROWS, Lane, _missing
 from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskResult
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import RefusedOptionError, SparkOptions, SparkRuntime, check_options
@@ -187,7 +187,7 @@ def test_a_lane_looks_by_itself_as_long_as_its_alarm_does_not_watch_all_of_its_s
 def arrived(board: Board, span: str, *, backlog: int = 0, partition: int = 1) -> SpanRun:
     plan = SpanPlan(span=span, topic="t", table=f"public.{span}", start={partition: 0})
     run = SpanRun(SpanTask(SpanId("f", span), "0-1", 1, Epoch(1, 1), plan, SPEC), "c", primary=True)
-    run.opened({partition: 0}, backlog)
+    run.opened({partition: 0}, {partition: backlog})
     run.claimed, run.ready_at = True, time.monotonic()
     board.runs[run.task.id] = run
     return run
@@ -245,6 +245,37 @@ def test_a_span_with_a_backlog_has_a_lane_beside_the_home_lane_until_it_has_caug
     with board.changed:
         fleet.turn(later)
     assert sorted(fleet.lanes) == ["a"], "a lane without spans ends"
+
+
+def test_a_backlog_is_shared_from_the_first_batch_on_and_an_open_transaction_is_insisted_on_by_nobody(
+    fleet: Fleet,
+) -> None:
+    lane = lane_of(fleet, "a", {})
+    run = run_on(lane, {0: 0, 1: 0})
+    lane._cores = 2
+    lane.part_with(run)
+    run.opened({0: 0, 1: 0}, {0: SMALL_ROWS, 1: SMALL_ROWS})
+    lane.take_on(run)
+    plan = BatchPlan(SPEC, (run.work(),))
+    tasks = lane._task_plan(plan)
+    assert sorted([(one.partition, one.until) for one in share] for share in tasks.readings) == [
+        [(0, SMALL_ROWS)],
+        [(1, SMALL_ROWS)],
+    ], "a partition each: how much there is was seen when the span was opened"
+    nothing = [TaskResult({}, {"t": {0: 0, 1: 0}}, ())]
+    assert _missing(tasks, nothing, lane._ends) == [], "what has been heard is not promised"
+    lane.wake({("t", 0): 7})
+    assert [one.partition for one in _missing(lane._task_plan(plan), nothing, lane._ends)] == [0]
+
+
+def test_a_lane_hears_from_its_readers_how_much_is_left(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    lane = lane_of(fleet, "a", {})
+    run = run_on(lane, {0: 0})
+    plan = lane._task_plan(BatchPlan(SPEC, (run.work(),)))
+    monkeypatch.setattr(lane, "_job", lambda _plan: [TaskResult({}, {}, (), {"t": {0: 900}})])
+    lane._run(plan)
+    (share,) = lane._task_plan(BatchPlan(SPEC, (run.work(),))).readings
+    assert [one.until for one in share] == [900]
 
 
 def test_an_alarm_is_renewed_when_spans_have_come_and_gone_but_not_at_each(fleet: Fleet) -> None:

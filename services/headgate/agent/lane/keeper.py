@@ -166,12 +166,12 @@ class SpanKeeper:
             with self._sinks.lent(run.task.spec) as parts:
                 parts.sink.check([claim.table])
                 positions = _claimed(parts.sink, claim) if primary else parts.sink.positions(claim)
-            backlog = check_retention(self._source, claim.topic, positions)
+            ends = check_retention(self._source, claim.topic, positions)
             with self._board.changed:
                 opened = (claim.epoch, primary) == (run.task.epoch, run.primary)
                 run.claimed = opened and primary
                 if opened:
-                    run.opened(positions, backlog)
+                    run.opened(positions, ends)
                 if self._board.killed or run.stop:
                     return
         with self._board.changed:

@@ -99,6 +99,7 @@ class Lane:
         self._wakes = self._rested = 0
         self._rested_at: float | None = None
         self._ends: dict[tuple[str, int], int] = {}
+        self._heard: dict[tuple[str, int], int] = {}
         self._latest: dict[tuple[str, int], int] = {}
         self._shares = Shares()
 
@@ -138,6 +139,7 @@ class Lane:
         """A span more. It must be between two batches."""
         self.members.append(run)
         self.changed_at = time.monotonic()
+        self._heard.update(((run.task.plan.topic, partition), end) for partition, end in run.log_ends.items())
         self.unwatched.update(set(run.places) - (self.alarm.places if self.alarm is not None else frozenset()))
         if self.unwatched and self.unwatched_since is None:
             self.unwatched_since = self.changed_at
@@ -251,7 +253,7 @@ class Lane:
                 fruitful_at, found = now, True
                 self.looking_since = None
                 continue
-            missing = _missing(tasks, results)
+            missing = _missing(tasks, results, self._ends)
             if found and now - fruitful_at < LINGER_SECONDS:
                 continue
             if not missing and not plan.waiting:
@@ -268,7 +270,7 @@ class Lane:
     def _task_plan(self, plan: BatchPlan) -> TaskPlan:
         """The batch's readings, spread over as many tasks as it is worth."""
         spans = [
-            [Reading(*place, start, self._ends.get(place, 0)) for place, start in sorted(starts.items())]
+            [Reading(*place, start, self._until(place)) for place, start in sorted(starts.items())]
             for starts in _starts(plan.works)
         ]
         if sum(self._rows(one) for readings in spans for one in readings) > SMALL_ROWS:
@@ -277,6 +279,13 @@ class Lane:
         shares = self._shares.divide(portions, self._cores)
         rows_max = max(1, self._source.rows_max // len(shares))
         return TaskPlan(plan, self.name, self._source.reader, tuple(map(tuple, shares)), rows_max, self._claims(shares))
+
+    def _until(self, place: tuple[str, int]) -> int:
+        """Up to where the log is known to go: the alarm says so when it rings, readers and those who open spans sooner.
+
+        What these have heard includes transactions that are still open: worth dividing for, nothing to insist on.
+        """
+        return max(self._ends.get(place, 0), self._heard.get(place, 0))
 
     def _rows(self, reading: Reading) -> int:
         """How many are known to wait, or came the last time."""
@@ -302,6 +311,9 @@ class Lane:
         for span in (span for result in results for span in result.spans):
             for place in [(topics[span.id], partition) for partition in span.read_to or span.positions]:
                 self._latest[place] = self._latest.get(place, 0) + span.rows
+        for result in results:
+            for topic, ends in result.ahead.items():
+                self._heard.update(((topic, partition), end) for partition, end in ends.items())
         return results
 
 
@@ -316,8 +328,8 @@ def _starts(works: Sequence[SpanWork]) -> list[dict[tuple[str, int], int]]:
     return list(found.values())
 
 
-def _missing(plan: TaskPlan, results: Sequence[TaskResult]) -> list[Reading]:
-    """Readings of a fruitless batch that are said to hold more, and of which not even the log's end has come."""
+def _missing(plan: TaskPlan, results: Sequence[TaskResult], told: Mapping[tuple[str, int], int]) -> list[Reading]:
+    """Readings of a fruitless batch that are ``told`` to hold more, and of which not even the log's end has come."""
     reached = {
         (topic, partition): end
         for result in results
@@ -329,5 +341,6 @@ def _missing(plan: TaskPlan, results: Sequence[TaskResult]) -> list[Reading]:
         one
         for readings in plan.readings
         for one in readings
-        if one.start < one.until and reached.get((one.topic, one.partition), -1) <= one.start
+        if one.start < told.get((one.topic, one.partition), 0)
+        and reached.get((one.topic, one.partition), -1) <= one.start
     ]

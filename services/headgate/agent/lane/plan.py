@@ -124,8 +124,13 @@ class SpanResult(msgspec.Struct, frozen=True):
 
 
 class TaskResult(msgspec.Struct, frozen=True):
-    """All of one task: per topic and partition the last offset that came + 1, and where the log's end was met."""
+    """All of one task: per topic and partition the last offset that came + 1, and where the log's end was met.
+
+    ``ahead`` is up to where the log goes, as far as the reader has heard, where that is further than what came; open
+    transactions count.
+    """
 
     seen: dict[str, dict[int, int]]
     ends: dict[str, dict[int, int]]
     spans: tuple[SpanResult, ...]
+    ahead: dict[str, dict[int, int]] = {}

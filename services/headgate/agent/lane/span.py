@@ -40,8 +40,8 @@ class SpanRun:
     ``primary``: writing is wanted (a claim is allowed). ``claimed``: the sink holds our epoch; only then is it planned.
     ``busy``: a sink or source call is under way in the pool. ``in_batch``: a lane's tasks may be writing it.
     ``stop`` is "" or how it is to end, "plain" or "seal". ``heir`` is the lane that it goes over to at its batch's end.
-    ``backlog`` is how many offsets the log was ahead when it was opened. Until ``alone_until`` (monotonic) it shares no
-    lane, being slow.
+    ``log_ends`` is where the log ended when it was opened, ``backlog`` how many offsets ahead that was. Until
+    ``alone_until`` (monotonic) it shares no lane, being slow.
     """
 
     def __init__(self, task: SpanTask, cluster_id: str, *, primary: bool) -> None:
@@ -55,6 +55,7 @@ class SpanRun:
         self.lane: Lane | None = None
         self.heir: Lane | None = None
         self.backlog = 0
+        self.log_ends: Positions = {}
         self._has_applied = False
         self.ready_at: float | None = None
         self.retry_at: float | None = None
@@ -146,11 +147,12 @@ class SpanRun:
         rests = self.lane is not None and self.lane.is_idle()
         return rests or (self._has_applied and self.lag_ms <= lag_max_ms)
 
-    def opened(self, positions: Positions, backlog: int = 0) -> None:
-        """It goes on from the sink's positions; evidence of time is looked for anew from there."""
+    def opened(self, positions: Positions, ends: Positions | None = None) -> None:
+        """It goes on from the sink's positions, the log from there to ``ends``; evidence of time is looked for anew."""
         self.positions = positions
         self.read_to, self.rests_since = {}, None
-        self.backlog = backlog
+        self.log_ends = ends or {}
+        self.backlog = sum(end - positions[partition] for partition, end in self.log_ends.items())
         self._has_applied = False
         self.resolved = {}
         self.opening += 1

@@ -78,14 +78,17 @@ def read_task(plan: TaskPlan, numbers: Iterable[int]) -> Iterator[bytes]:
     ends: dict[str, dict[int, int]] = {}
     for (topic, partition), end in sorted(reader.ends.items()):
         ends.setdefault(topic, {})[partition] = end
-    yield msgspec.json.encode(task.result(ends))
+    ahead: dict[str, dict[int, int]] = {}
+    for (topic, partition), end in sorted(reader.ahead(readings).items()):
+        ahead.setdefault(topic, {})[partition] = end
+    yield msgspec.json.encode(task.result(ends, ahead))
 
 
 def run_task(plan: TaskPlan, chunks: Iterable[Chunk]) -> TaskResult:
     """Apply rows that have been read: all of the plan's readings."""
     task = _Task(plan, [one for readings in plan.readings for one in readings])
     task.run(chunks)
-    return task.result({})
+    return task.result({}, {})
 
 
 def _share(plan: TaskPlan, number: int) -> int:
@@ -162,9 +165,9 @@ class _Task:
                 if work.settle and work.start(partition) > work.expected[partition]:
                     self._rows(work).next[partition] = work.start(partition)
 
-    def result(self, ends: dict[str, dict[int, int]]) -> TaskResult:
-        """What came of it; ``ends`` is where the log's end was met."""
-        return TaskResult(seen=self._seen, ends=ends, spans=tuple(self._done))
+    def result(self, ends: dict[str, dict[int, int]], ahead: dict[str, dict[int, int]]) -> TaskResult:
+        """What came of it; ``ends`` and ``ahead`` as in TaskResult."""
+        return TaskResult(seen=self._seen, ends=ends, spans=tuple(self._done), ahead=ahead)
 
     def _deal(self, works: Sequence[SpanWork], chunk: Chunk) -> None:
         """Give each of several tables of a topic its rows of a chunk.
