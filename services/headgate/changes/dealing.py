@@ -84,12 +84,10 @@ class Dealer:
     def __init__(self, look: Look, tables: Iterable[str]) -> None:
         """``tables`` as the feed names them: ``schema.table`` or ``database.table``."""
         self._look = look
-        self._tables = tuple(tables)
-        names: dict[SourceTable, str] = {}
-        for table in self._tables:
+        self._names: dict[SourceTable, str] = {}
+        for table in tables:
             space, _, name = table.partition(".")
-            names[space, name] = table
-        self._names = names
+            self._names[space, name] = table
 
     def deal(self, columns: Columns) -> Dealt:
         """Raises SchemasUnavailableError: nothing can be said of any of them, for now."""
