@@ -25,9 +25,13 @@ demo: $(READY) ## the main job on real parts, with kills, checked row by row
 up: $(READY) ## the same parts, left running for you to play with
 	$(RUN)/headgate up
 
-chaos: $(READY) ## agents and owners killed, frozen, cut off in turn and at once: make chaos SEED=7 MINUTES=30
-	$(RUN)/headgate chaos --minutes $(or $(MINUTES),10) $(if $(filter command line,$(origin SEED)),--seed $(SEED))
-	$(RUN)/headgate chaos --points $(if $(filter command line,$(origin SEED)),--seed $(SEED))
+CHAOS = $(RUN)/headgate chaos $(if $(filter command line,$(origin SEED)),--seed $(SEED))
+
+chaos: $(READY) ## agents and owners killed, frozen, cut off in turn and at once, on both sinks: make chaos SEED=7 MINUTES=30
+	$(CHAOS) --sink postgresql --minutes $(or $(MINUTES),10)
+	$(CHAOS) --sink mysql --minutes $(or $(MINUTES),10)
+	$(CHAOS) --sink postgresql --points
+	$(CHAOS) --sink mysql --points
 
 # One order of tests, so that a red run is about the change; `make test SEED=random` draws another and prints it.
 SEED ?= 20261121

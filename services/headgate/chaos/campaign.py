@@ -7,7 +7,6 @@ from random import Random
 from typing import Final
 
 import msgspec
-import psycopg
 
 from headgate.chaos.blame import Blame, false_losses
 from headgate.chaos.faults import FaultKind, Wound, strike
@@ -17,10 +16,8 @@ from headgate.chaos.report import ChaosReport, Suffered
 from headgate.chaos.world import Options, World, running_world
 from headgate.config.crash_points import CrashPoint
 from headgate.demo.display import Display
-from headgate.demo.ending import await_drained, examine_all
-from headgate.demo.pauses import longest_pauses
+from headgate.demo.ending import await_drained
 from headgate.demo.processes import Fate
-from headgate.demo.schema import TABLES
 from headgate.demo.tables import all_replicate
 from headgate.demo.watch import Chronicle, WatchError
 from headgate.records.control import AgentAnnounced, Liveness
@@ -91,7 +88,7 @@ class _Campaign:
         drain_seconds = await_drained(
             world.watch,
             source_dsn=world.source_dsn,
-            target_dsn=world.target_dsn,
+            stands=world.target.stands,
             bootstrap=world.kafka.bootstrap,
             seed=self._options.seed,
             check=world.services.check,
@@ -100,8 +97,9 @@ class _Campaign:
         world.capture.drain()  # not before: the last rows by which the end is known are changes too
         lost = self._false_losses()
         display.say("comparing source and target row by row, all columns, and examining the audit")
-        comparisons, audited = examine_all(world.source_dsn, world.target_dsn)
+        comparisons, audited = world.target.examine(world.source_dsn)
         return ChaosReport(
+            sink=self._options.sink,
             seed=self._options.seed,
             lease_seconds=self._options.lease_seconds,
             seconds=seconds,
@@ -242,7 +240,6 @@ class _Campaign:
 
     def _with_pauses(self) -> Iterator[Suffered]:
         """With the longest gap of each table that overlaps the fault, by the clock of the target's audit."""
-        names = [table.full_name for table in TABLES]
-        with psycopg.connect(self._world.target_dsn, autocommit=True) as target:
-            for one in self._suffered:
-                yield msgspec.structs.replace(one, pauses=longest_pauses(target, names, one.begin, one.end))
+        pauses = self._world.target.longest_pauses([(one.begin, one.end) for one in self._suffered])
+        for one, longest in zip(self._suffered, pauses, strict=True):
+            yield msgspec.structs.replace(one, pauses=longest)

@@ -10,6 +10,7 @@ import typer
 from headgate.chaos.campaign import run_campaign
 from headgate.chaos.capture import CaptureError
 from headgate.chaos.report import show_chaos
+from headgate.chaos.targets import SinkType
 from headgate.chaos.world import Options
 from headgate.demo.command import EXIT_FAILED, EXIT_INTERRUPTED, SEED_MAX, Output
 from headgate.demo.display import Display
@@ -37,6 +38,9 @@ def chaos(
     points: Annotated[
         bool, typer.Option("--points", help="instead: every point of the commit path, every death")
     ] = False,
+    sink: Annotated[
+        SinkType, typer.Option(help="what the feed writes to; mysql: a MariaDB. The source is a PostgreSQL")
+    ] = SinkType.POSTGRESQL,
     rate: Annotated[
         float, typer.Option(min=1, max=2_000, help="changes written to the source per second")
     ] = RATE_DEFAULT,
@@ -63,13 +67,14 @@ def chaos(
         keep=keep,
         minutes=None if short else minutes,
         points=points,
+        sink=sink,
     )
     display = Display(to_stderr=output is Output.JSON)
-    display.say(f"seed {options.seed}")
+    display.say(f"seed {options.seed}, sink {options.sink}")
     try:
         report = run_campaign(options, display)
     except (WatchError, ServiceError, LoadError, CaptureError) as error:
-        display.fail(f"{error} (seed {options.seed})")
+        display.fail(f"{error} (seed {options.seed}, sink {options.sink})")
         raise typer.Exit(EXIT_FAILED) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(EXIT_INTERRUPTED) from error

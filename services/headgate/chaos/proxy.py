@@ -2,17 +2,17 @@
 
 Network namespaces would do the same for whole processes, but need root and leave interfaces behind when we are killed;
 a proxy works wherever the tests do, and can lose just the answers, which is how a commit happens without anybody being
-told. What goes through is not looked at: Kafka's clients are told the proxy's port by a listener of their own
-(``EmbeddedKafka.further_listeners``); libpq's are sent to the proxy's own loopback address by ``PGHOSTADDR``, to the
-port that the feed names, which is part of the sink's identity.
+told. What goes through is not looked at. How a client comes to its own proxy: Kafka's are told the proxy's port by a
+listener of their own (``EmbeddedKafka.further_listeners``), those of a database as ``targets`` say.
 
 All proxies share one thread with an event loop.
 """
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from headgate.embedded.ports import HOST
@@ -43,7 +43,7 @@ class Link(StrEnum):
 
 
 class Proxy:
-    """One listening port and the server behind it. Made and changed by ``Proxies``."""
+    """One listening port or socket and the server behind it. Made and changed by ``Proxies``."""
 
     def __init__(self, target_port: int) -> None:
         self.port = 0
@@ -58,6 +58,10 @@ class Proxy:
         """Listen on ``port`` of a loopback address, 0 for any free one."""
         self._server = await asyncio.start_server(self._serve, host, port)
         self.port = int(self._server.sockets[0].getsockname()[1])
+
+    async def listen_at(self, socket: Path) -> None:
+        """Listen on a socket in the file system."""
+        self._server = await asyncio.start_unix_server(self._serve, socket)
 
     async def close(self) -> None:
         """Stop listening and reset every connection."""
@@ -132,10 +136,16 @@ class Proxies:
 
     def open(self, target_port: int, *, host: str = HOST, port: int = 0) -> Proxy:
         """A proxy to ``target_port`` of this machine, listening on ``host`` and ``port`` (0: any free one)."""
+        return self._opened(target_port, lambda proxy: proxy.listen(host, port))
 
+    def open_at(self, target_port: int, socket: Path) -> Proxy:
+        """A proxy to ``target_port`` of this machine, listening on a new socket in the file system."""
+        return self._opened(target_port, lambda proxy: proxy.listen_at(socket))
+
+    def _opened(self, target_port: int, listen: Callable[[Proxy], Coroutine[Any, Any, None]]) -> Proxy:
         async def made() -> Proxy:
             proxy = Proxy(target_port)
-            await proxy.listen(host, port)
+            await listen(proxy)
             return proxy
 
         self._all.append(self._call(made()))

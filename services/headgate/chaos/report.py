@@ -35,6 +35,7 @@ class Suffered(msgspec.Struct, frozen=True, kw_only=True):
 class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything found; times in seconds."""
 
+    sink: str
     seed: int
     lease_seconds: float
     seconds: float
@@ -105,6 +106,7 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "chaos": "campaign",
             "holds": self.holds(),
+            "sink": self.sink,
             "seed": self.seed,
             "figures": figures,
             "faults": [_rounded(one) for one in self.suffered],

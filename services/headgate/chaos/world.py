@@ -1,10 +1,10 @@
 """What a campaign runs on: a broker, two databases, two coordinators, three agents, and a proxy for each one's way out.
 
 Every service reaches the broker and the target through proxies of its own. The broker has a listener per service, which
-tells it the proxy's port. The target's port is the same for all, on a loopback address of each service's own.
+tells it the proxy's port; how a service comes to its way to the target, ``targets`` say.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -13,19 +13,19 @@ from typing import Final
 import msgspec
 import psycopg
 from confluent_kafka.admin import AdminClient, NewTopic
-from psycopg.conninfo import conninfo_to_dict
 
 from headgate.chaos.capture import Capture, install_outbox
 from headgate.chaos.proxy import Proxies, Proxy
+from headgate.chaos.targets import SinkType, Target, make_target
 from headgate.config.crash_points import ArmedPoints
-from headgate.demo.audit_triggers import install_source_audit, install_target_audit
+from headgate.demo.audit_triggers import install_source_audit
 from headgate.demo.display import Display
 from headgate.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate.demo.load import Load, fill
 from headgate.demo.processes import stop_all
-from headgate.demo.schema import TABLES, create_source, create_target
+from headgate.demo.schema import TABLES, create_source
 from headgate.demo.services import COORDINATORS, Services, create_feed
-from headgate.demo.stack import TOPIC_PREFIX
+from headgate.demo.stack import TOPIC_PREFIX, make_database
 from headgate.demo.tables import all_replicate
 from headgate.demo.watch import Watch
 from headgate.embedded.broker import EmbeddedKafka
@@ -38,7 +38,6 @@ __all__ = ["AGENTS", "Options", "Server", "World", "running_world"]
 
 AGENTS: Final = 3
 WRITERS: Final = 2
-DATABASE: Final = "shop"
 
 UP_SECONDS_MAX: Final = 400.0
 """Three Spark sessions at once on two cores take half a minute, on two busy ones minutes."""
@@ -54,7 +53,7 @@ class Server(StrEnum):
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """``rate`` changes per second, ``keep`` the folder, ``minutes`` of faults (None: one of each sort).
 
-    ``points``: instead, every crash point of the commit path under every death.
+    ``points``: instead, every crash point of the commit path under every death. ``sink``: what the feed writes to.
     """
 
     seed: int
@@ -63,15 +62,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keep: bool
     minutes: float | None
     points: bool
+    sink: SinkType
 
 
 class World(msgspec.Struct, frozen=True):
     """Everything that is up. ``links`` are by service and server, ``points`` by agent."""
 
     kafka: EmbeddedKafka
-    target: EmbeddedPostgres
+    target: Target
     source_dsn: str
-    target_dsn: str
     services: Services
     watch: Watch
     load: Load
@@ -94,21 +93,21 @@ def running_world(options: Options, display: Display, left_over: list[str]) -> I
     """All of it up and every table replicating under load; then all of it down. As ``scratch_parts`` for the rest."""
     with scratch_parts("headgate-chaos-", display.say, left_over, keep=options.keep) as scratch:
         folder, parts = scratch.folder, scratch.parts
-        display.say("starting two PostgreSQL and a broker")
-        source = parts.enter_context(EmbeddedPostgres(folder / "source"))
-        target = EmbeddedPostgres(folder / "target")
+        target = make_target(options.sink, folder / "target")
+        display.say(f"starting a PostgreSQL as the source, a {target.title} as the target, and a broker")
         parts.callback(target.stop)
-        target.start()
-        source_dsn, target_dsn = _make_database(source), _make_database(target)
-        keys = _prepare(source_dsn, target_dsn, options.seed)
+        target.prepare()
+        source = parts.enter_context(EmbeddedPostgres(folder / "source"))
+        source_dsn = make_database(source)
+        keys = _fill_source(source_dsn, options.seed)
         proxies = Proxies()
         parts.callback(proxies.close)
         names = (*COORDINATORS, *(f"agent-{number}" for number in range(1, AGENTS + 1)))
         ports = dict(zip(names, free_ports(len(names)), strict=True))
         links = {(name, Server.BROKER): proxies.open(port) for name, port in ports.items()}
-        port = int(conninfo_to_dict(target_dsn)["port"] or 0)
-        hosts = {name: f"127.0.1.{number}" for number, name in enumerate(names, 1)}
-        links |= {(name, Server.DATABASE): proxies.open(port, host=hosts[name], port=port) for name in names}
+        homes = _homes(folder / "homes", names)
+        ways = {name: target.way(proxies, number, homes[name]) for number, name in enumerate(names, 1)}
+        links |= {(name, Server.DATABASE): way.proxy for name, way in ways.items()}
         listeners = {_listener(name): (ports[name], links[name, Server.BROKER].port) for name in names}
         kafka = EmbeddedKafka(folder / "kafka", further_listeners=listeners, settings={"num.network.threads": "1"})
         parts.callback(kafka.stop)
@@ -129,11 +128,12 @@ def running_world(options: Options, display: Display, left_over: list[str]) -> I
                 name: {
                     "HEADGATE_BOOTSTRAP": f"{HOST}:{links[name, Server.BROKER].port}",
                     "HEADGATE_LEASE_SECONDS": f"{options.lease_seconds:g}",
-                    "PGHOSTADDR": hosts[name],
+                    **ways[name].variables,
                     **points[name].variables,
                 }
                 for name in names
             },
+            homes=homes,
         )
         parts.callback(lambda: left_over.extend(stop_all(services.all)))
         load = Load(source_dsn, seed=options.seed, writers=WRITERS, rate=options.rate, keys=keys)
@@ -142,8 +142,8 @@ def running_world(options: Options, display: Display, left_over: list[str]) -> I
         parts.callback(load.stop)
         parts.enter_context(display.status(watch, load))
         world = World(
-            kafka, target, source_dsn, target_dsn, services, watch, load, capture, proxies, links, points,
-            options.lease_seconds, scratch,
+            kafka, target, source_dsn, services, watch, load, capture, proxies, links, points, options.lease_seconds,
+            scratch,
         )  # fmt: skip
         _begin(world, display, folder)
         yield world
@@ -158,7 +158,7 @@ def _begin(world: World, display: Display, folder: Path) -> None:
     world.load.start()
     what = "an owner announces itself"
     world.watch.wait_for(what, lambda seen: bool(seen.terms), UP_SECONDS_MAX, world.check)
-    create_feed(world.target_dsn, services, folder)
+    create_feed(world.target.sink, services, folder)
     world.watch.wait_for(
         "every agent announces itself",
         lambda seen: all(agent in seen.sessions for agent in services.agents),
@@ -175,16 +175,15 @@ def _listener(name: str) -> str:
     return name.upper().replace("-", "_")
 
 
-def _make_database(server: EmbeddedPostgres) -> str:
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {DATABASE}")
-    return server.dsn(DATABASE)
+def _homes(folder: Path, names: Iterable[str]) -> dict[str, Path]:
+    """A folder for each service to run in."""
+    homes = {name: folder / name for name in names}
+    for home in homes.values():
+        home.mkdir(parents=True)
+    return homes
 
 
-def _prepare(source_dsn: str, target_dsn: str, seed: int) -> dict[str, list[tuple[object, ...]]]:
-    with psycopg.connect(target_dsn, autocommit=True) as target:
-        create_target(target)
-        install_target_audit(target)
+def _fill_source(source_dsn: str, seed: int) -> dict[str, list[tuple[object, ...]]]:
     with psycopg.connect(source_dsn, autocommit=True) as source:
         create_source(source)
         install_source_audit(source)

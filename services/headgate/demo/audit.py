@@ -37,6 +37,7 @@ __all__ = [
     "FindingKind",
     "audit",
     "examine",
+    "read_deletions",
 ]
 
 ENTRIES_PER_FETCH: Final = 5_000
@@ -44,7 +45,7 @@ FINDINGS_SHOWN_MAX: Final = 20
 """Kept with their details; all are counted."""
 
 LABEL: Final = re.compile(r"headgate (?P<feed>\S+) (?P<table>\S+) (?P<owner_rev>\d+)\.(?P<n>\d+)")
-"""application_name of a session of the PostgreSQL sink."""
+"""What a session of a sink says of itself: in PostgreSQL its application_name."""
 
 Key = tuple[str, ...]
 
@@ -209,12 +210,18 @@ def _parse_epoch(text: str) -> Epoch:
 
 def audit(source: Connection, target: Connection) -> AuditReport:
     """Examine everything the triggers wrote down in the two databases. Writers and feed must be at rest."""
+    deletions = read_deletions(source)
+    with target.transaction():
+        return examine(_entries(target), deletions, _standing(target))
+
+
+def read_deletions(source: Connection) -> Deletions:
+    """What the source's trigger wrote down."""
     deletions: dict[tuple[str, Key], list[int]] = {}
     rows = source.execute('SELECT "table", key, version FROM audit.deletions ORDER BY version').fetchall()
     for table, key, version in rows:
         deletions.setdefault((table, tuple(key)), []).append(version)
-    with target.transaction():
-        return examine(_entries(target), deletions, _standing(target))
+    return deletions
 
 
 def _entries(target: Connection) -> Iterator[Entry]:

@@ -17,19 +17,22 @@ from headgate.demo.watch import Watch, WatchError
 from headgate.eventlog.connection import KafkaConnection
 from headgate.sources.offsets import end_offsets
 
-__all__ = ["await_drained", "examine_all"]
+__all__ = ["await_drained", "examine_all", "row_stands"]
 
 DRAIN_SECONDS_MAX: Final = 120.0
 """From the last commit in the source until the feed has passed it."""
 
 POLL_SECONDS: Final = 0.25
 
+Stands = Callable[[Table, Row], bool]
+"""Whether the target's table has a row of this key."""
+
 
 def await_drained(
     watch: Watch,
     *,
     source_dsn: str,
-    target_dsn: str,
+    stands: Stands,
     bootstrap: str,
     seed: int,
     check: Callable[[], None],
@@ -44,15 +47,14 @@ def await_drained(
     began = time.monotonic()
     with psycopg.connect(source_dsn, autocommit=True) as source:
         markers = write_markers(source, seed)
-    with psycopg.connect(target_dsn, autocommit=True) as target:
-        missing = [table for table in TABLES if not _stands(target, table, markers[table.name])]
-        while missing:
-            if time.monotonic() - began > seconds_max:
-                names = ", ".join(table.full_name for table in missing)
-                raise WatchError(f"the last change of {names} has not arrived after {seconds_max:.0f} s")
-            check()
-            time.sleep(POLL_SECONDS)
-            missing = [table for table in missing if not _stands(target, table, markers[table.name])]
+    missing = [table for table in TABLES if not stands(table, markers[table.name])]
+    while missing:
+        if time.monotonic() - began > seconds_max:
+            names = ", ".join(table.full_name for table in missing)
+            raise WatchError(f"the last change of {names} has not arrived after {seconds_max:.0f} s")
+        check()
+        time.sleep(POLL_SECONDS)
+        missing = [table for table in missing if not stands(table, markers[table.name])]
     topics = {f"{TOPIC_PREFIX}.{table.full_name}": 1 for table in TABLES}
     connection = KafkaConnection(bootstrap)
     ends = end_offsets(connection, topics)
@@ -62,7 +64,8 @@ def await_drained(
     return at - began
 
 
-def _stands(target: psycopg.Connection, table: Table, key: Row) -> bool:
+def row_stands(target: psycopg.Connection, table: Table, key: Row) -> bool:
+    """Whether a PostgreSQL has the row now: ``Stands``, but for its first argument."""
     query = SQL("SELECT 1 FROM {table} WHERE {key}").format(
         table=table.identifier, key=SQL(" AND ").join(SQL("{} = %s").format(Identifier(column)) for column in key)
     )

@@ -79,7 +79,9 @@ class ServiceProcess:
         log_folder: Path,
         *,
         program: Sequence[str] = HEADGATE,
+        home: Path | None = None,
     ) -> None:
+        """``home``: the folder it runs in, ours if None."""
         self.name = name
         self.command = (*program, *arguments)
         self.fate = Fate.RUNNING
@@ -91,6 +93,7 @@ class ServiceProcess:
                 stdout=log,
                 stderr=log,
                 env=environment(settings),
+                cwd=home,
                 start_new_session=True,
             )
         self._seen: set[psutil.Process] = set()

@@ -6,20 +6,21 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
 import psycopg
 
 from headgate.demo.display import Display
-from headgate.demo.ending import await_drained, examine_all
+from headgate.demo.ending import await_drained, examine_all, row_stands
 from headgate.demo.faults import Faults, Takeover
 from headgate.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate.demo.load import Load
 from headgate.demo.pauses import longest_pauses
 from headgate.demo.processes import stop_all
 from headgate.demo.report import Report
-from headgate.demo.services import Services, create_feed
+from headgate.demo.services import Services, create_feed, postgresql_sink
 from headgate.demo.stack import Stack, running_stack
 from headgate.demo.tables import all_apply, all_replicate, views
 from headgate.demo.watch import Watch
@@ -94,7 +95,7 @@ def _start(options: Options, display: Display, scratch: Scratch, left_over: list
     faults = Faults(services, watch, stack.target_dsn, display.say)
     faults.await_services()
     began = time.monotonic()
-    file = create_feed(stack.target_dsn, services, folder)
+    file = create_feed(postgresql_sink(stack.target_dsn), services, folder)
     display.say(f"headgate feed create {file.name}: accepted")
 
     def check() -> None:
@@ -144,14 +145,15 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
     seconds, rows = time.monotonic() - began, shop.watch.rows_applied() - rows_before
     display.head("The writers stop; waiting until the feed has passed their last commit")
     shop.load.stop()
-    drain_seconds = await_drained(
-        shop.watch,
-        source_dsn=shop.stack.source_dsn,
-        target_dsn=shop.stack.target_dsn,
-        bootstrap=shop.stack.bootstrap,
-        seed=options.seed,
-        check=shop.services.check,
-    )
+    with psycopg.connect(shop.stack.target_dsn, autocommit=True) as target:
+        drain_seconds = await_drained(
+            shop.watch,
+            source_dsn=shop.stack.source_dsn,
+            stands=partial(row_stands, target),
+            bootstrap=shop.stack.bootstrap,
+            seed=options.seed,
+            check=shop.services.check,
+        )
     false_losses = shop.faults.false_losses()
     display.say("comparing source and target row by row, all columns, and examining the audit")
     comparisons, audited = examine_all(shop.stack.source_dsn, shop.stack.target_dsn)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import yaml
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -25,7 +26,7 @@ from headgate.demo.schema import TABLES
 from headgate.demo.stack import FEED, TOPIC_PREFIX
 from headgate.embedded.java import java_home_for_spark
 
-__all__ = ["COORDINATORS", "LEASE_SECONDS", "Services", "create_feed", "feed_text"]
+__all__ = ["COORDINATORS", "LEASE_SECONDS", "Services", "SinkAddress", "create_feed", "feed_text", "postgresql_sink"]
 
 COORDINATORS: Final = ("coordinator-1", "coordinator-2")
 
@@ -55,11 +56,13 @@ class Services:
         log_folder: Path,
         *,
         own: Mapping[str, Mapping[str, str]] | None = None,
+        homes: Mapping[str, Path] | None = None,
     ) -> None:
-        """``own`` are further settings per service's name."""
+        """Per service's name: ``own`` are further settings, ``homes`` the folders to run in (ours if not named)."""
         self.log_folder = log_folder
         self.settings = _settings(bootstrap, log_folder.parent / "spark")
         self._own = dict(own or {})
+        self._homes = dict(homes or {})
         self.running: dict[str, ServiceProcess] = {}
         self.all: list[ServiceProcess] = []
         self.agents = tuple(f"agent-{number}" for number in range(1, agents + 1))
@@ -105,7 +108,7 @@ class Services:
     def _start(self, name: str, *arguments: str) -> ServiceProcess:
         with interrupts_deferred():
             settings = self.settings | dict(self._own.get(name, {}))
-            service = ServiceProcess(name, arguments, settings, self.log_folder)
+            service = ServiceProcess(name, arguments, settings, self.log_folder, home=self._homes.get(name))
             self.running[name] = service
             self.all.append(service)
         return service
@@ -130,27 +133,40 @@ def _settings(bootstrap: str, scratch: Path) -> dict[str, str]:
     }
 
 
-def feed_text(target_dsn: str, password_file: Path) -> str:
-    """The feed over all tables, as a user would write it: the password stands in a file, feeds on a topic."""
+class SinkAddress(msgspec.Struct, frozen=True):
+    """A feed's sink: its ``type`` and ``dsn`` as feeds have them, without the ``password``."""
+
+    type: str
+    dsn: str
+    password: str
+
+
+def postgresql_sink(target_dsn: str) -> SinkAddress:
+    """A PostgreSQL as a sink."""
     target = conninfo_to_dict(target_dsn)
     dsn = make_conninfo("", **{name: value for name, value in target.items() if name != "password"})
+    return SinkAddress("postgresql", dsn, str(target["password"]))
+
+
+def feed_text(sink: SinkAddress, password_file: Path) -> str:
+    """The feed over all tables, as a user would write it: the password stands in a file, feeds on a topic."""
     return yaml.safe_dump(
         {
             "feed": FEED,
             "source": {"topics": [f"{TOPIC_PREFIX}.{table.full_name}" for table in TABLES], "format": "debezium-json"},
-            "sink": {"type": "postgresql", "dsn": dsn, "password_file": str(password_file)},
+            "sink": {"type": sink.type, "dsn": sink.dsn, "password_file": str(password_file)},
         },
         sort_keys=False,
     )
 
 
-def create_feed(target_dsn: str, services: Services, folder: Path) -> Path:
+def create_feed(sink: SinkAddress, services: Services, folder: Path) -> Path:
     """Write the feed's file and run ``headgate feed create`` on it; the file. Raises ServiceError."""
     password_file = folder / "target.password"
     password_file.touch(mode=0o600)
-    password_file.write_text(str(conninfo_to_dict(target_dsn)["password"]), encoding="utf-8")
+    password_file.write_text(sink.password, encoding="utf-8")
     file = folder / f"{FEED}.yaml"
-    file.write_text(feed_text(target_dsn, password_file), encoding="utf-8")
+    file.write_text(feed_text(sink, password_file), encoding="utf-8")
     try:
         answer = run_command(services.settings, "feed", "create", str(file), "-o", "json")
     except ServiceError:

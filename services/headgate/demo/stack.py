@@ -20,7 +20,7 @@ from headgate.embedded.broker import EmbeddedKafka
 from headgate.embedded.connect import ConnectWorker
 from headgate.embedded.postgres import EmbeddedPostgres
 
-__all__ = ["FEED", "TOPIC_PREFIX", "Stack", "running_stack"]
+__all__ = ["DATABASE", "FEED", "TOPIC_PREFIX", "Stack", "make_database", "running_stack"]
 
 FEED: Final = "shop"
 """Name of the demo's feed."""
@@ -66,7 +66,7 @@ def running_stack(folder: Path, seed: int, say: Say) -> Iterator[Stack]:
         source = parts.enter_context(EmbeddedPostgres(folder / "source", logical=True))
         say("starting the target PostgreSQL")
         target = parts.enter_context(EmbeddedPostgres(folder / "target"))
-        source_dsn, target_dsn = _make_database(source), _make_database(target)
+        source_dsn, target_dsn = make_database(source), make_database(target)
         say(f"creating {len(TABLES)} tables in both, with the audit's triggers, and filling the source")
         keys = _prepare(source_dsn, target_dsn, seed)
         say("starting a Kafka broker (KRaft), and Kafka Connect with Debezium, in one JVM")
@@ -94,7 +94,8 @@ class _Progress:
                 self._say(f"fetching {name}, each file checked against its pinned sha256: {done} of {total}")
 
 
-def _make_database(server: EmbeddedPostgres) -> str:
+def make_database(server: EmbeddedPostgres) -> str:
+    """Create the shop's empty database; its address."""
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {DATABASE}")
     return server.dsn(DATABASE)

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -155,6 +156,17 @@ def test_a_slow_link_delivers_late(proxies: Proxies, proxy: Proxy, client: socke
     began = time.monotonic()
     assert asked(client, b"slow") == b"slow"
     assert time.monotonic() - began >= 2 * SLOW_SECONDS
+
+
+def test_a_link_at_a_socket_is_cut_as_one_at_a_port(proxies: Proxies, echo: Echo, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    proxy = proxies.open_at(echo.port, path)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(ANSWER_SECONDS_MAX)
+        client.connect(str(path))
+        assert asked(client, b"hello") == b"hello"
+        proxies.change(proxy, Link.CUT)
+        assert is_reset(client)
 
 
 def test_a_server_that_is_gone_is_seen_as_gone(proxies: Proxies, proxy: Proxy, echo: Echo) -> None:

@@ -158,6 +158,17 @@ def test_a_server_that_refuses_load_data_local_is_told_what_to_choose(database: 
         database.execute("SET GLOBAL local_infile = 1")
 
 
+def test_an_address_needs_no_database_where_table_names_have_one(database: Database) -> None:
+    """B19: a delete named its table by an alias, which the server looks for in the session's database."""
+    database.execute("CREATE TABLE t (id varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v int)")
+    database.sink = MysqlSink(MysqlSettings(database.url.replace(database.name, "")))
+    database.writer = database.sink.writer()
+    claim = database.claim(f"{database.name}.t")
+    database.apply(claim, put(0, id="a", v=1), put(1, id="b", v=2), put(2, id="c", v=3))
+    database.apply(claim, put(3, id="b", v=4), drop(4, id="c"), drop(5, id="A"))
+    assert database.rows("SELECT id, v FROM t ORDER BY id") == [("a", 1), ("b", 4)], "another letter is another row"
+
+
 # --- columns ---
 
 

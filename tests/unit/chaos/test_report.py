@@ -25,6 +25,7 @@ def suffered(fault: str, failover: float | None, pause: float) -> Suffered:
 
 
 REPORT = ChaosReport(
+    sink="mysql",
     seed=7,
     lease_seconds=5.0,
     seconds=60.0,

@@ -209,8 +209,10 @@ class Stage:
         if reduced.truncate:  # DELETE: TRUNCATE would commit, and needs a right of its own
             deletes += count(f"DELETE FROM {target}")
         if reduced.deletes:
+            # Not by an alias: it would be looked for in the address's database, which an address need not have.
             deletes += count(
-                f"DELETE t FROM {stage} s STRAIGHT_JOIN {target} t ON {self._same_key()} WHERE s.{_GROUP} = 0"
+                f"DELETE FROM {target} USING {stage} s STRAIGHT_JOIN {target} ON {self._same_key(target)} "
+                f"WHERE s.{_GROUP} = 0"
             )
         for number, group in enumerate(groups, start=1):
             columns = [column for column in group.columns if column in self.table.columns]
@@ -229,10 +231,10 @@ class Stage:
             self._check_folding()
         return Merged(upserts, updates, deletes)
 
-    def _same_key(self) -> str:
-        key = [f"t.{quoted(column)} = s.{quoted(column)}" for column in self.table.key]
+    def _same_key(self, target: str = "t") -> str:
+        key = [f"{target}.{quoted(column)} = s.{quoted(column)}" for column in self.table.key]
         # A key that only the collation takes for this one is another row's.
-        key += [f"BINARY t.{quoted(column)} = BINARY s.{quoted(column)}" for column in self.table.folding]
+        key += [f"BINARY {target}.{quoted(column)} = BINARY s.{quoted(column)}" for column in self.table.folding]
         return " AND ".join(key)
 
     def _upsert(self, number: int, columns: Sequence[str], others: Sequence[str]) -> None:
