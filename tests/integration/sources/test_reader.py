@@ -1,12 +1,14 @@
 """The log reader on a real broker: exactly from where it is told, whatever it has fetched before."""
 
+from collections.abc import Iterable
+
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.sources import reader as reader_module
 from headgate.sources.offsets import OffsetExpiredError
-from headgate.sources.reader import Chunk, LogReader, Reading, reader_properties
+from headgate.sources.reader import PACED_PARTITIONS, Chunk, LogReader, Reading, reader_properties
 
 pytestmark = pytest.mark.integration
 
@@ -16,17 +18,21 @@ READS_MAX = 500
 class Log:
     """A topic of two partitions and a reader of it."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int = 2) -> None:
         self.bootstrap, self.topic = bootstrap, topic
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        for future in self.admin.create_topics([NewTopic(topic, 2, 1)]).values():
+        for future in self.admin.create_topics([NewTopic(topic, partitions, 1)]).values():
             future.result()
         self.reader = LogReader(reader_properties(bootstrap, {}))
 
     def write(self, partition: int, count: int, **properties: str) -> None:
+        self.write_to_all([partition], count, **properties)
+
+    def write_to_all(self, partitions: Iterable[int], count: int, **properties: str) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, **properties})
-        for number in range(count):
-            producer.produce(self.topic, b"v%d" % number, b"k", partition)
+        for partition in partitions:
+            for number in range(count):
+                producer.produce(self.topic, b"v%d" % number, b"k", partition)
         producer.flush(30)
 
     def write_in_transaction(self, partition: int, count: int, *, commit: bool) -> None:
@@ -110,6 +116,20 @@ def test_partitions_come_and_go_between_reads(log: Log) -> None:
     assert log.read({1: 4}, {1: 10}) == {1: [*range(4, 10)]}
     log.write(0, 10)
     assert log.read({0: 10, 1: 10}, {0: 20, 1: 10}) == {0: [*range(10, 20)], 1: []}
+
+
+def test_a_reader_that_gets_many_partitions_more_goes_on_exactly_where_it_was(
+    kafka_bootstrap: str, kafka_prefix: str
+) -> None:
+    log = Log(kafka_bootstrap, f"{kafka_prefix}many", 3 * PACED_PARTITIONS)
+    few, many = range(2), range(3 * PACED_PARTITIONS)
+    log.write_to_all(many, 4)
+    assert log.read(dict.fromkeys(few, 0), dict.fromkeys(few, 3), rows_max=4) == {p: [*range(4)] for p in few}
+    starts = {partition: 2 if partition in few else 0 for partition in many}
+    found = log.read(starts, dict.fromkeys(many, 4))
+    assert found == {partition: [*range(start, 4)] for partition, start in starts.items()}
+    log.write(7, 1)
+    assert log.read(dict.fromkeys(many, 4), {p: 5 if p == 7 else 4 for p in many})[7] == [4], "one row alone comes too"
 
 
 def test_a_reader_has_heard_how_far_the_log_goes_beyond_what_it_was_asked_for(log: Log) -> None:
