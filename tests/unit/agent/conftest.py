@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from headgate.agent.executor import SpanId
-from headgate.agent.lane import task
+from headgate.agent.lane import asides, task_run
 from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, SpanWork, TaskPlan, TaskResult
 from headgate.agent.lane.rows import BadChange
 from headgate.changes import debezium_json
@@ -79,7 +79,7 @@ class RecordingParts:
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> RecordingParts:
     made = RecordingParts()
-    monkeypatch.setitem(task._parts, SPEC, made)  # type: ignore[arg-type]
+    monkeypatch.setitem(task_run._parts, SPEC, made)  # type: ignore[arg-type]
     return made
 
 
@@ -106,7 +106,7 @@ def chunk(table: str, partition: int, offsets: Sequence[int], bad: frozenset[int
 
 
 def run(works: Sequence[SpanWork], chunks: Sequence[Chunk]) -> TaskResult:
-    return task.run_task(TaskPlan(BatchPlan(SPEC, tuple(works)), "lane", {}, ((),), 100), chunks)
+    return task_run.run_task(TaskPlan(BatchPlan(SPEC, tuple(works)), "lane", {}, ((),), 100), chunks)
 
 
 def by_table(result: TaskResult) -> Iterator[tuple[str, SpanResult]]:
@@ -132,7 +132,7 @@ class RecordingQuarantine:
 @pytest.fixture
 def quarantine(monkeypatch: pytest.MonkeyPatch) -> RecordingQuarantine:
     made = RecordingQuarantine()
-    monkeypatch.setitem(task._quarantines, BOX, made)
+    monkeypatch.setitem(asides._quarantines, BOX, made)
     return made
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headgate.agent.executor import SpanId
-from headgate.agent.lane import task
+from headgate.agent.lane import task_run
 from headgate.agent.lane.plan import BatchPlan, SpanWork, TaskPlan
 from headgate.changes import canal_json
 from headgate.changes.dealing import Dealer
@@ -88,8 +88,8 @@ def test_a_table_without_rows_costs_no_transaction_until_its_position_is_to_foll
         BatchPlan(SPEC, (span,)), "lane", {}, ((Reading("t.shop", 0, 2, 0), Reading("t.shop", 1, 5, 0)),), 9
     )
     rests = msgspec.structs.replace(plan, batch=BatchPlan(SPEC, (msgspec.structs.replace(span, settle=False),)))
-    assert task.run_task(rests, []).spans == (), "it is not told again that it was read so far"
-    (b,) = task.run_task(plan, []).spans
+    assert task_run.run_task(rests, []).spans == (), "it is not told again that it was read so far"
+    (b,) = task_run.run_task(plan, []).spans
     assert (applied(parts), b.positions) == ([("b", [], {0: (0, 2)})], {0: 2}), "with no row to go along with"
 
 
@@ -126,7 +126,7 @@ def test_an_event_that_does_not_say_its_table_is_set_aside_once_before_anybody_m
     parts.before = lambda: list(quarantine.kept)
     works = (one_of("a", {0: 0}), one_of("b", {0: 0}))
     plan = TaskPlan(BatchPlan(SPEC, works, BOX), "lane", {}, ((),), 100)
-    result = task.run_task(plan, [mixed(0, "b", "", "b!", "b")])
+    result = task_run.run_task(plan, [mixed(0, "b", "", "b!", "b")])
     assert quarantine.kept == [(1, "change_undecodable"), (2, "change_undecodable")]
     assert quarantine.under == ["public.a", "public.b"], "under the name of the first, which has no rows here"
     assert parts.seen_before[0] == [(1, "change_undecodable")]
@@ -137,11 +137,11 @@ def test_an_event_that_does_not_say_its_table_is_set_aside_once_before_anybody_m
 def test_too_much_that_says_no_table_stops_all_of_them(parts: RecordingParts, quarantine: RecordingQuarantine) -> None:
     works = (one_of("a", {0: 0}), msgspec.structs.replace(one_of("b", {0: 0}), quarantine_left=1))
     plan = TaskPlan(BatchPlan(SPEC, works, BOX), "lane", {}, ((),), 100)
-    (a, b) = task.run_task(plan, [mixed(0, "", "", "b")]).spans
+    (a, b) = task_run.run_task(plan, [mixed(0, "", "", "b")]).spans
     assert (a.positions, b.positions, b.error_code) == ({0: 3}, {}, "quarantine_full")
 
     quarantine.error = QuarantineUnavailableError("no broker")
-    held = task.run_task(plan, [mixed(0, "", "a")]).spans
+    held = task_run.run_task(plan, [mixed(0, "", "a")]).spans
     assert [(span.error_code, span.read_to) for span in held] == [("quarantine_unavailable", {})] * 2
 
 
@@ -175,7 +175,7 @@ def test_a_watermark_counts_for_all_tables_of_its_partition(parts: RecordingPart
 
 
 def test_portions_of_several_tables_leave_no_gap(parts: RecordingParts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "TASK_BYTES_MAX", 150)
+    monkeypatch.setattr(task_run, "TASK_BYTES_MAX", 150)
     chunks = [mixed(first, "a", "b") for first in range(0, 12, 2)]
     result = run([one_of("a", {0: 0}), one_of("b", {0: 0})], [*chunks, mixed(12, "b")])
     for table in ("a", "b"):

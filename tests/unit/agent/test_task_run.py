@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.agent.lane import task
+from headgate.agent.lane import task_run
 from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskPlan
 from headgate.changes import canal_json, debezium_json
 from headgate.changes.decoding import SchemasUnavailableError
@@ -225,7 +225,7 @@ def test_a_snapshot_after_the_target_is_said(traced_parts: RecordingParts) -> No
 def run_boxed(left: int, bad: frozenset[int], **more: bool) -> SpanResult:
     span = msgspec.structs.replace(work("a", {0: 0}), quarantine_left=left, **more)
     plan = TaskPlan(BatchPlan(SPEC, (span,), BOX), "lane", {}, ((),), 100)
-    return task.run_task(plan, [chunk("a", 0, OFFSETS, bad)]).spans[0]
+    return task_run.run_task(plan, [chunk("a", 0, OFFSETS, bad)]).spans[0]
 
 
 OFFSETS = range(1, 9)
@@ -275,7 +275,7 @@ def test_no_position_moves_past_changes_that_could_not_be_kept_because_the_feed_
     ended_at(canal_parts, 10)
     span = msgspec.structs.replace(work("a", {0: 0}), quarantine_left=1)
     plan = TaskPlan(BatchPlan(SPEC, (span,), BOX), "lane", {}, ((),), 100)
-    (result,) = task.run_task(plan, [canal_chunk(ENDING, frozenset({2, 4}))]).spans
+    (result,) = task_run.run_task(plan, [canal_chunk(ENDING, frozenset({2, 4}))]).spans
     assert (result.error_code, result.positions) == ("quarantine_full", {})
     assert (quarantine.kept, canal_parts.batches) == ([], [])
 
@@ -314,7 +314,7 @@ def test_a_prefix_is_followed_by_the_rest_and_where_that_is_stuck_is_said(parts:
 def test_what_is_too_much_for_memory_is_applied_in_portions(
     parts: RecordingParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task, "TASK_BYTES_MAX", 100)
+    monkeypatch.setattr(task_run, "TASK_BYTES_MAX", 100)
     rows = [("a", partition, offset) for offset in range(3) for partition in (0, 1)]
     (result,) = run(
         [work("a", {0: 0, 1: 0})], [chunk(table, partition, [offset]) for table, partition, offset in rows]
@@ -331,7 +331,7 @@ def test_what_is_too_much_for_memory_is_applied_in_portions(
 def test_a_later_portion_that_fails_leaves_the_earlier_ones_counted(
     parts: RecordingParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task, "TASK_BYTES_MAX", 100)
+    monkeypatch.setattr(task_run, "TASK_BYTES_MAX", 100)
     parts.bad = {(0, 5): ValueRefusedError("too long", 0, 5)}
     (result,) = run([work("a", {0: 0})], [chunk("a", 0, [n]) for n in range(8)]).spans
     assert (result.positions, result.rows, result.error_code) == ({0: 5}, 5, "value_refused")
