@@ -250,6 +250,15 @@ def test_what_the_sink_refuses_is_kept_by_its_place_and_reason(
     assert (result.positions, result.error, result.quarantined) == ({0: 9}, None, 1)
 
 
+def test_what_was_kept_with_a_prefix_is_not_left_for_the_rest(
+    parts: RecordingParts, quarantine: RecordingQuarantine
+) -> None:
+    parts.bad, parts.applied_to = {(0, 2): ValueRefusedError("too long", 0, 2)}, 5
+    run_boxed(9, frozenset())
+    assert quarantine.kept == [(2, "value_refused")]
+    assert [batch.aside.most for batch in parts.batches if batch.aside is not None] == [9, 8]
+
+
 def test_more_than_may_be_kept_fails_the_table_and_keeps_none_of_them(
     parts: RecordingParts, quarantine: RecordingQuarantine
 ) -> None:

@@ -264,10 +264,10 @@ class TaskRun:
             if rows.bad:
                 assert self._asides is not None  # noqa: S101 - without them nothing is set aside
                 self._asides.keep(rows, rows.bad)
-            aside = None if self._asides is None else self._asides.of(rows)
             before: Positions | None = None
             while reached not in (rows.next, before):  # as a rule once; behind a prefix comes the rest, or its error
                 before = reached
+                aside = None if self._asides is None else self._asides.of(rows)
                 applied = self._parts().writer().apply(rows.batch_from(reached, aside))
                 reached = {partition: applied.positions[partition] for partition in rows.next}
             rows.next = reached
