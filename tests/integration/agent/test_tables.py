@@ -1,5 +1,7 @@
 """One topic with the changes of several tables, each in a sink table of its own: nobody's trouble is another's."""
 
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,11 +11,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.agent.executor import SpanId, SpanTask
 from headgate.agent.lane import span as lane_span
+from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.records.keys import DeadLetterKey
 
-from .conftest import Bed, reached, until
+from .conftest import DEADLINE_SECONDS, Bed, reached, until
+from .test_lane_crashes import NOTE, noted
 from .test_quarantine import executor_with_letterbox, letters_on, log
 
 __all__ = ["log"]
@@ -131,6 +135,34 @@ def test_tables_of_one_topic_fail_move_and_rest_each_for_itself(bed: Bed, shop: 
     for executor, table in ((second, "orders"), (first, "items")):
         until(lambda e=executor, t=table: e.status(shop.id(t)).positions == shop.ends, f"{table} is at the end")
     assert shop.has("orders", "items", "idle")
+
+
+@pytest.mark.parametrize("point", [CrashPoint.BEFORE_COMMIT, CrashPoint.COMMITTED])
+def test_tables_of_one_topic_whose_worker_dies_between_their_commits_are_written_once(
+    bed: Bed, shop: Shop, worker_points: ArmedPoints, point: CrashPoint
+) -> None:
+    bed.database.execute(NOTE.format(table="orders"))
+    bed.database.execute(
+        "CREATE CONSTRAINT TRIGGER note AFTER INSERT OR UPDATE ON items DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION note()"
+    )
+    executor = bed.executor()
+    for table in ("orders", "items"):
+        executor.add_table(shop.task(table, 1), prepare=False)
+    shop.put("orders", range(20))
+    shop.put("items", range(100, 120))
+    until(lambda: shop.has("orders", "items"), "both are written")
+
+    worker_points.arm(point)
+    shop.put("items", range(120, 140))
+    shop.put("orders", range(20, 40))
+    os.kill(worker_points.await_reached(point, DEADLINE_SECONDS), signal.SIGKILL)
+    shop.put("orders", range(40, 60))
+    shop.put("items", range(140, 160))
+    until(lambda: shop.has("orders", "items"), "another worker goes on with both")
+    for table in ("orders", "items"):
+        until(lambda t=table: executor.status(shop.id(t)).positions == shop.ends, f"{table} is at the end")
+    assert noted(bed) == [*range(60), *range(100, 160)]
 
 
 def test_what_does_not_say_its_table_is_set_aside_once_and_a_truncate_is_for_the_one_it_names(
