@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from headgate.agent.lane.spark import WORKER_DAEMON, SparkRuntime
+from headgate.agent.lane.spark import WORKER_DAEMON, WORKER_MEMORY_ARENAS, SparkRuntime
 
 pytestmark = [
     pytest.mark.spark,
@@ -29,6 +29,17 @@ def look(_numbers: Iterable[int]) -> Iterator[tuple[int, str, bool, int, int]]:
     archives = sum(isinstance(one, zipimport.zipimporter) for one in sys.path_importer_cache.values())
     forget_archives()
     yield os.getpid(), parent, had, gc.get_freeze_count(), archives
+
+
+def arenas(_numbers: Iterable[int]) -> Iterator[str | None]:
+    """What bounds the places that a worker's threads keep memory in."""
+    yield os.environ.get("MALLOC_ARENA_MAX")
+
+
+def test_workers_keep_memory_in_one_place(spark_runtime: SparkRuntime) -> None:
+    context = spark_runtime.start().sparkContext
+    assert context.runJob(context.parallelize(range(1), 1), arenas) == [WORKER_MEMORY_ARENAS]
+    assert "MALLOC_ARENA_MAX" not in os.environ, "it is the workers' own"
 
 
 def test_workers_come_from_our_daemon_with_all_they_need(spark_runtime: SparkRuntime) -> None:

@@ -78,6 +78,10 @@ _FIXED: Final[dict[str, str]] = {
 WORKER_DAEMON: Final = "headgate.agent.lane.worker_daemon"
 """What workers are forked from; by name, because only they import it."""
 
+WORKER_MEMORY_ARENAS: Final = "1"
+"""A client of Kafka fills its buffers on threads of its own, and the worker's only other thread frees them. glibc keeps
+memory apart by thread, so workers that had read much kept more than twice of what they ever needed at a time."""
+
 _JVM_EXIT_SECONDS: Final = 10.0
 """A killed process is gone at once; this is for a machine on its knees."""
 
@@ -224,6 +228,7 @@ class SparkRuntime:
         builder = SparkSession.builder.master(settings.master).appName("headgate-agent")
         properties = {
             **_FIXED,
+            "spark.executorEnv.MALLOC_ARENA_MAX": WORKER_MEMORY_ARENAS,
             **settings.options,
             "spark.driver.memory": settings.driver_memory,
             "spark.jars": ",".join(str(jar) for jar in settings.jars),
