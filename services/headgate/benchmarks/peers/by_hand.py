@@ -148,6 +148,9 @@ class _Postgres:
         self._connection.commit()
 
 
+_DEADLOCK: Final = 1213
+
+
 class _Mariadb:
     """LOAD DATA LOCAL, then INSERT … ON DUPLICATE KEY UPDATE."""
 
@@ -183,11 +186,22 @@ class _Mariadb:
     def write(self, lines: Sequence[str], gone: Sequence[int]) -> None:
         """See _Writer."""
         self._file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        with self._connection.cursor() as cursor:
-            cursor.execute(self._load)
-            cursor.execute(self._merge)
-            cursor.execute("DELETE FROM stage")
-            if gone:
-                cursor.execute(self._delete, (list(gone),))
-        self._connection.commit()
+        while not self._is_committed(gone):  # each time one of two goes on, so it comes to an end
+            self._connection.rollback()
         self._file.unlink()
+
+    def _is_committed(self, gone: Sequence[int]) -> bool:
+        """False if this was the one of two processes, each waiting for the other's rows, that the server gave up."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(self._load)
+                cursor.execute(self._merge)
+                cursor.execute("DELETE FROM stage")
+                if gone:
+                    cursor.execute(self._delete, (list(gone),))
+            self._connection.commit()
+        except pymysql.OperationalError as error:
+            if error.args[0] != _DEADLOCK:
+                raise
+            return False
+        return True
