@@ -1,9 +1,10 @@
 """What a move costs under load: one table goes back and forth between two agents while all are written to.
 
 A pause is the longest gap between visible commits of a table in a stretch of time, less the longest gap of the same
-table in an equally long stretch without a move. Commits are dated by PostgreSQL (track_commit_timestamp). Both agents
-are executors of this process on one Spark; what the owner does between their steps is done here at once, so the owner's
-own turns are not part of it.
+table in an equally long stretch without a move. Gaps differ by themselves, so two stretches without a move are compared
+in the same way: what that gives is what a move that stops nobody would give. Commits are dated by PostgreSQL
+(track_commit_timestamp). Both agents are executors of this process on one Spark; what the owner does between their
+steps is done here at once, so the owner's own turns are not part of it.
 """
 
 import itertools
@@ -32,6 +33,14 @@ STRETCH_SECONDS: Final = 3.0
 
 STEP_SECONDS_MAX: Final = 60.0
 WARM_UP_SECONDS: Final = 10.0
+
+
+class _Stretches(msgspec.Struct, frozen=True):
+    """Around one move, in wall-clock seconds: two stretches without it begin, then its own."""
+
+    control: float
+    quiet: float
+    move: float
 
 
 class MoveOptions(msgspec.Struct, frozen=True):
@@ -92,25 +101,30 @@ def bench_move(options: MoveOptions, say: Callable[[str], None]) -> Report:
             commits = {name: _commits(parts, name, load.written[f"bench.{name}"]) for name in names}
         finally:
             other.close()
-    moved, others = _pauses(commits, stretches, names[0])
-    say(f"moved: {sorted(round(ms) for ms in moved)} ms; others: {sorted(round(ms) for ms in others)} ms")
+    moved, others, unmoved = _pauses(commits, stretches, names[0])
+    for who, pauses in (("moved", moved), ("others", others), ("others, without a move", unmoved)):
+        say(f"{who}: {sorted(round(ms) for ms in pauses)} ms")
     figures = {
         "moved_pause_p99_ms": median_of([_p99(moved)], "ms", MOVED_GOAL_MS),
         "moved_pause_p50_ms": median_of(moved, "ms"),
         "others_extra_pause_p99_ms": median_of([_p99(others)], "ms", 0.0),
         "others_extra_pause_p50_ms": median_of(others, "ms"),
+        "others_without_a_move_p99_ms": median_of([_p99(unmoved)], "ms"),
+        "others_without_a_move_p50_ms": median_of(unmoved, "ms"),
     }
     return Report("move", figures)
 
 
 def _moves(
     first: TableExecutor, second: TableExecutor, task: SpanTask, moves: int, say: Callable[[str], None]
-) -> list[tuple[float, float]]:
-    """Move back and forth; wall-clock seconds (quiet stretch begins, move begins) of each."""
+) -> list[_Stretches]:
+    """Move back and forth."""
     stretches = []
     source, target = first, second
     epoch = task.epoch.n
     for number in range(moves):
+        control_at = time.time()
+        time.sleep(STRETCH_SECONDS)
         quiet_at = time.time()
         time.sleep(STRETCH_SECONDS)
         began = time.time()
@@ -128,7 +142,7 @@ def _moves(
         took = time.time() - began
         say(f"move {number + 1} of {moves}: {took:.2f} s from its order to its end")
         time.sleep(STRETCH_SECONDS)
-        stretches.append((quiet_at, began))
+        stretches.append(_Stretches(control_at, quiet_at, began))
         source, target = target, source
     return stretches
 
@@ -155,19 +169,22 @@ def _commits(parts: Parts, table: str, rows: int) -> list[float]:
 
 
 def _pauses(
-    commits: Mapping[str, Sequence[float]], stretches: Sequence[tuple[float, float]], moved: str
-) -> tuple[list[float], list[float]]:
-    """Extra pauses in ms, one per move: of the moved table, and the worst of the others."""
-    ours, theirs = [], []
-    for number, (quiet_at, began) in enumerate(stretches):
-        ends = stretches[number + 1][0] if number + 1 < len(stretches) else max(times[-1] for times in commits.values())
-        extra = {
-            table: 1000 * (_longest_gap(times, began, ends) - _longest_gap(times, quiet_at, began))
+    commits: Mapping[str, Sequence[float]], stretches: Sequence[_Stretches], moved: str
+) -> tuple[list[float], list[float], list[float]]:
+    """Extra pauses in ms, one per move: of the moved table, the worst of the others, and theirs without a move."""
+    ours, theirs, unmoved = [], [], []
+    for number, at in enumerate(stretches):
+        last = max(times[-1] for times in commits.values())
+        end = stretches[number + 1].control if number + 1 < len(stretches) else last
+        gaps = {
+            table: [_longest_gap(times, *stretch) for stretch in ((at.control, at.quiet), (at.quiet, at.move))]
             for table, times in commits.items()
         }
-        ours.append(max(0.0, extra.pop(moved)))
-        theirs.append(max(0.0, *extra.values()))
-    return ours, theirs
+        extra = {table: _longest_gap(times, at.move, end) - gaps[table][1] for table, times in commits.items()}
+        ours.append(max(0.0, 1000 * extra.pop(moved)))
+        theirs.append(max(0.0, *(1000 * more for more in extra.values())))
+        unmoved.append(max(0.0, *(1000 * (gaps[table][1] - gaps[table][0]) for table in extra)))
+    return ours, theirs, unmoved
 
 
 def _longest_gap(times: Sequence[float], start: float, end: float) -> float:
