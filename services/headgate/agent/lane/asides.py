@@ -42,15 +42,13 @@ class Asides:
         # What does not say its table is the trouble of all of them, and is set aside once by each task that meets it,
         # under one name everywhere, so that it is one on the deadletter topic.
         fresh = [each for each in bad if not each.unreadable]
-        places = [(rows.work.topic, each.partition, each.offset) for each in bad]
-        shared = [
-            each for each, place in zip(bad, places, strict=True) if each.unreadable and place not in self._shared
-        ]
+        topic = rows.work.topic
+        shared = [each for each in bad if each.unreadable and (topic, each.partition, each.offset) not in self._shared]
         if fresh:
             self._quarantine().keep(rows.work, fresh)
         if shared:
             self._quarantine().keep(rows.work, shared, self._keeper())
-            self._shared.update((rows.work.topic, each.partition, each.offset) for each in shared)
+            self._shared.update((topic, each.partition, each.offset) for each in shared)
         rows.kept.update((each.partition, each.offset) for each in bad)
 
     def _quarantine(self) -> Any:
