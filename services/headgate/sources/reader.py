@@ -9,43 +9,17 @@ and sees committed records only. An offset that the log no longer has is an erro
 import itertools
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from operator import methodcaller
 from typing import Any, Final
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from headgate.sources.fetching import fetching, pace_ms
 from headgate.sources.offsets import OffsetExpiredError, SourceError, SourceUnreachableError
 
-__all__ = ["Chunk", "LogReader", "Reading", "fetching", "reader_properties"]
-
-QUEUE_KBYTES: Final = 16 << 10
-"""What a reader fetches ahead; thrown away when the next task of its partitions runs in another process."""
-
-FETCH_BYTES: Final = 64 << 20
-FETCH_BYTES_MIN: Final = 1 << 20
-FETCH_BYTES_MAX: Final = 8 << 20
-"""Per partition, shared out among them: a fetch of 8 MB instead of 1 MB saves the broker half of its CPU per change."""
-
-FETCH_RESPONSE_BYTES: Final = 32 << 20
-"""All partitions of one fetch together: with hundreds that are behind, each may have its full share otherwise."""
-
-FETCH_WAIT_MS: Final = 100
-"""How long the broker may hold a fetch that finds nothing: also how soon an end of the log is known."""
-
-PACED_PARTITIONS: Final = 32
-"""From so many on a reader's fetches keep a pace. A fetch names all partitions which costs the broker 20 µs each,
-while any new row ends it and brings the next one: of a hundred partitions with a thousand rows a second in all, the
-broker did little else."""
-
-PACE_MS_PER_PARTITION: Final = 0.5
-"""Twenty to thirty times what a partition costs, so that a reader's fetches take a few percent of a core."""
-
-PACED_BYTES_MIN: Final = 64 << 10
-"""What a paced fetch waits for, no longer than its pace: some hundred rows, worth a fetch whatever it costs."""
-
-BACK_OFF_MS: Final = 5
-"""librdkafka's 1 000 ms after a full queue would leave the task without rows as soon as it has emptied it."""
+__all__ = ["Chunk", "LogReader", "Reading"]
 
 POLL_ROWS: Final = 10_000
 """Rows asked for at once: their objects exist beside those already decoded."""
@@ -54,7 +28,14 @@ GATHER_SECONDS: Final = 0.01
 """Once rows have come, how long the next ones are waited for; a batch costs more than that."""
 
 STALL_SECONDS: Final = 0.5
-"""The same while the log is known to hold more: a fetch under load takes so long. Then what is there is applied."""
+"""The same while the log is known to hold much more: a fetch under load takes so long. Then what is there is taken."""
+
+ROW_SECONDS: Final = 10e-6
+"""What a row takes to be applied. Rows that are known to be there are waited for no longer than they will take then:
+all in the batch wait with them, and the next batch brings them too."""
+
+LEADERS_ASKED_MAX: Final = 64
+"""Topics whose leaders a reader asks for, a request each. More come at a start, when nobody waits for them yet."""
 
 SKIP_ROWS_MAX: Final = 20_000
 """A gap between where the reader stands and where it shall begin that is read over; a larger one is jumped."""
@@ -95,38 +76,9 @@ class Chunk(msgspec.Struct, frozen=True):
     error: SourceError | None = None
 
 
-def reader_properties(bootstrap: str, further: Mapping[str, str]) -> dict[str, str]:
-    """Properties, by librdkafka's names, of a reader but for those that depend on what it reads."""
-    return {
-        "queued.max.messages.kbytes": str(QUEUE_KBYTES),
-        "fetch.max.bytes": str(FETCH_RESPONSE_BYTES),
-        "fetch.queue.backoff.ms": str(BACK_OFF_MS),
-        "fetch.error.backoff.ms": "50",
-        **further,
-        "bootstrap.servers": bootstrap,
-        "group.id": "headgate-lane",  # librdkafka wants one; nothing is joined or committed
-        "enable.auto.commit": "false",
-        "auto.offset.reset": "error",
-        "enable.partition.eof": "true",
-        "isolation.level": "read_committed",
-    }
-
-
-def fetching(partitions: int) -> dict[str, str]:
-    """Properties, by librdkafka's names, that depend on how many ``partitions`` a reader has."""
-    size = min(max(FETCH_BYTES // partitions, FETCH_BYTES_MIN), FETCH_BYTES_MAX)
-    found = {"fetch.message.max.bytes": str(size), "fetch.wait.max.ms": str(FETCH_WAIT_MS)}
-    pace_ms = _pace_ms(partitions)
-    if pace_ms:
-        found |= {"fetch.min.bytes": str(PACED_BYTES_MIN), "fetch.wait.max.ms": str(pace_ms)}
-    return found
-
-
-def _pace_ms(partitions: int) -> int:
-    """How long a fetch may wait for more than one row; 0: not at all."""
-    if partitions < PACED_PARTITIONS:
-        return 0
-    return min(FETCH_WAIT_MS, round(PACE_MS_PER_PARTITION * partitions))
+def _worth(rows: int) -> float:
+    """How long so many rows are worth waiting for, in seconds."""
+    return min(STALL_SECONDS, rows * ROW_SECONDS)
 
 
 class LogReader:
@@ -136,6 +88,7 @@ class LogReader:
         self._properties = dict(properties)
         self._consumer: Any = None
         self._pace_ms = 0
+        self._asked: set[str] = set()
         self._next: dict[tuple[str, int], int] = {}
         self.ends: dict[tuple[str, int], int] = {}
 
@@ -148,10 +101,9 @@ class LogReader:
         until = {(one.topic, one.partition): one.until for one in readings}
         self._stand(starts, backlog=sum(max(0, one.until - one.start) for one in readings))
         one_topic = len({topic for topic, _ in self._next}) == 1
-        # What is known to be there is worth waiting for, though a first fetch takes a while.
-        is_there = any(self._is_known(place, end) for place, end in until.items())
-        rows, patience = 0, time.monotonic() + (STALL_SECONDS if is_there else wait_seconds)
+        rows, patience = 0, time.monotonic() + max(wait_seconds, _worth(self._missing(until)))
         while rows < rows_max:
+            missing = self._missing(until)
             asked = min(POLL_ROWS, rows_max - rows)
             messages = self._consume(asked, GATHER_SECONDS if rows else wait_seconds)
             # Taken note of as a whole first: rows of a read that is broken off must not count as skipped.
@@ -161,9 +113,9 @@ class LogReader:
             if len(messages) == asked:
                 continue
             now = time.monotonic()
-            if any(self._is_known(place, end) for place, end in until.items()):
-                if messages:
-                    patience = now + STALL_SECONDS
+            if left := self._missing(until):
+                if left < missing:
+                    patience = now + _worth(left)
                 if now < patience:
                     continue
             if rows or now >= patience or all(place in self.ends for place in starts):
@@ -184,12 +136,13 @@ class LogReader:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+        self._asked.clear()
         self._next.clear()
         self.ends.clear()
 
-    def _is_known(self, place: tuple[str, int], end: int) -> bool:
-        """The partition is said to hold more, and its end has not come."""
-        return self._next.get(place, end) < end and place not in self.ends
+    def _missing(self, until: Mapping[tuple[str, int], int]) -> int:
+        """How many rows partitions are said to hold more, of those whose end has not come."""
+        return sum(max(0, end - self._next.get(place, end)) for place, end in until.items() if place not in self.ends)
 
     def _stand(self, starts: Mapping[tuple[str, int], int], backlog: int) -> None:
         """Where every partition begins; those of other tasks are kept while there is little to read."""
@@ -204,7 +157,7 @@ class LogReader:
 
     def _is_outgrown(self, places: Collection[tuple[str, int]]) -> bool:
         """Whether so many partitions want a slower pace than the client has; it cannot change its own."""
-        return self._consumer is not None and _pace_ms(len(places)) > 2 * self._pace_ms
+        return self._consumer is not None and pace_ms(len(places)) > 2 * self._pace_ms
 
     def _is_near(self, place: tuple[str, int], start: int) -> bool:
         at = self._next.get(place)
@@ -212,14 +165,15 @@ class LogReader:
 
     def _begin_at(self, starts: Mapping[tuple[str, int], int]) -> None:
         if self._is_outgrown(starts):
-            self._consumer.close()
-            self._consumer = None
+            self.close()
         self._next = dict(starts)
         self.ends.clear()
         if self._consumer is None:
-            self._pace_ms = _pace_ms(len(starts))
+            self._pace_ms = pace_ms(len(starts))
             self._consumer = Consumer({**fetching(len(starts)), **self._properties})
+            self._asked = {topic for topic, _ in starts}  # it looks for leaders as soon as it is connected
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in sorted(self._next.items())])
+        self._ask_for_leaders(self._next)
 
     def _turn_to(self, far: Mapping[tuple[str, int], int]) -> None:
         """Some begin elsewhere, or are new; what has been fetched of all others stays."""
@@ -230,6 +184,16 @@ class LogReader:
         self._next.update(far)
         for place in far:
             self.ends.pop(place, None)
+        self._ask_for_leaders(far)
+
+    def _ask_for_leaders(self, places: Collection[tuple[str, int]]) -> None:
+        """Of topics that are new to the client, which looks for leaders by itself but once a second; does not wait."""
+        topics = {topic for topic, _ in places} - self._asked
+        if len(topics) <= LEADERS_ASKED_MAX:
+            for topic in sorted(topics):
+                with suppress(KafkaException):  # no time for the answer, which the client takes note of all the same
+                    self._consumer.list_topics(topic, timeout=0)
+        self._asked |= topics
 
     def _consume(self, count: int, timeout: float) -> list[Message]:
         try:

@@ -1,14 +1,17 @@
 """The log reader on a real broker: exactly from where it is told, whatever it has fetched before."""
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from headgate.sources import reader as reader_module
+from headgate.sources.fetching import PACED_PARTITIONS, reader_properties
 from headgate.sources.offsets import OffsetExpiredError
-from headgate.sources.reader import PACED_PARTITIONS, Chunk, LogReader, Reading, reader_properties
+from headgate.sources.reader import ROW_SECONDS, STALL_SECONDS, Chunk, LogReader, Reading
 
 pytestmark = pytest.mark.integration
 
@@ -34,6 +37,27 @@ class Log:
             for number in range(count):
                 producer.produce(self.topic, b"v%d" % number, b"k", partition)
         producer.flush(30)
+
+    @contextmanager
+    def trickle(self, partition: int, rows_max: int, every_seconds: float) -> Iterator[Callable[[], bool]]:
+        """Rows one by one, in the background; gives whether they still come."""
+        producer, ending = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0}), threading.Event()
+
+        def run() -> None:
+            for _ in range(rows_max):
+                producer.produce(self.topic, b"v", b"k", partition)
+                producer.poll(0)
+                if ending.wait(every_seconds):
+                    return
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        try:
+            yield thread.is_alive
+        finally:
+            ending.set()
+            thread.join()
+            producer.flush(30)
 
     def write_in_transaction(self, partition: int, count: int, *, commit: bool) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": self.topic})
@@ -141,10 +165,46 @@ def test_a_reader_has_heard_how_far_the_log_goes_beyond_what_it_was_asked_for(lo
     assert log.reader.ahead([Reading(log.topic, 0, 0, 0)]) == {}
 
 
-def test_what_is_known_to_be_there_is_waited_for_also_by_a_read_that_has_hardly_time(log: Log) -> None:
+def test_much_that_is_known_to_be_there_is_waited_for_also_by_a_read_that_has_hardly_time(log: Log) -> None:
     log.write(0, 5)
-    (chunk,) = log.reader.read([Reading(log.topic, 0, 0, 5)], 5, 1e-6)
+    many = int(STALL_SECONDS / ROW_SECONDS)
+    (chunk,) = log.reader.read([Reading(log.topic, 0, 0, many)], 5, 1e-6)
     assert list(chunk.offsets) == [0, 1, 2, 3, 4]
+
+
+def test_a_partition_of_which_nothing_comes_does_not_hold_up_a_neighbour_that_goes_on_getting_rows(log: Log) -> None:
+    log.write_to_all([0, 1], 1)
+    log.read({0: 0, 1: 0}, {0: 1, 1: 1})
+    log.reader._consumer.pause([TopicPartition(log.topic, 1)])
+    log.reader.ends.clear()
+    readings = [Reading(log.topic, 0, 1, 1), Reading(log.topic, 1, 1, int(STALL_SECONDS / ROW_SECONDS))]
+    with log.trickle(0, rows_max=5_000, every_seconds=0.002) as is_trickling:
+        chunks = list(log.reader.read(readings, 1_000_000, 0.02))
+        assert is_trickling(), "it waited for as long as its neighbour got rows"
+    assert {chunk.partition for chunk in chunks} <= {0}
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_a_topic_that_is_new_to_a_reader_has_its_leader_asked_for_once(
+    log: Log, kafka_bootstrap: str, kafka_prefix: str, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    asked: list[str] = []
+
+    class Asking(Consumer):
+        def list_topics(self, topic: str, timeout: float) -> ClusterMetadata:
+            asked.append(topic)
+            return super().list_topics(topic, timeout=timeout)
+
+    monkeypatch.setattr(reader_module, "Consumer", Asking)
+    other = Log(kafka_bootstrap, f"{kafka_prefix}other")
+    for each in (log, other):
+        each.write_to_all(range(2), 3)
+    log.read(dict.fromkeys(range(kept), 0), dict.fromkeys(range(kept), 3))
+    other.reader = log.reader
+    for _ in range(2):
+        assert other.read({0: 0}, {0: 3}) == {0: [0, 1, 2]}
+        assert asked == [other.topic]
+        assert log.read({0: 0}, {0: 3}) == {0: [0, 1, 2]}
 
 
 def test_only_committed_rows_are_seen_and_the_end_lies_behind_their_markers(log: Log) -> None:

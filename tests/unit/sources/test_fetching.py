@@ -1,6 +1,6 @@
 """How a reader's fetches depend on the number of its partitions."""
 
-from headgate.sources.reader import (
+from headgate.sources.fetching import (
     FETCH_BYTES_MAX,
     FETCH_BYTES_MIN,
     FETCH_WAIT_MS,

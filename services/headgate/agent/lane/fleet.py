@@ -29,8 +29,9 @@ from headgate.agent.lane.span import SpanRun, positions_of
 from headgate.agent.lane.spark import RefusedOptionError, SparkRuntime, SparkStartError
 from headgate.config.feed import FeedSpec
 from headgate.records.control import TaskState
+from headgate.sources.fetching import reader_properties
 from headgate.sources.offsets import SourceUnreachableError
-from headgate.sources.reader import Reading, reader_properties
+from headgate.sources.reader import Reading
 
 __all__ = ["ARRIVAL_SECONDS", "ExecutorSettings", "Fleet", "LaneCpu"]
 
