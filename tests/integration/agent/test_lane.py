@@ -172,7 +172,7 @@ def test_a_killed_jvm_is_replaced_and_its_spans_go_on(bed: Bed) -> None:
 
 
 def test_spans_change_lanes_while_they_are_written(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.agent.lane.fleet.ARRIVAL_ROWS_MAX", 10)
+    monkeypatch.setattr("headgate.agent.lane.placement.ARRIVAL_ROWS_MAX", 10)
     plans = [bed.table("one", partitions=2), bed.table("two"), bed.table("three")]
     executor = bed.executor()
     written = 0

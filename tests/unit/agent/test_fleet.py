@@ -11,10 +11,6 @@ import pytest
 from headgate.agent.executor import SpanId, SpanTask
 from headgate.agent.lane.alarm import Alarm
 from headgate.agent.lane.fleet import (
-    ARRIVAL_ROWS_MAX,
-    ARRIVAL_SECONDS,
-    JOIN_LAG_MS,
-    JOIN_SECONDS,
     SETTLE_SECONDS,
     SETTLE_SECONDS_MAX,
     STRANGERS_SECONDS,
@@ -23,6 +19,7 @@ from headgate.agent.lane.fleet import (
 )
 from headgate.agent.lane.keeper import Board, SpanKeeper
 from headgate.agent.lane.lane import IDLE_SECONDS, SMALL_ROWS, Lane, _missing
+from headgate.agent.lane.placement import ARRIVAL_ROWS_MAX, ARRIVAL_SECONDS, JOIN_LAG_MS, JOIN_SECONDS
 from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskResult
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import RefusedOptionError, SparkOptions, SparkRuntime, check_options
@@ -60,7 +57,7 @@ def fleet(board: Board, keeper: Restarts, tmp_path_factory: pytest.TempPathFacto
 
 
 def lane_of(fleet: Fleet, name: str, starts: Mapping[int, int]) -> Lane:
-    lane = fleet.lanes[name] = Lane(name, fleet, SPEC)
+    lane = fleet.lanes[name] = Lane(name, fleet.crew, SPEC)
     lane.started = True
     lane.alarm = Alarm(name, lane, {"t": starts})
     return lane
@@ -78,7 +75,7 @@ def run_on(lane: Lane, positions: Positions, spec: str = SPEC) -> SpanRun:
 
 
 def planned(fleet: Fleet, lane: Lane) -> list[dict[int, int]]:
-    plan = fleet.begin_batch(lane)
+    plan = fleet.crew.begin_batch(lane)
     assert plan is not None
     return [work.expected for work in plan.works]
 
@@ -105,7 +102,7 @@ def test_a_span_that_may_not_be_written_is_left_out(fleet: Fleet, what: str) -> 
             run.state = TaskState.FAILED
         case _:
             run.in_batch = True
-    plan = fleet.begin_batch(lane)
+    plan = fleet.crew.begin_batch(lane)
     assert plan is not None
     assert plan.works == ()
 
@@ -131,9 +128,9 @@ def answer(run: SpanRun, positions: Positions, code: str | None = None, *, retry
 def test_what_became_visible_is_adopted(fleet: Fleet) -> None:
     lane = lane_of(fleet, "a", {0: 3, 1: 0})
     run = run_on(lane, {0: 5, 1: 0})
-    plan = fleet.begin_batch(lane)
+    plan = fleet.crew.begin_batch(lane)
     assert plan is not None
-    fleet.end_batch(lane, plan, [answer(run, {0: 9})])
+    fleet.crew.end_batch(lane, plan, [answer(run, {0: 9})])
     status = run.status()
     assert (status.positions, status.rows, status.lag_ms, run.in_batch) == ({0: 9, 1: 0}, 2, 30, False)
     assert status.seen_ts == 90 << 18
@@ -142,18 +139,18 @@ def test_what_became_visible_is_adopted(fleet: Fleet) -> None:
 def test_an_error_takes_the_span_off_its_lane(fleet: Fleet) -> None:
     lane = lane_of(fleet, "a", {0: 3})
     run = run_on(lane, {0: 5})
-    plan = fleet.begin_batch(lane)
+    plan = fleet.crew.begin_batch(lane)
     assert plan is not None
-    fleet.end_batch(lane, plan, [answer(run, {}, "sink_fenced")])
+    fleet.crew.end_batch(lane, plan, [answer(run, {}, "sink_fenced")])
     assert (run.state, run.lane, lane.members) == (TaskState.FAILED, None, [])
 
 
 def test_a_moved_sink_is_looked_at_again_later(fleet: Fleet) -> None:
     lane = lane_of(fleet, "a", {0: 3})
     run = run_on(lane, {0: 5})
-    plan = fleet.begin_batch(lane)
+    plan = fleet.crew.begin_batch(lane)
     assert plan is not None
-    fleet.end_batch(lane, plan, [answer(run, {}, "sink_moved", retryable=True)])
+    fleet.crew.end_batch(lane, plan, [answer(run, {}, "sink_moved", retryable=True)])
     assert run.state is TaskState.REPLICATING
     assert run.retry_at is not None
     assert not run.writable
@@ -162,20 +159,20 @@ def test_a_moved_sink_is_looked_at_again_later(fleet: Fleet) -> None:
 def test_a_batch_nobody_knows_about_sends_its_spans_back(fleet: Fleet, keeper: Restarts) -> None:
     lane = lane_of(fleet, "a", {0: 3})
     run_on(lane, {0: 5})
-    plan = fleet.begin_batch(lane)
+    plan = fleet.crew.begin_batch(lane)
     assert plan is not None
-    fleet.end_batch(lane, plan, None)
+    fleet.crew.end_batch(lane, plan, None)
     assert keeper.restarted == ["the batch ended without an answer"]
 
 
 def test_a_lane_looks_by_itself_as_long_as_its_alarm_does_not_watch_all_of_its_spans(fleet: Fleet) -> None:
     lane = lane_of(fleet, "a", {0: 3})
     run_on(lane, {0: 5})
-    plan = fleet.begin_batch(lane)
+    plan = fleet.crew.begin_batch(lane)
     assert plan is not None
     assert not plan.waiting
     newcomer = run_on(lane, {1: 0})
-    plan = fleet.begin_batch(lane)
+    plan = fleet.crew.begin_batch(lane)
     assert plan is not None
     assert plan.waiting
     assert lane.watch_with(Alarm("b", lane, {"t": {0: 5, 1: 0}})) is not None
@@ -238,7 +235,7 @@ def test_a_span_with_a_backlog_has_a_lane_beside_the_home_lane_until_it_has_caug
     with board.changed:
         fleet.turn(later)
     assert run.lane is beside, "it is in a batch"
-    fleet.end_batch(beside, plan, [])
+    fleet.crew.end_batch(beside, plan, [])
     assert run.lane is home
     assert beside.members == []
     assert len(planned(fleet, home)) == 3
@@ -392,9 +389,9 @@ def test_a_span_that_its_neighbours_wait_for_leaves_them(
     board: Board, keeper: Restarts, fleet: Fleet, slow_ms: int, quick_ms: int, *, leaves: bool
 ) -> None:
     lane, slow, quick = two_on_a_lane(board, fleet)
-    plan = fleet.begin_batch(lane)
+    plan = fleet.crew.begin_batch(lane)
     assert plan is not None
-    fleet.end_batch(lane, plan, [TaskResult({}, {}, (result_of(slow, slow_ms), result_of(quick, quick_ms)))])
+    fleet.crew.end_batch(lane, plan, [TaskResult({}, {}, (result_of(slow, slow_ms), result_of(quick, quick_ms)))])
     assert lane.members == ([quick] if leaves else [slow, quick])
     assert bool(keeper.restarted) is leaves
 
@@ -404,9 +401,9 @@ def test_nobody_leaves_when_all_take_their_share(board: Board, keeper: Restarts,
     third = run_on(lane, {0: 0})
     third.task = msgspec.structs.replace(third.task, id=SpanId("f", "third"))
     board.runs[third.task.id] = third
-    plan = fleet.begin_batch(lane)
+    plan = fleet.crew.begin_batch(lane)
     assert plan is not None
-    fleet.end_batch(lane, plan, [TaskResult({}, {}, tuple(result_of(run, 5000) for run in (*runs, third)))])
+    fleet.crew.end_batch(lane, plan, [TaskResult({}, {}, tuple(result_of(run, 5000) for run in (*runs, third)))])
     assert (len(lane.members), keeper.restarted) == (3, [])
 
 
@@ -422,16 +419,16 @@ def test_a_slow_span_gets_its_own_lane_and_is_not_joined_at_once(
             fleet._keeper.leave(run)
             run.ready_at = now - 1
         del fleet.lanes[lane.name]
-        fleet._place_ready(now)
+        fleet.placement.place_ready(now)
         assert slow.lane is not None
         assert slow.lane.members == [slow]
         assert quick.lane is not slow.lane
         for started in fleet.lanes.values():
             started.started, started._rested_at = True, now - IDLE_SECONDS - 1
-        fleet._join(now)
+        fleet.placement.join(now)
         assert quick.lane is not slow.lane
         slow.alone_until = now - 1
-        fleet._join(now)
+        fleet.placement.join(now)
         assert slow.lane is quick.lane is not None
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from headgate.agent.executor import SpanId, SpanTask
 from headgate.agent.lane.alarm import Alarm
-from headgate.agent.lane.fleet import SETTLED_MAX, ExecutorSettings, Fleet
+from headgate.agent.lane.crew import SETTLED_MAX
+from headgate.agent.lane.fleet import ExecutorSettings, Fleet
 from headgate.agent.lane.keeper import Board, SpanKeeper
 from headgate.agent.lane.lane import SMALL_ROWS, Lane, LaneSource
 from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskResult
@@ -40,7 +41,7 @@ def fleet(board: Board, tmp_path: Path) -> Fleet:
 
 @pytest.fixture
 def lane(fleet: Fleet) -> Lane:
-    made = fleet.lanes["a"] = Lane("a", fleet, SPEC)
+    made = fleet.lanes["a"] = Lane("a", fleet.crew, SPEC)
     made.started = True
     made._cores = 2
     made._source = LaneSource("nowhere:1", 1000)
@@ -56,7 +57,7 @@ def table(lane: Lane, name: str, positions: Positions) -> SpanRun:
 
 
 def begun(fleet: Fleet, lane: Lane) -> BatchPlan:
-    plan = fleet.begin_batch(lane)
+    plan = fleet.crew.begin_batch(lane)
     assert plan is not None
     return plan
 
@@ -70,7 +71,7 @@ def read(run: SpanRun, to: Positions, *, positions: Positions | None = None, row
 
 
 def ended(fleet: Fleet, lane: Lane, plan: BatchPlan, *results: SpanResult) -> None:
-    fleet.end_batch(lane, plan, [TaskResult({}, {}, results)])
+    fleet.crew.end_batch(lane, plan, [TaskResult({}, {}, results)])
 
 
 def test_a_topic_is_read_once_from_where_the_last_of_its_tables_stands(fleet: Fleet, lane: Lane) -> None:

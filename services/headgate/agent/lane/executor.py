@@ -9,8 +9,10 @@ import time
 from typing import Final
 
 from headgate.agent.executor import SpanId, SpanTask, TaskStatus
-from headgate.agent.lane.fleet import ARRIVAL_SECONDS, ExecutorSettings, Fleet, LaneCpu
+from headgate.agent.lane.crew import LaneCpu
+from headgate.agent.lane.fleet import ExecutorSettings, Fleet
 from headgate.agent.lane.keeper import Board, SpanKeeper
+from headgate.agent.lane.placement import ARRIVAL_SECONDS
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import SparkRuntime
 from headgate.agent.lane.transactions import Witness
@@ -42,7 +44,7 @@ class SparkExecutor:
     @property
     def cpu(self) -> LaneCpu:
         """What workers have spent so far."""
-        return self._fleet.cpu
+        return self._fleet.crew.cpu
 
     @property
     def lanes(self) -> dict[str, tuple[SpanId, ...]]:
