@@ -18,9 +18,10 @@ from headgate.agent.lane.fleet import (
     Fleet,
 )
 from headgate.agent.lane.keeper import Board, SpanKeeper
-from headgate.agent.lane.lane import IDLE_SECONDS, SMALL_ROWS, Lane, _missing
+from headgate.agent.lane.lane import IDLE_SECONDS, Lane, LaneSource
 from headgate.agent.lane.placement import ARRIVAL_ROWS_MAX, ARRIVAL_SECONDS, JOIN_LAG_MS, JOIN_SECONDS
-from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskResult
+from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskPlan, TaskResult
+from headgate.agent.lane.planner import SMALL_ROWS
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import RefusedOptionError, SparkOptions, SparkRuntime, check_options
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
@@ -72,6 +73,10 @@ def run_on(lane: Lane, positions: Positions, spec: str = SPEC) -> SpanRun:
     run.state, run.claimed, run.positions, run.lane = TaskState.REPLICATING, True, positions, lane
     lane.take_on(run)
     return run
+
+
+def shared_out(lane: Lane, batch: BatchPlan) -> TaskPlan:
+    return lane.planner.plan(batch, LaneSource("nowhere:1", 1000), 2, lambda _shares: None)
 
 
 def planned(fleet: Fleet, lane: Lane) -> list[dict[int, int]]:
@@ -249,29 +254,27 @@ def test_a_backlog_is_shared_from_the_first_batch_on_and_an_open_transaction_is_
 ) -> None:
     lane = lane_of(fleet, "a", {})
     run = run_on(lane, {0: 0, 1: 0})
-    lane._cores = 2
     lane.part_with(run)
     run.opened({0: 0, 1: 0}, {0: SMALL_ROWS, 1: SMALL_ROWS})
     lane.take_on(run)
     plan = BatchPlan(SPEC, (run.work(),))
-    tasks = lane._task_plan(plan)
+    tasks = shared_out(lane, plan)
     assert sorted([(one.partition, one.until) for one in share] for share in tasks.readings) == [
         [(0, SMALL_ROWS)],
         [(1, SMALL_ROWS)],
     ], "a partition each: how much there is was seen when the span was opened"
     nothing = [TaskResult({}, {"t": {0: 0, 1: 0}}, ())]
-    assert _missing(tasks, nothing, lane._ends) == [], "what has been heard is not promised"
+    assert lane.planner.missing(tasks, nothing) == [], "what has been heard is not promised"
     lane.wake({("t", 0): 7})
-    assert [one.partition for one in _missing(lane._task_plan(plan), nothing, lane._ends)] == [0]
+    assert [one.partition for one in lane.planner.missing(shared_out(lane, plan), nothing)] == [0]
 
 
-def test_a_lane_hears_from_its_readers_how_much_is_left(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lane_hears_from_its_readers_how_much_is_left(fleet: Fleet) -> None:
     lane = lane_of(fleet, "a", {})
     run = run_on(lane, {0: 0})
-    plan = lane._task_plan(BatchPlan(SPEC, (run.work(),)))
-    monkeypatch.setattr(lane, "_job", lambda _plan: [TaskResult({}, {}, (), {"t": {0: 900}})])
-    lane._run(plan)
-    (share,) = lane._task_plan(BatchPlan(SPEC, (run.work(),))).readings
+    batch = BatchPlan(SPEC, (run.work(),))
+    lane.planner.learn(shared_out(lane, batch), [TaskResult({}, {}, (), {"t": {0: 900}})])
+    (share,) = shared_out(lane, batch).readings
     assert [one.until for one in share] == [900]
 
 

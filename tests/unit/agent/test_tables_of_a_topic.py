@@ -11,8 +11,9 @@ from headgate.agent.lane.alarm import Alarm
 from headgate.agent.lane.crew import SETTLED_MAX
 from headgate.agent.lane.fleet import ExecutorSettings, Fleet
 from headgate.agent.lane.keeper import Board, SpanKeeper
-from headgate.agent.lane.lane import SMALL_ROWS, Lane, LaneSource
-from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskResult
+from headgate.agent.lane.lane import Lane, LaneSource
+from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskPlan, TaskResult
+from headgate.agent.lane.planner import SMALL_ROWS
 from headgate.agent.lane.span import REST_SECONDS, SpanRun, positions_of
 from headgate.agent.lane.spark import SparkOptions, SparkRuntime
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
@@ -43,8 +44,6 @@ def fleet(board: Board, tmp_path: Path) -> Fleet:
 def lane(fleet: Fleet) -> Lane:
     made = fleet.lanes["a"] = Lane("a", fleet.crew, SPEC)
     made.started = True
-    made._cores = 2
-    made._source = LaneSource("nowhere:1", 1000)
     return made
 
 
@@ -70,6 +69,10 @@ def read(run: SpanRun, to: Positions, *, positions: Positions | None = None, row
     return msgspec.convert(values | no_error | untimed | unmeasured, SpanResult)
 
 
+def shared_out(lane: Lane, batch: BatchPlan) -> TaskPlan:
+    return lane.planner.plan(batch, LaneSource("nowhere:1", 1000), 2, lambda _shares: None)
+
+
 def ended(fleet: Fleet, lane: Lane, plan: BatchPlan, *results: SpanResult) -> None:
     fleet.crew.end_batch(lane, plan, [TaskResult({}, {}, results)])
 
@@ -79,10 +82,10 @@ def test_a_topic_is_read_once_from_where_the_last_of_its_tables_stands(fleet: Fl
     table(lane, "a01", {0: 9, 1: 40}).read_to = {0: 30, 1: 60}
     plan = begun(fleet, lane)
     assert [work.source_table for work in plan.works] == ["s.a00", "s.a01"]
-    tasks = lane._task_plan(plan)
+    tasks = shared_out(lane, plan)
     assert [[(one.partition, one.start) for one in share] for share in tasks.readings] == [[(0, 7), (1, 50)]]
-    lane._ends = {("t", 0): SMALL_ROWS, ("t", 1): 50 + SMALL_ROWS}
-    large = lane._task_plan(plan)
+    lane.wake({("t", 0): SMALL_ROWS, ("t", 1): 50 + SMALL_ROWS})
+    large = shared_out(lane, plan)
     assert sorted((one.partition, one.start) for share in large.readings for one in share) == [(0, 7), (1, 50)]
     assert len(large.readings) == 2, "a partition each, all tables of which are in one task"
 

@@ -23,8 +23,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headgate.agent.lane.alarm import Alarm, LaneSource
-from headgate.agent.lane.plan import BatchPlan, SpanWork, TaskPlan, TaskResult
-from headgate.agent.lane.shares import Portion, Shares
+from headgate.agent.lane.plan import BatchPlan, TaskPlan, TaskResult
+from headgate.agent.lane.planner import TaskPlanner
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.task import read_task
 from headgate.config.crash_points import CrashPoint, reach
@@ -38,9 +38,6 @@ _log = logging.getLogger(__name__)
 IDLE_SECONDS: Final = 3.0
 """Without a batch for so long there is nothing to read: a lane with data starts the next one within a second, under
 full load too."""
-
-SMALL_ROWS: Final = 2_000
-"""Up to here a batch is divided by spans, above it by partitions: one small transaction costs less than two."""
 
 OWED_SECONDS: Final = 0.05
 """How soon a lane looks again for what its alarm does not watch yet, or for rows that are said to be there."""
@@ -98,10 +95,7 @@ class Lane:
         self._bell = threading.Condition()
         self._wakes = self._rested = 0
         self._rested_at: float | None = None
-        self._ends: dict[tuple[str, int], int] = {}
-        self._heard: dict[tuple[str, int], int] = {}
-        self._latest: dict[tuple[str, int], int] = {}
-        self._shares = Shares()
+        self.planner = TaskPlanner(name)
 
     # --- life: called by the fleet --------------------------------------------------------------------------------
 
@@ -139,7 +133,7 @@ class Lane:
         """A span more. It must be between two batches."""
         self.members.append(run)
         self.changed_at = time.monotonic()
-        self._heard.update(((run.task.plan.topic, partition), end) for partition, end in run.log_ends.items())
+        self.planner.hear({(run.task.plan.topic, partition): end for partition, end in run.log_ends.items()})
         self.unwatched.update(set(run.places) - (self.alarm.places if self.alarm is not None else frozenset()))
         if self.unwatched and self.unwatched_since is None:
             self.unwatched_since = self.changed_at
@@ -191,7 +185,7 @@ class Lane:
     def wake(self, ends: Mapping[tuple[str, int], int] | None = None) -> None:
         """The log has grown up to ``ends``; or, without, a span may now be written that could not before."""
         with self._bell:
-            self._ends.update(ends or {})
+            self.planner.tell(ends or {})
             self._wakes += 1
             self._bell.notify_all()
 
@@ -240,10 +234,11 @@ class Lane:
             plan = self._crew.begin_batch(self)
             if plan is None or not plan.works:
                 return  # whoever may be written later wakes the lane
-            tasks = self._task_plan(plan)
+            tasks = self.planner.plan(plan, self._source, self._cores, self._claims)
             results: list[TaskResult] | None = None
             try:
-                results = self._run(tasks)
+                results = self._job(tasks)
+                self.planner.learn(tasks, results)
                 reach(CrashPoint.BEFORE_CHECKPOINT)
             finally:
                 self._crew.end_batch(self, plan, results)
@@ -253,7 +248,7 @@ class Lane:
                 fruitful_at, found = now, True
                 self.looking_since = None
                 continue
-            missing = _missing(tasks, results, self._ends)
+            missing = self.planner.missing(tasks, results)
             if found and now - fruitful_at < LINGER_SECONDS:
                 continue
             if not missing and not plan.waiting:
@@ -267,33 +262,9 @@ class Lane:
                 )
             self.stopping.wait(OWED_SECONDS)
 
-    def _task_plan(self, plan: BatchPlan) -> TaskPlan:
-        """The batch's readings, spread over as many tasks as it is worth."""
-        spans = [
-            [Reading(*place, start, self._until(place)) for place, start in sorted(starts.items())]
-            for starts in _starts(plan.works)
-        ]
-        if sum(self._rows(one) for readings in spans for one in readings) > SMALL_ROWS:
-            spans = [[one] for readings in spans for one in readings]
-        portions = [Portion(tuple(readings), sum(map(self._rows, readings))) for readings in spans]
-        shares = self._shares.divide(portions, self._cores)
-        rows_max = max(1, self._source.rows_max // len(shares))
-        return TaskPlan(plan, self.name, self._source.reader, tuple(map(tuple, shares)), rows_max, self._claims(shares))
-
-    def _until(self, place: tuple[str, int]) -> int:
-        """Up to where the log is known to go: the alarm says so when it rings, readers and those who open spans sooner.
-
-        What these have heard includes transactions that are still open: worth dividing for, nothing to insist on.
-        """
-        return max(self._ends.get(place, 0), self._heard.get(place, 0))
-
-    def _rows(self, reading: Reading) -> int:
-        """How many are known to wait, or came the last time."""
-        return max(reading.until - reading.start, self._latest.get((reading.topic, reading.partition), 0))
-
-    def _claims(self, shares: Sequence[object]) -> str | None:
+    def _claims(self, shares: int) -> str | None:
         """Where tasks choose among several shares: a new name for each batch."""
-        if len(shares) == 1 or self._folder is None or not self._source.one_machine:
+        if shares == 1 or self._folder is None or not self._source.one_machine:
             return None
         for claimed in self._folder.glob("share-*"):
             claimed.unlink()
@@ -303,44 +274,3 @@ class Lane:
         numbers = range(len(plan.readings))
         answers = self._numbers.context.runJob(self._numbers, functools.partial(read_task, plan), numbers)
         return [msgspec.json.decode(answer, type=TaskResult) for answer in answers]
-
-    def _run(self, plan: TaskPlan) -> list[TaskResult]:
-        results = self._job(plan)
-        topics = {work.id: work.topic for work in plan.batch.works}
-        self._latest = {}
-        for span in (span for result in results for span in result.spans):
-            for place in [(topics[span.id], partition) for partition in span.read_to or span.positions]:
-                self._latest[place] = self._latest.get(place, 0) + span.rows
-        for result in results:
-            for topic, ends in result.ahead.items():
-                self._heard.update(((topic, partition), end) for partition, end in ends.items())
-        return results
-
-
-def _starts(works: Sequence[SpanWork]) -> list[dict[tuple[str, int], int]]:
-    """Where to read from, for each span; for all tables of a topic together, from where the last of them stands."""
-    found: dict[object, dict[tuple[str, int], int]] = {}
-    for work in works:
-        starts = found.setdefault(work.id if work.source_table is None else work.topic, {})
-        for partition in work.expected:
-            place, start = (work.topic, partition), work.start(partition)
-            starts[place] = min(start, starts.get(place, start))
-    return list(found.values())
-
-
-def _missing(plan: TaskPlan, results: Sequence[TaskResult], told: Mapping[tuple[str, int], int]) -> list[Reading]:
-    """Readings of a fruitless batch that are ``told`` to hold more, and of which not even the log's end has come."""
-    reached = {
-        (topic, partition): end
-        for result in results
-        for found in (result.seen, result.ends)
-        for topic, ends in found.items()
-        for partition, end in ends.items()
-    }
-    return [
-        one
-        for readings in plan.readings
-        for one in readings
-        if one.start < told.get((one.topic, one.partition), 0)
-        and reached.get((one.topic, one.partition), -1) <= one.start
-    ]
