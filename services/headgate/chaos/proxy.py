@@ -9,12 +9,14 @@ All proxies share one thread with an event loop.
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from headgate.demo.processes import ServiceError
 from headgate.embedded.ports import HOST
 
 __all__ = ["Link", "Proxies", "Proxy"]
@@ -25,6 +27,9 @@ SLOW_SECONDS: Final = 0.2
 
 CALL_SECONDS_MAX: Final = 10.0
 """The loop only copies bytes; one that takes longer hangs."""
+
+SOCKET_PATH_BYTES_MAX: Final = 107
+"""Linux's 108, less the zero at its end."""
 
 T = TypeVar("T")
 
@@ -139,7 +144,15 @@ class Proxies:
         return self._opened(target_port, lambda proxy: proxy.listen(host, port))
 
     def open_at(self, target_port: int, socket: Path) -> Proxy:
-        """A proxy to ``target_port`` of this machine, listening on a new socket in the file system."""
+        """A proxy to ``target_port`` of this machine, listening on a new socket in the file system.
+
+        Raises ServiceError if the path is too long for one.
+        """
+        if (length := len(os.fsencode(socket))) > SOCKET_PATH_BYTES_MAX:
+            raise ServiceError(
+                f"{socket} has {length} bytes, and a socket's path may have {SOCKET_PATH_BYTES_MAX}: "
+                "set TMPDIR to a shorter folder"
+            )
         return self._opened(target_port, lambda proxy: proxy.listen_at(socket))
 
     def _opened(self, target_port: int, listen: Callable[[Proxy], Coroutine[Any, Any, None]]) -> Proxy:

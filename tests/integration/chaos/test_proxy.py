@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.chaos.proxy import SLOW_SECONDS, Link, Proxies, Proxy
+from headgate.chaos.proxy import SLOW_SECONDS, SOCKET_PATH_BYTES_MAX, Link, Proxies, Proxy
+from headgate.demo.processes import ServiceError
 from headgate.embedded.ports import HOST
 
 pytestmark = pytest.mark.integration
@@ -167,6 +168,13 @@ def test_a_link_at_a_socket_is_cut_as_one_at_a_port(proxies: Proxies, echo: Echo
         assert asked(client, b"hello") == b"hello"
         proxies.change(proxy, Link.CUT)
         assert is_reset(client)
+
+
+def test_a_path_too_long_for_a_socket_is_refused_with_the_way_out(proxies: Proxies, echo: Echo, tmp_path: Path) -> None:
+    room = SOCKET_PATH_BYTES_MAX - len(str(tmp_path)) - 1
+    proxies.open_at(echo.port, tmp_path / ("s" * room))
+    with pytest.raises(ServiceError, match="TMPDIR"):
+        proxies.open_at(echo.port, tmp_path / ("s" * (room + 1)))
 
 
 def test_a_server_that_is_gone_is_seen_as_gone(proxies: Proxies, proxy: Proxy, echo: Echo) -> None:
