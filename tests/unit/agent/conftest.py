@@ -1,6 +1,7 @@
 """A feed's parts without a sink, and a quarantine without a broker: both remember what the task function gives them."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -8,6 +9,8 @@ import pytest
 
 from headgate.agent.executor import SpanId
 from headgate.agent.lane import asides, task_run
+from headgate.agent.lane.fleet import Fleet
+from headgate.agent.lane.keeper import Board
 from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, SpanWork, TaskPlan, TaskResult
 from headgate.agent.lane.rows import BadChange
 from headgate.changes import debezium_json
@@ -22,6 +25,7 @@ from headgate.sinks.contract import (
     FeedIdentity,
 )
 from headgate.sources.reader import Chunk
+from lanes_without_spark import Restarts, fleet_of
 
 SPEC = "the feed's spec"
 
@@ -151,3 +155,18 @@ def canal(rows: Sequence[tuple[int, int, int]], table: str = "a") -> list[Chunk]
         )
         for partition, offset, ts in rows
     ]
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+@pytest.fixture
+def keeper(board: Board) -> Restarts:
+    return Restarts(board)
+
+
+@pytest.fixture
+def fleet(board: Board, keeper: Restarts, tmp_path: Path) -> Fleet:
+    return fleet_of(board, keeper, tmp_path)

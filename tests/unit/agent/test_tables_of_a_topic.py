@@ -1,7 +1,6 @@
 """Spans that read the same topic, on one lane: read together, and a position that rests follows in time."""
 
 import time
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -9,14 +8,13 @@ import pytest
 from headgate.agent.executor import SpanId, SpanTask
 from headgate.agent.lane.alarm import Alarm
 from headgate.agent.lane.crew import SETTLED_MAX
-from headgate.agent.lane.fleet import ExecutorSettings, Fleet
-from headgate.agent.lane.keeper import Board, SpanKeeper
-from headgate.agent.lane.lane import Lane, LaneSource
-from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskPlan, TaskResult
+from headgate.agent.lane.fleet import Fleet
+from headgate.agent.lane.lane import Lane
+from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskResult
 from headgate.agent.lane.planner import SMALL_ROWS
 from headgate.agent.lane.span import REST_SECONDS, SpanRun, positions_of
-from headgate.agent.lane.spark import SparkOptions, SparkRuntime
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
+from lanes_without_spark import shared_out
 
 NAMES = [f"a{number:02}" for number in range(20)]
 SPEC = msgspec.json.encode(
@@ -26,18 +24,6 @@ SPEC = msgspec.json.encode(
         "sink": {"type": "postgresql", "dsn": "", "table": "copy.{table}"},
     }
 ).decode()
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
-@pytest.fixture
-def fleet(board: Board, tmp_path: Path) -> Fleet:
-    keeper = SpanKeeper(board, None)  # type: ignore[arg-type]  # nothing here asks a broker
-    runtime = SparkRuntime(SparkOptions(jars=(), scratch=tmp_path))
-    return Fleet(board, keeper, runtime, ExecutorSettings(bootstrap="nowhere:1", cluster_id="c"))
 
 
 @pytest.fixture
@@ -67,10 +53,6 @@ def read(run: SpanRun, to: Positions, *, positions: Positions | None = None, row
     unmeasured = {"bytes": 0, "decode_cpu_us": 0, "apply_cpu_us": 0}
     values = {"id": run.task.id, "positions": positions or {}, "rows": rows, "read_to": to}
     return msgspec.convert(values | no_error | untimed | unmeasured, SpanResult)
-
-
-def shared_out(lane: Lane, batch: BatchPlan) -> TaskPlan:
-    return lane.planner.plan(batch, LaneSource("nowhere:1", 1000), 2, lambda _shares: None)
 
 
 def ended(fleet: Fleet, lane: Lane, plan: BatchPlan, *results: SpanResult) -> None:
