@@ -134,8 +134,9 @@ class Candidate(Generic[StateT]):
             return None
         short = [f"{p.topic}/{p.number} at {at} of {self._ends[p]}" for p, at in sorted(self._behind().items())]
         return (
-            f"replay has stood still for {CAMPAIGN_STALL_SECONDS_MAX:.0f} s ({', '.join(short)}): another producer's "
-            "transaction stays open; find it with kafka-transactions.sh and end it"
+            f"replay has stood still for {CAMPAIGN_STALL_SECONDS_MAX:.0f} s ({', '.join(short)}): a transaction stays "
+            "open, another producer's or one whose end a restarted broker has lost (docs/bugs.md, B20); find it with "
+            "kafka-transactions.sh find-hanging and end it with kafka-transactions.sh abort"
         )
 
     def close(self) -> None:

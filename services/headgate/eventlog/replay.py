@@ -83,7 +83,7 @@ def _short(reader: LogReader, ends: Mapping[Partition, int]) -> dict[Partition, 
 def _stalled(short: Mapping[Partition, int], ends: Mapping[Partition, int], seconds: float) -> str:
     places = ", ".join(f"{p.topic}/{p.number} at {position} of {ends[p]}" for p, position in short.items())
     return (
-        f"replay has stood still for {seconds:g} s: {places}. An open transaction of another producer holds it up, "
-        "which no process of Headgate leaves open for so long: find who writes to these topics "
-        "(kafka-transactions.sh list), and end it"
+        f"replay has stood still for {seconds:g} s: {places}. A transaction that stays open holds it up: "
+        "another producer's, or one whose end a restarted broker has lost (docs/bugs.md, B20). Find it with "
+        "kafka-transactions.sh find-hanging and end it with kafka-transactions.sh abort"
     )
