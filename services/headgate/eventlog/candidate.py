@@ -12,14 +12,14 @@ from typing import Final, Generic, TypeVar
 
 from headgate.eventlog.leases import OwnerWatch, SessionLeases
 from headgate.eventlog.levels import Readership
-from headgate.eventlog.log import Delivery, FencedError, Garbage, Log, Partition, TransactionalWriter
+from headgate.eventlog.log import Delivery, FencedError, Garbage, Log, Partition, Placed, TransactionalWriter
 from headgate.eventlog.machine import Machine, Now
 from headgate.eventlog.roster import Roster
 from headgate.eventlog.settings import ANNOUNCE, HEARTBEATS_PER_LEASE, RoleCounters, RoleSettings
 from headgate.records.control import OwnerAnnounced
-from headgate.records.keys import OwnerKey
+from headgate.records.keys import Fact, FeedProgressKey, Key, MemberKey, OutcomeKey, OwnerKey, SessionKey
 
-__all__ = ["CAMPAIGN_STALL_SECONDS_MAX", "Candidate"]
+__all__ = ["CAMPAIGN_STALL_SECONDS_MAX", "HANGING_SECONDS", "HARMLESS", "Candidate"]
 
 _log = logging.getLogger(__name__)
 
@@ -28,10 +28,23 @@ StateT = TypeVar("StateT")
 TURN_RECORDS_MAX: Final = 1_000
 """Records per turn: at 100 µs each a turn stays a tenth of a second, far below any lease."""
 
+HANGING_SECONDS: Final = 5.0
+"""How long the replay of a campaign stands still before it is asked whether a broker has lost a transaction's end:
+``init`` has ended all that brokers know of, within a second as a rule."""
+
 CAMPAIGN_STALL_SECONDS_MAX: Final = 90.0
 """How long the replay of a campaign may stand still: beyond every transaction time-out (Kafka's default is 60 s), after
 which no open transaction of anybody can hide records any more. Giving up ends the process's role, so it waits longer
 than a command that only looks (replay.READ_STALL_SECONDS_MAX)."""
+
+HARMLESS: Final[Mapping[str, Key]] = {
+    "announce": MemberKey("-"),
+    "changefeed": OutcomeKey("-"),
+    "checkpoint": FeedProgressKey("-"),
+    "dispatch": SessionKey("-", "-"),
+}
+"""What may be deleted of the topics that owners write to, because nobody is called so: replays meet such deletions
+anyway, of what has been compacted away."""
 
 
 class Candidate(Generic[StateT]):
@@ -56,6 +69,7 @@ class Candidate(Generic[StateT]):
         self._seen: dict[Partition, int] = {}
         self._moved_at = now
         self._suspected_at: float | None = None
+        self._has_ended = False
         self._ends: Mapping[Partition, int] = log.end_offsets(settings.partitions())
         self._reader = log.reader(dict.fromkeys(settings.partitions(), 0))
 
@@ -127,6 +141,21 @@ class Candidate(Generic[StateT]):
     def is_at_end(self) -> bool:
         """Whether all was read up to the end captured last."""
         return not self._behind()
+
+    def end_hanging(self, now: float) -> None:
+        """Once, when a campaign stands still: what ``init`` should have ended is looked for. Raises LogError."""
+        if self.writer is None or self._has_ended or now - self._moved_at <= HANGING_SECONDS:
+            return
+        self._has_ended = True
+        hidden = {partition: at for partition, at in self._behind().items() if partition.topic in HARMLESS}
+        if not hidden:
+            return
+        harmless = [Placed(partition, Fact(HARMLESS[partition.topic], None)) for partition in sorted(hidden)]
+        places = ", ".join(f"{partition.topic}/{partition.number} at {at}" for partition, at in sorted(hidden.items()))
+        if self.writer.end_hanging(harmless):
+            _log.warning("a transaction whose end a broker has lost (docs/bugs.md, B20) is ended: %s", places)
+        else:
+            _log.warning("the replay stands still: %s; nothing is known of a transaction of ours there", places)
 
     def stalled(self, now: float) -> str | None:
         """Why the replay cannot reach its end, once it has stood still for too long."""

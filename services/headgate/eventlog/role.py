@@ -240,6 +240,7 @@ class Role(Generic[StateT]):
         if candidate.is_at_end():
             self._throne(candidate, writer, now)
             return 0.0
+        candidate.end_hanging(now.monotonic)
         stalled = candidate.stalled(now.monotonic)
         if stalled is not None:
             self._end(stalled)

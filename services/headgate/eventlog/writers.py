@@ -8,6 +8,7 @@ What the broker and librdkafka were seen to do (anchors/kafka-facts.md §2, §3)
 - a transaction that nobody ends pins every reader, so agents use none.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headgate.eventlog.codec import CONTENT_TYPE, Codec
 from headgate.eventlog.connection import KafkaConnection, reason_of
+from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.log import (
     CommitRefusedError,
     CommitUncertainError,
@@ -28,6 +30,8 @@ from headgate.eventlog.log import (
 from headgate.eventlog.topics import MESSAGE_BYTES_MAX, topic_name
 
 __all__ = ["TRANSACTION_TIMEOUT_MS", "KafkaTransactionalWriter", "KafkaWriter"]
+
+_log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 """After which the broker ends a transaction of an owner that died in it, if no successor has: as long as readers can
@@ -139,13 +143,14 @@ class KafkaTransactionalWriter(_Pen):
 
     def __init__(self, connection: KafkaConnection, cluster: str, codec: Codec, check: Check, name: str) -> None:
         # Two clusters on one Kafka must not fence each other.
+        self._transactional_id = transactional_id = f"{cluster}.{name}"
         super().__init__(
             connection,
             cluster,
             codec,
             check,
             name,
-            transactional_id=f"{cluster}.{name}",
+            transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         )
         self._over: LogError | None = None
@@ -178,6 +183,37 @@ class KafkaTransactionalWriter(_Pen):
         except LogError as error:
             self._over = error
             raise
+
+    def end_hanging(self, harmless: Sequence[Placed]) -> bool:
+        """See the port. A marker ends all that this producer id has open in a partition, whichever owner wrote it."""
+        topics = {topic_name(self._cluster, placed.partition.topic) for placed in harmless}
+        try:
+            decision = last_decision(self._connection, self._transactional_id, topics)
+        except LogError as error:
+            _log.warning("what became of the last transaction of %s cannot be found out: %s", self._name, error)
+            return False
+        match decision:
+            case Decision.COMMIT:
+                self.commit(harmless)
+            case Decision.ABORT:
+                self._withdraw(harmless)
+        return decision is not None
+
+    def _withdraw(self, placed: Sequence[Placed]) -> None:
+        """Write all in one transaction and abort it. Only what has reached a partition brings the marker there."""
+        messages = self._encode(placed)
+        producer = self._open()
+        deadline = time.monotonic() + COMMIT_SECONDS_MAX
+        reports: list[KafkaError | None] = []
+        try:
+            producer.begin_transaction()
+            for each, message in zip(placed, messages, strict=True):
+                self._produce(each, message, partial(_note_report, reports), deadline)
+            while len(reports) < len(placed) and (left := deadline - time.monotonic()) > 0:
+                producer.poll(min(left, ACK_POLL_SECONDS))
+            producer.abort_transaction(ABORT_SECONDS_MAX)
+        except (KafkaException, BufferError) as error:
+            raise self._given_up(error) from error
 
     def _commit(self, placed: Sequence[Placed], messages: Sequence[tuple[bytes, bytes | None]]) -> list[int]:
         producer = self._open()

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from headgate.eventlog.candidate import HANGING_SECONDS
 from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.machine import Arrived, EffectFinished, Enthroned, HolderSilent, TimerFired
 from headgate.eventlog.memory import CommitFault, MemoryTransactionalWriter
@@ -142,6 +143,37 @@ class TestElection:
         one = world.member("one")
         with pytest.raises(RoleEndedError, match="changefeed/0 at 0 of 1"):
             world.run(120.0, one)
+
+    def test_what_a_broker_has_lost_the_end_of_is_ended_once_when_a_campaign_stands_still(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[list[Placed]] = []
+
+        def end_hanging(_writer: MemoryTransactionalWriter, harmless: list[Placed]) -> bool:
+            asked.append(harmless)
+            world.broker.end_transaction("lost", commit=True)
+            return True
+
+        monkeypatch.setattr(MemoryTransactionalWriter, "end_hanging", end_hanging)
+        world.broker.leave_open("lost", [Placed(CHANGEFEED, Fact(OutcomeKey("x"), None))])
+        one = world.member("one")
+        world.run(LEASE + 2.0, one)
+        assert (one.state, asked) == (RoleState.REPLAYING, [])
+        world.run(HANGING_SECONDS, one)
+        assert one.state is RoleState.SERVING
+        assert asked == [[Placed(CHANGEFEED, Fact(OutcomeKey("-"), None))]]
+
+    def test_of_a_strangers_transaction_nothing_is_known_and_it_is_asked_once(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[list[Placed]] = []
+        monkeypatch.setattr(
+            MemoryTransactionalWriter, "end_hanging", lambda _writer, placed: bool(asked.append(placed))
+        )
+        world.broker.leave_open("stranger", [Placed(CHANGEFEED, Fact(OutcomeKey("x"), None))])
+        one = world.member("one")
+        world.run(60.0, one)
+        assert (one.state, len(asked)) == (RoleState.REPLAYING, 1)
 
     def test_a_lagging_standby_reads_to_the_end_before_it_believes_in_silence(self, world: World) -> None:
         one, two = world.member("one").serve(), world.member("two")

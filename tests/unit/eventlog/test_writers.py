@@ -1,9 +1,13 @@
-"""Which of librdkafka's errors mean that this producer is over (what it was seen to say: kafka-facts §3)."""
+"""Which of librdkafka's errors mean that a producer is over (what it says: kafka-facts §3), and what nobody says."""
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from headgate.eventlog.writers import _is_fenced
+from headgate.eventlog import writers
+from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.log import LogError, Partition, Placed
+from headgate.eventlog.writers import KafkaTransactionalWriter, _is_fenced
+from headgate.records.keys import Fact, SessionKey
 
 
 @pytest.mark.parametrize(
@@ -23,3 +27,12 @@ def test_these_end_a_producer(code: int, fatal: bool) -> None:
 @pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._STATE, KafkaError.MSG_SIZE_TOO_LARGE])
 def test_these_do_not(code: int) -> None:
     assert not _is_fenced(KafkaException(KafkaError(code, "said by the client")))
+
+
+def test_nothing_is_ended_where_nobody_says_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise LogError("reading __transaction_state: TOPIC_AUTHORIZATION_FAILED")
+
+    monkeypatch.setattr(writers, "last_decision", refused)
+    pen = KafkaTransactionalWriter(KafkaConnection("127.0.0.1:1"), "c", None, lambda _: None, "owner")  # type: ignore[arg-type]
+    assert not pen.end_hanging([Placed(Partition("dispatch", 0), Fact(SessionKey("-", "-"), None))])

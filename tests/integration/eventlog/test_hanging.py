@@ -1,0 +1,172 @@
+"""A transaction whose end a broker has lost: decided, written down as done, and no marker in the partition.
+
+The broker does it by itself where a partition has no leader just when the markers are sent (KAFKA-20734), which nobody
+can time. So its log is brought into the same state by hand: killed, the marker cut off the partition's end, started.
+"""
+
+import itertools
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from eventlog_contract import DISPATCH_0, ended, facts, read_all, tombstone
+from headgate.embedded.broker import EmbeddedKafka
+from headgate.eventlog.decisions import Decision, last_decision
+from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.log import FencedError, Partition, Placed, TransactionalWriter
+from headgate.eventlog.machine import Now
+from headgate.eventlog.replay import ReplayStalledError, read_on_to
+from headgate.eventlog.role import Role, RoleSettings, RoleState
+from headgate.eventlog.topics import create_topics, topic_name
+from headgate.records.keys import Fact, FeedProgressKey
+from kafka_cluster import Cluster
+from toy_role import TOY
+
+pytestmark = pytest.mark.integration
+
+OWNER = "owner"
+DEADLINE_SECONDS = 60.0
+LENGTH_AT, HEAD_BYTES, ATTRIBUTES_AT, CONTROL = 8, 12, 21, 0x20
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """One of our own, since it is killed and its files are changed."""
+    with EmbeddedKafka(tmp_path_factory.mktemp("hanging") / "kafka") as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def log(broker: EmbeddedKafka) -> Iterator[KafkaLog]:
+    cluster = Cluster(broker.bootstrap, f"hang{next(_numbers)}")
+    create_topics(cluster)
+    with closing(open_log(cluster)) as log:
+        yield log
+
+
+def lose_marker(broker: EmbeddedKafka, log: KafkaLog) -> None:
+    """Kill the broker, cut the last batch off dispatch/0, which is to be a marker, and start it again."""
+    # A commit is answered before its markers are written, and these before all is said to be done: init waits for that.
+    successor(log).close()
+    (segment,) = (broker.data_dir / "kafka" / f"{topic_name(log.cluster, 'dispatch')}-0").glob("*.log")
+    broker.kill()
+    data = segment.read_bytes()
+    last = last_marker(data)
+    assert last is not None
+    segment.write_bytes(data[:last])
+    broker.start()
+
+
+def last_marker(data: bytes) -> int | None:
+    """Where the last batch begins, if it is a marker."""
+    at = last = 0
+    while at < len(data):
+        last, at = at, at + HEAD_BYTES + struct.unpack_from(">i", data, at + LENGTH_AT)[0]
+    return last if struct.unpack_from(">h", data, last + ATTRIBUTES_AT)[0] & CONTROL else None
+
+
+def is_pinned(log: KafkaLog) -> int | None:
+    """Where readers of committed records stand still in dispatch/0; None if they come to its end."""
+    with closing(log.reader({DISPATCH_0: 0})) as reader:
+        try:
+            list(read_on_to(reader, log.end_offsets([DISPATCH_0]), stall_seconds_max=2.0))
+        except ReplayStalledError:
+            return reader.positions()[DISPATCH_0]
+    return None
+
+
+def progress(feed: str) -> Placed:
+    return Placed(Partition("checkpoint", 0), Fact(FeedProgressKey(feed), None))
+
+
+def successor(log: KafkaLog) -> TransactionalWriter:
+    writer = log.transactional_writer(OWNER)
+    writer.init()
+    return writer
+
+
+def test_a_successor_commits_what_was_committed(broker: EmbeddedKafka, log: KafkaLog) -> None:
+    with closing(successor(log)) as owner:
+        owner.commit([ended("before")])
+        (offset,) = owner.commit([ended("hidden")])
+    lose_marker(broker, log)
+    with closing(successor(log)) as writer:
+        assert is_pinned(log) == offset, "init ends nothing"
+        assert writer.end_hanging([tombstone("nobody")])
+        assert facts(read_all(log, [DISPATCH_0])) == [each.fact for each in map(ended, ("before", "hidden"))] + [
+            tombstone("nobody").fact
+        ]
+        writer.commit([ended("after")])
+
+
+def test_a_successor_aborts_what_was_aborted(broker: EmbeddedKafka, log: KafkaLog) -> None:
+    with closing(successor(log)) as owner:
+        owner.commit([ended("before")])
+        owner._withdraw([ended("aborted")])  # type: ignore[attr-defined]
+    lose_marker(broker, log)
+    with closing(successor(log)) as writer:
+        offset = is_pinned(log)
+        assert offset is not None
+        assert writer.end_hanging([tombstone("nobody")])
+        assert facts(read_all(log, [DISPATCH_0])) == [ended("before").fact]
+        writer.commit([ended("after")])
+
+
+def test_nothing_is_ended_that_is_not_of_the_last_transaction(broker: EmbeddedKafka, log: KafkaLog) -> None:
+    with closing(successor(log)) as owner:
+        owner.commit([ended("hidden")])
+        lose_marker(broker, log)
+    with closing(successor(log)) as second:
+        second.commit([progress("elsewhere")])
+        assert not second.end_hanging([tombstone("nobody")])
+    assert is_pinned(log) == 0
+    assert log.end_offsets([DISPATCH_0]) == {DISPATCH_0: 1}, "nothing was written"
+
+
+def test_a_fenced_successor_ends_nothing(broker: EmbeddedKafka, log: KafkaLog) -> None:
+    with closing(successor(log)) as owner:
+        owner.commit([ended("hidden")])
+    lose_marker(broker, log)
+    with closing(successor(log)) as late, closing(successor(log)) as latest:
+        with pytest.raises(FencedError):
+            late.end_hanging([tombstone("nobody")])
+        assert is_pinned(log) == 0
+        assert latest.end_hanging([tombstone("nobody")])
+
+
+def test_a_role_comes_to_its_throne_over_a_hanging_transaction(broker: EmbeddedKafka, log: KafkaLog) -> None:
+    with closing(successor(log)) as owner:
+        owner.commit([ended("hidden")])
+    lose_marker(broker, log)
+    settings = RoleSettings(
+        shard=0,
+        owner_id="one",
+        transactional_id=OWNER,
+        version="0.1.0",
+        schema_version=1,
+        lease_seconds=2.0,
+        agent_lease_seconds=10.0,
+    )
+    with closing(Role(settings, TOY, log, run_effect=lambda _effect: None)) as role:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while role.status.state is not RoleState.SERVING:
+            assert time.monotonic() < deadline, role.status
+            role.wait(min(role.turn(Now(time.monotonic(), time.time_ns() // 1_000_000)), 0.05))
+    assert is_pinned(log) is None
+
+
+def test_what_was_decided_is_found_of_the_named_owner_only(log: KafkaLog) -> None:
+    name, topic = f"{log.cluster}.{OWNER}", topic_name(log.cluster, "dispatch")
+    with closing(successor(log)) as owner:
+        assert last_decision(log.connection, name, [topic]) is None
+        owner.commit([ended("a")])
+        assert last_decision(log.connection, name, [topic]) is Decision.COMMIT
+        assert last_decision(log.connection, f"{name}2", [topic]) is None
+        assert last_decision(log.connection, name, [topic, topic_name(log.cluster, "sync")]) is None
+        owner._withdraw([ended("b")])
+        assert last_decision(log.connection, name, [topic]) is Decision.ABORT
