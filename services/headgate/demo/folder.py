@@ -47,12 +47,15 @@ def scratch_parts(prefix: str, say: Callable[[str], None], left_over: list[str],
     folder.chmod(0o711)
     (folder / "logs").mkdir()
     scratch = Scratch(folder)
-    raised = True
+    raised, interrupted = True, False
     with terminated_as_interrupt() as signals:
         try:
             scratch.parts.enter_context(no_orphans())
             yield scratch
             raised = False
+        except KeyboardInterrupt:
+            interrupted = True  # also by a signal that others have deferred, and noted for themselves
+            raise
         except Exception as error:
             if signals:
                 raise KeyboardInterrupt from error
@@ -65,7 +68,7 @@ def scratch_parts(prefix: str, say: Callable[[str], None], left_over: list[str],
                 finally:
                     left_over += [f"{one.pid} {one.name()}" for one in psutil.Process().children(recursive=True)]
                     failed = scratch.failed or raised
-                    _clear(folder, say, keep=keep, failed=failed and not signals)
+                    _clear(folder, say, keep=keep, failed=failed and not (signals or interrupted))
 
 
 def _clear(folder: Path, say: Callable[[str], None], *, keep: bool, failed: bool) -> None:

@@ -1,0 +1,60 @@
+"""What is left of a run's folder, however the run ends."""
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from headgate.demo.folder import scratch_parts
+from headgate.demo.processes import interrupts_deferred
+
+
+def run(end: Callable[[], None] = lambda: None, *, keep: bool = False, fail: bool = False) -> Path:
+    folder = Path("nowhere")
+    with (
+        suppress(KeyboardInterrupt, ZeroDivisionError),
+        scratch_parts("headgate-test-", lambda _said: None, [], keep=keep) as scratch,
+    ):
+        folder = scratch.folder
+        (folder / "logs" / "agent.log").write_text("said")
+        (folder / "kafka").mkdir()
+        scratch.failed = fail
+        end()
+    return folder
+
+
+def raising(error: type[BaseException]) -> Callable[[], None]:
+    def end() -> None:
+        raise error
+
+    return end
+
+
+def terminated_while_deferred() -> None:
+    with interrupts_deferred():
+        os.kill(os.getpid(), signal.SIGTERM)
+    pytest.fail("it was not interrupted")
+
+
+def left(folder: Path) -> list[str]:
+    found = sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) if folder.exists() else []
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    if folder.exists():
+        folder.rmdir()
+    return found
+
+
+def test_nothing_is_left_of_a_run_that_has_ended_well_or_was_interrupted() -> None:
+    assert left(run()) == []
+    assert left(run(raising(KeyboardInterrupt))) == []
+    assert left(run(terminated_while_deferred)) == []
+
+
+def test_the_logs_of_what_failed_are_left_and_everything_if_asked_for() -> None:
+    assert left(run(raising(ZeroDivisionError))) == ["logs", "logs/agent.log"]
+    assert left(run(fail=True)) == ["logs", "logs/agent.log"]
+    assert left(run(keep=True)) == ["kafka", "logs", "logs/agent.log"]
