@@ -1,11 +1,16 @@
 """A lane on a real broker, a real Spark and a real PostgreSQL: exact rows, seals, moves, fences, isolation."""
 
+import os
+import signal
 import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from headgate.agent.lane.executor import SparkExecutor
+from headgate.agent.lane.spark import WARM_TRIES, SparkStartError
 from headgate.records.control import TaskState
 from headgate.records.ts import ts_of_ms
 
@@ -169,6 +174,28 @@ def test_a_killed_jvm_is_replaced_and_its_spans_go_on(bed: Bed) -> None:
     until(lambda: bed.rows(plan) == _expected(range(30)), "it writes again")
     until(lambda: executor.status(task.id).positions == {0: 30}, "and knows it")  # type: ignore[union-attr]
     assert executor.is_add_table_finished(task.id, prepare=False)
+
+
+@pytest.mark.parametrize("deaths", [1, WARM_TRIES * 2])
+def test_a_worker_that_is_killed_while_spark_starts_is_replaced_but_not_for_ever(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deaths: int
+) -> None:
+    graves = str(tmp_path)
+
+    def dying(numbers: Iterable[int]) -> Iterator[int]:
+        if len(list(Path(graves).iterdir())) < deaths:
+            (Path(graves) / str(os.getpid())).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from numbers
+
+    monkeypatch.setattr("headgate.agent.lane.spark.warm", dying)
+    bed.runtime.stop()
+    if deaths < WARM_TRIES:
+        assert bed.runtime.start().sparkContext.parallelize([7], 1).collect() == [7]
+    else:
+        with pytest.raises(SparkStartError, match="did not start"):
+            bed.runtime.start()
+        bed.runtime.kill()
 
 
 def test_spans_change_lanes_while_they_are_written(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

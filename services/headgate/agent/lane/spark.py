@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 import psutil
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -88,6 +88,10 @@ _JVM_EXIT_SECONDS: Final = 10.0
 
 class RefusedOptionError(ValueError):
     """An option that would break a guarantee: names it and says why."""
+
+
+WARM_TRIES: Final = 3
+"""How often workers are warmed: with one try, one that is killed in that moment would end the agent."""
 
 
 class SparkStartError(Exception):
@@ -249,7 +253,7 @@ class SparkRuntime:
             if not settings.in_one_process:
                 _ship(session, settings.scratch)
             session.range(1).collect()  # what a lane's query needs of Spark SQL, too
-            session.sparkContext.parallelize(range(settings.cores), settings.cores).mapPartitions(warm).collect()
+            _warm_up(session, settings.cores)
         except Exception as error:
             raise SparkStartError(
                 f"Spark did not start with master {settings.master}: {error}; look at its output above, at JAVA_HOME "
@@ -285,3 +289,15 @@ class SparkRuntime:
         SparkContext._active_spark_context = None
         SparkSession._instantiatedSession = None
         self._process = None
+
+
+def _warm_up(session: SparkSession, cores: int) -> None:
+    """Have a Python worker for each core. One that is killed under it is replaced by the JVM, if asked again."""
+    for tries_left in reversed(range(WARM_TRIES)):
+        try:
+            session.sparkContext.parallelize(range(cores), cores).mapPartitions(warm).collect()
+        except Py4JJavaError:
+            if not tries_left:
+                raise
+        else:
+            return
