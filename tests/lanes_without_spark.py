@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -65,8 +66,9 @@ def planned(fleet: Fleet, lane: Lane) -> list[dict[int, int]]:
     return [work.expected for work in plan.works]
 
 
-def result_of(run: SpanRun, wall_ms: int) -> SpanResult:
-    return SpanResult(
+def result_of(run: SpanRun, **fields: Any) -> SpanResult:
+    """One row up to offset 5, but for what ``fields`` say."""
+    result = SpanResult(
         id=run.task.id,
         positions={0: 5},
         rows=1,
@@ -79,8 +81,8 @@ def result_of(run: SpanRun, wall_ms: int) -> SpanResult:
         retryable=False,
         decode_cpu_us=0,
         apply_cpu_us=0,
-        wall_ms=wall_ms,
     )
+    return msgspec.structs.replace(result, **fields)
 
 
 def two_on_a_lane(board: Board, fleet: Fleet) -> tuple[Lane, SpanRun, SpanRun]:

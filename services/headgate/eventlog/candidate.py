@@ -6,8 +6,9 @@ has to read the last few records.
 """
 
 import logging
+import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Generic, TypeVar
 
 from headgate.eventlog.leases import OwnerWatch, SessionLeases
@@ -31,6 +32,9 @@ TURN_RECORDS_MAX: Final = 1_000
 HANGING_SECONDS: Final = 5.0
 """How long the replay of a campaign stands still before it is asked whether a broker has lost a transaction's end:
 ``init`` has ended all that brokers know of, within a second as a rule."""
+
+HANGING_AGAIN_SECONDS: Final = 20.0
+"""After which it is asked again: the answer may be out of reach beside a broker that has just been restarted."""
 
 CAMPAIGN_STALL_SECONDS_MAX: Final = 90.0
 """How long the replay of a campaign may stand still: beyond every transaction time-out (Kafka's default is 60 s), after
@@ -69,7 +73,7 @@ class Candidate(Generic[StateT]):
         self._seen: dict[Partition, int] = {}
         self._moved_at = now
         self._suspected_at: float | None = None
-        self._has_ended = False
+        self._asked_at = -math.inf
         self._ends: Mapping[Partition, int] = log.end_offsets(settings.partitions())
         self._reader = log.reader(dict.fromkeys(settings.partitions(), 0))
 
@@ -143,16 +147,19 @@ class Candidate(Generic[StateT]):
         return not self._behind()
 
     def end_hanging(self, now: float) -> None:
-        """Once, when a campaign stands still: what ``init`` should have ended is looked for. Raises LogError."""
-        if self.writer is None or self._has_ended or now - self._moved_at <= HANGING_SECONDS:
+        """When a campaign stands still, what ``init`` should have ended is looked for. Raises LogError."""
+        if (
+            self.writer is None
+            or now - self._moved_at <= HANGING_SECONDS
+            or now - self._asked_at < HANGING_AGAIN_SECONDS
+        ):
             return
-        self._has_ended = True
-        hidden = {partition: at for partition, at in self._behind().items() if partition.topic in HARMLESS}
+        self._asked_at = now
+        hidden = [partition for partition in sorted(self._behind()) if partition.topic in HARMLESS]
         if not hidden:
             return
-        harmless = [Placed(partition, Fact(HARMLESS[partition.topic], None)) for partition in sorted(hidden)]
-        places = ", ".join(f"{partition.topic}/{partition.number} at {at}" for partition, at in sorted(hidden.items()))
-        if self.writer.end_hanging(harmless):
+        places = self._places(hidden)
+        if self.writer.end_hanging([Placed(partition, Fact(HARMLESS[partition.topic], None)) for partition in hidden]):
             _log.warning("a transaction whose end a broker has lost (docs/bugs.md, B20) is ended: %s", places)
         else:
             _log.warning("the replay stands still: %s; nothing is known of a transaction of ours there", places)
@@ -161,10 +168,10 @@ class Candidate(Generic[StateT]):
         """Why the replay cannot reach its end, once it has stood still for too long."""
         if now - self._moved_at <= CAMPAIGN_STALL_SECONDS_MAX:
             return None
-        short = [f"{p.topic}/{p.number} at {at} of {self._ends[p]}" for p, at in sorted(self._behind().items())]
+        places = self._places(self._behind())
         return (
-            f"replay has stood still for {CAMPAIGN_STALL_SECONDS_MAX:.0f} s ({', '.join(short)}): a transaction stays "
-            "open, another producer's or one whose end a restarted broker has lost (docs/bugs.md, B20); find it with "
+            f"replay has stood still for {CAMPAIGN_STALL_SECONDS_MAX:.0f} s ({places}): a transaction stays open, "
+            "another producer's or one whose end a restarted broker has lost (docs/bugs.md, B20); find it with "
             "kafka-transactions.sh find-hanging and end it with kafka-transactions.sh abort"
         )
 
@@ -178,6 +185,11 @@ class Candidate(Generic[StateT]):
         """Position of each partition that is short of the end captured last."""
         positions = self._reader.positions()
         return {partition: positions[partition] for partition, end in self._ends.items() if positions[partition] < end}
+
+    def _places(self, partitions: Collection[Partition]) -> str:
+        """Where these stand, of how much."""
+        positions = self._reader.positions()
+        return ", ".join(f"{p.topic}/{p.number} at {positions[p]} of {self._ends[p]}" for p in sorted(partitions))
 
     def _learn(self, delivery: Delivery, now: Now) -> None:
         key, value = delivery.key, delivery.value

@@ -10,13 +10,13 @@ What the broker and librdkafka were seen to do (anchors/kafka-facts.md §2, §3)
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
-from headgate.eventlog.codec import CONTENT_TYPE, Codec
+from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import KafkaConnection, reason_of
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.log import (
@@ -24,10 +24,10 @@ from headgate.eventlog.log import (
     CommitUncertainError,
     FencedError,
     LogError,
-    Partition,
     Placed,
 )
-from headgate.eventlog.topics import MESSAGE_BYTES_MAX, topic_name
+from headgate.eventlog.pen import Check, Pen
+from headgate.eventlog.topics import topic_name
 
 __all__ = ["TRANSACTION_TIMEOUT_MS", "KafkaTransactionalWriter", "KafkaWriter"]
 
@@ -49,96 +49,12 @@ INIT_ATTEMPT_SECONDS: Final = 5.0
 ABORT_SECONDS_MAX: Final = 3.0
 """If an abort does not get through, the broker does it: by the next ``init`` or the transaction's timeout."""
 
-QUEUE_FULL_POLL_SECONDS: Final = 0.05
-"""How long to serve deliveries before a produce is tried again on a full local queue."""
-
-ACK_POLL_SECONDS: Final = 0.1
-"""An acknowledgement may be served to a thread that polls the same producer: look again so often."""
-
-MESSAGE_TIMEOUT_MS: Final = 8_000
-"""After which librdkafka gives a record up. At most the transaction's timeout, or the broker would end it first."""
-
 _FENCED_CODES: Final = frozenset(
     {KafkaError._FENCED, KafkaError._FATAL, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 )
 
-Check = Callable[[Sequence[Partition]], None]
-"""Raises LogError for a partition that the log does not have."""
 
-
-class _Pen:
-    """What both writers share: a producer, and how a placed fact becomes a message."""
-
-    def __init__(
-        self, connection: KafkaConnection, cluster: str, codec: Codec, check: Check, name: str, **fixed: Any
-    ) -> None:
-        self._connection = connection
-        self._cluster = cluster
-        self._codec = codec
-        self._check = check
-        self._name = name
-        self._producer: Producer | None = connection.client(
-            Producer,
-            client_id=name,
-            acks="all",
-            enable_idempotence=True,
-            linger_ms=0,
-            message_max_bytes=MESSAGE_BYTES_MAX,
-            message_timeout_ms=MESSAGE_TIMEOUT_MS,
-            **fixed,
-        )
-
-    def close(self) -> None:
-        """Let go: what was not acknowledged by now is not waited for.
-
-        The producer is dropped, not closed: its own ``close`` would flush, would abort where the outcome is
-        uncertain, and fails on a fenced instance (SystemError, confluent-kafka 2.16.0).
-        """
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            producer.purge()
-
-    def _open(self) -> Producer:
-        if self._producer is None:
-            raise LogError(f"writer {self._name} is closed; make a new one")
-        return self._producer
-
-    def _encode(self, placed: Sequence[Placed]) -> list[tuple[bytes, bytes | None]]:
-        """Keys and values. Raises ValueError for facts that cannot stand where they are placed, or LogError."""
-        self._check([each.partition for each in placed])
-        for each in placed:
-            if each.partition.topic != each.fact.key.topic:
-                raise ValueError(
-                    f"key {each.fact.key.text()} belongs to {each.fact.key.topic}, not to {each.partition.topic}"
-                )
-        return [self._codec.encode(each.fact) for each in placed]
-
-    def _produce(
-        self, placed: Placed, message: tuple[bytes, bytes | None], report: Callable[..., None], deadline: float
-    ) -> None:
-        """Hand one message to librdkafka. Raises KafkaException; BufferError if the queue stays full."""
-        producer = self._open()
-        key, value = message
-        headers = [("writer", self._name.encode()), ("content-type", CONTENT_TYPE.encode())]
-        while True:
-            try:
-                producer.produce(
-                    topic_name(self._cluster, placed.partition.topic),
-                    partition=placed.partition.number,
-                    key=key,
-                    value=value,
-                    headers=headers if value is not None else headers[:1],
-                    on_delivery=report,
-                )
-            except BufferError:
-                if time.monotonic() >= deadline:
-                    raise
-                producer.poll(QUEUE_FULL_POLL_SECONDS)
-            else:
-                return
-
-
-class KafkaTransactionalWriter(_Pen):
+class KafkaTransactionalWriter(Pen):
     """One owner's pen (see the port). ``name`` is the transactional.id."""
 
     def __init__(self, connection: KafkaConnection, cluster: str, codec: Codec, check: Check, name: str) -> None:
@@ -203,17 +119,14 @@ class KafkaTransactionalWriter(_Pen):
         """Write all in one transaction and abort it. Only what has reached a partition brings the marker there."""
         messages = self._encode(placed)
         producer = self._open()
-        deadline = time.monotonic() + COMMIT_SECONDS_MAX
-        reports: list[KafkaError | None] = []
         try:
             producer.begin_transaction()
-            for each, message in zip(placed, messages, strict=True):
-                self._produce(each, message, partial(_note_report, reports), deadline)
-            while len(reports) < len(placed) and (left := deadline - time.monotonic()) > 0:
-                producer.poll(min(left, ACK_POLL_SECONDS))
+            late = self._deliver(placed, messages, time.monotonic() + COMMIT_SECONDS_MAX)
             producer.abort_transaction(ABORT_SECONDS_MAX)
         except (KafkaException, BufferError) as error:
             raise self._given_up(error) from error
+        if late:
+            raise self._refused(f"{late} of {len(placed)} records had not reached their partitions")
 
     def _commit(self, placed: Sequence[Placed], messages: Sequence[tuple[bytes, bytes | None]]) -> list[int]:
         producer = self._open()
@@ -266,6 +179,9 @@ class KafkaTransactionalWriter(_Pen):
             if _is_fenced(error):
                 return self._fenced(error)
             reason = f"{reason}; the abort was not confirmed: {reason_of(error)}"
+        return self._refused(reason)
+
+    def _refused(self, reason: str) -> CommitRefusedError:
         return CommitRefusedError(
             f"transaction of {self._name} on Kafka at {self._connection.bootstrap_servers} was aborted: {reason}"
         )
@@ -277,42 +193,29 @@ class KafkaTransactionalWriter(_Pen):
         )
 
 
-class KafkaWriter(_Pen):
+class KafkaWriter(Pen):
     """An agent's pen (see the port): idempotent, every in-sync replica acknowledges."""
 
     def write(self, placed: Sequence[Placed], timeout_seconds: float) -> None:
         """Write all and wait. After a LogError some may still arrive: records are whole states, write again."""
-        deadline = time.monotonic() + timeout_seconds
         messages = self._encode(placed)
-        producer = self._open()
-        reports: list[KafkaError | None] = []
         try:
-            for each, message in zip(placed, messages, strict=True):
-                self._produce(each, message, partial(_note_report, reports), deadline)
-            while len(reports) < len(placed) and (left := deadline - time.monotonic()) > 0:
-                producer.poll(min(left, ACK_POLL_SECONDS))
-        except (KafkaException, BufferError) as error:
-            reason = reason_of(error) if isinstance(error, KafkaException) else "the local queue is full"
+            late = self._deliver(placed, messages, time.monotonic() + timeout_seconds)
+        except KafkaException as error:
+            raise self._connection.failed(f"writing records of {self._name}", error) from error
+        except BufferError as error:
             raise LogError(
-                f"{self._name} cannot write to Kafka at {self._connection.bootstrap_servers}: {reason}"
-            ) from (error)
-        if len(reports) < len(placed):
+                f"{self._name} cannot write to Kafka at {self._connection.bootstrap_servers}: the local queue is full"
+            ) from error
+        if late:
             raise self._connection.unreachable(
-                f"{len(placed) - len(reports)} of {len(placed)} records of {self._name} were not acknowledged within "
-                f"{timeout_seconds:g} s"
+                f"{late} of {len(placed)} records of {self._name} were not acknowledged within {timeout_seconds:g} s"
             )
-        for report in reports:
-            if report is not None:
-                raise self._connection.failed(f"writing records of {self._name}", KafkaException(report))
 
 
 def _note_offset(offsets: dict[int, int], index: int, error: KafkaError | None, message: Message) -> None:
     if error is None:
         offsets[index] = message.offset()
-
-
-def _note_report(reports: list[KafkaError | None], error: KafkaError | None, _: Message) -> None:
-    reports.append(error)
 
 
 def _is_fenced(error: KafkaException) -> bool:

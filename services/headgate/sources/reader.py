@@ -101,9 +101,9 @@ class LogReader:
         until = {(one.topic, one.partition): one.until for one in readings}
         self._stand(starts, backlog=sum(max(0, one.until - one.start) for one in readings))
         one_topic = len({topic for topic, _ in self._next}) == 1
-        rows, patience = 0, time.monotonic() + max(wait_seconds, _worth(self._missing(until)))
+        missing = self._missing(until)
+        rows, patience = 0, time.monotonic() + max(wait_seconds, _worth(missing))
         while rows < rows_max:
-            missing = self._missing(until)
             asked = min(POLL_ROWS, rows_max - rows)
             messages = self._consume(asked, GATHER_SECONDS if rows else wait_seconds)
             # Taken note of as a whole first: rows of a read that is broken off must not count as skipped.
@@ -113,9 +113,10 @@ class LogReader:
             if len(messages) == asked:
                 continue
             now = time.monotonic()
-            if left := self._missing(until):
-                if left < missing:
-                    patience = now + _worth(left)
+            before, missing = missing, self._missing(until)
+            if missing:
+                if missing < before:
+                    patience = now + _worth(missing)
                 if now < patience:
                     continue
             if rows or now >= patience or all(place in self.ends for place in starts):

@@ -89,6 +89,25 @@ def test_a_record_that_the_broker_refuses_aborts_the_whole_transaction(cluster: 
     assert read_all(log, [DISPATCH_0, SYNC_0]) == []
 
 
+def test_a_withdrawal_whose_record_the_broker_refuses_brings_no_marker_and_says_so(
+    cluster: Cluster, log: KafkaLog
+) -> None:
+    set_topic(cluster, "sync", max_message_bytes="200")
+    with closing(log.transactional_writer("owner")) as owner:
+        owner.init()
+        with pytest.raises(CommitRefusedError, match="MSG_SIZE_TOO_LARGE"):
+            owner._withdraw([reported(os.urandom(400).hex())])  # type: ignore[attr-defined]
+
+
+def test_a_withdrawal_that_reaches_no_partition_in_time_says_so(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(log.transactional_writer("owner")) as owner:
+        owner.init()
+        monkeypatch.setattr(writers, "COMMIT_SECONDS_MAX", 0.0)
+        with pytest.raises(CommitRefusedError, match="1 of 1 records had not reached"):
+            owner._withdraw([ended("s1")])  # type: ignore[attr-defined]
+    assert read_all(log, [DISPATCH_0]) == []
+
+
 def test_records_say_who_wrote_them_and_in_which_format(cluster: Cluster, log: KafkaLog) -> None:
     with closing(log.transactional_writer("owner")) as owner:
         owner.init()

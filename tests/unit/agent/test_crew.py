@@ -11,7 +11,7 @@ from headgate.agent.lane.fleet import (
     Fleet,
 )
 from headgate.agent.lane.keeper import Board
-from headgate.agent.lane.plan import SpanResult, TaskResult
+from headgate.agent.lane.plan import TaskResult
 from headgate.agent.lane.span import SpanRun
 from headgate.records.control import Positions, TaskState
 from lanes_without_spark import (
@@ -53,20 +53,8 @@ def test_a_span_that_may_not_be_written_is_left_out(fleet: Fleet, what: str) -> 
 
 
 def answer(run: SpanRun, positions: Positions, code: str | None = None, *, retryable: bool = False) -> TaskResult:
-    result = SpanResult(
-        id=run.task.id,
-        positions=positions,
-        rows=2,
-        bytes=9,
-        oldest_append_ms=100,
-        newest_source_ms=90,
-        visible_ms=130,
-        error_code=code,
-        error=code,
-        retryable=retryable,
-        decode_cpu_us=1,
-        apply_cpu_us=1,
-    )
+    times = {"oldest_append_ms": 100, "newest_source_ms": 90, "visible_ms": 130}
+    result = result_of(run, positions=positions, rows=2, error_code=code, error=code, retryable=retryable, **times)
     return TaskResult(seen={"t": positions}, ends={}, spans=(result,))
 
 
@@ -136,7 +124,7 @@ ENDING = json.dumps(
 
 
 def resolved(run: SpanRun, by: dict[int, int]) -> None:
-    run.adopt(SpanResult(run.task.id, {}, 0, 0, None, None, 0, None, None, False, 0, 0, by))
+    run.adopt(result_of(run, positions={}, rows=0, bytes=0, resolved=by))
 
 
 def test_a_partition_at_the_target_is_not_read_any_further_its_neighbours_are(fleet: Fleet, keeper: Restarts) -> None:
@@ -172,7 +160,8 @@ def test_a_span_that_its_neighbours_wait_for_leaves_them(
     lane, slow, quick = two_on_a_lane(board, fleet)
     plan = fleet.crew.begin_batch(lane)
     assert plan is not None
-    fleet.crew.end_batch(lane, plan, [TaskResult({}, {}, (result_of(slow, slow_ms), result_of(quick, quick_ms)))])
+    results = (result_of(slow, wall_ms=slow_ms), result_of(quick, wall_ms=quick_ms))
+    fleet.crew.end_batch(lane, plan, [TaskResult({}, {}, results)])
     assert lane.members == ([quick] if leaves else [slow, quick])
     assert bool(keeper.restarted) is leaves
 
@@ -184,5 +173,6 @@ def test_nobody_leaves_when_all_take_their_share(board: Board, keeper: Restarts,
     board.runs[third.task.id] = third
     plan = fleet.crew.begin_batch(lane)
     assert plan is not None
-    fleet.crew.end_batch(lane, plan, [TaskResult({}, {}, tuple(result_of(run, 5000) for run in (*runs, third)))])
+    results = tuple(result_of(run, wall_ms=5000) for run in (*runs, third))
+    fleet.crew.end_batch(lane, plan, [TaskResult({}, {}, results)])
     assert (len(lane.members), keeper.restarted) == (3, [])

@@ -2,7 +2,6 @@
 
 import time
 
-import msgspec
 import pytest
 
 from headgate.agent.executor import SpanId, SpanTask
@@ -58,9 +57,7 @@ def test_a_span_with_a_backlog_has_a_lane_beside_the_home_lane_until_it_has_caug
     later = now + ARRIVAL_SECONDS + JOIN_SECONDS
     for applied_ms_after_append, goes in ((None, False), (JOIN_LAG_MS + 1, False), (5, True)):
         if applied_ms_after_append is not None:
-            run.adopt(
-                msgspec.structs.replace(result_of(run, 1), oldest_append_ms=0, visible_ms=applied_ms_after_append)
-            )
+            run.adopt(result_of(run, oldest_append_ms=0, visible_ms=applied_ms_after_append))
         assert run.has_caught_up(JOIN_LAG_MS) is goes
         if not goes:
             with board.changed:

@@ -14,7 +14,7 @@ from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskResult
 from headgate.agent.lane.planner import SMALL_ROWS
 from headgate.agent.lane.span import REST_SECONDS, SpanRun, positions_of
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
-from lanes_without_spark import shared_out
+from lanes_without_spark import result_of, shared_out
 
 NAMES = [f"a{number:02}" for number in range(20)]
 SPEC = msgspec.json.encode(
@@ -48,11 +48,7 @@ def begun(fleet: Fleet, lane: Lane) -> BatchPlan:
 
 
 def read(run: SpanRun, to: Positions, *, positions: Positions | None = None, rows: int = 0) -> SpanResult:
-    no_error = {"error_code": None, "error": None, "retryable": False}
-    untimed = {"oldest_append_ms": None, "newest_source_ms": None, "visible_ms": 0}
-    unmeasured = {"bytes": 0, "decode_cpu_us": 0, "apply_cpu_us": 0}
-    values = {"id": run.task.id, "positions": positions or {}, "rows": rows, "read_to": to}
-    return msgspec.convert(values | no_error | untimed | unmeasured, SpanResult)
+    return result_of(run, positions=positions or {}, rows=rows, bytes=0, read_to=to)
 
 
 def ended(fleet: Fleet, lane: Lane, plan: BatchPlan, *results: SpanResult) -> None:

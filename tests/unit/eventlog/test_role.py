@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from headgate.eventlog.candidate import HANGING_SECONDS
+from headgate.eventlog.candidate import HANGING_AGAIN_SECONDS, HANGING_SECONDS
 from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.machine import Arrived, EffectFinished, Enthroned, HolderSilent, TimerFired
 from headgate.eventlog.memory import CommitFault, MemoryTransactionalWriter
@@ -163,7 +163,7 @@ class TestElection:
         assert one.state is RoleState.SERVING
         assert asked == [[Placed(CHANGEFEED, Fact(OutcomeKey("-"), None))]]
 
-    def test_of_a_strangers_transaction_nothing_is_known_and_it_is_asked_once(
+    def test_of_a_strangers_transaction_nothing_is_known_and_it_is_asked_again_after_a_while(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked: list[list[Placed]] = []
@@ -172,8 +172,10 @@ class TestElection:
         )
         world.broker.leave_open("stranger", [Placed(CHANGEFEED, Fact(OutcomeKey("x"), None))])
         one = world.member("one")
-        world.run(60.0, one)
+        world.run(HANGING_SECONDS + HANGING_AGAIN_SECONDS, one)
         assert (one.state, len(asked)) == (RoleState.REPLAYING, 1)
+        world.run(HANGING_AGAIN_SECONDS, one)
+        assert (one.state, len(asked)) == (RoleState.REPLAYING, 2)
 
     def test_a_lagging_standby_reads_to_the_end_before_it_believes_in_silence(self, world: World) -> None:
         one, two = world.member("one").serve(), world.member("two")

@@ -1,0 +1,121 @@
+"""What both pens on Kafka share: a producer that asks all in-sync replicas, and how a placed fact becomes a message."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from headgate.eventlog.codec import CONTENT_TYPE, Codec
+from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.log import LogError, Partition, Placed
+from headgate.eventlog.topics import MESSAGE_BYTES_MAX, topic_name
+
+__all__ = ["Check", "Pen"]
+
+QUEUE_FULL_POLL_SECONDS: Final = 0.05
+"""How long to serve deliveries before a produce is tried again on a full local queue."""
+
+ACK_POLL_SECONDS: Final = 0.1
+"""An acknowledgement may be served to a thread that polls the same producer: look again so often."""
+
+MESSAGE_TIMEOUT_MS: Final = 8_000
+"""After which librdkafka gives a record up. At most the transaction's timeout, or the broker would end it first."""
+
+Check = Callable[[Sequence[Partition]], None]
+"""Raises LogError for a partition that the log does not have."""
+
+
+class Pen:
+    """What both writers share: a producer, and how a placed fact becomes a message."""
+
+    def __init__(
+        self, connection: KafkaConnection, cluster: str, codec: Codec, check: Check, name: str, **fixed: Any
+    ) -> None:
+        self._connection = connection
+        self._cluster = cluster
+        self._codec = codec
+        self._check = check
+        self._name = name
+        self._producer: Producer | None = connection.client(
+            Producer,
+            client_id=name,
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=0,
+            message_max_bytes=MESSAGE_BYTES_MAX,
+            message_timeout_ms=MESSAGE_TIMEOUT_MS,
+            **fixed,
+        )
+
+    def close(self) -> None:
+        """Let go: what was not acknowledged by now is not waited for.
+
+        The producer is dropped, not closed: its own ``close`` would flush, would abort where the outcome is
+        uncertain, and fails on a fenced instance (SystemError, confluent-kafka 2.16.0).
+        """
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+
+    def _open(self) -> Producer:
+        if self._producer is None:
+            raise LogError(f"writer {self._name} is closed; make a new one")
+        return self._producer
+
+    def _encode(self, placed: Sequence[Placed]) -> list[tuple[bytes, bytes | None]]:
+        """Keys and values. Raises ValueError for facts that cannot stand where they are placed, or LogError."""
+        self._check([each.partition for each in placed])
+        for each in placed:
+            if each.partition.topic != each.fact.key.topic:
+                raise ValueError(
+                    f"key {each.fact.key.text()} belongs to {each.fact.key.topic}, not to {each.partition.topic}"
+                )
+        return [self._codec.encode(each.fact) for each in placed]
+
+    def _produce(
+        self, placed: Placed, message: tuple[bytes, bytes | None], report: Callable[..., None], deadline: float
+    ) -> None:
+        """Hand one message to librdkafka. Raises KafkaException; BufferError if the queue stays full."""
+        producer = self._open()
+        key, value = message
+        headers = [("writer", self._name.encode()), ("content-type", CONTENT_TYPE.encode())]
+        while True:
+            try:
+                producer.produce(
+                    topic_name(self._cluster, placed.partition.topic),
+                    partition=placed.partition.number,
+                    key=key,
+                    value=value,
+                    headers=headers if value is not None else headers[:1],
+                    on_delivery=report,
+                )
+            except BufferError:
+                if time.monotonic() >= deadline:
+                    raise
+                producer.poll(QUEUE_FULL_POLL_SECONDS)
+            else:
+                return
+
+    def _deliver(
+        self, placed: Sequence[Placed], messages: Sequence[tuple[bytes, bytes | None]], deadline: float
+    ) -> int:
+        """Hand all over and wait until each has reached its partition; how many had not at the deadline.
+
+        Raises KafkaException for the first that was refused; BufferError if the queue stays full.
+        """
+        producer = self._open()
+        reports: list[KafkaError | None] = []
+        for each, message in zip(placed, messages, strict=True):
+            self._produce(each, message, partial(_note, reports), deadline)
+        while len(reports) < len(placed) and (left := deadline - time.monotonic()) > 0:
+            producer.poll(min(left, ACK_POLL_SECONDS))
+        for report in reports:
+            if report is not None:
+                raise KafkaException(report)
+        return len(placed) - len(reports)
+
+
+def _note(reports: list[KafkaError | None], error: KafkaError | None, _: Message) -> None:
+    reports.append(error)
