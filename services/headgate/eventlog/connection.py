@@ -18,6 +18,7 @@ from headgate.eventlog.log import LogError
 __all__ = [
     "ADMIN_SECONDS_MAX",
     "FUTURE_GRACE_SECONDS",
+    "PASSING_CODES",
     "UNREACHABLE_CODES",
     "BrokerUnreachableError",
     "ClusterSettings",
@@ -190,6 +191,18 @@ UNREACHABLE_CODES: Final = frozenset(
     }
 )
 """librdkafka's own errors for a broker that it cannot talk to."""
+
+PASSING_CODES: Final = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+    }
+)
+"""What a consumer tells of, and reads on. Of its group too: librdkafka wants the name of one and looks for its
+coordinator, which may be forbidden; nothing of ours ever asks a group for anything."""
 
 
 def reason_of(error: KafkaException) -> str:

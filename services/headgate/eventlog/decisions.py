@@ -15,7 +15,7 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.connection import PASSING_CODES, KafkaConnection
 
 __all__ = ["Decision", "decided", "last_decision", "transaction_partition"]
 
@@ -125,6 +125,6 @@ def _messages(connection: KafkaConnection, consumer: Consumer, transactional_id:
                 yield message
             elif error.code() == KafkaError._PARTITION_EOF:
                 return
-            elif not error.retriable():
+            elif error.code() not in PASSING_CODES and not error.retriable():
                 raise KafkaException(error)
     raise connection.unreachable(f"reading {TOPIC} took longer than {READ_SECONDS_MAX:.0f} s")

@@ -17,6 +17,7 @@ from confluent_kafka.admin import OffsetSpec
 from headgate.eventlog.codec import Codec, CodecGarbage
 from headgate.eventlog.connection import (
     ADMIN_SECONDS_MAX,
+    PASSING_CODES,
     UNREACHABLE_CODES,
     ClusterSettings,
     KafkaConnection,
@@ -223,7 +224,7 @@ class KafkaReader:
     def _judge(self, message: Message, error: KafkaError) -> None:
         """Raise what cannot heal; what librdkafka goes on trying is only noted."""
         self._note_error(error)
-        if error.code() in UNREACHABLE_CODES | LEADER_MOVES:
+        if error.code() in UNREACHABLE_CODES | PASSING_CODES | LEADER_MOVES:
             return
         place = f"{message.topic()}/{message.partition()}"
         if error.code() == KafkaError._AUTO_OFFSET_RESET:

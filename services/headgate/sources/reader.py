@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from headgate.eventlog.connection import PASSING_CODES
 from headgate.sources.fetching import fetching, pace_ms
 from headgate.sources.offsets import OffsetExpiredError, SourceError, SourceUnreachableError
 
@@ -42,14 +43,7 @@ SKIP_ROWS_MAX: Final = 20_000
 
 _EOF: Final = KafkaError._PARTITION_EOF
 _LOST: Final = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
-_PASSING: Final = {
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._RESOLVE,
-    KafkaError._TIMED_OUT,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-}
+_PASSING: Final = PASSING_CODES | {KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION}
 """librdkafka tells of these and goes on trying."""
 
 _place = methodcaller("partition")

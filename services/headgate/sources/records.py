@@ -7,7 +7,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.connection import PASSING_CODES, KafkaConnection
 from headgate.eventlog.log import LogError
 
 __all__ = ["RecordGoneError", "read_records", "read_stretch"]
@@ -73,17 +73,13 @@ def _consumer(connection: KafkaConnection) -> Iterator[Consumer]:
         consumer.close()
 
 
-_PASSING: Final = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT})
-"""librdkafka goes on trying by itself."""
-
-
 def _next(connection: KafkaConnection, consumer: Consumer, what: str) -> Message | None:
     """The next record; None at the end of the partition. Raises LogError."""
     deadline = time.monotonic() + READ_SECONDS_MAX
     while time.monotonic() < deadline:
         message = consumer.poll(POLL_SECONDS)
         error = None if message is None else message.error()
-        if message is None or (error is not None and error.code() in _PASSING):
+        if message is None or (error is not None and error.code() in PASSING_CODES):
             continue
         if error is None:
             return message

@@ -8,12 +8,12 @@ which one producer writes in the order in which it sends.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.changes.change import ChangeError
 from headgate.changes.transactions import End, Standing, decode_end, standing_of
-from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.connection import PASSING_CODES, KafkaConnection
 from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError
 from headgate.sources.offsets import RECORD_TIME_MARGIN_MS, SourceError, SourceUnreachableError, end_offsets
@@ -37,9 +37,6 @@ snapshot have none. If there is none, the table's next change tells."""
 LAST_LOOK_RECORDS: Final = 1
 READ_RECORDS: Final = 10_000
 """ENDs asked for at once."""
-
-_PASSING: Final = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT})
-"""librdkafka goes on trying by itself."""
 
 
 class TransactionsUnusableError(SourceError):
@@ -190,7 +187,7 @@ class EndReader:
         for message in messages:
             error = message.error()
             if error is not None:
-                if error.code() in _PASSING:
+                if error.code() in PASSING_CODES:
                     continue
                 raise SourceUnreachableError(f"{self._topic}: {error.str()}")
             end = decode_end(message.value())
