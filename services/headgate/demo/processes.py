@@ -97,6 +97,7 @@ class ServiceProcess:
                 start_new_session=True,
             )
         self._seen: set[psutil.Process] = set()
+        self._is_gone = False
 
     @property
     def pid(self) -> int:
@@ -118,16 +119,24 @@ class ServiceProcess:
         return f"{self.name} ({' '.join(self.command)}) {what}. End of {self.log_file}:\n{tail(self.log_file)}"
 
     def tree(self) -> list[psutil.Process]:
-        """Every living process of the service, the service itself first."""
+        """Every living process of the service, the service itself first.
+
+        Once it was collected its number may be given to somebody else, even to a thread; that of its session not
+        before the last of its members has ended.
+        """
+        if self._is_gone:
+            return []
         members = set(self._seen)
-        with suppress(psutil.NoSuchProcess):
-            root = psutil.Process(self.pid)
-            members |= {root, *root.children(recursive=True)}
+        if self._process.returncode is None:
+            with suppress(psutil.NoSuchProcess):
+                root = psutil.Process(self.pid)
+                members |= {root, *root.children(recursive=True)}
         for pid in psutil.pids():
             with suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
                 if os.getsid(pid) == self.pid:
                     members.add(psutil.Process(pid))
         self._seen = {process for process in members if _lives(process)}
+        self._is_gone = not self._seen and self._process.returncode is not None
         return sorted(self._seen, key=lambda process: (process.pid != self.pid, process.pid))
 
     def freeze(self) -> None:
@@ -194,6 +203,7 @@ class ServiceProcess:
             self._process.poll()
             time.sleep(POLL_SECONDS)
         self._process.wait()
+        self._is_gone = True
 
 
 def stop_all(services: Iterable[ServiceProcess]) -> list[str]:

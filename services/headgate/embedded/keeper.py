@@ -68,10 +68,10 @@ def stop_kept(keeper: "subprocess.Popen[bytes]", seconds: float, what: str) -> N
 
 def kill_kept(keeper: "subprocess.Popen[bytes]") -> None:
     """SIGKILL the keeper, the server and its children; a port or shared memory is free only once all are gone."""
-    try:
-        family = psutil.Process(keeper.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        family = []
+    family = []
+    if keeper.poll() is None:  # else its number may be somebody else's by now
+        with suppress(psutil.NoSuchProcess):
+            family = psutil.Process(keeper.pid).children(recursive=True)
     keeper.kill()
     for member in family:
         with suppress(psutil.NoSuchProcess):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -67,6 +68,23 @@ def test_a_killed_service_leaves_nothing_behind(services: list[ServiceProcess], 
     assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in tree)
     service.check()
     assert service.fate is Fate.KILLED
+
+
+def test_who_has_got_the_number_of_a_service_that_is_gone_is_left_alone(
+    services: list[ServiceProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed, ended = start(services, tmp_path), start(services, tmp_path, "sys.exit(0)")
+    killed.kill()
+    await_fact(lambda: ended.exit_code == 0)
+    assert len(ended.tree()) == 2, "those whom it has left behind are found by their session"
+    ended.kill()
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as stranger:
+        for service in (killed, ended):
+            monkeypatch.setattr(service._process, "pid", stranger.pid)
+            assert service.tree() == []
+        assert stop_all([killed, ended]) == []
+        assert stranger.poll() is None
+        stranger.kill()
 
 
 def test_a_frozen_tree_stands_still_whole_and_goes_on_whole(services: list[ServiceProcess], tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ class SparkRuntime:
     def _family(self) -> list[psutil.Process]:
         """The JVM, then all that it has started; empty if there is none, or no more."""
         process = self._process
-        if process is None:
+        if process is None or process.poll() is not None:  # collected: its number may be somebody else's by now
             return []
         try:
             root = psutil.Process(process.pid)
