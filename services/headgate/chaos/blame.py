@@ -17,6 +17,7 @@ AFTER_LEASES: Final = 3.0
 class _Touch(msgspec.Struct):
     names: frozenset[str]
     began: float
+    holds_up: bool
     ended: float | None = None
 
 
@@ -28,9 +29,9 @@ class Blame:
         self._after_seconds = AFTER_LEASES * lease_seconds
         self._touches: list[_Touch] = []
 
-    def begin(self, names: Iterable[str], now: float) -> _Touch:
-        """From now on these may lose their leases."""
-        self._touches.append(_Touch(frozenset(names), now))
+    def begin(self, names: Iterable[str], now: float, *, holds_up: bool = False) -> _Touch:
+        """From now on these may lose their leases. ``holds_up``: what they have to say comes when it is over."""
+        self._touches.append(_Touch(frozenset(names), now, holds_up))
         return self._touches[-1]
 
     def explains(self, name: str, heard_at: float, lost_at: float) -> bool:
@@ -44,6 +45,19 @@ class Blame:
             touch.began <= lost_at and (touch.ended is None or ran_out_at <= touch.ended + self._after_seconds)
             for touch in self._touches
             if name in touch.names or EVERYBODY in touch.names
+        )
+
+    def explains_fall(self, name: str, heard_at: float) -> bool:
+        """Whether ``name`` fell silent when what a fault had held up of another coordinator came through.
+
+        That may be its campaign: ``init`` fences whoever owns the shard by then, and Kafka cannot know that it is old.
+        """
+        return any(
+            touch.holds_up
+            and name not in touch.names
+            and touch.ended is not None
+            and abs(heard_at - touch.ended) <= self.lease_seconds
+            for touch in self._touches
         )
 
 
@@ -67,6 +81,7 @@ def false_losses(seen: Chronicle, blame: Blame, names_of_owners: dict[str, str],
                 lost.append(f"session {session} of {agent}: {why}")
     for former, term in zip(seen.terms[first_term - 1 :], seen.terms[first_term:], strict=False):
         name = names_of_owners.get(former.owner_id, former.owner_id)
-        if not blame.explains(name, seen.heard_at[former.owner_rev], term.announced_at):
+        heard_at = seen.heard_at[former.owner_rev]
+        if not (blame.explains(name, heard_at, term.announced_at) or blame.explains_fall(name, heard_at)):
             lost.append(f"term {former.owner_rev} of {name}: {term.owner_id} took over without a reason")
     return lost

@@ -159,7 +159,7 @@ class _Campaign:
         """From the strike to the healing, measured by what the log says in between."""
         tables = f", which ran {', '.join(sorted(wound.tables))}" if wound.tables else ""
         self._display.say(f"{wound.name}: {wound.victim}{tables}")
-        touch = self._blame.begin(wound.touched, struck_at)
+        touch = self._blame.begin(wound.touched, struck_at, holds_up=wound.holds_up)
         failover: float | None = None
         try:
             if wound.over is not None:

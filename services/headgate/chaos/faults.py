@@ -70,13 +70,14 @@ class Wound(msgspec.Struct, frozen=True, kw_only=True):
 
     ``over`` says of the log whether others have taken over (None: there is nobody to take over), ``heal`` makes good
     what was done, at the earliest ``hold_seconds`` after the strike (None: those struck do so themselves). ``tables``
-    are those that the victim ran.
+    are those that the victim ran. ``holds_up``: a campaign of the victim's may come late and depose a living owner.
     """
 
     name: str
     victim: str
     touched: frozenset[str] = frozenset()
     tables: frozenset[str] = frozenset()
+    holds_up: bool = False
     hold_seconds: float = 0.0
     heal: Callable[[], object] | None = None
     over: Callable[[Chronicle], bool] | None = None
@@ -198,6 +199,7 @@ def _owner_frozen(world: World, _random: Random, busy: set[str]) -> Wound | None
         name=FaultKind.OWNER_FROZEN,
         victim=service.name,
         touched=frozenset({service.name}),
+        holds_up=True,
         hold_seconds=FREEZE_LEASES * world.lease_seconds,
         heal=lambda: thaw(service),
         over=another_decides(term),
@@ -257,6 +259,7 @@ def _owner_silenced(world: World, _random: Random, busy: set[str]) -> Wound | No
         name=FaultKind.OWNER_SILENCED,
         victim=service.name,
         touched=frozenset({service.name}),
+        holds_up=True,
         hold_seconds=FREEZE_LEASES * world.lease_seconds,
         heal=lambda: world.proxies.change(proxy, Link.OPEN),
         over=another_decides(term),

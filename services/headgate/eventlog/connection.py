@@ -6,6 +6,8 @@ Errors name the address, never the properties: they hold secrets.
 """
 
 import logging
+import math
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import ClassVar, Final, Protocol, TypeVar
@@ -62,6 +64,12 @@ FIXED_PROPERTIES: Final[dict[str, str]] = {
 
 PYTHON_ONLY: Final = ("_cb", "on_delivery", "on_commit", "default.topic.config")
 """Keys that confluent-kafka takes beside librdkafka's: they need functions or whole mappings."""
+
+UNDERSCORED: Final = ("_cb", "log_level")
+"""Names of properties that are written so."""
+
+_CRITICAL: Final = 2
+"""Of syslog's levels, which librdkafka takes."""
 
 logger = logging.getLogger("headgate.kafka")
 
@@ -122,15 +130,18 @@ class KafkaConnection:
         self.bootstrap_servers = bootstrap_servers
         self._properties = dict(properties or {})
         self._admin: AdminClient | None = None
+        self._refusal = ""
+        self._refused_at = -math.inf
 
     def client(self, make: Callable[..., T], **ours: KafkaProperty | Callable[..., None]) -> T:
         """A confluent-kafka client with our properties (dots written as underscores) and the operator's.
 
         The operator's win: those that must not be theirs were refused. Raises PropertyRefusedError.
         """
-        named = {name if name.endswith("_cb") else name.replace("_", "."): value for name, value in ours.items()}
+        named = {name if name.endswith(UNDERSCORED) else name.replace("_", "."): value for name, value in ours.items()}
         config = {
             "log.connection.close": False,  # brokers close idle connections all the time
+            "error_cb": self.note,
             **named,
             **self._properties,
             "bootstrap.servers": self.bootstrap_servers,
@@ -142,11 +153,17 @@ class KafkaConnection:
                 f"Kafka property refused: {reason_of(error)}. Check its name and value"
             ) from error
 
+    def note(self, error: KafkaError) -> None:
+        """What a client tells beside its answers, on its threads: why it is let in nowhere is said there only."""
+        if error.code() in REFUSAL_CODES:
+            self._refusal, self._refused_at = error.str(), time.monotonic()
+
     @property
     def admin(self) -> AdminClient:
         """The administrative client, made on first use."""
         if self._admin is None:
-            self._admin = self.client(AdminClient, client_id="headgate-admin")
+            # Why it cannot connect is in our errors, once; its own log would say so twice a second.
+            self._admin = self.client(AdminClient, client_id="headgate-admin", log_level=_CRITICAL)
         return self._admin
 
     def close(self) -> None:
@@ -169,7 +186,11 @@ class KafkaConnection:
         return LogError(f"{what} on Kafka at {self.bootstrap_servers}: {reason_of(error)}")
 
     def unreachable(self, what: str) -> BrokerUnreachableError:
-        """The error that names the address."""
+        """The error that names the address, and why the last attempt to connect failed, if it was just now."""
+        if self._admin is not None:
+            self._admin.poll(0)  # it tells only who polls
+        if time.monotonic() - self._refused_at < REFUSAL_SECONDS_MAX:
+            what = f"{what} ({self._refusal})"
         return BrokerUnreachableError(
             f"no answer from Kafka at {self.bootstrap_servers}: {what}. Check that the broker runs, that the address "
             "is right and reachable from here, and the security properties"
@@ -191,6 +212,14 @@ UNREACHABLE_CODES: Final = frozenset(
     }
 )
 """librdkafka's own errors for a broker that it cannot talk to."""
+
+REFUSAL_CODES: Final = frozenset(
+    {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE, KafkaError._TRANSPORT}
+)
+"""Why a connection did not come about; who asked is only told that the time is over."""
+
+REFUSAL_SECONDS_MAX: Final = 30.0
+"""How long that explains why nobody answers; librdkafka tries again every 10 s at least."""
 
 PASSING_CODES: Final = frozenset(
     {

@@ -113,8 +113,10 @@ def _as_written(topic: str, version: int) -> bytes:
 
 def _messages(connection: KafkaConnection, consumer: Consumer, transactional_id: str) -> Iterator[Message]:
     deadline = time.monotonic() + READ_SECONDS_MAX
-    partitions = consumer.list_topics(TOPIC, timeout=READ_SECONDS_MAX).topics[TOPIC].partitions
-    number = transaction_partition(transactional_id, max(1, len(partitions)))
+    topic = consumer.list_topics(TOPIC, timeout=READ_SECONDS_MAX).topics[TOPIC]
+    if topic.error is not None:
+        raise KafkaException(topic.error)
+    number = transaction_partition(transactional_id, len(topic.partitions))
     low, high = consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=READ_SECONDS_MAX)
     start = high - RECORDS_MAX
     consumer.assign([TopicPartition(TOPIC, number, start if start > low else OFFSET_BEGINNING)])

@@ -236,6 +236,7 @@ class KafkaReader:
         raise self._connection.failed(f"reading {place}", KafkaException(error))
 
     def _note_error(self, error: KafkaError) -> None:
+        self._connection.note(error)
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self._silent_since is None:
             self._silent_since = time.monotonic()
 

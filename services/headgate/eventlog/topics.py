@@ -202,8 +202,8 @@ def _all_problems(connection: KafkaConnection, cluster: str, shards: int) -> lis
     missing: list[LogError] = [
         TopicMissingError(
             f"control topic {topic_name(cluster, topic.name)} does not exist on Kafka at "
-            f"{connection.bootstrap_servers}: create the cluster's topics (headgate topic create), or check the "
-            f"cluster's name {cluster!r}"
+            f"{connection.bootstrap_servers}, or this user may not see it: create the cluster's topics (headgate topic "
+            f"create), check the cluster's name {cluster!r}, or the user's right to Describe"
         )
         for topic in CONTROL_TOPICS
         if topic.name not in described

@@ -5,12 +5,14 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -18,10 +20,15 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from eventlog_contract import ended
+from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.embedded.broker import EmbeddedKafka
 from headgate.embedded.ports import HOST, free_ports
+from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.log import LogError
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -66,11 +73,9 @@ def kafka_prefix() -> str:
 def log(settings: Settings, guarded: tuple[EmbeddedKafka, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaLog]:
     """What shop_file asks for, with topics that the operator has made."""
     kafka, address = guarded
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    for rule in admin.create_acls(documented(f"{CLUSTER}-shop.src.orders")).values():
-        rule.result(20)
+    granted(kafka, documented(f"{CLUSTER}-shop.src.orders"))
     become("operator", address, monkeypatch)
-    created = headgate("topic", "create", "--shards", "1")
+    created = headgate("topic", "create", "--shards", "1")  # or finds them
     assert created.exit_code == 0, created.stderr
     with closing(open_log(settings)) as log:
         yield log
@@ -106,6 +111,57 @@ def become(user: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADGATE_KAFKA__SASL_PASSWORD", f"secret of {user}")
 
 
+def granted(kafka: EmbeddedKafka, rules: list[AclBinding]) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for rule in admin.create_acls(rules).values():
+        rule.result(20)
+
+
+def revoked(kafka: EmbeddedKafka, rule: AclBinding) -> None:
+    given = (rule.restype, rule.name, rule.resource_pattern_type, rule.principal, rule.host, rule.operation)
+    pattern = AclBindingFilter(*given, rule.permission_type)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for deleted in admin.delete_acls([pattern]).values():
+        assert deleted.result(20)
+
+
+def table() -> Any:
+    (row,) = json.loads(headgate("table", "list", "shop", "-o", "json").stdout)
+    return row
+
+
+def test_whoever_is_not_let_in_is_told_why(
+    guarded: tuple[EmbeddedKafka, str], log: KafkaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    become("stranger", guarded[1], monkeypatch)
+    unseen = headgate("feed", "list")
+    assert (unseen.exit_code, "the user's right to Describe" in unseen.stderr) == (ExitCode.TOPICS_MISSING, True)
+    monkeypatch.setenv("HEADGATE_KAFKA__SASL_PASSWORD", "wrong")
+    refused = headgate("feed", "list")
+    assert refused.exit_code == ExitCode.BROKER_UNREACHABLE
+    assert "Authentication failed" in refused.stderr
+    assert "wrong" not in refused.stderr
+    monkeypatch.setenv("HEADGATE_BOOTSTRAP", guarded[0].bootstrap)
+    monkeypatch.setenv("HEADGATE_KAFKA__SECURITY_PROTOCOL", "SSL")
+    plain = headgate("feed", "list")
+    assert (plain.exit_code, "SSL_HANDSHAKE" in plain.stderr) == (ExitCode.BROKER_UNREACHABLE, True)
+
+
+def test_what_a_lost_end_was_to_be_may_be_read_by_coordinators_only(
+    guarded: tuple[EmbeddedKafka, str], log: KafkaLog
+) -> None:
+    with closing(log.transactional_writer("owner")) as owner:
+        owner.init()
+        owner.commit([ended("s1")])
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    asked = (f"{CLUSTER}.owner", [f"{CLUSTER}.dispatch"])
+    users = [login | {"sasl.username": who, "sasl.password": f"secret of {who}"} for who in ("coordinator", "agent")]
+    coordinator, agent = (KafkaConnection(guarded[1], user) for user in users)
+    assert last_decision(coordinator, *asked) is Decision.COMMIT
+    with pytest.raises(LogError, match=r"__transaction_state.*AUTHORIZATION"):
+        last_decision(agent, *asked)
+
+
 def test_the_documented_rights_suffice(
     guarded: tuple[EmbeddedKafka, str],
     *,
@@ -115,7 +171,7 @@ def test_the_documented_rights_suffice(
     spark_jars: tuple[Path, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _, address = guarded
+    kafka, address = guarded
     spec = yaml.safe_load(shop_file.read_text(encoding="utf-8"))
     shop_file.write_text(yaml.safe_dump(spec | {"on_bad_change": "quarantine"}), encoding="utf-8")
     (topic,) = spec["source"]["topics"]
@@ -130,14 +186,22 @@ def test_the_documented_rights_suffice(
     fed = headgate("feed", "create", str(shop_file))
     assert fed.exit_code == 0, fed.stderr
 
-    def applied() -> bool:
-        (row,) = json.loads(headgate("table", "list", "shop", "-o", "json").stdout)
-        return bool(row["state"] == "replicating" and row["rows"] == ROWS)
-
-    eventually(applied, "all rows are applied", seconds=120)
+    eventually(lambda: (table()["state"], table()["rows"]) == ("replicating", ROWS), "all rows are applied", 120)
+    (reading,) = [
+        rule
+        for rule in documented(topic)
+        if rule.principal == "User:agent" and rule.name == topic and rule.operation is AclOperation.READ
+    ]
+    revoked(kafka, reading)
     producer = Producer({"bootstrap.servers": settings.bootstrap})
     producer.produce(topic, key=b'{"id":7}', value=b"\xffgarbage")
     assert producer.flush(30) == 0
-    rows = eventually(lambda: json.loads(headgate("deadletter", "list", "shop", "-o", "json").stdout), "set aside")
-    replayed = headgate("deadletter", "replay", "shop", rows[0]["place"])
-    assert replayed.exit_code == 0, replayed.stderr
+    why = eventually(lambda: table()["error"], "the table says what is wrong")
+    assert f"{topic}[0]" in why
+    assert "authorization failed" in why
+    granted(kafka, [reading])
+    (set_aside,) = eventually(
+        lambda: json.loads(headgate("deadletter", "list", "shop", "-o", "json").stdout), "nothing is lost"
+    )
+    sent = headgate("deadletter", "replay", "shop", set_aside["place"], "--send")
+    assert sent.exit_code == 0, sent.stderr

@@ -46,6 +46,9 @@ class Client:
             future.set_result(answer)
         return dict.fromkeys(asked, future)
 
+    def poll(self, _seconds: float) -> int:
+        return 0
+
 
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch) -> KafkaConnection:
