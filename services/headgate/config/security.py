@@ -5,6 +5,7 @@ cannot be is refused, because a lane that falls back to plain text would be wors
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from headgate.config.settings import SettingsError
@@ -19,27 +20,73 @@ _LOGIN_MODULES: Final = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 _LOGIN: Final = frozenset({"sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password"})
+_KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - its name
+_PEM: Final = frozenset({f"ssl.{what}.{how}" for what in ("ca", "certificate", "key") for how in ("location", "pem")})
+_PLAIN_KEY: Final = "-----BEGIN PRIVATE KEY-----"
+_ENCRYPTED_KEY: Final = "-----BEGIN ENCRYPTED PRIVATE KEY-----"
 
 
 def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
     """The security part of ``kafka`` (librdkafka's names) in Java's; other properties are librdkafka's alone.
 
-    Raises SettingsError for one that has no translation.
+    Reads the files that it names. Raises SettingsError for what has no translation, or is not there.
     """
     java: dict[str, str] = {}
     for name, value in sorted(kafka.items()):
-        if not name.startswith(_SECURITY) or name in _LOGIN:
+        if not name.startswith(_SECURITY) or name in _LOGIN | _PEM | {_KEY_PASSWORD}:
             continue
-        if name in _SAME:
-            java[name] = value
-        elif name == "ssl.ca.location":
-            java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": value}
-        else:
+        if name not in _SAME:
             raise SettingsError(
-                f"HEADGATE_KAFKA__{name.upper().replace('.', '_')}: agents cannot translate {name} for Spark's Java "
-                f"client yet; they can {', '.join(sorted(_SAME | _LOGIN | {'ssl.ca.location'}))}"
+                f"{_variable(name)}: agents cannot translate {name} for Spark's Java client yet; they can "
+                f"{', '.join(sorted(_SAME | _LOGIN | _PEM | {_KEY_PASSWORD}))}"
             )
-    return java | _login(kafka)
+        java[name] = value
+    return java | _authorities(kafka) | _certificate(kafka) | _login(kafka)
+
+
+def _authorities(kafka: Mapping[str, str]) -> dict[str, str]:
+    given, location = kafka.get("ssl.ca.pem"), kafka.get("ssl.ca.location")
+    if given is not None:
+        return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": given}
+    if location is None:
+        return {}
+    if not Path(location).is_file():
+        raise SettingsError(
+            f"{_variable('ssl.ca.location')}: {location} is no file; Spark's Java client wants one in PEM"
+        )
+    return {"ssl.truststore.type": "PEM", "ssl.truststore.location": location}
+
+
+def _certificate(kafka: Mapping[str, str]) -> dict[str, str]:
+    """The client's own, by which brokers know it."""
+    chain, key = _text(kafka, "certificate"), _text(kafka, "key")
+    if chain is None and key is None:
+        return {}
+    if chain is None or key is None:
+        there, missing = ("key", "certificate") if chain is None else ("certificate", "key")
+        raise SettingsError(
+            f"{_variable(f'ssl.{there}.location')} needs {_variable(f'ssl.{missing}.location')} as well"
+        )
+    java = {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
+    if _ENCRYPTED_KEY in key:
+        return java | {_KEY_PASSWORD: kafka.get(_KEY_PASSWORD, "")}
+    if _PLAIN_KEY not in key:
+        raise SettingsError(
+            f"{_variable('ssl.key.location')}: Spark's Java client reads keys of the form PKCS #8 only. Convert it: "
+            "openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY8"
+        )
+    return java
+
+
+def _text(kafka: Mapping[str, str], what: str) -> str | None:
+    """What is given, or stands in the file that is named."""
+    given, location = kafka.get(f"ssl.{what}.pem"), kafka.get(f"ssl.{what}.location")
+    if given is not None or location is None:
+        return given
+    try:
+        return Path(location).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{_variable(f'ssl.{what}.location')}: {location} is no file in PEM: {error}") from error
 
 
 def _login(kafka: Mapping[str, str]) -> dict[str, str]:
@@ -48,12 +95,16 @@ def _login(kafka: Mapping[str, str]) -> dict[str, str]:
         return {}
     module = _LOGIN_MODULES.get(mechanism)
     if module is None:
-        raise SettingsError(f"HEADGATE_KAFKA__SASL_MECHANISM: agents know {', '.join(_LOGIN_MODULES)}, not {mechanism}")
+        raise SettingsError(f"{_variable('sasl.mechanism')}: agents know {', '.join(_LOGIN_MODULES)}, not {mechanism}")
     user, password = _quoted(kafka.get("sasl.username", "")), _quoted(kafka.get("sasl.password", ""))
     return {
         "sasl.mechanism": mechanism,
         "sasl.jaas.config": f"{module} required username={user} password={password};",
     }
+
+
+def _variable(name: str) -> str:
+    return f"HEADGATE_KAFKA__{name.upper().replace('.', '_')}"
 
 
 def _quoted(text: str) -> str:

@@ -1,26 +1,30 @@
 """librdkafka's security properties in Java's names."""
 
+from pathlib import Path
+
 import pytest
 
 from headgate.config.security import java_properties
 from headgate.config.settings import SettingsError
 
 
-def test_sasl_over_tls() -> None:
+def test_sasl_over_tls(tmp_path: Path) -> None:
+    authorities = tmp_path / "ca.pem"
+    authorities.touch()
     java = java_properties(
         {
             "security.protocol": "SASL_SSL",
             "sasl.mechanisms": "SCRAM-SHA-512",
             "sasl.username": "ann",
             "sasl.password": 'a"b\\c',
-            "ssl.ca.location": "/ca.pem",
+            "ssl.ca.location": str(authorities),
             "socket.keepalive.enable": "true",
         }
     )
     assert java == {
         "security.protocol": "SASL_SSL",
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": "/ca.pem",
+        "ssl.truststore.location": str(authorities),
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
         'username="ann" password="a\\"b\\\\c";',
@@ -29,6 +33,45 @@ def test_sasl_over_tls() -> None:
 
 def test_nothing_to_translate() -> None:
     assert java_properties({"queued.min.messages": "10"}) == {}
+
+
+def test_a_certificate_of_the_clients_own_is_handed_over_with_its_key(tmp_path: Path) -> None:
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    chain.write_text("a chain", encoding="utf-8")
+    key.write_text("-----BEGIN PRIVATE KEY-----\n", encoding="utf-8")
+    named = {"ssl.certificate.location": str(chain), "ssl.key.location": str(key), "ssl.key.password": "not needed"}
+    wanted = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": "a chain",
+        "ssl.keystore.key": "-----BEGIN PRIVATE KEY-----\n",
+    }
+    assert java_properties(named) == wanted
+    sealed = "-----BEGIN ENCRYPTED PRIVATE KEY-----"
+    given = {"ssl.ca.pem": "cas", "ssl.certificate.pem": "a chain", "ssl.key.pem": sealed, "ssl.key.password": "x"}
+    assert java_properties(given) == wanted | {
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": "cas",
+        "ssl.keystore.key": sealed,
+        "ssl.key.password": "x",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kafka", "message"),
+    [
+        ({"ssl.ca.location": "/"}, "SSL_CA_LOCATION: / is no file"),
+        (
+            {"ssl.key.location": "/nowhere/key.pem", "ssl.certificate.pem": ""},
+            "SSL_KEY_LOCATION: /nowhere/key.pem is no",
+        ),
+        ({"ssl.key.pem": "-----BEGIN PRIVATE KEY-----"}, "SSL_KEY_LOCATION needs HEADGATE_KAFKA__SSL_CERTIFICATE_LOC"),
+        ({"ssl.certificate.pem": ""}, "SSL_CERTIFICATE_LOCATION needs HEADGATE_KAFKA__SSL_KEY_LOCATION"),
+        ({"ssl.certificate.pem": "", "ssl.key.pem": "-----BEGIN RSA PRIVATE KEY-----"}, "openssl pkcs8 -topk8"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_refused_with_the_way_out(kafka: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        java_properties(kafka)
 
 
 @pytest.mark.parametrize(
