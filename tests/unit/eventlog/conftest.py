@@ -1,0 +1,10 @@
+"""A world of roles on the in-memory log."""
+
+import pytest
+
+from toy_role import World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
