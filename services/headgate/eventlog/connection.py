@@ -115,6 +115,23 @@ class PropertyRefusedError(LogError):
     code: ClassVar[str] = "kafka-property-refused"
 
 
+class _Refusals:
+    """Why clients are let in nowhere, which they say beside their answers only, on threads of theirs.
+
+    (No part of the connection: a client that knew it would be let go of by the garbage collector, on any thread.)
+    """
+
+    def __init__(self) -> None:
+        self._last, self._at = "", -math.inf
+
+    def note(self, error: KafkaError) -> None:
+        if error.code() in REFUSAL_CODES:
+            self._last, self._at = error.str(), time.monotonic()
+
+    def recent(self) -> str:
+        return self._last if time.monotonic() - self._at < REFUSAL_SECONDS_MAX else ""
+
+
 class KafkaConnection:
     """The address and properties of one Kafka cluster, and its administrative requests."""
 
@@ -130,8 +147,7 @@ class KafkaConnection:
         self.bootstrap_servers = bootstrap_servers
         self._properties = dict(properties or {})
         self._admin: AdminClient | None = None
-        self._refusal = ""
-        self._refused_at = -math.inf
+        self._refusals = _Refusals()
 
     def client(self, make: Callable[..., T], **ours: KafkaProperty | Callable[..., None]) -> T:
         """A confluent-kafka client with our properties (dots written as underscores) and the operator's.
@@ -141,7 +157,7 @@ class KafkaConnection:
         named = {name if name.endswith(UNDERSCORED) else name.replace("_", "."): value for name, value in ours.items()}
         config = {
             "log.connection.close": False,  # brokers close idle connections all the time
-            "error_cb": self.note,
+            "error_cb": self._refusals.note,
             **named,
             **self._properties,
             "bootstrap.servers": self.bootstrap_servers,
@@ -154,9 +170,8 @@ class KafkaConnection:
             ) from error
 
     def note(self, error: KafkaError) -> None:
-        """What a client tells beside its answers, on its threads: why it is let in nowhere is said there only."""
-        if error.code() in REFUSAL_CODES:
-            self._refusal, self._refused_at = error.str(), time.monotonic()
+        """What a client with an ``error_cb`` of its own was told, for errors to come."""
+        self._refusals.note(error)
 
     @property
     def admin(self) -> AdminClient:
@@ -189,8 +204,8 @@ class KafkaConnection:
         """The error that names the address, and why the last attempt to connect failed, if it was just now."""
         if self._admin is not None:
             self._admin.poll(0)  # it tells only who polls
-        if time.monotonic() - self._refused_at < REFUSAL_SECONDS_MAX:
-            what = f"{what} ({self._refusal})"
+        if refusal := self._refusals.recent():
+            what = f"{what} ({refusal})"
         return BrokerUnreachableError(
             f"no answer from Kafka at {self.bootstrap_servers}: {what}. Check that the broker runs, that the address "
             "is right and reachable from here, and the security properties"
