@@ -118,7 +118,8 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Service]]:
         service.end()
 
 
-def _change(number: int) -> tuple[bytes, bytes]:
+def change(number: int) -> tuple[bytes, bytes]:
+    """Key and value of row ``number``, inserted into src.orders."""
     after = {"id": number, "what": f"ä{number}"}
     source = {
         "connector": "postgresql",
@@ -146,7 +147,7 @@ def shop_file(settings: Settings, log: KafkaLog, postgres_database: str, tmp_pat
         database.execute("CREATE TABLE orders (id int PRIMARY KEY, what text)")
     producer = Producer({"bootstrap.servers": settings.bootstrap, "enable.idempotence": True})
     for number in range(1, ROWS + 1):
-        key, value = _change(number)
+        key, value = change(number)
         producer.produce(topic, key=key, value=value)
     assert producer.flush(30) == 0
     file = tmp_path / "shop.yaml"
