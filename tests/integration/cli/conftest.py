@@ -105,6 +105,13 @@ class Service:
 
 
 @pytest.fixture
+def one_core_spark(settings: Settings, spark_jars: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents that are started here have a Spark with one core, and its jars."""
+    monkeypatch.setenv("HEADGATE_SPARK__JARS", ",".join(map(str, spark_jars)))
+    monkeypatch.setenv("HEADGATE_SPARK__MASTER", "local[1]")
+
+
+@pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     """Starts services; whatever still runs is killed afterwards."""
     services: list[Service] = []

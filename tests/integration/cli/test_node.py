@@ -16,7 +16,7 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
 
 
 def _set_aside(settings: Settings, topic: str) -> None:
@@ -76,12 +76,8 @@ def test_a_feed_runs_is_verified_and_stops(
     *,
     shop_file: Path,
     serve: Callable[..., Service],
-    spark_jars: tuple[Path, ...],
     postgres_database: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("HEADGATE_SPARK__JARS", ",".join(map(str, spark_jars)))
-    monkeypatch.setenv("HEADGATE_SPARK__MASTER", "local[1]")
 
     node = serve("node", "node", "--name", "n1")
     eventually(lambda: node.get("/readyz")[0] == 200, "coordinator and agent are ready", seconds=120)

@@ -162,21 +162,19 @@ def test_what_a_lost_end_was_to_be_may_be_read_by_coordinators_only(
         last_decision(agent, *asked)
 
 
+@pytest.mark.usefixtures("one_core_spark")
 def test_the_documented_rights_suffice(
     guarded: tuple[EmbeddedKafka, str],
     *,
     settings: Settings,
     shop_file: Path,
     serve: Callable[..., Service],
-    spark_jars: tuple[Path, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kafka, address = guarded
     spec = yaml.safe_load(shop_file.read_text(encoding="utf-8"))
     shop_file.write_text(yaml.safe_dump(spec | {"on_bad_change": "quarantine"}), encoding="utf-8")
     (topic,) = spec["source"]["topics"]
-    monkeypatch.setenv("HEADGATE_SPARK__JARS", ",".join(map(str, spark_jars)))
-    monkeypatch.setenv("HEADGATE_SPARK__MASTER", "local[1]")
     become("coordinator", address, monkeypatch)
     serve("coordinator", "coordinator")
     become("agent", address, monkeypatch)

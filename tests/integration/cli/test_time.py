@@ -20,7 +20,12 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.records.ts import ts_of_ms
 from integration.cli.conftest import Service, eventually, headgate
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.spark,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("one_core_spark"),
+]
 
 BEGUN = ts_of_ms(time.time_ns() // 1_000_000 - 600_000)
 """Lately: the broker deletes what is a week old."""
@@ -90,12 +95,8 @@ def test_a_feed_with_a_target_ends_finished_and_can_be_gone_through_again(
     feed: tuple[Ticdc, Path, dict],
     *,
     serve: Callable[..., Service],
-    spark_jars: tuple[Path, ...],
     postgres_database: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("HEADGATE_SPARK__JARS", ",".join(map(str, spark_jars)))
-    monkeypatch.setenv("HEADGATE_SPARK__MASTER", "local[1]")
     ticdc, file, spec = feed
     file.write_text(yaml.safe_dump(spec), encoding="utf-8")
     for number in range(20):

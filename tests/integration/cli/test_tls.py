@@ -21,7 +21,7 @@ from headgate.embedded.broker import EmbeddedKafka
 from headgate.embedded.ports import HOST, free_ports
 from integration.cli.conftest import ROWS, Service, change, eventually, headgate
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
 
 
 class Papers:
@@ -83,11 +83,8 @@ def test_a_feed_runs_over_tls_with_certificates(
     *,
     shop_file: Path,
     serve: Callable[..., Service],
-    spark_jars: tuple[Path, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("HEADGATE_SPARK__JARS", ",".join(map(str, spark_jars)))
-    monkeypatch.setenv("HEADGATE_SPARK__MASTER", "local[1]")
     monkeypatch.setenv("HEADGATE_BOOTSTRAP", secured[1])
     monkeypatch.setenv("HEADGATE_KAFKA__SECURITY_PROTOCOL", "SSL")
     monkeypatch.setenv("HEADGATE_KAFKA__SSL_CA_LOCATION", str(papers.stranger_ca))

@@ -19,7 +19,12 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.records.ts import ts_of_ms
 from integration.cli.conftest import Service, eventually, headgate
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("one_core_spark"),
+]
 
 BEGUN_MS = time.time_ns() // 1_000_000 - 600_000
 """Lately: the broker deletes what is a week old."""
@@ -72,11 +77,7 @@ def test_a_feed_of_debezium_ends_where_ends_of_transactions_say_so(
     tmp_path: Path,
     *,
     serve: Callable[..., Service],
-    spark_jars: tuple[Path, ...],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("HEADGATE_SPARK__JARS", ",".join(map(str, spark_jars)))
-    monkeypatch.setenv("HEADGATE_SPARK__MASTER", "local[1]")
     connector = Debezium(log, f"{settings.cluster}-shop")
     given = {name: value for name, value in conninfo_to_dict(postgres_database).items() if value is not None}
     password = tmp_path / "password"
