@@ -121,7 +121,8 @@ def test_a_sink_that_forgets_removed_feeds_is_found_out_and_the_finding_shrinks(
     monkeypatch.setattr(
         SimulatedSink, "__init__", lambda self, witness, **_: original(self, witness, remembers_removed=False)
     )
-    found = next((seed for seed in range(400) if play(draw_profile(seed, ticks=400)).finding), None)
+    # Histories change with the code; today seed 78 is the first that finds it.
+    found = next((seed for seed in range(75, 475) if play(draw_profile(seed, ticks=400)).finding), None)
     assert found is not None
     whole, least = draw_profile(found, ticks=400), shrink(found)
     assert least is not None

@@ -1,0 +1,124 @@
+"""A broker that lets nobody in without a name and a right: users by password, and services by certificate."""
+
+import re
+from pathlib import Path
+
+import trustme
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from headgate.embedded.broker import EmbeddedKafka
+from headgate.embedded.ports import HOST, free_ports
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+FEEDS_TOPICS = "the feeds' topics"
+RESOURCES = {"topic": ResourceType.TOPIC, "transactional id": ResourceType.TRANSACTIONAL_ID}
+USERS = ("coordinator", "agent", "operator", "stranger")
+
+
+class Papers:
+    """Certificates as files: of the authority, of the broker, of a client whose key has a password."""
+
+    password = "a word"
+
+    def __init__(self, folder: Path) -> None:
+        authority = trustme.CA()
+        self.ca, self.stranger_ca = folder / "ca.pem", folder / "stranger.pem"
+        authority.cert_pem.write_to_path(str(self.ca))
+        trustme.CA().cert_pem.write_to_path(str(self.stranger_ca))
+        self.broker = folder / "broker.pem"
+        certificate = authority.issue_cert(HOST)
+        self.broker.write_bytes(_pkcs8(certificate, "") + certificate.cert_chain_pems[0].bytes())
+        client = authority.issue_cert("headgate@example.org")
+        self.chain, self.key, self.old_key = folder / "chain.pem", folder / "key.pem", folder / "old-key.pem"
+        client.cert_chain_pems[0].write_to_path(str(self.chain))
+        client.private_key_pem.write_to_path(str(self.old_key))
+        self.key.write_bytes(_pkcs8(client, self.password))
+
+
+def _pkcs8(certificate: trustme.LeafCert, password: str) -> bytes:
+    key = load_pem_private_key(certificate.private_key_pem.bytes(), None)
+    sealed = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, sealed)
+
+
+class GuardedKafka:
+    """A broker with an authorizer, where only those without a name may do everything.
+
+    ``by_password`` and ``by_certificate`` are addresses; whoever comes with a certificate is the user agent.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.papers = Papers(folder)
+        guarded, secured = free_ports(2)
+        self.by_password, self.by_certificate = f"{HOST}:{guarded}", f"{HOST}:{secured}"
+        users = " ".join(f'user_{name}="secret of {name}"' for name in USERS)
+        settings = {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT,SECURED:SSL"
+            ),
+            "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.guarded.plain.sasl.jaas.config": (
+                f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+            ),
+            "listener.name.secured.ssl.client.auth": "required",
+            "listener.name.secured.ssl.keystore.type": "PEM",
+            "listener.name.secured.ssl.keystore.location": str(self.papers.broker),
+            "listener.name.secured.ssl.truststore.type": "PEM",
+            "listener.name.secured.ssl.truststore.location": str(self.papers.ca),
+            "ssl.principal.mapping.rules": "RULE:^.*$/agent/",
+        }
+        further = {"GUARDED": (guarded, guarded), "SECURED": (secured, secured)}
+        self.kafka = EmbeddedKafka(folder / "kafka", settings=settings, further_listeners=further)
+
+
+def documented(source: str) -> list[AclBinding]:
+    """The table's rows as access rules, ``source`` for the feeds' topics."""
+    rows = re.findall(
+        r"^\| (\w+) \| (topic|transactional id) \| (.+?) \| (.+?) \|$", DOCUMENT.read_text(), re.MULTILINE
+    )
+    assert {row[0] for row in rows} == set(USERS) - {"stranger"}
+    return [
+        AclBinding(
+            RESOURCES[resource],
+            name,
+            ResourcePatternType.PREFIXED if name.endswith(".") else ResourcePatternType.LITERAL,
+            f"User:{who}",
+            "*",
+            getattr(AclOperation, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()),
+            AclPermissionType.ALLOW,
+        )
+        for who, resource, names, operations in rows
+        for name in ([source] if names == FEEDS_TOPICS else re.findall("`(.+?)`", names))
+        for operation in operations.split(", ")
+    ]
+
+
+def granted(kafka: EmbeddedKafka, rules: list[AclBinding]) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for rule in admin.create_acls(rules).values():
+        rule.result(20)
+
+
+def revoked(kafka: EmbeddedKafka, rule: AclBinding) -> None:
+    given = (rule.restype, rule.name, rule.resource_pattern_type, rule.principal, rule.host, rule.operation)
+    pattern = AclBindingFilter(*given, rule.permission_type)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for deleted in admin.delete_acls([pattern]).values():
+        assert deleted.result(20)
