@@ -236,15 +236,7 @@ REFUSAL_CODES: Final = frozenset(
 REFUSAL_SECONDS_MAX: Final = 30.0
 """How long that explains why nobody answers; librdkafka tries again every 10 s at least."""
 
-PASSING_CODES: Final = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-    }
-)
+PASSING_CODES: Final = UNREACHABLE_CODES - {KafkaError._MSG_TIMED_OUT} | {KafkaError.GROUP_AUTHORIZATION_FAILED}
 """What a consumer tells of, and reads on. Of its group too: librdkafka wants the name of one and looks for its
 coordinator, which may be forbidden; nothing of ours ever asks a group for anything."""
 

@@ -81,21 +81,21 @@ def test_a_term_that_ends_needs_a_fault_of_its_owner() -> None:
 
 
 @pytest.mark.parametrize(
-    ("touched", "holds_up", "ended", "is_explained"),
+    ("holds_up", "ended", "is_explained"),
     [
-        ("coordinator-2", True, 75.0, True),
-        ("coordinator-2", True, 70.9, False),
-        ("coordinator-2", True, 81.1, False),
-        ("coordinator-2", True, None, False),
-        ("coordinator-2", False, 75.0, False),
+        (True, 75.0, True),
+        (True, 70.9, False),
+        (True, 81.1, False),
+        (True, None, False),
+        (False, 75.0, False),
     ],
 )
 def test_a_campaign_that_was_held_up_may_depose_an_owner_that_lives(
-    touched: str, holds_up: bool, ended: float | None, is_explained: bool
+    holds_up: bool, ended: float | None, is_explained: bool
 ) -> None:
     seen = told()
     seen.terms += [Term("host-2", 1, 1.0), Term("host-1", 5, 72.0), Term("host-2", 9, 82.0)]
     seen.heard_at |= {1: 1.0, 5: 76.0, 9: 82.0}
     blame = Blame(LEASE_SECONDS)
-    blame.begin({touched}, 60.0, holds_up=holds_up).ended = ended
+    blame.begin({"coordinator-2"}, 60.0, holds_up=holds_up).ended = ended
     assert (false_losses(seen, blame, OWNERS, 2) == []) is is_explained
