@@ -14,7 +14,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
@@ -31,9 +30,7 @@ USERS = ("coordinator", "agent", "operator", "stranger")
 
 
 class Papers:
-    """Certificates as files: of the authority, of the broker, of a client whose key has a password."""
-
-    password = "a word"
+    """Certificates as files: of the authority, of the broker, of a client, with its key in two forms."""
 
     def __init__(self, folder: Path) -> None:
         authority = trustme.CA()
@@ -42,18 +39,17 @@ class Papers:
         trustme.CA().cert_pem.write_to_path(str(self.stranger_ca))
         self.broker = folder / "broker.pem"
         certificate = authority.issue_cert(HOST)
-        self.broker.write_bytes(_pkcs8(certificate, "") + certificate.cert_chain_pems[0].bytes())
+        self.broker.write_bytes(_pkcs8(certificate) + certificate.cert_chain_pems[0].bytes())
         client = authority.issue_cert("headgate@example.org")
         self.chain, self.key, self.old_key = folder / "chain.pem", folder / "key.pem", folder / "old-key.pem"
         client.cert_chain_pems[0].write_to_path(str(self.chain))
         client.private_key_pem.write_to_path(str(self.old_key))
-        self.key.write_bytes(_pkcs8(client, self.password))
+        self.key.write_bytes(_pkcs8(client))
 
 
-def _pkcs8(certificate: trustme.LeafCert, password: str) -> bytes:
+def _pkcs8(certificate: trustme.LeafCert) -> bytes:
     key = load_pem_private_key(certificate.private_key_pem.bytes(), None)
-    sealed = BestAvailableEncryption(password.encode()) if password else NoEncryption()
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, sealed)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 class GuardedKafka:

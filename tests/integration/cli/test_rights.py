@@ -80,7 +80,6 @@ def certified(guarded: GuardedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADGATE_KAFKA__SSL_CA_LOCATION", str(guarded.papers.ca))
     monkeypatch.setenv("HEADGATE_KAFKA__SSL_CERTIFICATE_LOCATION", str(guarded.papers.chain))
     monkeypatch.setenv("HEADGATE_KAFKA__SSL_KEY_LOCATION", str(guarded.papers.key))
-    monkeypatch.setenv("HEADGATE_KAFKA__SSL_KEY_PASSWORD", guarded.papers.password)
 
 
 def table() -> Any:
@@ -157,6 +156,7 @@ def test_the_documented_rights_suffice(
     producer.produce(topic, key=key, value=value)
     assert producer.flush(30) == 0
     eventually(lambda: table()["rows"] == ROWS + 1, "the row is applied")
+    assert "KafkaException" not in agent.log_file.read_text(encoding="utf-8"), "it got in at once"
     (reading,) = [
         rule
         for rule in documented(topic)
@@ -174,4 +174,6 @@ def test_the_documented_rights_suffice(
     )
     sent = headgate("deadletter", "replay", "shop", set_aside["place"], "--send")
     assert sent.exit_code == 0, sent.stderr
-    assert guarded.papers.password not in agent.log_file.read_text(encoding="utf-8")
+    assert guarded.papers.key.read_text(encoding="ascii").splitlines()[1] not in agent.log_file.read_text(
+        encoding="utf-8"
+    )

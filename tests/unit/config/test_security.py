@@ -46,13 +46,10 @@ def test_a_certificate_of_the_clients_own_is_handed_over_with_its_key(tmp_path: 
         "ssl.keystore.key": "-----BEGIN PRIVATE KEY-----\n",
     }
     assert java_properties(named) == wanted
-    sealed = "-----BEGIN ENCRYPTED PRIVATE KEY-----"
-    given = {"ssl.ca.pem": "cas", "ssl.certificate.pem": "a chain", "ssl.key.pem": sealed, "ssl.key.password": "x"}
+    given = {"ssl.ca.pem": "cas", "ssl.certificate.pem": "a chain", "ssl.key.pem": wanted["ssl.keystore.key"]}
     assert java_properties(given) == wanted | {
         "ssl.truststore.type": "PEM",
         "ssl.truststore.certificates": "cas",
-        "ssl.keystore.key": sealed,
-        "ssl.key.password": "x",
     }
 
 
@@ -67,6 +64,7 @@ def test_a_certificate_of_the_clients_own_is_handed_over_with_its_key(tmp_path: 
         ({"ssl.key.pem": "-----BEGIN PRIVATE KEY-----"}, "SSL_KEY_LOCATION needs HEADGATE_KAFKA__SSL_CERTIFICATE_LOC"),
         ({"ssl.certificate.pem": ""}, "SSL_CERTIFICATE_LOCATION needs HEADGATE_KAFKA__SSL_KEY_LOCATION"),
         ({"ssl.certificate.pem": "", "ssl.key.pem": "-----BEGIN RSA PRIVATE KEY-----"}, "openssl pkcs8 -topk8"),
+        ({"ssl.certificate.pem": "", "ssl.key.pem": "-----BEGIN ENCRYPTED PRIVATE KEY-----"}, "not encrypted"),
     ],
 )
 def test_a_certificate_that_cannot_be_used_is_refused_with_the_way_out(kafka: dict[str, str], message: str) -> None:
