@@ -29,6 +29,10 @@ AGENT_LEASE_SECONDS: Final = 10.0
 HEARTBEATS_PER_LEASE: Final = 5
 """Four in a row may be late before anybody is taken for dead."""
 
+SETTLE_LEASES: Final = 0.5
+"""How long an agent waits for a sign of life of another under its name before it starts Spark: two heartbeats and a
+half. Longer would hold up every restart after a crash; who is slower than that is still found, only later."""
+
 
 class SessionLostError(Exception):
     """This session is over: its lease ran out, or the owner wrote it dead. The process may begin another."""
@@ -119,11 +123,16 @@ class Heartbeat:
         self._ended = True
         self._wake.set()
 
-    def end(self) -> None:
-        """Mute it, wait for what is under way, and let go of the pen."""
+    def end(self, *, forget: bool = False) -> None:
+        """Mute it, wait for what is under way, and let go of the pen; ``forget`` deletes the announcement before."""
         self.mute()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout=self.pause + 1)
+        if forget:
+            try:
+                self._writer.write([place(Fact(self._key, None), ANNOUNCE.number)], self.pause)
+            except LogError as error:
+                _log.warning("session %s: its end is not on the log: %s", self._key.session, error)
         self._writer.close()
 
     def beat(self) -> bool:
@@ -156,32 +165,48 @@ class Heartbeat:
 class IdWatch:
     """Finds another living session under the same agent's name, by what is read on announce and dispatch.
 
-    A predecessor that was killed says nothing more; one that is stopping will not for long. One that still announces
-    itself as alive a lease after we began, and was there before us, has the name: we go.
+    Whose announcement stands before ours on the log was there first, so of two that start at the same moment one goes.
+    A predecessor that was killed says nothing more, but for what was on the wire; one that is stopping will not for
+    long. One that goes on announcing itself behind our own announcement lives, and has the name: we go.
     """
 
-    def __init__(self, key: AgentKey, lease_seconds: float, started_at: float) -> None:
+    def __init__(self, key: AgentKey, lease_seconds: float, started_at: float, former: str | None = None) -> None:
+        """``former`` is the session that this very process had before: it is over, whatever the log still says."""
         self._key = key
-        self._judge_at = started_at + lease_seconds
+        self._former = former
+        self._apart_seconds = lease_seconds / HEARTBEATS_PER_LEASE / 2
+        self._settled_at = started_at + SETTLE_LEASES * lease_seconds
         self._there = False
-        self._elders: set[str] = set()
+        self._elders: dict[str, float | None] = {}
+        """Session → when its first announcement behind ours was read."""
+
+    def settled(self, now: float) -> bool:
+        """Whether nobody who was there before us is expected to say any more that he lives."""
+        return (self._there and not self._elders) or now >= self._settled_at
 
     def read(self, key: Key, value: Record | None, now: float) -> None:
         """One record, in the order of the log. Raises IdInUseError."""
         match key:
             case SessionKey(agent=self._key.agent):
-                self._elders.discard(key.session)
+                self._elders.pop(key.session, None)
             case AgentKey(agent=self._key.agent, session=self._key.session):
                 self._there = True
-            case AgentKey(agent=self._key.agent) if isinstance(value, AgentAnnounced):
-                if value.liveness is not Liveness.ALIVE:
-                    self._elders.discard(key.session)
+            case AgentKey(agent=self._key.agent) if key.session != self._former:
+                if not isinstance(value, AgentAnnounced) or value.liveness is not Liveness.ALIVE:
+                    self._elders.pop(key.session, None)
                 elif not self._there:
-                    self._elders.add(key.session)
-                elif key.session in self._elders and now > self._judge_at:
-                    raise IdInUseError(
-                        f"agent name {key.agent} is in use by session {key.session} at {value.address}: "
-                        "give this agent another name (HEADGATE_AGENT__NAME), or stop the other one"
-                    )
+                    self._elders[key.session] = None
+                elif key.session in self._elders:
+                    self._heard(key.session, value.address, now)
             case _:
                 pass
+
+    def _heard(self, session: str, address: str, now: float) -> None:
+        first = self._elders[session]
+        if first is None:
+            self._elders[session] = now
+        elif now - first >= self._apart_seconds:
+            raise IdInUseError(
+                f"agent name {self._key.agent} is in use by session {session} at {address}: "
+                "give this agent another name (HEADGATE_AGENT__NAME), or stop the other one"
+            )

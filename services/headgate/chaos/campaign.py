@@ -20,8 +20,6 @@ from headgate.demo.ending import await_drained
 from headgate.demo.processes import Fate
 from headgate.demo.tables import all_replicate
 from headgate.demo.watch import Chronicle, WatchError
-from headgate.records.control import AgentAnnounced, Liveness
-from headgate.records.keys import AgentKey
 
 __all__ = ["run_campaign"]
 
@@ -209,13 +207,7 @@ class _Campaign:
         self._wait_for("every table replicates", lambda seen: all_replicate(seen.snapshot), PEACE_SECONDS_MAX)
 
     def _all_live(self, seen: Chronicle) -> bool:
-        dead = {death.session for death in seen.deaths}
-        for agent in self._world.services.agents:
-            session = seen.sessions[agent][-1]
-            announced = seen.snapshot.get(AgentKey(agent, session), AgentAnnounced)
-            if session in dead or announced is None or announced.liveness is not Liveness.ALIVE:
-                return False
-        return True
+        return all(seen.is_ready(agent) for agent in self._world.services.agents)
 
     def _pause(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -60,14 +60,15 @@ def agent_part(around: Surroundings, scratch: Path) -> Part:
     watch_agent(around.registry, lambda name: float(getattr(counters, name)))
     AgentMemory(around.registry, runtime.memory_bytes)
 
-    def warm_executor() -> SparkExecutor:
-        # Before the session announces itself: who gives tables to a cold agent waits for its JVM, at every take-over.
-        _start(runtime)
-        return SparkExecutor(runtime, executor)
-
     def run() -> None:
+        def warm() -> None:
+            _start(runtime)
+
+        def new_executor() -> SparkExecutor:
+            return SparkExecutor(runtime, executor)
+
         try:
-            run_agent(options, log, warm_executor, stop, probes=around.probes, counters=counters)
+            run_agent(options, log, new_executor, stop, probes=around.probes, counters=counters, warm=warm)
         finally:
             runtime.stop()
 

@@ -65,20 +65,24 @@ def drain(
 
 
 def agent_rows(snapshot: Snapshot, now_ms: int) -> list[dict[str, Any]]:
-    """One row per session, sorted by agent. ``state`` is what the log says; a silent one is its owner's to judge."""
+    """One row per session, sorted by agent. ``state`` is what the log says; a silent one is its owner's to judge.
+
+    One that starts is given no table yet.
+    """
     tables = Counter(
         (record.primary.agent, record.primary.session)
         for _, record in snapshot.each(SpanKey, SpanDispatched)
         if record.primary is not None
     )
     rows: list[dict[str, Any]] = []
+    starting = set(snapshot.starting())
     for key, record in snapshot.each(AgentKey, AgentAnnounced):
         ended = snapshot.ended(key.agent, key.session)
         rows.append(
             {
                 "agent": key.agent,
                 "session": key.session,
-                "state": "dead" if ended else record.liveness.value,
+                "state": "dead" if ended else "starting" if key in starting else record.liveness.value,
                 "reason": ended.reason if ended else None,
                 "tables": tables[key.agent, key.session],
                 "capacity": record.capacity_spans,

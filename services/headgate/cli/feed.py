@@ -100,6 +100,7 @@ def _show(snapshot: Snapshot, feed: str, output: Output) -> None:
     }
     tables = table_rows(snapshot, feed)
     facts["passed_over"] = _passed_over(tables)
+    facts["agents_starting"] = sorted({key.agent for key in snapshot.starting()})
     if output is not Output.TABLE:
         show_value(output, facts | {"spans": tables})
         return

@@ -12,8 +12,12 @@ lies below the end which I captured after ``init`` and replayed to. A null that 
 which nobody but me has ever given a role. A null met in replay proves nothing: the session may have been dispatched
 to since.
 
+Who is starting. An agent announces itself before its Spark is warm and answers nobody until it is: it is no target. A
+new owner waits only for sessions that the log has heard of by an answer, a word about a task or a role. Of another one,
+by the same reasoning, no owner can have given it anything.
+
 Names. Two processes may run under one agent's name. The one whose announcement stands first on the log has it: the
-other will read that, and end itself a lease later (agent/session.py: IdWatch). The owner goes by the same order while
+other will read that, and end itself within a lease (agent/session.py: IdWatch). The owner goes by the same order while
 it reads live, and sticks to it. At its throne, or when who had the name is dead, it knows only who has announced
 itself oftener (at one pace, so longer). Where that is wrong, which takes a change of owners within twins' first lease,
 it gives to one that ends, and then to the other.
@@ -52,10 +56,11 @@ SWEEP_KEYS_MAX: Final = 1_000
 
 
 def await_answers(draft: Draft) -> bool:
-    """At the throne: wait for every live session; True if there is nobody to wait for."""
-    draft.term.awaited.update(session for session in draft.state.index.live.in_order() if draft.is_live(session))
+    """At the throne: wait for every live session that is not starting; True if there is nobody to wait for."""
+    live = [session for session in draft.state.index.live.in_order() if draft.is_live(session)]
+    draft.term.awaited.update(session for session in live if not draft.state.is_starting(session))
     draft.set_timer("barrier", "", draft.state.lease_seconds)
-    _give_names(draft, draft.term.awaited)
+    _give_names(draft, live)
     return not draft.term.awaited
 
 

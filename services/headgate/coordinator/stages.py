@@ -86,8 +86,8 @@ def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched
         is_closed = record.state is SetState.REMOVING
         again = "it is tried again" if is_closed else f"`headgate feed resume {key.feed}` tries again at once"
         return Standing(code.stage, None, detail, f"{code.advice}; {again}")
-    if not state.index.live:
-        return Standing(Stage.AGENT_MISSING, None, "no agent is alive", "start an agent: `headgate serve agent`")
+    if (missing := _missing(state)) is not None:
+        return missing
     silent = _unanswered(state, key)
     if silent:
         detail = f"a new owner waits for {', '.join(silent)} to answer, for one lease at most"
@@ -103,6 +103,17 @@ def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched
     return Standing(Stage.SCHEDULING, None, detail, advice)
 
 
+def _missing(state: CoordinatorState) -> Standing | None:
+    """Why nobody can be given a span; None if somebody can."""
+    live = list(state.index.live.in_order())
+    if not live:
+        return Standing(Stage.AGENT_MISSING, None, "no agent is alive", "start an agent: `headgate serve agent`")
+    if not all(state.is_starting(session) for session in live):
+        return None
+    names = ", ".join(sorted({agent for agent, _ in live})[:AGENTS_NAMED_MAX])
+    return Standing(Stage.AGENT_MISSING, None, f"agents are starting: {names}", "wait: Spark takes a while to start")
+
+
 def _unanswered(state: CoordinatorState, key: SpanKey) -> list[str]:
     """Agents that the owner's barrier waits for; empty once the barrier is over."""
     if state.term is not None:
@@ -113,7 +124,7 @@ def _unanswered(state: CoordinatorState, key: SpanKey) -> list[str]:
     late = set()
     for session in state.index.live.in_order():
         answer = state.answers.get(session)
-        if answer is None or answer.owner_rev != state.owner_rev:
+        if not state.is_starting(session) and (answer is None or answer.owner_rev != state.owner_rev):
             late.add(session[0])
     return sorted(late)[:AGENTS_NAMED_MAX]
 

@@ -98,6 +98,11 @@ class CoordinatorState:
         """The session has announced itself and is not written dead."""
         return session in self.agents and session not in self.ended
 
+    def is_starting(self, session: SessionId) -> bool:
+        """The session lives and has not said yet that it can run anything; so no owner has given it anything."""
+        is_heard = session in self.answers or session in self.index.roles or session in self.index.words
+        return self.is_live(session) and not is_heard
+
 
 def new_state(shard: int) -> CoordinatorState:
     """A coordinator that has read nothing."""

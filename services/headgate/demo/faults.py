@@ -17,8 +17,6 @@ from headgate.demo.processes import Fate, ServiceProcess
 from headgate.demo.services import LEASE_SECONDS, Services
 from headgate.demo.tables import busiest_agent, holders
 from headgate.demo.watch import Chronicle, Watch, WatchError
-from headgate.records.control import AgentAnnounced, Liveness
-from headgate.records.keys import AgentKey
 
 __all__ = ["Faults", "Takeover"]
 
@@ -232,12 +230,9 @@ class Faults:
     def _await_session(self, agent: str) -> None:
         def lives(seen: Chronicle) -> bool:
             sessions = seen.sessions.get(agent, [])
-            if not sessions or sessions[-1] in self._caused_sessions:
-                return False
-            announced = seen.snapshot.get(AgentKey(agent, sessions[-1]), AgentAnnounced)
-            return announced is not None and announced.liveness is Liveness.ALIVE
+            return bool(sessions) and sessions[-1] not in self._caused_sessions and seen.is_ready(agent)
 
-        what = f"{agent} announces itself"
+        what = f"{agent} has started"
         self._watch.wait_for(what, lives, AGENT_START_SECONDS_MAX, self._services.check)
 
     def _pause_until(self, moment: float) -> None:

@@ -20,6 +20,7 @@ from headgate.records.control import (
     AgentAnnounced,
     Epoch,
     FeedProgressed,
+    Liveness,
     OwnerAnnounced,
     SessionEnded,
     SpanDispatched,
@@ -80,6 +81,16 @@ class Chronicle:
     def rows_applied(self) -> int:
         """Rows that agents say they have applied, over all assignments so far."""
         return sum(self._rows.values())
+
+    def is_ready(self, agent: str) -> bool:
+        """Whether the agent's newest session is alive, stays, and can be given tables."""
+        sessions = self.sessions.get(agent)
+        if not sessions or any(death.session == sessions[-1] for death in self.deaths):
+            return False
+        key = AgentKey(agent, sessions[-1])
+        announced = self.snapshot.get(key, AgentAnnounced)
+        is_alive = announced is not None and announced.liveness is Liveness.ALIVE
+        return is_alive and key not in self.snapshot.starting()
 
     def take(self, read: Delivery | Garbage, now: float) -> None:
         """One record more, in the order of its partition."""

@@ -20,7 +20,18 @@ from headgate.records.control import (
     SpanProgressed,
     TaskReported,
 )
-from headgate.records.keys import AgentKey, FeedKey, Key, MemberKey, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.records.keys import (
+    AgentKey,
+    AnswerKey,
+    FeedKey,
+    Key,
+    MemberKey,
+    OwnerKey,
+    ProgressKey,
+    SessionKey,
+    SpanKey,
+    TaskKey,
+)
 
 __all__ = ["Snapshot", "all_partitions", "read_snapshot"]
 
@@ -91,6 +102,14 @@ class Snapshot:
     def ended(self, agent: str, session: str) -> SessionEnded | None:
         """Why a session is dead, None if it is not."""
         return self.get(SessionKey(agent, session), SessionEnded)
+
+    def starting(self) -> list[AgentKey]:
+        """Sessions that live and can run nothing yet: they have answered no owner (coordinator/membership.py)."""
+        heard = {
+            (key.agent, key.session) for key, reads in self.current.items() if isinstance(key, AnswerKey) and reads
+        }
+        announced = [key for key, _ in self.each(AgentKey, AgentAnnounced)]
+        return [k for k in announced if (k.agent, k.session) not in heard and self.ended(k.agent, k.session) is None]
 
     def dispatched(self, feed: str, span: str) -> SpanDispatched | None:
         """The span's ReplicationSet, None before anything was decided about it."""

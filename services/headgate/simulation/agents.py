@@ -1,4 +1,4 @@
-"""Agents of the world: a process with one session after the other, as agent/service.py runs them.
+"""Agents of the world: a process with one session after the other, as agent/service.py and life.py run them.
 
 The machine, Turns, Lease, Heartbeat and IdWatch are the real ones. Only what reads a clock or waits in the service is
 written anew here: reading, the replay to an end, the retry of a write that nobody acknowledged.
@@ -24,7 +24,7 @@ from headgate.simulation.processes import Process, Stage
 __all__ = ["AgentProcess", "Sessions"]
 
 WRITE_SECONDS: Final = 2.0
-"""As in agent/service.py, like the next three."""
+"""As in agent/life.py, like the next three."""
 
 TURN_RECORDS_MAX: Final = 5_000
 DRAIN_SECONDS: Final = 10.0

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -39,6 +40,10 @@ SHARDS = 2
 PLAN = SpanPlan(span="public.goods", topic="shop.public.goods", table="public.goods", start={0: 3})
 
 
+class ColdError(Exception):
+    """What an executor would run on does not come up."""
+
+
 class Stage:
     """One agent process in a thread, and the log as others see it."""
 
@@ -51,20 +56,26 @@ class Stage:
         self.counters = AgentCounters()
         self.stop = threading.Event()
         self.executors: list[RememberingExecutor] = []
-        self.announced_before: list[int] = []
-        self.start_seconds = 0.0
+        self.warm = threading.Event()
+        self.warm.set()
+        self.warmed = 0
+        self.fails: Exception | None = None
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
         try:
-            run_agent(self.options, self.log, self._executor, self.stop, counters=self.counters)
-        except IdInUseError as error:
+            run_agent(self.options, self.log, self._executor, self.stop, counters=self.counters, warm=self._warm)
+        except (IdInUseError, ColdError) as error:
             self.error = error
 
+    def _warm(self) -> None:
+        self.warmed += 1
+        if self.fails is not None:
+            raise self.fails
+        self.warm.wait(DEADLINE_SECONDS)
+
     def _executor(self) -> RememberingExecutor:
-        self.announced_before.append(len(self.sessions()))
-        self.stop.wait(self.start_seconds)
         self.executors.append(RememberingExecutor())
         return self.executors[-1]
 
@@ -81,6 +92,11 @@ class Stage:
     def sessions(self) -> list[str]:
         keys = [key.session for key, _ in self.read(AgentAnnounced) if key.agent == "a1"]
         return list(dict.fromkeys(keys))
+
+    def deleted(self) -> list[str]:
+        found = self.others.reader({Partition("announce", 0): 0}).poll(100_000, 0)
+        words = [d for d in found if isinstance(d, Delivery) and isinstance(d.key, AgentKey)]
+        return [d.key.session for d in words if isinstance(d.key, AgentKey) and d.value is None]
 
     def dispatch(self, state: SetState, session: str, n: int, *, follower: bool = False) -> None:
         record = SpanDispatched(
@@ -114,14 +130,26 @@ def until(fact: Callable[[], Any], what: str) -> Any:
     pytest.fail(f"not within {DEADLINE_SECONDS} s: {what}")
 
 
+@contextmanager
+def started(*, cold: bool = False, fails: Exception | None = None) -> Iterator[Stage]:
+    made = Stage(lease_seconds=2.0)
+    made.fails = fails
+    if cold:
+        made.warm.clear()
+    made.thread.start()
+    try:
+        yield made
+    finally:
+        made.stop.set()
+        made.warm.set()
+        made.thread.join(DEADLINE_SECONDS)
+        assert not made.thread.is_alive()
+
+
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    made = Stage(lease_seconds=2.0)
-    made.thread.start()
-    yield made
-    made.stop.set()
-    made.thread.join(DEADLINE_SECONDS)
-    assert not made.thread.is_alive()
+    with started() as made:
+        yield made
 
 
 def test_a_session_introduces_itself_runs_what_it_is_given_and_reports(stage: Stage) -> None:
@@ -153,23 +181,44 @@ def test_a_lost_lease_kills_every_writer_and_a_new_session_begins(stage: Stage) 
     assert stage.counters.sessions_lost >= 1
 
 
-def test_a_session_announces_itself_when_its_executor_is_there_and_no_sooner(stage: Stage) -> None:
-    """An executor is made with Spark warm (agent_part.py): tables are not given to a cold agent."""
-    until(lambda: stage.read(SyncAnswered), "the first session")
-    (session,) = stage.sessions()
-    stage.write(SessionKey("a1", session), SessionEnded(1, "silent", 0))
-    until(lambda: len(stage.sessions()) == 2, "the next session")
-    assert stage.announced_before == [0, 1]
+def test_an_agent_that_starts_says_that_it_is_there_and_answers_nobody_until_it_is_warm() -> None:
+    """No owner gives anything to a session that has answered nobody: tables are not given to a cold agent."""
+    with started(cold=True) as stage:
+        until(lambda: stage.warmed, "its Spark begins to start")
+        beats = len(stage.read(AgentAnnounced))
+        until(lambda: len(stage.read(AgentAnnounced)) > beats + 5, "it goes on announcing itself for a lease")
+        assert not stage.read(SyncAnswered)
+        assert not stage.executors
+        assert stage.counters.sessions == 1
+        stage.warm.set()
+        until(lambda: len(stage.read(SyncAnswered)) == SHARDS, "its answer")
+        assert len(stage.sessions()) == 1
 
 
-def test_an_executor_that_takes_longer_to_start_than_a_lease_lasts_costs_no_session(stage: Stage) -> None:
-    until(lambda: stage.read(SyncAnswered), "the first session")
-    stage.start_seconds = 2 * stage.options.lease_seconds
-    (session,) = stage.sessions()
-    stage.write(SessionKey("a1", session), SessionEnded(1, "silent", 0))
-    until(lambda: len(stage.sessions()) == 2, "the next session")
-    until(lambda: len({key.session for key, _ in stage.read(SyncAnswered)}) == 2, "its answer")
-    assert stage.counters.sessions == 2
+def test_a_session_that_ends_while_it_starts_leaves_the_warming_to_the_next() -> None:
+    with started(cold=True) as stage:
+        until(lambda: stage.warmed, "its Spark begins to start")
+        stage.write(SessionKey("a1", stage.sessions()[0]), SessionEnded(1, "silent", 0))
+        until(lambda: len(stage.sessions()) == 2, "the next session")
+        assert not stage.read(SyncAnswered)
+        stage.warm.set()
+        until(lambda: {key.session for key, _ in stage.read(SyncAnswered)} == {stage.sessions()[1]}, "its answer")
+        assert stage.warmed == 1
+
+
+def test_an_agent_asked_to_stop_while_it_starts_goes_at_once_and_is_not_missed() -> None:
+    with started(cold=True) as stage:
+        until(lambda: stage.warmed, "its Spark begins to start")
+        stage.stop.set()
+        until(lambda: not stage.thread.is_alive(), "it ends")
+        assert stage.deleted() == stage.sessions()
+
+
+def test_an_agent_that_cannot_start_ends_with_the_reason_and_is_not_missed() -> None:
+    with started(cold=True, fails=ColdError("no Java")) as stage:
+        until(lambda: not stage.thread.is_alive(), "it ends")
+        assert isinstance(stage.error, ColdError)
+        assert stage.deleted() == stage.sessions()
 
 
 def test_a_session_that_was_written_dead_ends_at_once(stage: Stage) -> None:
@@ -196,13 +245,37 @@ def test_a_stopping_agent_says_so_and_waits_until_its_tables_are_gone(stage: Sta
     assert stage.counters.sessions_lost == 0
 
 
-def test_an_agent_whose_name_is_taken_ends_with_the_reason(stage: Stage) -> None:
-    other = Stage(lease_seconds=1.0)
+def test_an_agent_whose_name_is_taken_ends_with_the_reason_before_it_starts_anything(stage: Stage) -> None:
+    other = Stage(lease_seconds=2.0)
     other.broker, other.log = stage.broker, stage.broker.client()
     until(stage.sessions, "the elder")
     other.thread.start()
     until(lambda: not other.thread.is_alive(), "the younger one goes")
     assert isinstance(other.error, IdInUseError)
-    assert other.executors[0].killed.is_set()
+    assert not other.warmed
+    assert not other.executors
     assert stage.thread.is_alive()
-    assert AgentKey("a1", stage.sessions()[0]).session in str(other.error)
+    elder, younger = stage.sessions()
+    assert AgentKey("a1", elder).session in str(other.error)
+    assert stage.deleted() == [younger]
+
+
+def test_of_agents_of_one_name_that_start_at_the_same_moment_exactly_one_stays() -> None:
+    first = Stage(lease_seconds=2.0)
+    stages = [first, Stage(lease_seconds=2.0), Stage(lease_seconds=2.0)]
+    for stage in stages[1:]:
+        stage.broker, stage.log = first.broker, first.broker.client()
+    for stage in stages:
+        stage.thread.start()
+    try:
+        until(lambda: sum(stage.thread.is_alive() for stage in stages) == 1, "all but one go")
+        (left,) = [stage for stage in stages if stage.thread.is_alive()]
+        until(lambda: left.read(SyncAnswered), "the one that stays serves")
+        assert [stage.warmed for stage in stages if stage is not left] == [0, 0]
+        beats = len(left.read(AgentAnnounced))
+        until(lambda: len(left.read(AgentAnnounced)) > beats + 5, "and goes on for a lease")
+        assert left.thread.is_alive()
+    finally:
+        for stage in stages:
+            stage.stop.set()
+            stage.thread.join(DEADLINE_SECONDS)

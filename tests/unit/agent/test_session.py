@@ -82,24 +82,49 @@ def mine(watch: IdWatch, now: float) -> None:
     watch.read(KEY, announced(Liveness.ALIVE, 1), now)
 
 
-def test_an_elder_that_still_lives_after_a_lease_has_the_name() -> None:
+def test_an_elder_that_goes_on_announcing_itself_has_the_name() -> None:
     watch = IdWatch(KEY, 10.0, started_at=0.0)
     elder(watch, "old", 0.1)
     mine(watch, 0.2)
-    elder(watch, "old", 9.0)
+    assert not watch.settled(0.3)
+    elder(watch, "old", 1.5)
+    elder(watch, "old", 1.6)  # what was on the wire when it was killed comes at once
     with pytest.raises(IdInUseError, match="name a1 is in use by session old at here:1"):
-        elder(watch, "old", 11.0)
+        elder(watch, "old", 3.5)
+
+
+def test_an_elder_that_is_slow_is_still_found_when_all_has_long_begun() -> None:
+    watch = IdWatch(KEY, 10.0, started_at=0.0)
+    elder(watch, "old", 0.1)
+    mine(watch, 0.2)
+    elder(watch, "old", 4.0)
+    assert watch.settled(5.0)
+    with pytest.raises(IdInUseError):
+        elder(watch, "old", 60.0)
+
+
+def test_nobody_is_waited_for_where_nobody_was_or_only_this_very_process() -> None:
+    assert not IdWatch(KEY, 10.0, started_at=0.0).settled(0.2), "its own announcement is not on the log yet"
+    watch = IdWatch(KEY, 10.0, started_at=0.0, former="mine before")
+    elder(watch, "mine before", 0.1)
+    mine(watch, 0.2)
+    assert watch.settled(0.2)
+    for now in (3.0, 6.0):
+        elder(watch, "mine before", now)
 
 
 def test_predecessors_that_are_dead_or_leaving_and_younger_sessions_do_not_matter() -> None:
     watch = IdWatch(KEY, 10.0, started_at=0.0)
     elder(watch, "dead", 0.1)
     elder(watch, "leaving", 0.1)
+    elder(watch, "gone", 0.1)
     mine(watch, 0.2)
     elder(watch, "leaving", 5.0, Liveness.STOPPING)
+    watch.read(AgentKey("a1", "gone"), None, 5.0)
     watch.read(SessionKey("a1", "dead"), SessionEnded(1, "silent", 0), 6.0)
     watch.read(AgentKey("a2", "x"), announced(Liveness.ALIVE, 1), 12.0)
     for now in (11.0, 13.0):
         elder(watch, "younger", now)
         elder(watch, "dead", now)
+        elder(watch, "gone", now)
         mine(watch, now)

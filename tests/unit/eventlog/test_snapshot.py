@@ -1,5 +1,6 @@
 """What the list commands derive from the current records."""
 
+from headgate.agent.words import answered
 from headgate.cli.agents import agent_rows
 from headgate.cli.tables import table_rows
 from headgate.eventlog.log import Delivery, Garbage, Partition
@@ -116,18 +117,24 @@ def test_progress_of_an_earlier_epoch_does_not_count() -> None:
     assert table_rows(good, "f")[0]["positions"] == {"0": 7}
 
 
-def test_a_session_dead_in_any_shard_is_dead() -> None:
+def test_a_session_is_dead_as_soon_as_any_shard_says_so_and_starting_until_it_answers_one() -> None:
     ended = SessionEnded(owner_rev=1, reason="silent", ended_ms=0)
     snapshot = _snapshot(
         (AgentKey("a", "s"), _agent(), 0),
         (AgentKey("a", "t"), _agent(), 0),
+        (AgentKey("b", "u"), _agent(), 0),
+        (AnswerKey("a", "t", 3), answered(None, 0, 0), 3),
         (SessionKey("a", "s"), ended, 0),
         (SessionKey("a", "s"), ended, 3),
         (SessionKey("a", "s"), None, 0),
         (SpanKey("f", "a"), _dispatched(Epoch(1, 1)), 3),
     )
     rows = agent_rows(snapshot, now_ms=90_000)
-    assert [(row["session"], row["state"], row["tables"]) for row in rows] == [("s", "dead", 1), ("t", "alive", 0)]
+    assert [(row["session"], row["state"], row["tables"]) for row in rows] == [
+        ("s", "dead", 1),
+        ("t", "alive", 0),
+        ("u", "starting", 0),
+    ]
     assert rows[0]["heartbeat"] == "1.5 min ago"
 
 

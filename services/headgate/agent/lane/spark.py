@@ -200,12 +200,17 @@ class SparkRuntime:
         return self._session is not None and self._alive()
 
     def stop(self) -> None:
-        """End Spark in order."""
-        with self._lock:
+        """End Spark in order; a start under way is given up, and its JVM ends with this process at the latest."""
+        if not self._lock.acquire(blocking=False):
+            self.kill()
+            return
+        try:
             if self._session is not None and self._alive():
                 self._session.stop()
             self._kill_tree()
             self._discard()
+        finally:
+            self._lock.release()
 
     def kill(self) -> None:
         """End the JVM and its Python workers at once. Needs no lock: a start under way must not delay it."""
