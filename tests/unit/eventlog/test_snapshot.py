@@ -21,7 +21,7 @@ from headgate.records.control import (
     SpanProgressed,
     WantedState,
 )
-from headgate.records.keys import AgentKey, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey
+from headgate.records.keys import AgentKey, AnswerKey, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey
 
 
 def _snapshot(*facts: tuple[Key, Record | None, int]) -> Snapshot:
