@@ -27,6 +27,7 @@ from headgate.records.keys import Fact, RequestKey
 from headgate.records.levels import level_of
 from headgate.simulation.executor import EXPIRED
 from headgate.simulation.profile import Profile
+from headgate.simulation.sink import HELD_OPEN
 from headgate.simulation.sink_audit import ts_of
 from headgate.simulation.source import SimulatedSource
 
@@ -184,11 +185,22 @@ class Operator:
                 is_sick = feed.state in (FeedState.WARNING, FeedState.FAILED)
                 if feed.wanted is not WantedState.RUNNING or not is_sick or not is_waiting:
                     continue
-                has_expired = any(
-                    EXPIRED in (record.last_error or "") for key, record in state.spans.items() if key.feed == name
-                )
+                errors = [record.last_error or "" for key, record in state.spans.items() if key.feed == name]
                 # Nothing brings back what the source has deleted: the table is copied afresh, under a new feed.
-                self.ask(OperationKind.REMOVE_FEED if has_expired else OperationKind.RESUME_FEED, name)
+                is_hopeless = any(EXPIRED in error or self._is_of_another(error) for error in errors)
+                self.ask(OperationKind.REMOVE_FEED if is_hopeless else OperationKind.RESUME_FEED, name)
+
+    def _is_of_another(self, error: str) -> bool:
+        """The table is written by a feed of another shard, and will be: one of the two has to go.
+
+        No shard knows the other's feeds, so both were accepted; the command asks all shards, this operator does not.
+        """
+        holder = error.partition(HELD_OPEN)[2].partition(" ")[0]
+        return any(
+            feed.feed_id == holder and feed.wanted is WantedState.RUNNING
+            for state in self._states.values()
+            for feed in state.feeds.values()
+        )
 
     def _take_back_hopeless_drains(self, shard: int, state: State) -> None:
         """An agent cannot be emptied while the others have not seats enough for all."""

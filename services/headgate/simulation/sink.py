@@ -4,14 +4,17 @@ It is written from the contract, row for row as sinks/postgresql/progress.py doe
 it is right: the witness (sink_audit.py) has its own books.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim, OffsetRange, SinkConflictError, SinkFencedError, SinkMovedError
 
-__all__ = ["SimulatedSink", "Witness"]
+__all__ = ["HELD_OPEN", "SimulatedSink", "Witness"]
+
+HELD_OPEN: Final = "held open by feed "
+"""What a refused claim says before the id of the feed that writes the table."""
 
 
 class Witness(Protocol):
@@ -59,7 +62,7 @@ class SimulatedSink:
             raise SinkFencedError(f"{table}: feed {feed_id} was removed, nothing is written for it any more")
         for (other, name, _), held in self._rows.items():
             if name == table and other != feed_id and not held.closed:
-                raise SinkConflictError(f"{table}: held open by feed {other}")
+                raise SinkConflictError(f"{table}: {HELD_OPEN}{other}")
         rows = {p: self._rows.get((feed_id, table, p)) for p in sorted(claim.start)}
         if all(row and row.epoch == claim.epoch and not row.closed for row in rows.values()):
             return {partition: row.next_offset for partition, row in rows.items() if row}
