@@ -19,7 +19,7 @@ from headgate.simulation.sink import SimulatedSink
 SEEDS = 40
 FIRST_SEED = 0
 
-GUARDING_SEEDS = {186: 400, 191: 400, 394: 400, 1144: 800, 1216: 800, 1435: 800, 780044: 400}
+GUARDING_SEEDS = {186: 400, 191: 400, 394: 400, 1144: 800, 1216: 800, 1435: 800, 780044: 400, 900627: 400}
 """Seeds that once found a bug (docs/bugs.md), with the ticks they were played for."""
 
 

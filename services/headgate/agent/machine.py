@@ -30,6 +30,7 @@ from headgate.agent.transitions import TRANSITIONS, Action, Directive, UnknownTr
 from headgate.agent.words import answered
 from headgate.eventlog.machine import Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.records.control import FeedRecorded, SetState, SpanDispatched, SpanProgressed, TaskReported, TaskState
+from headgate.records.fitting import fitted
 from headgate.records.keys import AnswerKey, Fact, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
 from headgate.records.levels import withheld
 from headgate.records.spans import plan_of
@@ -99,7 +100,7 @@ def _answer(state: AgentState, shard: int, rev: int | None, now: Now) -> Fact:
 
 
 def _on_status(state: AgentState, status: TaskStatus, now: Now) -> Decision:
-    report = TaskReported(
+    told = TaskReported(
         feed_id=status.feed_id,
         epoch=status.epoch,
         state=status.state,
@@ -109,8 +110,8 @@ def _on_status(state: AgentState, status: TaskStatus, now: Now) -> Decision:
         retryable=status.retryable,
         reported_ms=now.wall_ms,
     )
-    last = state.reports.get(status.id)
-    if last is not None and (last.epoch, last.state, last.error) == (status.epoch, status.state, status.error):
+    report, last = fitted(told), state.reports.get(status.id)
+    if last is not None and (last.epoch, last.state, last.error) == (report.epoch, report.state, report.error):
         return Decision()
     key = TaskKey(status.id.feed, status.id.span, state.agent, state.session)
     final = _progress(state, status, now) if status.state in {TaskState.STOPPED, TaskState.FAILED} else Decision()
@@ -124,10 +125,7 @@ def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
         return Decision()
     moved = last is None or (last.epoch, last.positions, last.rows) != (status.epoch, status.positions, status.rows)
     caught_up = last is not None and last.lag_ms > 0 and status.lag_ms == 0
-    resolved = last is not None and status.resolved_ts is not None and last.resolved_ts != status.resolved_ts
-    if not moved and not caught_up and not resolved:
-        return Decision()
-    value = SpanProgressed(
+    told = SpanProgressed(
         feed_id=status.feed_id,
         epoch=status.epoch,
         positions=status.positions,
@@ -140,6 +138,10 @@ def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
         passed_over=status.passed_over,
         passed_over_table=status.passed_over_table,
     )
+    value = fitted(told)
+    resolved = last is not None and value.resolved_ts is not None and last.resolved_ts != value.resolved_ts
+    if not moved and not caught_up and not resolved:
+        return Decision()
     key = ProgressKey(status.id.feed, status.id.span, state.agent, state.session)
     return Decision(facts=(Fact(key, withheld(value, state.level)),))
 

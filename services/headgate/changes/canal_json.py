@@ -21,11 +21,12 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.changes.change import ABSENT, Change, ChangeError, Operation, Row
+from headgate.changes.change import ABSENT, Change, ChangeError, Operation, Row, source_time
 from headgate.changes.dealing import Whose, named
 from headgate.changes.decoding import Watermark, decode_each
 from headgate.changes.mysql_types import NotAValueError, reader_of
 from headgate.changes.tables import OneTable, SourceTable, show_table
+from headgate.records.ts import TS_MAX
 
 __all__ = ["Decoder", "look"]
 
@@ -147,6 +148,7 @@ class Decoder:
         ts = None if message.tidb is None else message.tidb.watermark_ts
         if ts is None:
             raise ChangeError(f"a {WATERMARK} without _tidb.watermarkTs")
+        _check_ts("_tidb.watermarkTs", ts)
         if not self._tidb:
             return  # the feed's format does not claim any evidence
         passed = self._passed.get(partition)
@@ -165,6 +167,7 @@ class Decoder:
                     "source.format: canal-json, which gives no resolved_ts"
                 )
             return True
+        _check_ts("_tidb.commitTs", commit_ts)
         if self._target_ts is not None and commit_ts > self._target_ts:
             return False
         passed = self._passed.get(partition)
@@ -202,7 +205,7 @@ class Decoder:
 
 def _change(message: _Message, operation: Operation, key: Row, row: Row | None, place: tuple[int, int, int]) -> Change:
     partition, offset, append_ms = place
-    return Change(partition, offset, operation, key, row, message.es, append_ms)
+    return Change(partition, offset, operation, key, row, source_time(message.es), append_ms)
 
 
 def _read(message: _Message, data: dict[str, Any]) -> Row:
@@ -227,3 +230,9 @@ def _key_of(message: _Message, row: Row) -> Row:
     if missing:
         raise ChangeError(f"the row lacks {', '.join(missing)} of its key ({', '.join(message.keys)})")
     return {column: row[column] for column in message.keys}
+
+
+def _check_ts(name: str, ts: int) -> None:
+    """Evidence of time is not clamped: what it says would be said of every change before it. Raises ChangeError."""
+    if not 0 <= ts <= TS_MAX:
+        raise ChangeError(f"{name} is {ts}: no ts, which has 63 bits (milliseconds since 1970 << 18)")

@@ -6,12 +6,15 @@ value means is said by ``semantics`` (Debezium's schema names), or, where the ev
 column type.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-__all__ = ["ABSENT", "CONNECTOR", "Absent", "Change", "ChangeError", "Operation", "Row"]
+from headgate.records.ts import MS_MAX
+
+__all__ = ["ABSENT", "CONNECTOR", "Absent", "Change", "ChangeError", "Operation", "Row", "source_time", "source_times"]
 
 
 class Absent(msgspec.Struct, frozen=True):
@@ -41,7 +44,8 @@ class Operation(StrEnum):
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One change: its place in the log, its key and, for an upsert, its row (values or ABSENT).
 
-    ``source_ms`` is the source's commit time, ``append_ms`` the broker's append time, both in ms since 1970.
+    ``source_ms`` is the source's commit time, ``append_ms`` the broker's append time, both in ms since 1970. The first
+    is for people, and None where the event says none that a clock can show (``source_time``).
     ``semantics`` says what values mean where the event had a schema (None where it had none): column → the schema's
     name, or its Connect type where it has no name ("int32", "bytes"). A parameter a value cannot be read without
     follows in brackets: ``org.apache.kafka.connect.data.Decimal(2)`` (scale), ``io.debezium.data.Bits(8)``,
@@ -61,3 +65,24 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 class ChangeError(ValueError):
     """An event that cannot be decoded: names what is wrong; the caller adds topic, partition and offset."""
+
+
+_TIMES: Final = {int, type(None)}
+
+
+def source_time(ms: object) -> int | None:
+    """What an event says of when it was made, if that can be; microseconds in its place are no time.
+
+    A number that is only for people must not stop a table. Clamped, it would leave the newest time seen in the year
+    3084 for ever.
+    """
+    return ms if isinstance(ms, int) and 0 <= ms <= MS_MAX else None
+
+
+def source_times(column: Sequence[int | None]) -> Sequence[int | None]:
+    """The same for a batch: ``column`` itself if all of it can be, which is found out without a look at each."""
+    if set(map(type, column)) <= _TIMES:
+        known = [ms for ms in column if ms is not None]
+        if not known or (min(known) >= 0 and max(known) <= MS_MAX):
+            return column
+    return list(map(source_time, column))

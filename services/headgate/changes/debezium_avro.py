@@ -14,7 +14,7 @@ import msgspec
 
 from headgate.changes.avro_code import READ_ERRORS, Reader, compile_reader, text_in
 from headgate.changes.avro_schema import Array, AvroType, Map, Record, Union, meaning_of, optional_part, parse_avro
-from headgate.changes.change import Change, ChangeError, Operation, Row
+from headgate.changes.change import Change, ChangeError, Operation, Row, source_time, source_times
 from headgate.changes.dealing import Whose, named
 from headgate.changes.debezium import (
     MESSAGE,
@@ -124,7 +124,7 @@ class Decoder:
             key_row = keyless_row(op, appended=self._keyless)
         else:
             (key_row,) = self._keys.read(key)[1]
-        return Change(partition, offset, operation, key_row, row, source_ms, append_ms, plan.semantics)
+        return Change(partition, offset, operation, key_row, row, source_time(source_ms), append_ms, plan.semantics)
 
     def decode_batch(
         self,
@@ -179,7 +179,7 @@ class Decoder:
         if None in present:
             return None
         self._mark_absent(present, plan)
-        source_ms = [ms for _, _, ms in events]
+        source_ms = source_times([ms for _, _, ms in events])
         meaning = repeat(plan.semantics)
         return list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
 

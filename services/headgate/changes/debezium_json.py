@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from headgate.changes.change import CONNECTOR, Change, ChangeError, Operation, Row
+from headgate.changes.change import CONNECTOR, Change, ChangeError, Operation, Row, source_time, source_times
 from headgate.changes.dealing import Whose, named
 from headgate.changes.debezium import (
     MESSAGE,
@@ -218,6 +218,7 @@ class Decoder:
         if semantics is None:
             semantics = _written_by(_connector(payload))
         named = {} if operation is Operation.TRUNCATE else self._key(key, envelope.op)
+        source_ms = self._made_at(source)
         if self._transactions:
             self._remember([envelope], [partition], [offset])
         return Change(
@@ -226,7 +227,7 @@ class Decoder:
             operation,
             named,
             row,
-            None if source is None else source.ts_ms,
+            source_ms,
             append_ms,
             semantics,
         )
@@ -253,6 +254,14 @@ class Decoder:
         """See decoding.TransactionDecoder."""
         runs, self._runs = self._runs, []
         return runs
+
+    def _made_at(self, source: Any) -> int | None:
+        """When the change was made. Raises ChangeError where that decides what belongs to a feed's end."""
+        told = None if source is None else source.ts_ms
+        made_at = source_time(told)
+        if self._transactions and made_at != told:
+            raise ChangeError(f"source.ts_ms is {told}: no time in milliseconds since 1970, by which a feed ends")
+        return made_at
 
     def _remember(
         self, envelopes: Sequence[_TransactionEnvelope], partitions: Sequence[int], offsets: Sequence[int]
@@ -306,7 +315,10 @@ class Decoder:
                 return None
         except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
             return None
-        if any(len(row) == len(_WRAPPED) and row.keys() == _WRAPPED for row in key_rows):
+        told_ms = [None if envelope.source is None else envelope.source.ts_ms for envelope in envelopes]
+        source_ms = source_times(told_ms)
+        is_odd_time = self._transactions and source_ms is not told_ms
+        if is_odd_time or any(len(row) == len(_WRAPPED) and row.keys() == _WRAPPED for row in key_rows):
             return None
         if self._transactions:
             self._remember(envelopes, partitions, offsets)
@@ -318,7 +330,6 @@ class Decoder:
             if envelopes and _connector(payloads[0][-1]) != connector:
                 return None
             semantics = _written_by(connector)
-        source_ms = [None if envelope.source is None else envelope.source.ts_ms for envelope in envelopes]
         meaning = repeat(semantics)
         return list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.changes.change import Change, ChangeError, Operation, Row
+from headgate.changes.change import Change, ChangeError, Operation, Row, source_time
 from headgate.changes.dealing import Whose, named
 from headgate.changes.decoding import Watermark, decode_each
 from headgate.changes.tables import OneTable, SourceTable, show_table
@@ -117,7 +117,7 @@ class Decoder:
             named: Row = {}
         else:
             named = _named(names, row, message)
-        source_ms = None if message.ts is None else message.ts * _MS
+        source_ms = None if message.ts is None else source_time(message.ts * _MS)
         changes = []
         before = {**named, **{column: old for column, old in (message.old or {}).items() if column in named}}
         if operation is Operation.UPSERT and before != named:

@@ -27,7 +27,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from headgate.changes.change import ChangeError
+from headgate.changes.change import ChangeError, source_time
 
 __all__ = ["End", "Standing", "TableEvidence", "Tail", "TransactionRun", "decode_end", "standing_of", "transaction_key"]
 
@@ -128,8 +128,12 @@ def decode_end(value: bytes | None) -> End | None:
         return None
     if record.status != "END":
         raise ChangeError(f"a transaction record with status {record.status!r}; known are BEGIN and END")
+    if source_time(record.ts_ms) is None:
+        raise ChangeError(f"the END of {record.id!r} has ts_ms {record.ts_ms}: no time in milliseconds since 1970")
     counts: dict[str, int] = {}
     for each in record.data_collections or ():
+        if each.event_count < 0:
+            raise ChangeError(f"the END of {record.id!r} counts {each.event_count} changes of {each.data_collection!r}")
         name = _NOT_A_NAME.sub("_", each.data_collection)
         counts[name] = counts.get(name, 0) + each.event_count
     return End(transaction_key(record.id), record.ts_ms, counts)

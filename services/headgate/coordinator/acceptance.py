@@ -41,10 +41,12 @@ from headgate.records.control import (
     OutcomeStatus,
     WantedState,
 )
+from headgate.records.fitting import is_name, why_unwritable
 from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.spans import table_of
+from headgate.records.ts import TS_MAX
 
 __all__ = ["FIXED", "ask_again", "create", "finish", "rewind", "update", "why_not_created", "why_not_updated"]
 
@@ -285,6 +287,7 @@ def _rewind(draft: Draft, effect: ResolveStart, result: StartResolved) -> None:
     reason = _why_not_rewound(feed, effect.feed)
     if reason is None and [plan.span for plan in result.spans] != [plan.span for plan in feed.spans]:
         reason = "its tables have changed meanwhile: ask again"
+    reason = reason or next(filter(None, map(why_unwritable, result.spans)), None)
     if reason is not None:
         return refuse(draft, effect.request, reason)
     changed = replace(feed, incarnation=feed.incarnation + 1, spans=result.spans)
@@ -303,11 +306,22 @@ def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
     parted = next((name for name in names if table_of(name) != name), None)
     if parted is not None:
         return f"table {parted} cannot be told from a part of {table_of(parted)}: give it another name in sink.table"
-    sink = sink_of(result.spec)
-    if sink is None:
+    unwritable = _why_unwritable(result)
+    if unwritable is not None:
+        return unwritable
+    if sink_of(result.spec) is None:
         return "the spec has no sink.type and sink.dsn"
     shared = written_by_others(draft.state.index.written, feed, result.spec, result.sink_id, result.spans)
-    if shared is None:
-        return None
-    other, table, how = shared
+    return None if shared is None else _why_shared(*shared)
+
+
+def _why_shared(other: str, table: str, how: str) -> str:
     return f"table {table} is already written by feed {other!r}{how}: a table has one writer"
+
+
+def _why_unwritable(result: FeedResolved) -> str | None:
+    if not all(map(is_name, (result.spec, result.sink_id or ""))):
+        return "it has a text with half of a surrogate pair, which nothing can write: take it out"
+    if result.target_ts is not None and not 0 <= result.target_ts <= TS_MAX:
+        return f"source.target_ts is {result.target_ts}: no ts, which has 63 bits"
+    return next(filter(None, map(why_unwritable, result.spans)), None)

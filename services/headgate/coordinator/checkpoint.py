@@ -19,6 +19,7 @@ from headgate.coordinator.draft import Draft
 from headgate.coordinator.index import FeedIndex
 from headgate.coordinator.stages import standing_of
 from headgate.records.control import FeedProgressed, HeldBy, Positions, WantedState
+from headgate.records.fitting import fitted
 from headgate.records.keys import FeedProgressKey, SpanKey
 from headgate.records.levels import withheld
 
@@ -59,7 +60,7 @@ def write(draft: Draft, name: str) -> int | None:
         progressed_ms=draft.now.wall_ms,
         resolved_ts=_never_back(index.least_resolved_ts(), None if said is None else said.resolved_ts),
     )
-    record = withheld(told, state.level)
+    record = fitted(withheld(told, state.level))
     if said is not None and replace(record, owner_rev=said.owner_rev, progressed_ms=said.progressed_ms) == said:
         return index.least_resolved_ts()
     draft.put(FeedProgressKey(name), record)

@@ -24,6 +24,7 @@ from headgate.coordinator.outcomes import change_wish
 from headgate.coordinator.written import written_by_others
 from headgate.records.control import FeedRecorded, SpanPlan, WantedState
 from headgate.records.error_codes import PARTITIONS_GROWN
+from headgate.records.fitting import fitted, why_unwritable
 from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
 from headgate.records.spans import table_of
@@ -119,7 +120,7 @@ def _join(draft: Draft, name: str, feed: FeedRecorded, joined: tuple[SpanPlan, .
             new.append(plan)
         else:
             wrong.append(f"topic {plan.topic} is left out: {reason}")
-    changed = withheld(replace(feed, notices=(*notices, *wrong)), draft.state.level)
+    changed = fitted(withheld(replace(feed, notices=(*notices, *wrong)), draft.state.level))
     if not new and changed.notices == feed.notices:
         return False
     changed = replace(
@@ -139,6 +140,9 @@ def _join(draft: Draft, name: str, feed: FeedRecorded, joined: tuple[SpanPlan, .
 def _why_left_out(draft: Draft, name: str, feed: FeedRecorded, plan: SpanPlan) -> str | None:
     if table_of(plan.span) != plan.span:
         return f"table {plan.span} cannot be told from a part of {table_of(plan.span)}; see sink.table"
+    unwritable = why_unwritable(plan)
+    if unwritable is not None:
+        return unwritable
     other = written_by_others(draft.state.index.written, name, feed.spec, feed.sink_id, [plan])
     return None if other is None else f"table {plan.table} is already written by feed {other[0]!r}{other[2]}"
 

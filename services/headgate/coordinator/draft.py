@@ -21,6 +21,7 @@ from headgate.records.control import (
     SpanDispatched,
     WantedState,
 )
+from headgate.records.fitting import fitted
 from headgate.records.keys import Fact, FeedKey, Key, OutcomeKey, ProgressKey, SessionKey, SpanKey, TaskKey
 
 __all__ = ["Draft"]
@@ -148,7 +149,7 @@ class Draft:
 
     def put(self, key: Key, value: Record | None) -> None:
         """The key's new record; None deletes it. For spans and outcomes use the methods made for them."""
-        self._facts[key] = value
+        self._facts[key] = None if value is None else fitted(value)
 
     def forget_span(self, key: SpanKey) -> None:
         """Delete what is the owner's to delete of a span that will not be again: its record, and words of the dead.
@@ -177,7 +178,7 @@ class Draft:
         """The span's new record."""
         self._count_roles(self.span(key), -1)
         self._count_roles(record, +1)
-        self._facts[key] = record
+        self._facts[key] = None if record is None else fitted(record)
         self.spans_touched.setdefault(key.feed, set()).add(key)
         self.feeds_touched.add(key.feed)
 
@@ -193,9 +194,10 @@ class Draft:
         if known is not None and known.status is not OutcomeStatus.ACCEPTED:
             # A request taken back and made again has an outcome of its own; what the first one began may end later.
             return
-        self._facts[OutcomeKey(request)] = RequestSettled(
+        settled = RequestSettled(
             owner_rev=self.term.owner_rev, status=status, reason=reason, settled_ms=self.now.wall_ms
         )
+        self._facts[OutcomeKey(request)] = fitted(settled)
 
     def add_effect(self, effect: Any) -> None:
         """Something for the service to do after the commit."""

@@ -2,12 +2,15 @@
 
 from typing import Final
 
-__all__ = ["TS_MAX", "physical_ms", "ts_of_ms"]
+__all__ = ["MS_MAX", "TS_MAX", "physical_ms", "ts_of_ms"]
 
 LOGICAL_BITS: Final = 18
 
 TS_MAX: Final = 2**63 - 1
 """It is a signed 64-bit number wherever it stands."""
+
+MS_MAX: Final = TS_MAX >> LOGICAL_BITS
+"""The last millisecond that a ts has, in the year 3084: what lies beyond is microseconds or nanoseconds by mistake."""
 
 
 def ts_of_ms(physical: int) -> int:

@@ -3,6 +3,8 @@
 import itertools
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from headgate.agent.executor import SpanId, TaskStatus
@@ -20,6 +22,7 @@ from headgate.agent.messages import (
 )
 from headgate.agent.state import AgentState, evolve, new_state
 from headgate.agent.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
+from headgate.eventlog.codec import decode, encode
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.machine import Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.records.control import (
@@ -331,6 +334,43 @@ def test_evidence_that_rises_is_told_though_nothing_was_written_and_told_once() 
     assert isinstance(fact.value, SpanProgressed)
     assert fact.value.resolved_ts == 90
     assert decide(state, risen, NOW).facts == ()
+
+
+TEXTS = st.none() | st.text(st.characters(), max_size=9) | st.sampled_from(["\ud800", "x" * 20_000])
+NUMBERS = st.integers(-(2**80), 2**80)
+
+
+@given(
+    error=TEXTS,
+    code=TEXTS,
+    table=TEXTS,
+    times=st.tuples(st.none() | NUMBERS, st.none() | NUMBERS),
+    counts=st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+)
+def test_what_outsiders_say_is_written_whatever_it_is(
+    error: str | None,
+    code: str | None,
+    table: str | None,
+    times: tuple[int | None, int | None],
+    counts: tuple[int, int, int, int],
+) -> None:
+    state = session()
+    arrive(state, OwnerKey(0), replace(owner(3), level=2), 9)
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, ME, n=1))
+    said = replace(
+        status(TaskState.FAILED, rows=1),
+        error=error,
+        error_code=code,
+        passed_over_table=table,
+        seen_ts=times[0],
+        resolved_ts=times[1],
+    )
+    said = replace(said, rows=counts[0], bytes=counts[1], lag_ms=counts[2], passed_over=counts[3])
+    decision = observe(state, said)
+    assert len(decision.facts) == 2
+    for fact in decision.facts:
+        assert decode(fact.key.topic, *encode(fact)) == (fact.key, fact.value)
+    assert observe(state, said).facts == (), "what was told is remembered as it was told"
 
 
 def test_a_span_the_owner_has_deleted_leaves_no_words() -> None:
