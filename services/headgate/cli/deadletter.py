@@ -52,6 +52,8 @@ def list_letters(
     """List changes that were set aside, oldest first within a table; a change set aside twice is one."""
     with connected(bootstrap, cluster, kafka_property) as (_, log):
         letters = _read(log, feed)
+        if feed is not None and not letters:
+            find_feed(read_snapshot(log, all_partitions(log, ("changefeed",))), feed)
     now_ms = time.time_ns() // 1_000_000
     rows = [
         {

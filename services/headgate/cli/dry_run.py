@@ -6,7 +6,7 @@ very rules judge the answer by the log as it stands. Exit codes are those of the
 
 from typing import Any
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of_refusal
 from headgate.cli.lookup import replayed
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.config.feed import FeedSpec
@@ -39,7 +39,7 @@ def rehearse(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpec
 
 
 def _refused(kind: OperationKind, name: str, reason: str) -> CommandError:
-    return CommandError(ExitCode.REQUEST_REFUSED, f"{kind.value} of {name} would be refused: {reason}")
+    return CommandError(exit_code_of_refusal(reason), f"{kind.value} of {name} would be refused: {reason}")
 
 
 def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) -> None:

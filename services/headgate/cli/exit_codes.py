@@ -1,13 +1,37 @@
-"""What the ``headgate`` command's exit status says, in one table; ``docs/exit-codes.md`` shows the same (tested).
+"""What the ``headgate`` command's exit status says, in one table, of which docs/exit-codes.md is made.
 
 Scripts and supervisors decide by these numbers, so a number never changes its meaning. Every error that can be
 expected has one; a traceback (status 1) is a bug of ours.
 """
 
+import sys
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["MEANINGS", "CommandError", "ExitCode"]
+import msgspec
+import psycopg
+
+from headgate.agent.session import IdInUseError
+from headgate.config.feed import FeedSpecError
+from headgate.config.settings import SettingsError
+from headgate.embedded.errors import EmbeddedError, NoJavaError
+from headgate.embedded.errors import PortTakenError as EmbeddedPortTakenError
+from headgate.eventlog.connection import BrokerUnreachableError, PropertyRefusedError
+from headgate.eventlog.log import LogError, NewerSchemaError
+from headgate.eventlog.role import RoleEndedError
+from headgate.eventlog.topics import (
+    TopicMissingError,
+    TopicNotCompactedError,
+    TopicPartitionsError,
+    TopicSettingError,
+)
+from headgate.observability.http import PortTakenError
+from headgate.records.names import InvalidNameError
+from headgate.records.refusals import NOT_FOUND, code_in
+from headgate.sinks.contract import SinkError, SinkUnavailableError
+from headgate.sources.offsets import SourceError
+
+__all__ = ["MEANINGS", "CommandError", "ExitCode", "Meaning", "exit_code_of", "exit_code_of_refusal", "page"]
 
 
 class ExitCode(IntEnum):
@@ -41,59 +65,153 @@ class ExitCode(IntEnum):
     STOPPED_HARD = 60
 
 
-MEANINGS: Final[dict[ExitCode, tuple[str, str]]] = {
-    ExitCode.DONE: ("what was asked is done, what was checked holds", ""),
-    ExitCode.BUG: ("an error nobody expected, with its traceback", "report it"),
-    ExitCode.USAGE: ("a command, option or argument does not exist", "`headgate COMMAND --help`"),
-    ExitCode.SETTING: (
+class Meaning(msgspec.Struct, frozen=True):
+    """One row: what the code says and what to do, in Markdown; what ends a command with it.
+
+    ``errors``: exceptions, each standing for those derived from it that are in no other row. ``refusals``: codes that
+    the reason of a refused request begins with (records/refusals.py).
+    """
+
+    says: str
+    do: str
+    errors: tuple[type[BaseException], ...] = ()
+    refusals: tuple[str, ...] = ()
+
+
+MEANINGS: Final[dict[ExitCode, Meaning]] = {
+    ExitCode.DONE: Meaning("what was asked is done, what was checked holds", ""),
+    ExitCode.BUG: Meaning("an error nobody expected, with its traceback", "report it"),
+    ExitCode.USAGE: Meaning("a command, option or argument does not exist", "`headgate COMMAND --help`"),
+    ExitCode.SETTING: Meaning(
         "a `HEADGATE_` variable or a property is unknown or has a bad value",
         "the message names the nearest; docs/configuration.md",
+        errors=(
+            SettingsError,
+            PropertyRefusedError,
+        ),
     ),
-    ExitCode.FEED_SPEC: (
+    ExitCode.FEED_SPEC: Meaning(
         "a feed's file or a name in it cannot be used: unknown option, bad value",
         "the message names the option",
+        errors=(
+            FeedSpecError,
+            InvalidNameError,
+        ),
+        refusals=("feed_spec",),
     ),
-    ExitCode.PORT_TAKEN: ("the HTTP port is in use", "`--http-port`, or 0 for any"),
-    ExitCode.NO_JAVA: ("no Java 17 or later was found, which Spark needs", "install one, or set `JAVA_HOME`"),
-    ExitCode.EMBEDDED: ("a server that Headgate brings along cannot be started", "the message says which and why"),
-    ExitCode.SPARK: ("Spark does not start", "the message quotes it; `HEADGATE_SPARK__MASTER`, memory, free space"),
-    ExitCode.BROKER_UNREACHABLE: ("no Kafka broker answers", "is it up? `--bootstrap`, `HEADGATE_BOOTSTRAP`"),
-    ExitCode.TOPICS_MISSING: ("the control topics do not exist", "`headgate topic create`, or `--create-topics`"),
-    ExitCode.TOPICS_WRONG: (
+    ExitCode.PORT_TAKEN: Meaning(
+        "the HTTP port is in use",
+        "`--http-port`, or 0 for any",
+        errors=(
+            PortTakenError,
+            EmbeddedPortTakenError,
+        ),
+    ),
+    ExitCode.NO_JAVA: Meaning(
+        "no Java 17 or later was found, which Spark needs", "install one, or set `JAVA_HOME`", errors=(NoJavaError,)
+    ),
+    ExitCode.EMBEDDED: Meaning(
+        "a server that Headgate brings along cannot be started",
+        "the message says which and why",
+        errors=(EmbeddedError,),
+    ),
+    ExitCode.SPARK: Meaning(
+        "Spark does not start", "the message quotes it; `HEADGATE_SPARK__MASTER`, memory, free space"
+    ),
+    ExitCode.BROKER_UNREACHABLE: Meaning(
+        "no Kafka broker answers", "is it up? `--bootstrap`, `HEADGATE_BOOTSTRAP`", errors=(BrokerUnreachableError,)
+    ),
+    ExitCode.TOPICS_MISSING: Meaning(
+        "the control topics do not exist", "`headgate topic create`, or `--create-topics`", errors=(TopicMissingError,)
+    ),
+    ExitCode.TOPICS_WRONG: Meaning(
         "a control topic is not compacted or has another number of partitions",
         "the message says which setting; `HEADGATE_SHARDS`",
+        errors=(
+            TopicNotCompactedError,
+            TopicPartitionsError,
+            TopicSettingError,
+        ),
     ),
-    ExitCode.NEWER_SCHEMA: ("the log holds records of a newer Headgate", "upgrade this one; nothing was misread"),
-    ExitCode.LOG: ("the log cannot do what was asked", "the message says what"),
-    ExitCode.SINK_REFUSED: (
+    ExitCode.NEWER_SCHEMA: Meaning(
+        "the log holds records of a newer Headgate", "upgrade this one; nothing was misread", errors=(NewerSchemaError,)
+    ),
+    ExitCode.LOG: Meaning(
+        "the log cannot do what was asked",
+        "the message says what",
+        errors=(
+            LogError,
+            RoleEndedError,
+        ),
+    ),
+    ExitCode.SINK_REFUSED: Meaning(
         "the sink cannot take the feed: table missing, no key, no rights, held by another feed",
         "the message says which table and what to do",
+        errors=(SinkError,),
+        refusals=(
+            "sink",
+            "sink_conflict",
+            "sink_fenced",
+            "sink_moved",
+            "sink_refused",
+            "value_refused",
+            "constraint_violated",
+        ),
     ),
-    ExitCode.SINK_UNAVAILABLE: ("the sink does not answer", "is it up? the feed's `sink.dsn`"),
-    ExitCode.SOURCE: ("a source topic is missing, or what is still to be read was deleted", "the message says which"),
-    ExitCode.DATABASE: ("a database given to `verify` cannot be read", "its DSN and rights"),
-    ExitCode.REQUEST_REFUSED: ("the owner refused a request; nothing was changed", "the reason is printed"),
-    ExitCode.REQUEST_TIMED_OUT: (
-        "no outcome in time: no owner, or the work takes longer",
-        "the message says which; `--timeout`",
+    ExitCode.SINK_UNAVAILABLE: Meaning(
+        "the sink does not answer",
+        "is it up? the feed's `sink.dsn`",
+        errors=(SinkUnavailableError,),
+        refusals=("sink_unavailable",),
     ),
-    ExitCode.REQUEST_FAILED: ("a request was accepted and then failed", "the reason is printed"),
-    ExitCode.NOT_FOUND: ("no such feed, table or agent", "`headgate feed list`"),
-    ExitCode.ID_IN_USE: (
+    ExitCode.SOURCE: Meaning(
+        "a source topic is missing, what is still to be read was deleted, or the schema registry cannot be asked",
+        "the message says which",
+        errors=(SourceError,),
+        refusals=(
+            "source",
+            "source_unreachable",
+            "source_partitions_grown",
+            "source_topic_missing",
+            "source_table_clash",
+            "source_table_name",
+            "source_offset_expired",
+            "source_start_in_future",
+            "source_transactions",
+            "target_before_snapshot",
+            "registry_unavailable",
+        ),
+    ),
+    ExitCode.DATABASE: Meaning(
+        "a database given to `verify` cannot be read", "its DSN and rights", errors=(psycopg.Error,)
+    ),
+    ExitCode.REQUEST_REFUSED: Meaning(
+        "the owner refused a request for a reason that has no code of its own; nothing was changed",
+        "the reason is printed",
+    ),
+    ExitCode.REQUEST_TIMED_OUT: Meaning(
+        "no outcome in time: no owner, or the work takes longer", "the message says which; `--timeout`"
+    ),
+    ExitCode.REQUEST_FAILED: Meaning("a request was accepted and then failed", "the reason is printed"),
+    ExitCode.NOT_FOUND: Meaning("no such feed, table or agent", "`headgate feed list`", refusals=(NOT_FOUND,)),
+    ExitCode.ID_IN_USE: Meaning(
         "another session of the same agent name is alive",
         "`--name`; or wait for its lease to run out",
+        errors=(IdInUseError,),
     ),
-    ExitCode.DIFFERENCE: (
+    ExitCode.DIFFERENCE: Meaning(
         "`verify` found rows that differ, or `demo` or `chaos` something that must hold and does not",
         "they are printed",
     ),
-    ExitCode.HELD: ("`why` found that something holds the feed's checkpoint", "it says what to do"),
-    ExitCode.STOPPED_HARD: (
-        "a clean stop took longer than allowed, so it was cut short",
-        "`HEADGATE_SHUTDOWN_SECONDS`",
+    ExitCode.HELD: Meaning("`why` found that something holds the feed's checkpoint", "it says what to do"),
+    ExitCode.STOPPED_HARD: Meaning(
+        "a clean stop took longer than allowed, so it was cut short", "`HEADGATE_SHUTDOWN_SECONDS`"
     ),
 }
-"""Code → (what it says, what to do)."""
+"""The one table: commands return by it, and docs/exit-codes.md is made of it."""
+
+_BY_ERROR: Final = {error: code for code, row in MEANINGS.items() for error in row.errors}
+_BY_REFUSAL: Final = {refusal: code for code, row in MEANINGS.items() for refusal in row.refusals}
 
 
 class CommandError(Exception):
@@ -102,3 +220,37 @@ class CommandError(Exception):
     def __init__(self, code: ExitCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+def exit_code_of(error: BaseException) -> ExitCode | None:
+    """The code of the nearest class of ``error`` in the table; None for an error nobody expected."""
+    if isinstance(error, CommandError):
+        return error.code
+    return next((_BY_ERROR[kind] for kind in type(error).__mro__ if kind in _BY_ERROR), None)
+
+
+def exit_code_of_refusal(reason: str) -> ExitCode:
+    """What a command ends with whose request was refused for ``reason``."""
+    return _BY_REFUSAL.get(code_in(reason) or "", ExitCode.REQUEST_REFUSED)
+
+
+def page() -> str:
+    """docs/exit-codes.md."""
+    rows = [f"| {code.value} | {code.name.lower()} | {row.says} | {row.do} |" for code, row in MEANINGS.items()]
+    return "\n".join([*_PAGE_HEAD, *rows, ""])
+
+
+_PAGE_HEAD: Final = (
+    "# Exit codes",
+    "",
+    "Every `headgate` command ends with one of these. A number never changes its meaning. Where the reason of a",
+    "refused request begins with a code of [error-codes.md](error-codes.md) or with `not_found`, the exit code is that",
+    "of the cause (11, 30, 31, 32, 43), by whatever command it was asked for. This page is made from",
+    "`services/headgate/cli/exit_codes.py` by `python -m headgate.cli.exit_codes`.",
+    "",
+    "| code | name | what it says | what to do |",
+    "|---|---|---|---|",
+)
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -13,7 +13,7 @@ from contextlib import closing
 from typing import Final
 from uuid import uuid4
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of_refusal
 from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogReader, Partition, Writer
 from headgate.eventlog.sharding import ANNOUNCE, place, shard_of
 from headgate.eventlog.snapshot import read_snapshot
@@ -126,8 +126,8 @@ def _gathered(done: Mapping[int, RequestSettled], errors: Mapping[int, CommandEr
     code = ExitCode.REQUEST_FAILED
     if ExitCode.REQUEST_TIMED_OUT in codes:
         code = ExitCode.REQUEST_TIMED_OUT
-    elif codes == {ExitCode.REQUEST_REFUSED} and not done:
-        code = ExitCode.REQUEST_REFUSED
+    elif len(codes) == 1 and not done:
+        code = min(codes)
     texts = {shard: f"done: {outcome.reason}" for shard, outcome in done.items()}
     return CommandError(code, _by_shards(texts | {shard: str(error) for shard, error in errors.items()}))
 
@@ -158,7 +158,8 @@ def _done(
     if outcome is None:
         raise CommandError(ExitCode.REQUEST_TIMED_OUT, _why_no_outcome(log, shard, what, timeout_seconds))
     if outcome.status is OutcomeStatus.REFUSED:
-        raise CommandError(ExitCode.REQUEST_REFUSED, f"{what} was refused, nothing was changed: {outcome.reason}")
+        code = exit_code_of_refusal(outcome.reason)
+        raise CommandError(code, f"{what} was refused, nothing was changed: {outcome.reason}")
     if outcome.status is OutcomeStatus.FAILED:
         raise CommandError(ExitCode.REQUEST_FAILED, f"{what} has failed: {outcome.reason}")
     if outcome.status is OutcomeStatus.ACCEPTED:

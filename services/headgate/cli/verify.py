@@ -17,6 +17,7 @@ from headgate.config.feed import FeedSpec, parse_feed
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
 from headgate.records.spans import wholes
+from headgate.sinks.contract import SinkError
 from headgate.sinks.mysql.address import MYSQL_SCHEMES
 from headgate.sinks.mysql.connection import MysqlSettings, connect, message
 from headgate.sources.topics import source_tables
@@ -84,7 +85,10 @@ def _source_table(topic: str) -> str:
 
 def _side(dsn: str, password_file: Path | None) -> Side:
     if dsn.startswith(MYSQL_SCHEMES):
-        return MysqlSide(connect(MysqlSettings(dsn, password_file)))
+        try:
+            return MysqlSide(connect(MysqlSettings(dsn, password_file)))
+        except SinkError as error:
+            raise CommandError(ExitCode.DATABASE, str(error)) from error
     return PostgresSide(_connect(dsn, password_file))
 
 

@@ -32,6 +32,7 @@ from headgate.coordinator.outcomes import (
     refuse,
     waits_for_upgrade,
 )
+from headgate.coordinator.replication import CONFLICT_CODE
 from headgate.coordinator.written import sink_of, written_by_others
 from headgate.records.control import (
     FeedRecorded,
@@ -45,6 +46,7 @@ from headgate.records.fitting import is_name, why_unwritable
 from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
 from headgate.records.names import InvalidNameError, check_name
+from headgate.records.refusals import coded
 from headgate.records.spans import table_of
 from headgate.records.ts import TS_MAX
 
@@ -71,7 +73,7 @@ def create(draft: Draft, request: str, wish: OperationRequested) -> None:
     try:
         check_name("feed", wish.feed)
     except InvalidNameError as error:
-        return refuse(draft, request, str(error))
+        return refuse(draft, request, coded("feed_spec", str(error)))
     if wish.spec is None:
         return refuse(draft, request, "the request has no spec: say what to read and where to write")
     reason = _name_is_taken(draft, request, wish.feed)
@@ -316,7 +318,8 @@ def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
 
 
 def _why_shared(other: str, table: str, how: str) -> str:
-    return f"table {table} is already written by feed {other!r}{how}: a table has one writer"
+    reason = f"table {table} is already written by feed {other!r}{how}: a table has one writer"
+    return coded(CONFLICT_CODE, reason)
 
 
 def _why_unwritable(result: FeedResolved) -> str | None:

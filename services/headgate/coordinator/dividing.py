@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from headgate.coordinator import spans
 from headgate.coordinator.draft import Draft
-from headgate.coordinator.outcomes import no_such_feed, refuse, waits_for_upgrade
+from headgate.coordinator.outcomes import no_such_feed, no_such_table, refuse, waits_for_upgrade
 from headgate.coordinator.schedulers import split
 from headgate.coordinator.term import SessionId
 from headgate.records.control import (
@@ -54,7 +54,7 @@ def ask(draft: Draft, request: str, wish: OperationRequested) -> None:
     table = wish.table or ""
     plans = [plan for plan in feed.spans if plan.table == table]
     if not plans:
-        return refuse(draft, request, f"feed {wish.feed!r} has no table {wish.table!r}")
+        return refuse(draft, request, no_such_table(feed, wish.feed, wish.table))
     is_split = wish.kind is OperationKind.SPLIT_TABLE
     if is_split and wish.parts is None:
         return _unpin(draft, request, wish.feed, feed, table)

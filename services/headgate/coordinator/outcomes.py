@@ -8,12 +8,15 @@ from headgate.coordinator.draft import Draft
 from headgate.records.control import FeedRecorded, FeedState, OutcomeStatus, WantedState
 from headgate.records.keys import FeedKey
 from headgate.records.levels import level_of
+from headgate.records.refusals import NOT_FOUND, coded
 
 __all__ = [
     "FINISHED_ADVICE",
     "NAMES_SHOWN_MAX",
     "change_wish",
+    "no_such_agent",
     "no_such_feed",
+    "no_such_table",
     "refuse",
     "supersede",
     "waits_for_upgrade",
@@ -71,4 +74,17 @@ def waits_for_upgrade(draft: Draft, record: FeedRecorded) -> str | None:
 def no_such_feed(draft: Draft, name: str) -> str:
     """The reason, with the names there are."""
     known = ", ".join(sorted(draft.state.feeds)[:NAMES_SHOWN_MAX]) or "none"
-    return f"there is no feed {name!r}; known are: {known}"
+    return coded(NOT_FOUND, f"there is no feed {name!r}; known are: {known}")
+
+
+def no_such_table(feed: FeedRecorded, name: str, table: str | None) -> str:
+    """The reason, with the names there are."""
+    known = ", ".join(sorted({plan.table for plan in feed.spans})[:NAMES_SHOWN_MAX]) or "none"
+    return coded(NOT_FOUND, f"feed {name!r} has no table {table!r}; known are: {known}")
+
+
+def no_such_agent(draft: Draft, agent: str | None) -> str:
+    """The reason, with the names there are."""
+    live = {session[0] for session in draft.state.index.live.in_order() if draft.is_live(session)}
+    known = ", ".join(sorted(live)[:NAMES_SHOWN_MAX]) or "none"
+    return coded(NOT_FOUND, f"there is no live agent {agent!r}; known are: {known}")

@@ -12,7 +12,7 @@ from typing import Final
 
 from headgate.coordinator import spans
 from headgate.coordinator.draft import Draft
-from headgate.coordinator.outcomes import NAMES_SHOWN_MAX, no_such_feed
+from headgate.coordinator.outcomes import NAMES_SHOWN_MAX, no_such_agent, no_such_feed
 from headgate.coordinator.schedulers.balance import BALANCE_SECONDS
 from headgate.coordinator.scheduling import is_anyone_leaving, seats_of
 from headgate.coordinator.term import Drain, Rebalance, SessionId, Spread
@@ -51,8 +51,7 @@ def ask_drain(draft: Draft, request: str, wish: OperationRequested) -> None:
 def _why_not_drained(draft: Draft, wish: OperationRequested, sessions: list[SessionId]) -> str | None:
     live = [session for session in draft.state.index.live.in_order() if draft.is_live(session)]
     if not sessions:
-        known = ", ".join(sorted({agent for agent, _ in live})) or "none"
-        return f"there is no live agent {wish.agent!r}; known are: {known}"
+        return no_such_agent(draft, wish.agent)
     if all(draft.state.agents[session].liveness is Liveness.STOPPING for session in sessions):
         return f"agent {wish.agent!r} is stopping, its tables leave it already"
     if any(session in draft.term.drains and not draft.term.drains[session].is_done for session in sessions):

@@ -10,10 +10,19 @@ from headgate.coordinator import acceptance, discovery, dividing, relocation, sp
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.effects import ResignOwner
 from headgate.coordinator.feeds import spans_of
-from headgate.coordinator.outcomes import FINISHED_ADVICE, change_wish, no_such_feed, refuse, supersede
+from headgate.coordinator.outcomes import (
+    FINISHED_ADVICE,
+    change_wish,
+    no_such_agent,
+    no_such_feed,
+    no_such_table,
+    refuse,
+    supersede,
+)
 from headgate.coordinator.schedulers.move import seat_of
 from headgate.coordinator.scheduling import seats_of
 from headgate.records.control import (
+    FeedRecorded,
     FeedState,
     OperationKind,
     OperationRequested,
@@ -148,7 +157,8 @@ def _move(draft: Draft, request: str, wish: OperationRequested) -> None:
     if feed.wanted is not WantedState.RUNNING:
         return refuse(draft, request, f"feed {wish.feed!r} is {feed.state}, wanted {feed.wanted}: resume it first")
     plans = [plan for plan in feed.spans if wish.table is not None and wish.table in (plan.table, plan.span)]
-    reason = _why_not_movable(draft, wish, plans) or _why_no_target(draft, wish, plans[0])
+    reason = _what_is_unknown(draft, wish, feed, plans)
+    reason = reason or _why_not_movable(draft, wish, plans) or _why_no_target(draft, wish, plans[0])
     if reason is not None:
         return refuse(draft, request, reason)
     target = seat_of(_sessions_of(draft, wish.agent), seats_of(draft))
@@ -160,9 +170,13 @@ def _move(draft: Draft, request: str, wish: OperationRequested) -> None:
     return None
 
 
-def _why_not_movable(draft: Draft, wish: OperationRequested, plans: list[SpanPlan]) -> str | None:
+def _what_is_unknown(draft: Draft, wish: OperationRequested, feed: FeedRecorded, plans: list[SpanPlan]) -> str | None:
     if not plans:
-        return f"feed {wish.feed!r} has no table {wish.table!r}"
+        return no_such_table(feed, wish.feed, wish.table)
+    return None if _sessions_of(draft, wish.agent) else no_such_agent(draft, wish.agent)
+
+
+def _why_not_movable(draft: Draft, wish: OperationRequested, plans: list[SpanPlan]) -> str | None:
     if len(plans) > 1:
         return f"table {wish.table!r} has several spans; name one: {', '.join(plan.span for plan in plans)}"
     record = draft.span(SpanKey(wish.feed, plans[0].span))
@@ -173,14 +187,10 @@ def _why_not_movable(draft: Draft, wish: OperationRequested, plans: list[SpanPla
 
 
 def _why_no_target(draft: Draft, wish: OperationRequested, plan: SpanPlan) -> str | None:
-    sessions = _sessions_of(draft, wish.agent)
-    if not sessions:
-        known = ", ".join(sorted({agent for agent, _ in draft.state.index.live.in_order()})) or "none"
-        return f"there is no live agent {wish.agent!r}; known are: {known}"
     record = draft.span(SpanKey(wish.feed, plan.span))
     if record is not None and record.primary is not None and record.primary.agent == wish.agent:
         return f"table {wish.table!r} is on {wish.agent} already"
-    targets = [session for session in sessions if draft.is_target(session)]
+    targets = [session for session in _sessions_of(draft, wish.agent) if draft.is_target(session)]
     if not targets:
         return f"agent {wish.agent!r} is stopping or being drained, or has not answered the owner yet"
     return None

@@ -30,6 +30,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.observability.logs import logger
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.names import InvalidNameError, check_name
+from headgate.records.refusals import coded
 from headgate.records.spans import plan_of, wholes
 from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
 from headgate.sinks.identity import same_sink
@@ -92,7 +93,9 @@ class FeedWork:
         try:
             spec = parse_feed(effect.spec)
             if check_name("feed", spec.feed) != effect.feed:
-                return FeedRefused(f"the request is for feed {effect.feed!r}, its description for {spec.feed!r}")
+                return _refused(
+                    "feed_spec", f"the request is for feed {effect.feed!r}, its description for {spec.feed!r}"
+                )
             spans = plan_spans(self._connection, spec, self._own_prefix)
             if spec.source.registry is not None:
                 SchemaRegistry(spec.source.registry).check()
@@ -100,10 +103,10 @@ class FeedWork:
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
         except SourceUnreachableError as error:
             return EffectFailed(str(error))
-        except (FeedSpecError, InvalidNameError, SourceError) as error:
-            return FeedRefused(str(error))
-        except (SinkError, SchemasUnavailableError) as error:
-            return FeedRefused(f"{error.code}: {error}")
+        except (FeedSpecError, InvalidNameError) as error:
+            return _refused("feed_spec", str(error))
+        except (SourceError, SinkError, SchemasUnavailableError) as error:
+            return _refused(error.code, str(error))
         return FeedResolved(accepted.to_json(), spans, accepted.source.target_ts, sink_id, note)
 
     def _discover(self, effect: DiscoverTables) -> TablesDiscovered | FeedRefused | EffectFailed:
@@ -147,7 +150,11 @@ class FeedWork:
             return FeedRefused(
                 f"where to go on from: {error}; say earliest, latest, a ts, or topic → partition → offset"
             )
-        except (SourceError, StartIncompleteError, StartImpossibleError, FeedSpecError) as error:
+        except SourceError as error:
+            return _refused(error.code, str(error))
+        except FeedSpecError as error:
+            return _refused("feed_spec", str(error))
+        except (StartIncompleteError, StartImpossibleError) as error:
             return FeedRefused(str(error))
         return StartResolved(spans)
 
@@ -238,6 +245,10 @@ class FeedWork:
         except (FeedSpecError, SinkError) as error:
             return EffectFailed(str(error))
         return FeedForgotten()
+
+
+def _refused(code: str, reason: str) -> FeedRefused:
+    return FeedRefused(coded(code, reason))
 
 
 def _last_part(table: str) -> str:

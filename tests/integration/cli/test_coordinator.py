@@ -235,7 +235,7 @@ def test_a_feed_from_creation_to_removal(log: KafkaLog, owner: CoordinatorServic
     again = headgate("feed", "create", shop.file("shop"))
     assert again.exit_code == ExitCode.REQUEST_REFUSED
     second = headgate("feed", "create", shop.file("other"))
-    assert second.exit_code == ExitCode.REQUEST_REFUSED
+    assert second.exit_code == ExitCode.SINK_REFUSED
     assert "public.orders" in second.stderr
 
     paused = headgate("feed", "pause", "shop")
@@ -257,7 +257,7 @@ def test_a_feed_from_creation_to_removal(log: KafkaLog, owner: CoordinatorServic
 def _change_while_stopped(log: KafkaLog, shop: _Shop) -> None:
     """Update, and resume from somewhere: accepted where it can be, else refused by name; it runs afterwards."""
     other_sink = headgate("feed", "update", shop.file("shop", sink={"table": "public.keyless"}))
-    assert other_sink.exit_code == ExitCode.REQUEST_REFUSED
+    assert other_sink.exit_code == ExitCode.SINK_REFUSED
     updated = headgate("feed", "update", shop.file("shop", source={"unavailable_value": "gone"}))
     assert updated.exit_code == 0, updated.stderr
     feed = _feed(log, "shop")
@@ -266,10 +266,13 @@ def _change_while_stopped(log: KafkaLog, shop: _Shop) -> None:
     assert json.loads(feed.spec)["source"]["unavailable_value"] == "gone"
 
     offsets = shop.folder / "offsets.json"
-    for given, said in (({"0": 0}, "needed are those of [0, 1]"), ({"0": 5, "1": 0}, "deleted and made again")):
+    for given, said, code in (
+        ({"0": 0}, "needed are those of [0, 1]", ExitCode.REQUEST_REFUSED),
+        ({"0": 5, "1": 0}, "deleted and made again", ExitCode.SOURCE),
+    ):
         offsets.write_text(json.dumps({shop.topic: given}), encoding="utf-8")
         refused = headgate("feed", "resume", "shop", "--from", str(offsets))
-        assert refused.exit_code == ExitCode.REQUEST_REFUSED, refused.stderr
+        assert refused.exit_code == code, refused.stderr
         assert said in refused.stderr
     assert headgate("feed", "resume", "shop", "--from", "yesterday").exit_code == ExitCode.USAGE
     resumed = headgate("feed", "resume", "shop", "--from", "earliest")
@@ -283,10 +286,10 @@ def _change_while_stopped(log: KafkaLog, shop: _Shop) -> None:
 
 def test_what_is_asked_of_shards_and_agents(log: KafkaLog, owner: CoordinatorService) -> None:
     drained = headgate("agent", "drain", "nobody")
-    assert drained.exit_code == ExitCode.REQUEST_REFUSED
+    assert drained.exit_code == ExitCode.NOT_FOUND
     assert "no live agent 'nobody'" in drained.stderr
     rebalanced = headgate("feed", "rebalance", "nofeed")
-    assert rebalanced.exit_code == ExitCode.REQUEST_REFUSED
+    assert rebalanced.exit_code == ExitCode.NOT_FOUND
     everything = headgate("feed", "rebalance")
     assert everything.exit_code == 0, everything.stderr
     assert "no feed runs here" in everything.stderr
@@ -302,30 +305,35 @@ def test_what_is_asked_of_shards_and_agents(log: KafkaLog, owner: CoordinatorSer
 
 
 NO_REGISTRY = {"format": "debezium-avro", "registry": {"url": "http://127.0.0.1:1"}}
-REFUSALS: list[tuple[dict[str, Any], str]] = [
-    ({"source": {"format": "debezium-json", "start_ts": "2199-01-01T00:00:00Z"}}, "has not come yet"),
-    ({"source": {"topics": ["nowhere.public.x"]}}, "source topic nowhere.public.x does not exist"),
-    ({"sink": {"table": "public.nothing"}}, "public.nothing"),
-    ({"sink": {"table": "public.keyless"}}, "key"),
-    ({"sink": {"table": "{database}.x"}}, "known are {schema}"),
+REFUSALS: list[tuple[dict[str, Any], str, ExitCode]] = [
+    ({"source": {"format": "debezium-json", "start_ts": "2199-01-01T00:00:00Z"}}, "has not come yet", ExitCode.SOURCE),
+    ({"source": {"topics": ["nowhere.public.x"]}}, "source topic nowhere.public.x does not exist", ExitCode.SOURCE),
+    ({"sink": {"table": "public.nothing"}}, "public.nothing", ExitCode.SINK_REFUSED),
+    ({"sink": {"table": "public.keyless"}}, "key", ExitCode.SINK_REFUSED),
+    ({"sink": {"table": "{database}.x"}}, "known are {schema}", ExitCode.SOURCE),
     (
         {"source": {"tables": ["public.orders", "sales.orders"]}, "sink": {"table": "public.{table}"}},
         "public.orders and sales.orders of source.tables both go to table public.orders",
+        ExitCode.SOURCE,
     ),
-    ({"source": {"tables": ["public.orders", "public.nothing"]}}, "public.nothing"),
-    ({"source": NO_REGISTRY}, "registry_unavailable: the schema registry at http://127.0.0.1:1"),
-    ({"sink": {"dsn": "host=127.0.0.1 port=1 dbname=x connect_timeout=5"}}, "sink_unavailable"),
+    ({"source": {"tables": ["public.orders", "public.nothing"]}}, "public.nothing", ExitCode.SINK_REFUSED),
+    ({"source": NO_REGISTRY}, "registry_unavailable: the schema registry at http://127.0.0.1:1", ExitCode.SOURCE),
+    (
+        {"sink": {"dsn": "host=127.0.0.1 port=1 dbname=x connect_timeout=5"}},
+        "sink_unavailable",
+        ExitCode.SINK_UNAVAILABLE,
+    ),
 ]
 
 
 def test_a_feed_that_cannot_be_is_refused_with_its_reason(
     log: KafkaLog, owner: CoordinatorService, shop: _Shop
 ) -> None:
-    for changes, said in REFUSALS:
+    for changes, said, code in REFUSALS:
         file = shop.file("shop", **changes)
         for options in ([], ["--dry-run"]):
             result = headgate("feed", "create", file, *options)
-            assert result.exit_code == ExitCode.REQUEST_REFUSED, (changes, options, result.stderr)
+            assert result.exit_code == code, (changes, options, result.stderr)
             assert said in result.stderr, (changes, options)
     assert _feed(log, "shop") is None
 
@@ -422,20 +430,20 @@ def test_a_dry_run_says_what_would_become_of_it_and_writes_nothing(
     ]
     assert "nothing was written" in headgate("feed", "create", file, "--dry-run").stderr
     update = headgate("feed", "update", file, "--dry-run")
-    assert (update.exit_code, "there is no feed 'shop'" in update.stderr) == (ExitCode.REQUEST_REFUSED, True)
+    assert (update.exit_code, "there is no feed 'shop'" in update.stderr) == (ExitCode.NOT_FOUND, True)
     assert headgate("topic", "show", "changefeed", "-o", "json").stdout == before
 
     assert headgate("feed", "create", file).exit_code == 0
     again = headgate("feed", "create", file, "--dry-run")
     assert (again.exit_code, "feed 'shop' exists" in again.stderr) == (ExitCode.REQUEST_REFUSED, True)
     other = headgate("feed", "create", shop.file("other"), "--dry-run")
-    assert (other.exit_code, "already written by feed 'shop'" in other.stderr) == (ExitCode.REQUEST_REFUSED, True)
+    assert (other.exit_code, "already written by feed 'shop'" in other.stderr) == (ExitCode.SINK_REFUSED, True)
     running = headgate("feed", "update", file, "--dry-run")
     assert (running.exit_code, "only while it is stopped" in running.stderr) == (ExitCode.REQUEST_REFUSED, True)
     assert headgate("feed", "pause", "shop").exit_code == 0
     assert headgate("feed", "update", file, "--dry-run").exit_code == 0
     fixed = headgate("feed", "update", shop.file("shop", sink={"table": "public.keyless"}), "--dry-run")
-    assert fixed.exit_code == ExitCode.REQUEST_REFUSED
+    assert fixed.exit_code == ExitCode.SINK_REFUSED
 
     shown = yaml.safe_load(headgate("feed", "show", "shop", "-o", "yaml").stdout)
     assert (shown["state"], shown["spans"][0]["table"]) == ("stopped", "public.orders")
@@ -450,7 +458,7 @@ def test_a_table_has_one_writer_under_whatever_address(log: KafkaLog, owner: Coo
     dsn = shop.dsn.replace("host=127.0.0.1", "host=localhost")
     assert dsn != shop.dsn
     alias = headgate("feed", "create", shop.file("alias", sink={"dsn": dsn}))
-    assert alias.exit_code == ExitCode.REQUEST_REFUSED
+    assert alias.exit_code == ExitCode.SINK_REFUSED
     assert "by feed 'shop', under another address of the same database" in alias.stderr
 
 
@@ -477,7 +485,8 @@ def test_a_feed_into_mariadb_is_checked_as_any_other(
         ({"dsn": "mysql://x@127.0.0.1:1/x"}, "sink_unavailable"),
     ):
         refused = headgate("feed", "create", shop.file("shop", sink=sink | changes))
-        assert (refused.exit_code, said in refused.stderr) == (ExitCode.REQUEST_REFUSED, True), refused.stderr
+        code = ExitCode.SINK_UNAVAILABLE if "unavailable" in refused.stderr else ExitCode.SINK_REFUSED
+        assert (refused.exit_code, said in refused.stderr) == (code, True), refused.stderr
     created = headgate("feed", "create", shop.file("shop", sink=sink))
     assert created.exit_code == 0, created.stderr
     feed = _feed(log, "shop")
@@ -485,7 +494,7 @@ def test_a_feed_into_mariadb_is_checked_as_any_other(
     assert [plan.table for plan in feed.spans] == [f"{database}.orders"]
     assert parse_feed(feed.spec).sink.dsn == str(sink["dsn"]).replace("mariadb://", "mysql://")
     second = headgate("feed", "create", shop.file("second", sink=sink))
-    assert (second.exit_code, "already written by feed 'shop'" in second.stderr) == (ExitCode.REQUEST_REFUSED, True)
+    assert (second.exit_code, "already written by feed 'shop'" in second.stderr) == (ExitCode.SINK_REFUSED, True)
 
 
 def test_a_table_that_another_cluster_writes_is_refused_at_creation(
@@ -496,7 +505,7 @@ def test_a_table_that_another_cluster_writes_is_refused_at_creation(
     with closing(PostgresSink(settings)) as sink:
         sink.claim(Claim(stranger, "public.orders", "t", Epoch(1, 1), 1, {0: 0}))
     refused = headgate("feed", "create", shop.file("shop"))
-    assert refused.exit_code == ExitCode.REQUEST_REFUSED
+    assert refused.exit_code == ExitCode.SINK_REFUSED
     assert "is being written by feed theirs (0-3) of another cluster" in refused.stderr
 
 
@@ -528,7 +537,7 @@ def _look_for_circles(settings: Settings, shop: _Shop, database: str) -> None:
         assert headgate("feed", "create", shop.file("shop"), "--dry-run").exit_code == 0, other
     event(db=database, table="orders")
     refused = headgate("feed", "create", shop.file("shop"))
-    assert refused.exit_code == ExitCode.REQUEST_REFUSED
+    assert refused.exit_code == ExitCode.SINK_REFUSED
     assert f"is the source of topic {shop.topic}" in refused.stderr
     among_others = headgate("feed", "create", shop.file("shop", source={"tables": ["public.orders"]}), "--dry-run")
     assert f"database {database}, table public.orders, which the sink has" in among_others.stderr

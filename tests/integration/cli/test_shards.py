@@ -109,7 +109,7 @@ def _ask_every_shard(log: KafkaLog, services: list[Service], before: Owners) -> 
         assert sorted([_pid(row["owner"]), *map(_pid, row["standbys"])]) == sorted(s.process.pid for s in services)
 
     refused = headgate("agent", "drain", "nobody")
-    assert refused.exit_code == ExitCode.REQUEST_REFUSED
+    assert refused.exit_code == ExitCode.NOT_FOUND
     assert refused.stderr.count("no live agent 'nobody'") == 1
 
     resigned = headgate("coordinator", "resign", "--shard", "2")

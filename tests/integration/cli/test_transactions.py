@@ -108,7 +108,7 @@ def test_a_feed_of_debezium_ends_where_ends_of_transactions_say_so(
         assert without.exit_code != 0
         assert "by the topic of source.transaction_topic" in without.stderr
         missing = create(transaction_topic=connector.ends)
-        assert missing.exit_code == ExitCode.REQUEST_REFUSED
+        assert missing.exit_code == ExitCode.SOURCE
         assert f"{connector.ends} does not exist: set provide.transaction.metadata=true" in missing.stderr
 
         connector.make(connector.ends)

@@ -4,8 +4,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from headgate.cli.errors import Commands, exit_code_of
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.errors import Commands
+from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.config.feed import FeedSpecError
 from headgate.config.settings import SettingsError
 from headgate.embedded.errors import NoJavaError

@@ -1,0 +1,109 @@
+"""What does not exist ends every command alike: each one that takes a name is called with one that nobody has."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka.admin import NewTopic
+from typer.main import get_command
+
+from headgate.cli.exit_codes import ExitCode
+from headgate.cli.main import LATE, app
+from headgate.config.settings import Settings
+from headgate.eventlog.kafka import KafkaLog
+from integration.cli.conftest import Service, eventually, headgate
+
+pytestmark = pytest.mark.integration
+
+NAMES = {"feed", "table", "agent", "topic", "place", "places"}
+"""Arguments that say which thing is meant."""
+
+MORE = {"verify": ("--source-dsn", "host=127.0.0.1"), "table split": ("--parts", "2")}
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Command line → command, of all that answer without Spark."""
+    context = group.context_class(group)
+    for name in group.list_commands(context):
+        if not path and name in LATE:
+            continue
+        command = group.get_command(context, name)
+        if hasattr(command, "list_commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+def calls() -> list[tuple[str, ...]]:
+    """Command lines with names that nobody has, one for each command that takes a name."""
+    found = []
+    for path, command in commands(get_command(app)):
+        names = [one.name for one in command.params if one.param_type_name == "argument" and one.name in NAMES]
+        if names:
+            found.append((*path.split(), *MORE.get(path, ()), *(f"no-{name}" for name in names)))
+    return found
+
+
+def test_every_command_with_a_name_is_walked_over() -> None:
+    paths = {" ".join(call[:2]) for call in calls()}
+    assert {"feed pause", "feed rebalance", "table move", "table list", "agent drain", "deadletter list"} <= paths
+    assert len(paths) > 15, "why and verify, too"
+
+
+@pytest.fixture
+def owned(log: KafkaLog, serve: Callable[..., Service]) -> None:
+    coordinator = serve("owner", "coordinator")
+    eventually(lambda: coordinator.get("/readyz")[0] == 200, "the owner is ready")
+
+
+@pytest.mark.usefixtures("owned")
+def test_what_does_not_exist_is_43_everywhere() -> None:
+    results = {call: headgate(*call) for call in calls()}
+    assert {" ".join(call): result.exit_code for call, result in results.items()} == {
+        " ".join(call): ExitCode.NOT_FOUND for call in results
+    }
+    assert all("no-" in result.stderr for result in results.values())
+
+
+@pytest.mark.usefixtures("owned")
+def test_tables_and_agents_of_a_feed_that_is_there(shop_file: Path) -> None:
+    assert headgate("feed", "create", str(shop_file)).exit_code == ExitCode.DONE
+    for call in (
+        ("table", "move", "shop", "nosuch", "a1"),
+        ("table", "move", "shop", "public.orders", "nosuch"),
+        ("table", "split", "shop", "nosuch", "--parts", "2"),
+        ("table", "merge", "shop", "nosuch"),
+    ):
+        result = headgate(*call)
+        assert (result.exit_code, "'nosuch'" in result.stderr) == (ExitCode.NOT_FOUND, True), (call, result.stderr)
+
+
+@pytest.mark.usefixtures("owned")
+@pytest.mark.parametrize("option", [(), ("--dry-run",)], ids=["asked", "rehearsed"])
+def test_a_refused_feed_ends_with_the_code_of_its_cause(
+    option: tuple[str, ...], settings: Settings, log: KafkaLog, shop_file: Path, tmp_path: Path
+) -> None:
+    spec = yaml.safe_load(shop_file.read_text(encoding="utf-8"))
+
+    def created(**changed: object) -> int:
+        file = tmp_path / "changed.yaml"
+        given = {
+            "feed": "other",
+            **{part: {**spec[part], **(changed.get(part) or {})} for part in ("source", "sink")},  # type: ignore[dict-item]
+        }
+        file.write_text(yaml.safe_dump(given), encoding="utf-8")
+        return headgate("feed", "create", str(file), *option).exit_code
+
+    keyless = f"{settings.cluster}-shop.src.keyless"
+    for future in log.connection.admin.create_topics([NewTopic(keyless, 1, 1)]).values():
+        future.result(10)
+    assert created(source={"topics": [f"{settings.cluster}-nosuch"]}) == ExitCode.SOURCE
+    assert created(sink={"table": "public.nosuch_{table}"}) == ExitCode.SINK_REFUSED
+    assert created(sink={"dsn": spec["sink"]["dsn"] + " port=1"}) == ExitCode.SINK_UNAVAILABLE
+    assert created(sink={"tables": "x"}) == ExitCode.FEED_SPEC
+    update = headgate("feed", "update", str(shop_file), *option)
+    assert update.exit_code == ExitCode.NOT_FOUND, update.stderr
+    assert json.loads(headgate("feed", "list", "-o", "json").stdout) == []
