@@ -36,8 +36,12 @@ chaos: $(READY) ## agents and owners killed, frozen, cut off in turn and at once
 # One order of tests, so that a red run is about the change; `make test SEED=random` draws another and prints it.
 SEED ?= 20261121
 
+# Two workers take whole files in turn, those that take long first (tests/fixtures/parallel.py).
+WORKERS ?= 2
+PYTEST = $(RUN)/pytest $(if $(filter random,$(SEED)),,--randomly-seed=$(SEED))
+
 test: $(READY) ## unit, scenarios, integration on a real broker and PostgreSQL, one end-to-end run
-	$(RUN)/pytest $(if $(filter random,$(SEED)),,--randomly-seed=$(SEED))
+	$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(READY) types ## ruff, formatter, import contracts, mypy
 	$(RUN)/ruff check .

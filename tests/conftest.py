@@ -1,4 +1,4 @@
-"""Fixtures for every test; where the broker and the database come from is said in fixtures/services.py."""
+"""Fixtures for every test; where the broker and the database come from is said in fixtures/servers.py."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-pytest_plugins = ["fixtures.services", "fixtures.capture"]
+pytest_plugins = ["fixtures.parallel", "fixtures.services", "fixtures.capture"]
 
 # No test asserts a time, and neither does the library that makes its examples: a busy machine is not a finding.
 settings.register_profile("headgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
