@@ -2,14 +2,20 @@
 
 The last words of a batch can break a rule that its changes one after the other would not (a unique value handed from
 row to row), and one bad value must not hold back the good changes around it. So what is refused is halved until it is
-applied or is one single change: among n changes, k bad ones cost about 2k·log2(n) attempts, each under a savepoint of
+applied or is one single event: among n events, k bad ones cost about 2k·log2(n) attempts, each under a savepoint of
 one transaction. Partitions are tried in turn until none gets further, because one may need what another brings.
+
+An event, which is all changes of one (partition, offset), is never divided: a position names an offset, so half an
+event would be applied again with the rest of it. Where the last words of a single event are refused, its changes are
+tried one after the other, all or none of them.
 
 Nothing here knows a database: a sink says how to try some changes, and what its refusals mean.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, Protocol
 
 import msgspec
 
@@ -26,35 +32,41 @@ from headgate.sinks.contract import (
 __all__ = ["Bisected", "Trial", "bisect_batch"]
 
 
+Event = Sequence[Change]
+"""All changes of one (partition, offset), in their order; never none."""
+
+_place: Final = attrgetter("offset")
+
+
 class Trial(Protocol):
     """How a sink tries changes within an open transaction."""
 
-    def attempt(self, changes: Sequence[Change]) -> Exception | None:
-        """Apply them in log order, or leave no trace of them and return what refused them.
+    def attempt(self, parts: Sequence[Sequence[Change]]) -> Exception | None:
+        """Apply each part's last words, part after part, or leave no trace of any and return what refused them.
 
         Raises what no single change is to blame for.
         """
         ...
 
     def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
-        """What it means that ``change``, alone, was refused with ``error``."""
+        """What it means that the event of ``change``, alone, was refused with ``error``."""
         ...
 
 
 class Bisected(msgspec.Struct, frozen=True):
-    """How far the batch got: ``ranges`` it moved over, and the changes below their ends that are to be kept aside."""
+    """How far the batch got: ``ranges`` it moved over, and the events below their ends that are to be kept aside."""
 
     ranges: dict[int, OffsetRange]
     refused: tuple[ChangeRefusedError, ...]
 
 
 def bisect_batch(trial: Trial, batch: ChangeBatch) -> Bisected:
-    """Apply the longest prefix per partition; with ``batch.aside`` all but single bad changes.
+    """Apply the longest prefix per partition, in whole events; with ``batch.aside`` all but single bad events.
 
     Raises the first refusal if nothing could be done at all, QuarantineFullError beyond ``batch.aside.most``.
     """
-    waiting: dict[int, Sequence[Change]] = {
-        partition: [change for change in batch.changes if change.partition == partition]
+    waiting: dict[int, Sequence[Event]] = {
+        partition: _events([change for change in batch.changes if change.partition == partition])
         for partition in sorted(batch.ranges)
     }
     search = _Search(trial, batch)
@@ -62,10 +74,19 @@ def bisect_batch(trial: Trial, batch: ChangeBatch) -> Bisected:
     if stuck and not moved:
         raise stuck[min(stuck)]
     ranges = {
-        partition: OffsetRange(span.expected, waiting[partition][0].offset if waiting[partition] else span.next)
+        partition: OffsetRange(span.expected, waiting[partition][0][0].offset if waiting[partition] else span.next)
         for partition, span in batch.ranges.items()
     }
     return Bisected(ranges, tuple(search.refused))
+
+
+def _events(changes: Sequence[Change]) -> list[Event]:
+    """Changes of one partition by their offsets, which go up."""
+    return [list(event) for _, event in groupby(changes, key=_place)]
+
+
+def _all_of(events: Sequence[Event]) -> list[Change]:
+    return [change for event in events for change in event]
 
 
 class _Search:
@@ -77,17 +98,17 @@ class _Search:
         self._table = batch.claim.table
         self.refused: list[ChangeRefusedError] = []
 
-    def rounds(self, waiting: dict[int, Sequence[Change]]) -> tuple[dict[int, ChangeRefusedError], int]:
-        """Try all partitions in turn until none gets further: who is stuck and why, and how many changes are done."""
+    def rounds(self, waiting: dict[int, Sequence[Event]]) -> tuple[dict[int, ChangeRefusedError], int]:
+        """Try all partitions in turn until none gets further: who is stuck and why, and how many events are done."""
         moved = 0
         while True:
             stuck: dict[int, ChangeRefusedError] = {}
             progress = 0
-            for partition, changes in waiting.items():
-                if not changes:
+            for partition, events in waiting.items():
+                if not events:
                     continue
-                done, refusal = self._longest(changes)
-                waiting[partition] = changes[done:]
+                done, refusal = self._longest(events)
+                waiting[partition] = events[done:]
                 progress += done
                 if refusal is not None:
                     stuck[partition] = refusal
@@ -102,23 +123,32 @@ class _Search:
                 waiting[first] = waiting[first][1:]
                 moved += 1
 
-    def _longest(self, changes: Sequence[Change]) -> tuple[int, ChangeRefusedError | None]:
-        """How many of the changes are done with, and what is wrong with the one after them."""
-        error = self._trial.attempt(changes)
+    def _longest(self, events: Sequence[Event]) -> tuple[int, ChangeRefusedError | None]:
+        """How many of the events are done with, and what is wrong with the one after them."""
+        error = self._trial.attempt([_all_of(events)])
         if error is None:
-            return len(changes), None
-        if len(changes) == 1:
-            refusal = self._trial.refusal(changes[0], error)
-            if self._aside is None or isinstance(refusal, ConstraintViolatedError):
-                return 0, refusal
-            self._keep(refusal)
-            return 1, None
-        half = len(changes) // 2
-        done, stuck = self._longest(changes[:half])
+            return len(events), None
+        if len(events) == 1:
+            return self._single(events[0], error)
+        half = len(events) // 2
+        done, stuck = self._longest(events[:half])
         if stuck is not None:
             return done, stuck
-        more, stuck = self._longest(changes[half:])
+        more, stuck = self._longest(events[half:])
         return half + more, stuck
+
+    def _single(self, event: Event, error: Exception) -> tuple[int, ChangeRefusedError | None]:
+        """The same of one event whose last words were refused with ``error``."""
+        if len(event) > 1:
+            refused = self._trial.attempt([[change] for change in event])
+            if refused is None:
+                return 1, None
+            error = refused
+        refusal = self._trial.refusal(event[0], error)
+        if self._aside is None or isinstance(refusal, ConstraintViolatedError):
+            return 0, refusal
+        self._keep(refusal)
+        return 1, None
 
     def _keep(self, refusal: ChangeRefusedError) -> None:
         self.refused.append(refusal)

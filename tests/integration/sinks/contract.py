@@ -4,6 +4,7 @@ The table has a key ``id`` (integer) and a text column ``value``; the topic has 
 """
 
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -309,6 +310,65 @@ class SinkContract:
             writer.apply(batch_of(claim, 6, *bad[1:]))
         assert (refused.value.partition, refused.value.offset) == (0, 6)
         assert (bench.rows(), bench.sink.positions(claim)) == ({1: "a"}, {0: 6, 1: 0})
+
+    def test_an_event_of_several_changes_is_applied_as_a_whole_or_not_at_all(
+        self, bench: Bench, writer: SinkWriter
+    ) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        half_bad = [upsert(6, 2, "half"), delete(6, 1), unfit(6)]
+        events = [upsert(5, 1, "a"), *half_bad, upsert(7, 3, "c")]
+        assert writer.apply(batch_of(claim, 5, *events)).positions == {0: 6}
+        for _ in range(2):
+            with pytest.raises(ChangeRefusedError, match="partition 0, offset 6"):
+                writer.apply(batch_of(claim, 6, *events[1:]))
+            assert (bench.rows(), bench.sink.positions(claim)) == ({1: "a"}, {0: 6, 1: 0})
+
+        kept: list[int] = []
+        rest = aside_of(batch_of(claim, 6, *events[1:]), lambda refused: kept.extend(each.offset for each in refused))
+        applied = writer.apply(rest)
+        assert (applied.positions, applied.kept, kept) == ({0: 8}, 1, [6]), "one event, however many changes it has"
+        assert bench.rows() == {1: "a", 3: "c"}
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_of_events_and_refusals_by_chance_whole_events_are_applied_and_the_position_is_their_end(
+        self, bench: Bench, writer: SinkWriter, seed: int
+    ) -> None:
+        chance = random.Random(seed)  # noqa: S311 - no secret
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        changes: list[Change] = []
+        offset = 5
+        for _ in range(12):
+            bad = chance.random() < 0.15
+            size = chance.randint(1, 4)
+            for number in range(size):
+                row = chance.randint(1, 5)
+                change = delete(offset, row) if chance.random() < 0.3 else upsert(offset, row, f"{offset}.{number}")
+                changes.append(unfit(offset) if bad and number == size - 1 else change)
+            offset += chance.randint(1, 2)
+        position = 5
+        while position < offset:
+            waiting = [change for change in changes if change.offset >= position]
+            first_bad = min((c.offset for c in waiting if "other" in c.key), default=offset)
+            if first_bad == waiting[0].offset:
+                with pytest.raises(ChangeRefusedError, match=f"offset {first_bad}"):
+                    writer.apply(batch_of(claim, position, *waiting, to=offset))
+                assert bench.sink.positions(claim)[0] == position
+                changes = [change for change in changes if change.offset != first_bad]
+                if not [change for change in changes if change.offset >= position]:
+                    break
+                continue
+            applied = writer.apply(batch_of(claim, position, *waiting, to=offset))
+            position = applied.positions[0]
+            assert position == first_bad == bench.sink.positions(claim)[0]
+            rows: dict[int, str | None] = {}
+            for change in (each for each in changes if each.offset < position):
+                if change.row is None:
+                    rows.pop(int(str(change.key["id"])), None)
+                else:
+                    rows[int(str(change.key["id"]))] = str(change.row["value"])
+            assert bench.rows() == rows
 
     def test_bad_changes_are_safe_before_the_positions_move_past_them(self, bench: Bench, writer: SinkWriter) -> None:
         claim = claim_of(bench, 1)

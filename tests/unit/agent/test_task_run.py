@@ -102,6 +102,14 @@ def test_one_tables_sink_error_is_not_the_others(
     assert parts.dropped == dropped
 
 
+def test_a_sink_that_gets_nowhere_is_an_error_and_not_a_loop(parts: RecordingParts) -> None:
+    parts.applied_to = 2
+    (span,) = run([work("a", {0: 2})], [chunk("a", 0, [2, 3])]).spans
+    assert (span.positions, span.rows, span.error_code, span.retryable) == ({0: 2}, 0, "internal", False)
+    assert "positions stay at {0: 2}" in str(span.error)
+    assert len(parts.batches) == 1
+
+
 # --- evidence of time ---------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,9 @@
 """What is left of a refused batch, with a sink that is a set of offsets it does not like."""
 
 import math
+from collections.abc import Iterator, Sequence
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,8 +32,9 @@ class FakeTrial:
         self.applied: list[tuple[int, int]] = []
         self.attempts = 0
 
-    def attempt(self, changes: list[Change]) -> Exception | None:
+    def attempt(self, parts: Sequence[Sequence[Change]]) -> Exception | None:
         self.attempts += 1
+        changes = [change for part in parts for change in part]
         places = [(change.partition, change.offset) for change in changes]
         there = {*self.applied, *places}
         for place in places:
@@ -107,3 +110,96 @@ def test_beyond_what_may_be_kept_it_gives_up_at_once() -> None:
     with pytest.raises(QuarantineFullError, match="quarantine_per_hour_max"):
         bisect_batch(trial, batch({0: 1024}, aside(most=4)))
     assert trial.attempts < 40
+
+
+# --- events of several changes ---------------------------------------------------------------------------------------
+
+
+class FussyTrial:
+    """Rows with a number each; a part whose last words have a forbidden number is refused, and leaves no trace."""
+
+    def __init__(self, forbidden: set[int], *, at_once: bool = True) -> None:
+        self.forbidden = forbidden
+        self.at_once = at_once
+        self.applied: list[Change] = []
+
+    def attempt(self, parts: Sequence[Sequence[Change]]) -> Exception | None:
+        if not self.at_once and any(len(part) > 1 for part in parts):
+            return RuntimeError("several at once")
+        changes = [change for part in parts for change in part]
+        for change in changes:
+            if change.key["id"] in self.forbidden:
+                return RuntimeError(str(change.key))
+        self.applied += changes
+        return None
+
+    def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
+        return ValueRefusedError(str(error), change.partition, change.offset)
+
+
+@st.composite
+def batches_of_events(draw: st.DrawFn) -> ChangeBatch:
+    """Up to three partitions, events of one to four changes, gaps between offsets; each change has its own id."""
+    numbers: Iterator[int] = iter(range(1_000))
+    changes, ranges = [], {}
+    for partition in range(draw(st.integers(1, 3))):
+        offset = first = draw(st.integers(0, 3))
+        for size in draw(st.lists(st.integers(1, 4), max_size=8)):
+            for _ in range(size):
+                row: dict[str, object] = {"id": next(numbers)}
+                changes.append(Change(partition, offset, Operation.UPSERT, row, row, None, 0))
+            offset += draw(st.integers(1, 3))
+        ranges[partition] = OffsetRange(first, offset)
+    claim = Claim(FeedIdentity("c", "0-1", "shop"), "t", "topic", Epoch(1, 1), 0, dict.fromkeys(ranges, 0))
+    return ChangeBatch(claim, ranges, changes)
+
+
+@given(batches_of_events(), st.sets(st.integers(0, 40), max_size=6), st.booleans())
+def test_what_is_applied_is_whole_events_a_prefix_per_partition_and_the_position_is_its_end(
+    given_batch: ChangeBatch, forbidden: set[int], at_once: bool
+) -> None:
+    trial = FussyTrial(forbidden, at_once=at_once)
+    try:
+        ranges = bisect_batch(trial, given_batch).ranges
+    except ValueRefusedError:
+        assert trial.applied == [], "what nothing could be done with leaves nothing"
+        return
+    ends = {partition: span.next for partition, span in ranges.items()}
+    wanted = [change for change in given_batch.changes if change.offset < ends[change.partition]]
+    assert sorted(trial.applied, key=lambda change: change.partition) == wanted
+    for partition, span in given_batch.ranges.items():
+        behind = [
+            change
+            for change in given_batch.changes
+            if (change.partition, change.offset) == (partition, ends[partition])
+        ]
+        assert ends[partition] == span.next or any(change.key["id"] in forbidden for change in behind)
+    assert not given_batch.changes or ranges != {p: OffsetRange(s.expected, s.expected) for p, s in ranges.items()}
+
+
+@given(batches_of_events(), st.sets(st.integers(0, 40), max_size=6))
+def test_an_event_is_set_aside_as_a_whole_and_once(given_batch: ChangeBatch, forbidden: set[int]) -> None:
+    trial = FussyTrial(forbidden)
+    found = bisect_batch(trial, msgspec.structs.replace(given_batch, aside=aside()))
+    bad = {(c.partition, c.offset) for c in given_batch.changes if c.key["id"] in forbidden}
+    assert sorted((each.partition, each.offset) for each in found.refused) == sorted(bad)
+    wanted = [change for change in given_batch.changes if (change.partition, change.offset) not in bad]
+    assert sorted(trial.applied, key=lambda change: change.partition) == wanted
+    assert found.ranges == given_batch.ranges
+
+
+def test_half_an_event_that_could_be_applied_is_not() -> None:
+    rows: list[dict[str, object]] = [{"id": 1}, {"id": 2}]
+    changes = [Change(0, 0, Operation.UPSERT, row, row, None, 0) for row in rows]
+    trial = FussyTrial({2})
+    with pytest.raises(ValueRefusedError):
+        bisect_batch(trial, msgspec.structs.replace(batch({0: 1}), changes=changes))
+    assert trial.applied == []
+
+
+def test_changes_of_an_event_that_are_refused_together_are_tried_one_after_the_other() -> None:
+    rows: list[dict[str, object]] = [{"id": 1}, {"id": 2}]
+    changes = [Change(0, 0, Operation.UPSERT, row, row, None, 0) for row in rows]
+    trial = FussyTrial(set(), at_once=False)
+    found = bisect_batch(trial, msgspec.structs.replace(batch({0: 1}), changes=changes))
+    assert (trial.applied, found.ranges) == (changes, {0: OffsetRange(0, 1)})

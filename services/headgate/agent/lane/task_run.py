@@ -116,6 +116,10 @@ class TaskRun:
             for rows in spans:
                 rows.failed(error.code, f"{where}: {error}", retryable=error.retryable)
             return
+        except Exception as error:  # noqa: BLE001 (a fault of ours in one topic's events must not stop the task)
+            for rows in spans:
+                rows.failed("internal", _described(error), retryable=False)
+            return
         for rows in spans:
             self._take_dealt(rows, chunk, dealt)
 
@@ -264,12 +268,12 @@ class TaskRun:
             if rows.bad:
                 assert self._asides is not None  # noqa: S101 - without them nothing is set aside
                 self._asides.keep(rows, rows.bad)
-            before: Positions | None = None
-            while reached not in (rows.next, before):  # as a rule once; behind a prefix comes the rest, or its error
-                before = reached
+            while reached != rows.next:  # as a rule once; behind a prefix comes the rest, or its error
+                before = {partition: rows.work.expected[partition] for partition in rows.next} | reached
                 aside = None if self._asides is None else self._asides.of(rows)
                 applied = self._parts().writer().apply(rows.batch_from(reached, aside))
                 reached = {partition: applied.positions[partition] for partition in rows.next}
+                _check_progress(before, reached, rows.next)
             rows.next = reached
             rows.settle()
         except SinkUnavailableError as error:
@@ -290,6 +294,11 @@ class TaskRun:
         if parts is None:
             parts = _parts[self._spec] = FeedParts(self._spec)
         return parts
+
+
+def _check_progress(before: Positions, reached: Positions, end: Positions) -> None:
+    if before == reached != end:
+        raise RuntimeError(f"the sink says that a part of a batch was applied, but its positions stay at {reached}")
 
 
 def _described(error: Exception) -> str:

@@ -23,7 +23,7 @@ from headgate.sinks.mysql.connection import Session, errno, message
 from headgate.sinks.mysql.progress import advance
 from headgate.sinks.mysql.staging import BAD_VALUES, FoldedKeysError, Stage
 from headgate.sinks.relational.batches import check_truncates, last_words, refused_change, unmoved
-from headgate.sinks.relational.grouping import OrphanRowsError, UnwritableError
+from headgate.sinks.relational.grouping import Merged, OrphanRowsError, UnwritableError
 
 __all__ = ["REFUSALS", "apply_in_parts", "is_refusal"]
 
@@ -47,22 +47,24 @@ class _Trial:
         self._claim = batch.claim
         self.upserts = self.updates = self.deletes = 0
 
-    def attempt(self, changes: Sequence[Change]) -> Exception | None:
+    def attempt(self, parts: Sequence[Sequence[Change]]) -> Exception | None:
         """See Trial."""
         try:
-            check_truncates(self._claim, changes)
-            reduced = last_words(changes, self._stage.table.key)
-            groups = self._stage.fill(reduced)
             with self._session.savepoint():
-                merged = self._stage.merge(reduced, groups)
+                merged = [self._merge(changes) for changes in parts]
         except (*REFUSALS, pymysql.Error) as error:
             if not is_refusal(error):
                 raise
             return error
-        self.upserts += merged.upserts
-        self.updates += merged.updates
-        self.deletes += merged.deletes
+        self.upserts += sum(each.upserts for each in merged)
+        self.updates += sum(each.updates for each in merged)
+        self.deletes += sum(each.deletes for each in merged)
         return None
+
+    def _merge(self, changes: Sequence[Change]) -> Merged:
+        check_truncates(self._claim, changes)
+        reduced = last_words(changes, self._stage.table.key)
+        return self._stage.merge(reduced, self._stage.fill(reduced))
 
     def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
         """See Trial."""

@@ -52,19 +52,22 @@ class _Trial:
         self._claim = batch.claim
         self.upserts = self.updates = self.deletes = 0
 
-    def attempt(self, changes: Sequence[Change]) -> Exception | None:
+    def attempt(self, parts: Sequence[Sequence[Change]]) -> Exception | None:
         """See Trial."""
         try:
-            check_truncates(self._claim, changes)
             with self._connection.transaction():
-                reduced = last_words(changes, self._stage.table.key)
-                merged: Merged = self._stage.merge(reduced, self._stage.fill(reduced))
+                merged = [self._merge(changes) for changes in parts]
         except (*REFUSALS, ChangeError) as error:
             return error
-        self.upserts += merged.upserts
-        self.updates += merged.updates
-        self.deletes += merged.deletes
+        self.upserts += sum(each.upserts for each in merged)
+        self.updates += sum(each.updates for each in merged)
+        self.deletes += sum(each.deletes for each in merged)
         return None
+
+    def _merge(self, changes: Sequence[Change]) -> Merged:
+        check_truncates(self._claim, changes)
+        reduced = last_words(changes, self._stage.table.key)
+        return self._stage.merge(reduced, self._stage.fill(reduced))
 
     def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
         """See Trial."""
