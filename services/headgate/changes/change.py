@@ -14,7 +14,19 @@ import msgspec
 
 from headgate.records.ts import MS_MAX
 
-__all__ = ["ABSENT", "CONNECTOR", "Absent", "Change", "ChangeError", "Operation", "Row", "source_time", "source_times"]
+__all__ = [
+    "ABSENT",
+    "CONNECTOR",
+    "DATA_ERRORS",
+    "Absent",
+    "Change",
+    "ChangeError",
+    "Operation",
+    "Row",
+    "reason_of",
+    "source_time",
+    "source_times",
+]
 
 
 class Absent(msgspec.Struct, frozen=True):
@@ -86,3 +98,22 @@ def source_times(column: Sequence[int | None]) -> Sequence[int | None]:
         if not known or (min(known) >= 0 and max(known) <= MS_MAX):
             return column
     return list(map(source_time, column))
+
+
+DATA_ERRORS: Final = (
+    msgspec.MsgspecError,
+    ValueError,  # ChangeError among them; texts that are no UTF-8, numbers of more than 4 300 digits
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,  # values nested deeper than Python's stack
+    MemoryError,
+    SyntaxError,  # of the reader that is made for an Avro schema
+)
+"""What an event can make code raise that reads it."""
+
+
+def reason_of(error: Exception) -> str:
+    """What is wrong with an event, by one of DATA_ERRORS; of a ChangeError its own words."""
+    return str(error) if isinstance(error, ChangeError) else f"{type(error).__name__}: {error}"

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from headgate.changes.change import ChangeError
+from headgate.changes.change import DATA_ERRORS, ChangeError, reason_of
 from headgate.changes.tables import SourceTable, show_table
 
 __all__ = ["Columns", "Dealer", "Dealt", "Look", "Whose", "named"]
@@ -94,7 +94,7 @@ class Dealer:
         unreadable: list[tuple[int, str]] = []
         try:
             whose = [NOBODY if value is None else self._look(value) for value in columns.values]
-        except ChangeError:
+        except DATA_ERRORS:
             whose = self._one_by_one(columns, unreadable)
         places: dict[Any, list[int]] = {}
         for place, each in enumerate(whose):
@@ -117,9 +117,9 @@ class Dealer:
         for offset, value in zip(columns.offsets, columns.values, strict=True):
             try:
                 whose.append(NOBODY if value is None else self._look(value))
-            except ChangeError as error:
+            except DATA_ERRORS as error:
                 whose.append(NOBODY)
-                unreadable.append((offset, str(error)))
+                unreadable.append((offset, reason_of(error)))
         return whose
 
 

@@ -26,7 +26,7 @@ from headgate.changes.debezium import (
     keyless_row,
     operation_of,
 )
-from headgate.changes.decoding import Watermark, decode_singly
+from headgate.changes.decoding import Watermark, decode_columns
 from headgate.changes.tables import UNNAMED, OneTable, SourceTable
 
 __all__ = ["FRAME_BYTES", "Decoder", "Look", "SchemaById", "schema_id_of"]
@@ -135,10 +135,7 @@ class Decoder:
         appended_ms: Sequence[int],
     ) -> list[Change]:
         """See decoding.Decoder."""
-        at_once = self._decode_at_once(keys, values, partitions, offsets, appended_ms)
-        if at_once is not None:
-            return at_once
-        return decode_singly(self.decode, keys, values, partitions, offsets, appended_ms)
+        return decode_columns(self._decode_at_once, self.decode, keys, values, partitions, offsets, appended_ms)
 
     def take_watermarks(self) -> list[Watermark]:
         """None, ever: an event says when it happened, not that no earlier one follows."""

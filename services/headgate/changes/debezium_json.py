@@ -29,7 +29,7 @@ from headgate.changes.debezium import (
     operation_of,
 )
 from headgate.changes.debezium_schema import OPENING, KnownSchemas
-from headgate.changes.decoding import Watermark, decode_singly
+from headgate.changes.decoding import Watermark, decode_columns
 from headgate.changes.tables import UNNAMED, OneTable, SourceTable
 from headgate.changes.transactions import TransactionRun, transaction_key
 
@@ -241,10 +241,7 @@ class Decoder:
         appended_ms: Sequence[int],
     ) -> list[Change]:
         """The changes of a batch given column by column, in its order; UndecodableError names the first bad event."""
-        at_once = self._decode_at_once(keys, values, partitions, offsets, appended_ms)
-        if at_once is not None:
-            return at_once
-        return decode_singly(self.decode, keys, values, partitions, offsets, appended_ms)
+        return decode_columns(self._decode_at_once, self.decode, keys, values, partitions, offsets, appended_ms)
 
     def take_watermarks(self) -> list[Watermark]:
         """None, ever: an event says when it happened, not that no earlier one follows."""

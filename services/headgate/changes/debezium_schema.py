@@ -32,7 +32,11 @@ Semantics = dict[str, str]
 def _meaning(field: dict[str, Any]) -> str:
     name = field.get("name")
     if name in _PARAMETER:
-        return f"{name}({field['parameters'][_PARAMETER[name]]})"
+        parameter = _PARAMETER[name]
+        value = str(field["parameters"][parameter])
+        if not value.lstrip("-").isdecimal():
+            raise ChangeError(f"the event's schema says {parameter} {value[:40]!r} of a {name}")
+        return f"{name}({value})"
     if name is None and field["type"] == "array":
         return f"array({_meaning(field['items'])})"
     return str(name or field["type"])
@@ -44,7 +48,7 @@ def envelope_semantics(schema: Any) -> Semantics:
         parts = {field["field"]: field for field in schema["fields"]}
         connector = connector_named(parts.get("source", {}).get("name"))
         return {field["field"]: _meaning(field) for field in parts["after"]["fields"]} | connector
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise ChangeError("the event's schema is not a Debezium envelope: it describes no field 'after'") from error
 
 

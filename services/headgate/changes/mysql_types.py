@@ -21,7 +21,13 @@ Reader = Callable[[str], object]
 _BINARY: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _TYPE: Final = re.compile(r"\s*(?P<kind>[a-z]+)\s*(?:\((?P<arguments>.*)\))?", re.IGNORECASE | re.DOTALL)
 _LABEL: Final = re.compile(r"'((?:[^'\\]|''|\\.)*)'")
+_WIDTH: Final = re.compile(r"[0-9]{1,9}")
 _ESCAPE: Final = re.compile(r"\\(.)|''", re.DOTALL)
+
+DIGITS_MAX: Final = 20
+"""Of 2^64 - 1: bit fields, enums and sets have 64 bits at most."""
+
+BITS_MAX: Final = 64
 
 TYPES_CACHED: Final = 16_384
 """Different declarations kept; a thousand tables have fewer."""
@@ -41,13 +47,15 @@ def _bytes(text: str) -> bytes:
 
 
 def _number(text: str, kind: str) -> int:
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX:
         return int(text)
     raise NotAValueError(f"{text[:40]!r} is no number, as a {kind} needs it")
 
 
 def _bits(length: int | None, text: str) -> object:
     number = _number(text, "bit field")
+    if length is not None and length > BITS_MAX:
+        raise NotAValueError(f"a bit field of {length} bits; there are none above {BITS_MAX}")
     if length == 1:
         return bool(number)
     return number.to_bytes(max(((length or number.bit_length()) + 7) // 8, (number.bit_length() + 7) // 8, 1), "little")
@@ -89,7 +97,7 @@ def reader_of(declared: str) -> Reader | None:
     if kind in _BINARY:
         return _bytes
     if kind == "bit":
-        return partial(_bits, int(arguments) if arguments and arguments.isdigit() else None)
+        return partial(_bits, int(arguments) if arguments and _WIDTH.fullmatch(arguments) else None)
     if kind == "enum":
         return partial(_enum, _labels(arguments))
     if kind == "set":

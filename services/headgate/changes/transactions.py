@@ -27,7 +27,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from headgate.changes.change import ChangeError, source_time
+from headgate.changes.change import DATA_ERRORS, ChangeError, reason_of, source_time
 
 __all__ = ["End", "Standing", "TableEvidence", "Tail", "TransactionRun", "decode_end", "standing_of", "transaction_key"]
 
@@ -122,8 +122,8 @@ def decode_end(value: bytes | None) -> End | None:
     """The END that a record of the transaction topic is, None for a BEGIN. Raises ChangeError for what is neither."""
     try:
         record = _decoded(_record, value or b"")
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ChangeError(f"no transaction record of Debezium: {error}") from error
+    except DATA_ERRORS as error:
+        raise ChangeError(f"no transaction record of Debezium: {reason_of(error)}") from error
     if record.status == "BEGIN":
         return None
     if record.status != "END":
@@ -143,7 +143,7 @@ def standing_of(value: bytes | None) -> Standing | None:
     """What a record of a table's topic says of where it stands; None if it is no change (a tombstone)."""
     try:
         change = _decoded(_change, value or b"")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except DATA_ERRORS:
         return None
     if change.transaction is None:
         return Standing(None, change.source is not None and change.source.snapshot in _LAST_OF_SNAPSHOT)

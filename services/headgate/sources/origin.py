@@ -14,6 +14,7 @@ import msgspec
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from headgate.changes.change import DATA_ERRORS
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError
@@ -103,9 +104,9 @@ def origin_of(value: bytes | None) -> Origin | None:
 def _source(value: bytes) -> _Source | None:
     try:
         return msgspec.json.decode(value, type=_Envelope).source
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except DATA_ERRORS:
         pass
     try:
         return msgspec.json.decode(value, type=_Wrapped).payload.source
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except DATA_ERRORS:
         return None

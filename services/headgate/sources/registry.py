@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import urllib3
 
-from headgate.changes.change import ChangeError
+from headgate.changes.change import DATA_ERRORS, ChangeError
 from headgate.changes.decoding import SchemasUnavailableError
 from headgate.config.feed import RegistrySpec
 
@@ -150,7 +150,7 @@ def _decoded(body: bytes, kind: Any) -> Any:
     """``body`` as what it should be, None if it is not that."""
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except DATA_ERRORS:
         return None
 
 

@@ -81,7 +81,7 @@ def row_key(key: bytes) -> bytes:
         return key[_FRAME_BYTES:]
     try:
         parsed = json.loads(key)
-    except ValueError:
+    except (ValueError, RecursionError):
         return key
     if isinstance(parsed, dict) and parsed.keys() == {"schema", "payload"}:
         parsed = parsed["payload"]

@@ -93,6 +93,25 @@ def test_a_table_without_rows_costs_no_transaction_until_its_position_is_to_foll
     assert (applied(parts), b.positions) == ([("b", [], {0: (0, 2)})], {0: 2}), "with no row to go along with"
 
 
+def test_poison_is_its_offsets_trouble_and_ends_no_task(parts: RecordingParts) -> None:
+    events = mixed(0, "a", "b", "a", "b")
+    poison = b'{"op":"c","after":' + b"[" * 1_500 + b"]" * 1_500 + b"}"
+    chunk = msgspec.structs.replace(events, values=[*events.values[:2], poison, *events.values[3:]])
+    result = dict(by_table(run([one_of("a", {0: 0}), one_of("b", {0: 0})], [chunk])))
+    for table, span in result.items():
+        assert (span.error_code, span.positions) == ("change_undecodable", {0: 2})
+        assert f"{table}: topic t.shop, partition 0, offset 2: " in str(span.error)
+
+
+def test_a_fault_in_dealing_out_is_told_of_every_table_and_ends_no_task(parts: RecordingParts) -> None:
+    def broken(_value: bytes) -> Any:
+        raise RuntimeError("a fault")
+
+    parts.look = broken
+    for _, span in by_table(run([one_of("a", {0: 0}), one_of("b", {0: 0})], [mixed(0, "a", "b")])):
+        assert (span.error_code, span.positions) == ("internal", {})
+
+
 def test_a_bad_change_of_one_table_does_not_stop_its_neighbours(parts: RecordingParts) -> None:
     result = dict(by_table(run([one_of("a", {0: 0}), one_of("b", {0: 0})], [mixed(0, "a", "b", "a!", "b", "a")])))
     assert (result["public.a"].error_code, result["public.a"].positions) == ("change_undecodable", {0: 2})

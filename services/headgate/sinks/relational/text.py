@@ -6,11 +6,13 @@ search through the whole column.
 
 import binascii
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
 
+from headgate.changes.change import DATA_ERRORS, reason_of
 from headgate.sinks.relational.times import NotTextError
 
 __all__ = [
@@ -38,6 +40,13 @@ _ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal("
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """Python's words → those that JSON events have, and databases read."""
+
+DECIMAL_SCALE_MAX: Final = 16_383
+"""Digits behind the point that PostgreSQL's numeric has at most; MySQL's decimal has 38."""
+DECIMAL_BYTES_MAX: Final = 64 * 1024
+"""Of the 131 072 + 16 383 digits that PostgreSQL's numeric has at most, as a number: 61 240."""
+_WRITTEN_BYTES_MAX: Final = 1_024
+"""2 466 digits."""
 
 ToText = Callable[[object], str]
 
@@ -99,8 +108,13 @@ def numeric(scale: int | None, value: object) -> str:
         return numeric(int(value["scale"]), value["value"])
     if scale is None or not isinstance(value, str | bytes):
         return scalar("numeric", value)
-    unscaled = int.from_bytes(base64_bytes(value, "a decimal"), "big", signed=True)
-    return f"{unscaled}e{-scale}" if scale else str(unscaled)
+    raw = base64_bytes(value, "a decimal")
+    if len(raw) > DECIMAL_BYTES_MAX or abs(scale) > DECIMAL_SCALE_MAX:
+        raise NotTextError(f"a decimal of {len(raw)} bytes and scale {scale} is more than any database holds")
+    unscaled = int.from_bytes(raw, "big", signed=True)
+    # Python writes no integer of more than 4 300 digits, but any Decimal.
+    digits = str(unscaled) if len(raw) <= _WRITTEN_BYTES_MAX else str(Decimal(unscaled))
+    return f"{digits}e{-scale}" if scale else digits
 
 
 UNSIGNED_DIGITS: Final = 20
@@ -160,11 +174,20 @@ class ColumnText:
 
     def plain(self, value: object) -> str | None:
         """One value without escapes, None for NULL; NotTextError if the column cannot take it."""
-        return None if value is None else self._to_text(value)
+        return None if value is None else self._written(value)
 
     def field(self, value: object) -> str:
         """One value; NotTextError if the column cannot take it."""
-        return NULL if value is None else escape(self._to_text(value))
+        return NULL if value is None else escape(self._written(value))
+
+    def _written(self, value: object) -> str:
+        """Whatever a value does to the code that writes it is said of that value."""
+        try:
+            return self._to_text(value)
+        except NotTextError:
+            raise
+        except DATA_ERRORS as error:
+            raise NotTextError(f"it cannot be written: {reason_of(error)}") from error
 
     def fields(self, values: Sequence[object], types: set[type]) -> Sequence[str]:
         """All values of a part of the column; ``types`` are (at least) the types that occur."""
@@ -175,7 +198,8 @@ class ColumnText:
             if fields is not None:
                 return fields
         elif kinds == {int} and self._integers_are_text:
-            return [NULL if value is None else str(value) for value in values] if nulls else list(map(str, values))
+            with suppress(ValueError):  # one has more digits than Python writes
+                return [NULL if value is None else str(value) for value in values] if nulls else list(map(str, values))
         field = self.field
         return [field(value) for value in values]
 
