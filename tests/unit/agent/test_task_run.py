@@ -325,6 +325,16 @@ def test_a_prefix_is_followed_by_the_rest_and_where_that_is_stuck_is_said(parts:
     assert (result.positions, result.rows, result.error_code) == ({0: 4}, 3, "value_refused")
 
 
+def test_a_failure_names_the_partitions_that_it_holds_and_no_others(parts: RecordingParts) -> None:
+    parts.bad = {(0, 4): ValueRefusedError("too long", 0, 4)}
+    spans = [work("a", {0: 0, 1: 0}), work("b", {0: 0, 1: 0}), work("c", {0: 0, 1: 0})]
+    parts.refuse = {"c": SinkUnavailableError("gone")}
+    chunks = [
+        chunk(t, p, OFFSETS, frozenset({2}) if (t, p) == ("b", 1) else frozenset()) for t in "abc" for p in (0, 1)
+    ]
+    assert [span.held for span in run(spans, chunks).spans] == [(0,), (0, 1), (0, 1)]
+
+
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import msgspec
 from headgate.agent.executor import SpanId
 from headgate.agent.lane.keeper import Board, SpanKeeper
 from headgate.agent.lane.lane import Lane
+from headgate.agent.lane.merging import merge_results
 from headgate.agent.lane.parts import feed_of
 from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, TaskResult
 from headgate.agent.lane.span import SpanRun
@@ -88,18 +89,19 @@ class LaneCrew:
     def end_batch(self, lane: Lane, plan: BatchPlan, results: list[TaskResult] | None) -> None:
         """Adopt what became visible; a span with an error, or one nobody knows about, leaves the lane."""
         planned = {work.id: work for work in plan.works}
+        merged = merge_results(results or ())
         with self._board.changed:
             runs = {run.task.id: run for run in lane.members if run.task.id in planned}
             for run in runs.values():
                 run.in_batch = False
-            for result in [span for task in results or () for span in task.spans]:
+            for result in merged:
                 self.cpu.rows += result.rows
                 self.cpu.decode_us += result.decode_cpu_us
                 self.cpu.apply_us += result.apply_cpu_us
                 planned_run = runs.get(result.id)
                 if planned_run is not None and planned_run.task.epoch == planned[result.id].claim.epoch:
                     self._adopt(planned_run, result)
-            self._part(lane, [span for task in results or () for span in task.spans], runs)
+            self._part(lane, merged, runs)
             if results is None:
                 for run in runs.values():
                     self._keeper.restart(run, "the batch ended without an answer")
@@ -127,4 +129,4 @@ class LaneCrew:
     def _adopt(self, run: SpanRun, result: SpanResult) -> None:
         run.adopt(result)
         if result.error_code is not None and not run.stop:
-            self._keeper.fail(run, result.error_code, result.error or "", retryable=result.retryable)
+            self._keeper.fail(run, result.error_code, result.error or "", retryable=result.retryable, held=result.held)

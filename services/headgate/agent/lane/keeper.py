@@ -7,7 +7,7 @@ failed, or whose lane died, comes back through the same door: the sink says wher
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
@@ -197,13 +197,17 @@ class SpanKeeper:
         """The source's topics → number of partitions. Raises SourceUnreachableError."""
         return present_topics(self._source)
 
-    def fail(self, run: SpanRun, code: str, text: str, *, retryable: bool) -> None:
-        """Leave the lane; try again later, or report the failure. A seal is tried for as long as it may succeed."""
+    def fail(self, run: SpanRun, code: str, text: str, *, retryable: bool, held: Sequence[int] = ()) -> None:
+        """Leave the lane; try again later, or report the failure. A seal is tried for as long as it may succeed.
+
+        ``held``: the partitions that it keeps from going on; none where it is the span's as a whole.
+        """
         self.leave(run)
-        run.failures += 1
+        run.failures.count(held)
+        failures = run.failures.worst
         run.error = (code, text[:ERROR_LENGTH_MAX], retryable)
-        if retryable and (run.stop or run.failures <= FAILURES_MAX):
-            delay = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** (run.failures - 1))
+        if retryable and (run.stop or failures <= FAILURES_MAX):
+            delay = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** (failures - 1))
             run.retry_at = time.monotonic() + delay
             _log.warning("span %s: %s (%s); again in %.2f s", run.task.id, text, code, delay)
         else:

@@ -96,6 +96,7 @@ class SpanResult(msgspec.Struct, frozen=True):
     newest watermark all before which is at the sink. ``quarantined`` counts the changes below the positions that were
     set aside, ``wall_ms`` the time that decoding and applying took, waits at the sink included. ``tail``: the newest
     transaction that is applied up to some change; ``cut``: partitions whose next change is one after the feed's target.
+    ``held`` are the partitions that ``error`` keeps from going on.
     Of a span whose topic carries others, ``read_to`` is up to where nothing of it has been left out, be it beyond the
     sink's positions; ``passed_over`` counts changes of tables that nobody named, ``passed_over_table`` is the last
     one's.
@@ -121,6 +122,7 @@ class SpanResult(msgspec.Struct, frozen=True):
     read_to: Positions = {}
     passed_over: int = 0
     passed_over_table: str | None = None
+    held: tuple[int, ...] = ()
 
 
 class TaskResult(msgspec.Struct, frozen=True):

@@ -58,6 +58,8 @@ class SpanRows:
         self.apply_cpu_ns = 0
         self.wall_ns = 0
         self.error: tuple[str, str, bool] | None = None
+        self.held: set[int] = set()
+        """Partitions that it keeps from going on."""
         self.marks: list[Watermark] = []
         self.ended: set[int] = set()
         """Partitions of which nothing more is wanted: next comes the watermark of the target, or a change after it."""
@@ -67,13 +69,15 @@ class SpanRows:
         self.cut: dict[int, str | None] = {}
         """Partitions whose next change was made after the feed's target, and the transaction that made it, if known."""
 
-    def failed(self, code: str, text: str, *, retryable: bool) -> None:
-        """Nothing was written."""
+    def failed(self, partition: int, code: str, text: str, *, retryable: bool) -> None:
+        """Nothing was written, because of what came of ``partition``."""
         self.stopped({}, code, text, retryable=retryable)
+        self.held = {partition}
 
     def stopped(self, reached: Positions, code: str, text: str, *, retryable: bool) -> None:
         """Written up to ``reached`` (nothing, where a partition is not named), and no further."""
         self.error = (code, text[:ERROR_LENGTH_MAX], retryable)
+        self.held |= {p for p, end in self.next.items() if {**self._settled, **reached}.get(p, -1) < end}
         written = sum(change.offset < reached.get(change.partition, 0) for change in self.changes)
         part = (self.bytes - self._settled_bytes) * written // max(1, len(self.changes))
         self.rows, self.bytes = self._settled_rows + written, self._settled_bytes + part
@@ -97,9 +101,14 @@ class SpanRows:
         is_one_of_several = self.work.source_table is not None and not self.work.settle
         return is_one_of_several and not self.changes and not self.bad and self.error is None
 
-    def poisoned(self, text: str) -> None:
+    def poisoned(self, partition: int, text: str) -> None:
         """What stands before the bad row is good: it is written, and the position then names the bad row."""
         self.error = ("change_undecodable", text[:ERROR_LENGTH_MAX], False)
+        self.held = {partition}
+
+    def forgive(self) -> None:
+        """What is wrong is behind what is wanted."""
+        self.error, self.held = None, set()
 
     def batch_from(self, reached: Positions, aside: Aside | None) -> ChangeBatch:
         """All that is not yet applied, when the sink is at ``reached`` (at the start: what was expected)."""
@@ -134,6 +143,7 @@ class SpanRows:
             read_to={} if self.work.source_table is None else self.next,
             passed_over=self.passed_over,
             passed_over_table=self.passed_over_table,
+            held=tuple(sorted(self.held)),
         )
 
     def end_at(self, partition: int, target_ts: int | None, marks: list[Watermark]) -> int | None:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from headgate.agent.executor import SpanTask, TaskStatus
+from headgate.agent.lane.failures import Failures
 from headgate.agent.lane.parts import feed_of
 from headgate.agent.lane.plan import SpanResult, SpanWork
 from headgate.changes.transactions import TableEvidence, Tail
@@ -59,7 +60,7 @@ class SpanRun:
         self._has_applied = False
         self.ready_at: float | None = None
         self.retry_at: float | None = None
-        self.failures = 0
+        self.failures = Failures()
         self.positions: Positions = {}
         self.read_to: dict[int, int] = {}
         """Of one of several tables of a topic: up to where its partitions have been read beyond the sink's positions,
@@ -85,7 +86,6 @@ class SpanRun:
         self.quarantined = 0
         self.alone_until = 0.0
         self.error: tuple[str, str, bool] | None = None
-        self._stuck_on: str | None = None
         self._cluster_id = cluster_id
         self._set_aside: deque[tuple[float, int]] = deque()
 
@@ -177,7 +177,7 @@ class SpanRun:
             claim=self.claim,
             expected=dict(self.awaited),
             quarantine_left=max(0, quarantine_max - self._set_aside_lately()),
-            patient=self.failures < FAILURES_BORNE,
+            patient=self.failures.worst < FAILURES_BORNE,
             source_table=self.source_table,
             begin=dict(self.read_to),
             settle=settle,
@@ -209,7 +209,9 @@ class SpanRun:
         return sum(count for _, count in self._set_aside)
 
     def adopt(self, result: SpanResult) -> None:
-        """Take over what a task has made visible."""
+        """Take over what a batch has made visible; what has failed in it is the keeper's (``SpanKeeper.fail``)."""
+        moved = [p for p, end in result.positions.items() if end > self.positions.get(p, -1)]
+        self.failures.went_on(moved)
         self.positions = {**self.positions, **result.positions}
         if result.read_to:
             self._pass(result)
@@ -226,10 +228,8 @@ class SpanRun:
         if result.quarantined:
             self._set_aside.append((time.monotonic(), result.quarantined))
             self.quarantined += result.quarantined
-        if result.error is None or result.error != self._stuck_on:
-            self.failures = 0  # progress of one partition is none of another that is stuck
-        self._stuck_on = result.error
-        self.error = None
+        if not self.over and self.retry_at is None:
+            self.error = None  # a failure keeps its code, whatever arrives of a batch behind it
         self.rows += result.rows
         self.bytes += result.bytes
         self._note_lag(result)

@@ -114,7 +114,7 @@ class TaskRun:
         except SchemasUnavailableError as error:
             where = f"topic {chunk.topic}, partition {partition}, from offset {chunk.offsets[0]} on"
             for rows in spans:
-                rows.failed(error.code, f"{where}: {error}", retryable=error.retryable)
+                rows.failed(partition, error.code, f"{where}: {error}", retryable=error.retryable)
             return
         except Exception as error:  # noqa: BLE001 (a fault of ours in one topic's events must not stop the task)
             for rows in spans:
@@ -155,11 +155,12 @@ class TaskRun:
             wrong = [each for each in wrong if each.offset < rows.next.get(partition, start)]
         if wrong and self._asides is None:
             rows.poisoned(
+                partition,
                 f"{rows.work.claim.table}: topic {chunk.topic}, {wrong[0].reason}: it may be a change of this table; "
-                f"{_POISONED_ADVICE}"
+                f"{_POISONED_ADVICE}",
             )
         elif len(rows.kept) + len(rows.bad) + len(wrong) > rows.work.quarantine_left and wrong:
-            rows.failed("quarantine_full", too_many(rows, wrong[-1].reason), retryable=False)
+            rows.failed(partition, "quarantine_full", too_many(rows, wrong[-1].reason), retryable=False)
         else:
             rows.bad += wrong
 
@@ -172,7 +173,7 @@ class TaskRun:
         if rows.error is not None or partition in rows.ended:
             return
         if chunk.error is not None:
-            rows.failed(chunk.error.code, str(chunk.error), retryable=chunk.error.retryable)
+            rows.failed(partition, chunk.error.code, str(chunk.error), retryable=chunk.error.retryable)
             return
         began, began_wall = time.thread_time_ns(), time.monotonic_ns()
         offsets, appended, values = chunk.offsets, chunk.appended_ms, chunk.values
@@ -188,20 +189,20 @@ class TaskRun:
                 ends_at = rows.cut_at(self._parts().target_ts, partition, changes)
         except SchemasUnavailableError as error:
             where = f"topic {rows.work.topic}, partition {partition}, from offset {first} on"
-            rows.failed(error.code, f"{rows.work.claim.table}: {where}: {error}", retryable=error.retryable)
+            rows.failed(partition, error.code, f"{rows.work.claim.table}: {where}: {error}", retryable=error.retryable)
             return
         except SnapshotAfterTargetError as error:
-            rows.failed("target_before_snapshot", str(error), retryable=False)
+            rows.failed(partition, "target_before_snapshot", str(error), retryable=False)
             return
         except Exception as error:  # noqa: BLE001 (a fault of ours in one table's rows must not stop its neighbours)
-            rows.failed("internal", _described(error), retryable=False)
+            rows.failed(partition, "internal", _described(error), retryable=False)
             return
         finally:
             marks = [] if decoder is None else decoder.take_watermarks()
         if ends_at is None:
             ends_at = rows.end_at(partition, self._parts().target_ts, marks)
         if ends_at is not None and ends_at <= end:  # beyond ``end`` nothing was decoded, or may be applied
-            rows.error = None  # what is wrong behind it is not wanted
+            rows.forgive()
             end, changes = ends_at, [change for change in changes if change.offset < ends_at]
             bad = [each for each in bad if each.offset < ends_at]
         rows.changes += changes
@@ -238,10 +239,10 @@ class TaskRun:
                 changes += error.decoded
                 where = f"{rows.work.claim.table}: topic {rows.work.topic}, {error}"
                 if self._asides is None:
-                    rows.poisoned(f"{where}; {_POISONED_ADVICE}")
+                    rows.poisoned(partition, f"{where}; {_POISONED_ADVICE}")
                     return error.offset, changes, []
                 if len(rows.kept) + len(rows.bad) + len(bad) >= rows.work.quarantine_left:
-                    rows.failed("quarantine_full", too_many(rows, str(error)), retryable=False)
+                    rows.failed(partition, "quarantine_full", too_many(rows, str(error)), retryable=False)
                     return int(columns[0][0]), [], []
                 bad.append(BadChange(partition, error.offset, "change_undecodable", str(error)))
                 first += bisect_right(offsets, error.offset)
