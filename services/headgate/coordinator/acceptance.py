@@ -243,7 +243,7 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
         spans=tuple(sorted((*feed.spans, *(found[table] for table in joined)), key=lambda plan: plan.span)),
         changed_ms=draft.now.wall_ms,
     )
-    draft.put(FeedKey(effect.feed), changed)
+    draft.put(FeedKey(effect.feed), withheld(changed, draft.state.level))
     more = f"; {len(joined)} tables join: {', '.join(joined[:NAMES_SHOWN_MAX])}" if joined else ""
     draft.settle(effect.request, OutcomeStatus.DONE, f"updated, and still stopped: resume it{more}")
     return None
@@ -292,7 +292,7 @@ def _rewind(draft: Draft, effect: ResolveStart, result: StartResolved) -> None:
     reason = reason or next(filter(None, map(why_unwritable, result.spans)), None)
     if reason is not None:
         return refuse(draft, effect.request, reason)
-    changed = replace(feed, incarnation=feed.incarnation + 1, spans=result.spans)
+    changed = withheld(replace(feed, incarnation=feed.incarnation + 1, spans=result.spans), draft.state.level)
     change_wish(draft, effect.feed, changed, WantedState.RUNNING, effect.request)
     reason = f"running from the offsets asked for, as incarnation {changed.incarnation}"
     draft.settle(effect.request, OutcomeStatus.DONE, reason)

@@ -129,6 +129,7 @@ def _join(draft: Draft, name: str, feed: FeedRecorded, joined: tuple[SpanPlan, .
         spans=tuple(sorted((*feed.spans, *new), key=lambda plan: plan.span)) if new else feed.spans,
         changed_ms=draft.now.wall_ms,
     )
+    changed = withheld(changed, draft.state.level)
     draft.put(FeedKey(name), changed)
     if new:
         draft.feeds_touched.add(name)

@@ -31,7 +31,7 @@ from headgate.observability.logs import logger
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
-from headgate.records.spans import plan_of, wholes
+from headgate.records.spans import plan_of, table_of, wholes
 from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
 from headgate.sinks.identity import same_sink
 from headgate.sinks.open import open_sink
@@ -39,6 +39,7 @@ from headgate.sources.discovery import look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
 from headgate.sources.origin import origins
 from headgate.sources.registry import SchemaRegistry
+from headgate.sources.topic_ids import TopicReplacedError, topic_ids
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables
 
 __all__ = ["FeedWork"]
@@ -142,7 +143,8 @@ class FeedWork:
             start = msgspec.json.decode(effect.start, type=Literal["earliest", "latest"] | int | dict[str, Positions])
             if isinstance(start, int):
                 self._check_evidence(parse_feed(effect.spec), start)
-            tables = [self._from(whole, start) for whole in wholes(effect.spans)]
+            known = self._as_they_are(effect.spans)
+            tables = [self._from(whole, start) for whole in known]
             spans = tuple(plan for old in effect.spans if (plan := plan_of(tables, old.span)) is not None)
         except SourceUnreachableError as error:
             return EffectFailed(str(error))
@@ -157,6 +159,30 @@ class FeedWork:
         except (StartIncompleteError, StartImpossibleError) as error:
             return FeedRefused(str(error))
         return StartResolved(spans)
+
+    def _as_they_are(self, spans: tuple[SpanPlan, ...]) -> tuple[SpanPlan, ...]:
+        """The plans of whole tables with the ids of the topics as they are now.
+
+        A topic that was made again may have another number of partitions, which is its table's from now on: nothing of
+        it has been applied, so no order is lost. Raises TopicReplacedError where the table is divided.
+        """
+        plans = wholes(spans)
+        ids = topic_ids(self._connection, (plan.topic for plan in plans))
+        known = {plan.topic: plan.topic_id for plan in plans if plan.topic_id is not None}
+        replaced = {topic for topic, before in known.items() if ids.get(topic) not in (None, before)}
+        present = present_topics(self._connection) if replaced else {}
+        divided = {plan.table for plan in spans if plan.span != table_of(plan.span)}
+        found = []
+        for plan in plans:
+            count = present.get(plan.topic, 0) if plan.topic in replaced else len(plan.start)
+            if count != len(plan.start) and plan.table in divided:
+                raise TopicReplacedError(
+                    f"topic {plan.topic} was made again with {count} partitions instead of {len(plan.start)}, by which "
+                    f"table {plan.table} is divided: remove the feed and make it again"
+                )
+            start = plan.start if count == len(plan.start) else dict.fromkeys(range(count), 0)
+            found.append(replace(plan, start=start, topic_id=ids.get(plan.topic)))
+        return tuple(found)
 
     def _check_evidence(self, spec: FeedSpec, ts: int) -> None:
         source = spec.source

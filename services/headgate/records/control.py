@@ -225,13 +225,15 @@ class Role(msgspec.Struct, frozen=True):
 class SpanPlan(msgspec.Struct, frozen=True):
     """One span of a feed: which source partitions go to which sink table (records/spans.py has the names' grammar).
 
-    ``start`` are the offsets a sink row is created with if there is none yet; never used again afterwards.
+    ``start`` are the offsets a sink row is created with if there is none yet; never used again afterwards. ``topic_id``
+    is Kafka's id of the topic that they are of: the name made again is another topic; null where nobody has looked.
     """
 
     span: str
     topic: str
     table: str
     start: Positions
+    topic_id: str | None = None
 
 
 class SpanDispatched(msgspec.Struct, frozen=True):
@@ -328,7 +330,7 @@ class OperationRequested(msgspec.Struct, frozen=True):
     where it stood: ``"earliest"``, ``"latest"``, a ts, or topic → partition → offset. ``feed`` is empty where the
     request is about no feed in particular (drain_agent, resign_owner, rebalance_feed of all): it then goes to every
     shard concerned, under an id each. ``parts`` is for split_table: into how many, null to leave the table to the
-    split scheduler.
+    split scheduler. ``abandon_sink`` is for remove_feed: end it without its sink (coordinator/abandoning.py).
     """
 
     kind: OperationKind
@@ -339,6 +341,7 @@ class OperationRequested(msgspec.Struct, frozen=True):
     requested_by: str
     requested_ms: int
     parts: int | None = None
+    abandon_sink: bool = False
 
 
 class RequestSettled(msgspec.Struct, frozen=True):
@@ -358,7 +361,8 @@ class FeedRecorded(msgspec.Struct, frozen=True):
     ``revision`` updates of the spec. ``target_ts`` is the spec's. ``sink_id`` is what the sink calls itself, the same
     under every address; null if it cannot tell. ``spans`` is how its tables are divided now; ``pinned`` names the
     tables that an operator has divided, or made whole: the split scheduler leaves them alone. ``notices`` is what the
-    last look at the source found of which no table can tell: topics that cannot join, or are gone.
+    last look at the source found of which no table can tell: topics that cannot join, or are gone. ``abandoned``: it is
+    removed without being sealed at its sink, which an operator has given up.
     """
 
     feed_id: str
@@ -377,6 +381,7 @@ class FeedRecorded(msgspec.Struct, frozen=True):
     sink_id: str | None = None
     pinned: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    abandoned: bool = False
 
 
 # --- deadletter -----------------------------------------------------------------------------------------------

@@ -67,6 +67,13 @@ _ROWS: Final = (
         "create it, let its connector create it, or correct `source.topics`",
     ),
     ErrorCode(
+        "source_topic_replaced",
+        Stage.SOURCE,
+        False,
+        "a source topic was deleted and made again: the offsets known are of the topic that is gone",
+        "`headgate feed pause`, then `headgate feed resume --from earliest`; or a new feed after a fresh copy",
+    ),
+    ErrorCode(
         "source_table_clash",
         Stage.SOURCE,
         False,

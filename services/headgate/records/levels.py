@@ -15,19 +15,21 @@ from headgate.records.control import (
     OperationKind,
     OperationRequested,
     OwnerAnnounced,
+    SpanPlan,
     SpanProgressed,
     WantedState,
 )
 
-__all__ = ["FIELDS", "WITHHELD", "WORDS", "level_of", "withheld"]
+__all__ = ["FIELDS", "NESTED", "WITHHELD", "WORDS", "level_of", "withheld"]
 
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
     FeedProgressed: {"resolved_ts": 2},
-    FeedRecorded: {"target_ts": 2, "sink_id": 2, "pinned": 2, "notices": 2},
-    OperationRequested: {"parts": 2},
+    FeedRecorded: {"target_ts": 2, "sink_id": 2, "pinned": 2, "notices": 2, "abandoned": 2},
+    OperationRequested: {"parts": 2, "abandon_sink": 2},
     OwnerAnnounced: {"level": 2},
+    SpanPlan: {"topic_id": 2},
     SpanProgressed: {"passed_over": 2, "passed_over_table": 2},
 }
 """Fields that a record did not have from the beginning."""
@@ -42,13 +44,18 @@ WORDS: Final[dict[StrEnum, int]] = {
 WITHHELD: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
     FeedProgressed: frozenset({"resolved_ts"}),
     FeedRecorded: frozenset({"sink_id", "notices"}),
+    SpanPlan: frozenset({"topic_id"}),
     SpanProgressed: frozenset({"passed_over", "passed_over_table"}),
 }
 """Fields whose absence says "not known": nothing is lost that would not be found out again, or is missed."""
 
 
+NESTED: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {FeedRecorded: ("spans",)}
+"""Fields that hold several of what has fields of its own in the tables above."""
+
+
 def level_of(record: msgspec.Struct) -> int:
-    """The least level that can say what ``record`` says; of what is nested in it there is nothing new yet."""
+    """The least level that can say what ``record`` says."""
     kind = type(record)
     added = FIELDS.get(kind, {})
     defaults = {field.name: field.default for field in msgspec.structs.fields(kind) if field.name in added}
@@ -56,6 +63,7 @@ def level_of(record: msgspec.Struct) -> int:
     levels += [
         WORDS[value] for value in msgspec.structs.astuple(record) if isinstance(value, StrEnum) and value in WORDS
     ]
+    levels += [level_of(part) for name in NESTED.get(kind, ()) for part in getattr(record, name)]
     return max(levels, default=1)
 
 
@@ -70,4 +78,9 @@ def withheld(record: RecordT, level: int) -> RecordT:
         for field in msgspec.structs.fields(kind)
         if field.name in names and FIELDS[kind][field.name] > level and getattr(record, field.name) != field.default
     }
+    for name in NESTED.get(kind, ()):
+        told = getattr(record, name)
+        rest = tuple(withheld(part, level) for part in told)
+        if any(left is not part for left, part in zip(rest, told, strict=True)):
+            silent[name] = rest
     return msgspec.structs.replace(record, **silent) if silent else record

@@ -42,6 +42,7 @@ __all__ = [
     "SinkUnavailableError",
     "SinkWriter",
     "TableShape",
+    "TopicReplacedError",
     "ValueRefusedError",
 ]
 
@@ -58,8 +59,9 @@ class Claim(msgspec.Struct, frozen=True):
     """One assignment of one span, as the sink sees it. ``start`` names its partitions and creates missing rows only.
 
     A claim of a higher ``incarnation`` than the sink's is a rewind: positions go back to ``start``. ``topic_id``, where
-    known, is Kafka's id of the source topic: another id at the sink means that the topic was made anew. ``span`` is the
-    table's, or the part's, name in the log, for labels and messages; the table's if left out.
+    known, is Kafka's id of the source topic: another id at the sink means that the topic was made anew
+    (TopicReplacedError; a row without id takes it on, a rewind brings its own). ``span`` is the table's, or the part's,
+    name in the log, for labels and messages; the table's if left out.
     """
 
     identity: FeedIdentity
@@ -152,6 +154,12 @@ class SinkConflictError(SinkError):
     """Another cluster, a second feed or an epoch unknown to the log holds the table: an operator must look."""
 
     code = "sink_conflict"
+
+
+class TopicReplacedError(SinkError):
+    """The source topic is not the one that the sink's positions are of: the name was deleted and made again."""
+
+    code = "source_topic_replaced"
 
 
 class SinkRefusedError(SinkError):

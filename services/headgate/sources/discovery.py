@@ -14,6 +14,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.spans import wholes
 from headgate.sources.offsets import SourceError, start_offsets
+from headgate.sources.topic_ids import topic_ids
 from headgate.sources.topics import TableNameError, matching, no_match, present_topics, table_name
 from headgate.sources.transactions import unusable
 
@@ -39,16 +40,18 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
     """What has become of the source of a feed with the plan ``spans``. Raises SourceUnreachableError."""
     present = present_topics(connection)
     known = {plan.topic: plan for plan in wholes(spans)}
+    replaced = _replaced(connection, known)
     grown = [
         f"{topic} has {present[topic]} partitions, the feed began with {len(plan.start)}"
         for topic, plan in sorted(known.items())
-        if present.get(topic, 0) > len(plan.start)
+        if present.get(topic, 0) > len(plan.start) and topic not in replaced
     ]
     notices = [
         f"source topic {plan.topic} does not exist any more: table {plan.table} gets no changes"
         for plan in sorted(wholes(spans), key=lambda plan: (plan.topic, plan.table))
         if plan.topic not in present
     ]
+    notices += [f"source topic {topic} was deleted and made again: its table stops" for topic in replaced]
     if spec.source.transaction_topic is not None and spec.source.transaction_topic not in present:
         notices.append(
             f"transaction topic {spec.source.transaction_topic} does not exist any more: up to when the feed is "
@@ -62,14 +65,21 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
         new = {topic: count for topic, count in found.items() if topic not in known}
         new, untold = _told(spec.source.transaction_topic, new)
         tables, wrong = _named(spec, new, {plan.table: topic for topic, plan in known.items()})
+        ids = topic_ids(connection, tables.values())
         starts, missing = _starts(connection, {topic: new[topic] for topic in tables.values()})
         joined = tuple(
-            SpanPlan(span=table, topic=topic, table=table, start=starts[topic])
+            SpanPlan(span=table, topic=topic, table=table, start=starts[topic], topic_id=ids.get(topic))
             for table, topic in sorted(tables.items())
             if topic in starts
         )
         notices += untold + wrong + missing
     return Discovery(joined, _shortened(notices), "; ".join(_shortened(grown)) or None)
+
+
+def _replaced(connection: KafkaConnection, known: Mapping[str, SpanPlan]) -> list[str]:
+    """Topics that are not those that the plans were made for, as far as these say; each table's agent says so, too."""
+    ids = topic_ids(connection, (topic for topic, plan in known.items() if plan.topic_id is not None))
+    return sorted(topic for topic, found in ids.items() if found not in (None, known[topic].topic_id))
 
 
 def _told(transaction_topic: str | None, topics: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:

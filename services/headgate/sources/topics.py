@@ -24,6 +24,7 @@ from headgate.sources.offsets import (
     offsets_at,
     start_offsets,
 )
+from headgate.sources.topic_ids import topic_ids
 from headgate.sources.transactions import check_transactions
 
 __all__ = [
@@ -179,10 +180,12 @@ def plan_spans(connection: KafkaConnection, spec: FeedSpec, own_prefix: str) -> 
             )
         tables[table] = topic
     source = spec.source
+    ids = topic_ids(connection, topics)
     if source.start_ts is None:
         starts = start_offsets(connection, topics, source.start)
     else:
         starts = offsets_at(connection, topics, source.start_ts)
     return tuple(
-        SpanPlan(span=table, topic=topic, table=table, start=starts[topic]) for table, topic in sorted(tables.items())
+        SpanPlan(span=table, topic=topic, table=table, start=starts[topic], topic_id=ids.get(topic))
+        for table, topic in sorted(tables.items())
     )

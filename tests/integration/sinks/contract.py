@@ -35,6 +35,7 @@ from headgate.sinks.contract import (
     SinkMovedError,
     SinkUnavailableError,
     SinkWriter,
+    TopicReplacedError,
 )
 
 HOLDER = Path(__file__).with_name("frozen_holder.py")
@@ -187,9 +188,33 @@ class SinkContract:
             bench.sink.claim(claim_of(bench, 3, incarnation=0))
 
     def test_a_topic_made_anew_is_refused(self, bench: Bench) -> None:
+        claim = claim_of(bench, 1, topic_id="first")
+        bench.sink.claim(claim)
+        again = msgspec.structs.replace(claim, topic_id="second")
+        for other in (again, claim_of(bench, 2, topic_id="second")):
+            with pytest.raises(TopicReplacedError, match=r"id is second, the sink's offset \d+ is of first"):
+                bench.sink.claim(other)
+            with pytest.raises(TopicReplacedError):
+                bench.sink.positions(other)
+        assert bench.sink.claim(claim_of(bench, 2)) == bench.sink.positions(claim), "who does not know it may seal"
+
+    def test_a_row_without_a_topics_id_takes_on_the_one_that_is_seen(self, bench: Bench) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        bench.sink.claim(msgspec.structs.replace(claim, topic_id="first"))
+        bench.sink.claim(claim_of(bench, 2))
+        with pytest.raises(TopicReplacedError):
+            bench.sink.claim(claim_of(bench, 3, topic_id="second"))
+        assert bench.sink.claim(claim_of(bench, 3, topic_id="first")) == bench.sink.positions(claim)
+
+    def test_a_rewind_is_of_the_topic_that_it_names_or_of_any(self, bench: Bench) -> None:
         bench.sink.claim(claim_of(bench, 1, topic_id="first"))
-        with pytest.raises(SinkConflictError, match="made anew"):
-            bench.sink.claim(claim_of(bench, 2, topic_id="second"))
+        bench.sink.claim(claim_of(bench, 2, incarnation=1, topic_id="second"))
+        with pytest.raises(TopicReplacedError, match="is of second"):
+            bench.sink.claim(claim_of(bench, 3, incarnation=1, topic_id="first"))
+        # Closed before anybody has looked at the topic, as after a pause at once: the old id is not kept.
+        bench.sink.claim(claim_of(bench, 3, incarnation=2))
+        bench.sink.claim(claim_of(bench, 4, incarnation=2, topic_id="third"))
 
     # --- apply ---
 

@@ -1,8 +1,6 @@
-"""When lanes get another alarm, are at rest, or lose a topic: no Spark needed."""
+"""When lanes get another alarm, or are at rest: no Spark needed."""
 
 import time
-from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +11,9 @@ from headgate.agent.lane.fleet import (
     STRANGERS_SECONDS,
     Fleet,
 )
-from headgate.agent.lane.keeper import Board
 from headgate.agent.lane.lane import IDLE_SECONDS
 from headgate.agent.lane.spark import RefusedOptionError, check_options
-from lanes_without_spark import Restarts, fleet_of, lane_of, run_on
+from lanes_without_spark import lane_of, run_on
 
 
 def test_an_alarm_is_renewed_when_spans_have_come_and_gone_but_not_at_each(fleet: Fleet) -> None:
@@ -55,24 +52,3 @@ def test_a_lane_that_finds_nothing_to_read_has_caught_up(fleet: Fleet, monkeypat
     rested = lane._rested_at
     monkeypatch.setattr("headgate.agent.lane.lane.time.monotonic", lambda: rested + IDLE_SECONDS + 1)
     assert run.status().lag_ms == 0
-
-
-class Topics(Restarts):
-    """A keeper with a source whose topics are told here."""
-
-    present: Mapping[str, int] = {}
-
-    def present_topics(self) -> Mapping[str, int]:
-        return self.present
-
-
-def test_a_span_whose_topic_is_missing_twice_is_sent_back_and_its_neighbours_stay(board: Board, tmp_path: Path) -> None:
-    keeper = Topics(board)
-    fleet = fleet_of(board, keeper, tmp_path)
-    lane = lane_of(fleet, "l", {0: 0})
-    run_on(lane, {0: 0})
-    for present, restarted in (({"t": 1}, 0), ({}, 0), ({"t": 1}, 0), ({}, 0), ({"u": 1}, 1)):
-        keeper.present = present
-        fleet.look_for_topics()
-        assert len(keeper.restarted) == restarted, present
-    assert lane.members == []

@@ -30,7 +30,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import AgentKey, Fact, OwnerKey, RequestKey, SpanKey
-from headgate.records.levels import FIELDS, WITHHELD, WORDS, level_of, withheld
+from headgate.records.levels import FIELDS, NESTED, WITHHELD, WORDS, level_of, withheld
 
 LEASE_SECONDS = 5.0
 QUIET_SECONDS = QUIET_LEASES * LEASE_SECONDS
@@ -195,10 +195,19 @@ def test_the_table_of_what_came_when_is_what_the_schemas_say() -> None:
             for field in new.parsed["fields"]:
                 if field["name"] not in known_fields:
                     fields.setdefault(record, {})[field["name"]] = new.version
+            for name in NESTED.get(record, ()):
+                before, after = fields_of_items(old.parsed, name), fields_of_items(new.parsed, name)
+                fields.setdefault(SpanPlan, {}).update(dict.fromkeys(after - before, new.version))
             words.update({word: new.version for word in words_in(new.parsed) if word not in known_words})
     assert fields == FIELDS
     assert words == {f"{type(word).__name__}.{word}": level for word, level in WORDS.items()}
     assert all(names <= FIELDS[record].keys() for record, names in WITHHELD.items())
+
+
+def fields_of_items(schema: Any, name: str) -> set[str]:
+    """The fields of what an array of a record holds."""
+    (array,) = (field["type"] for field in schema["fields"] if field["name"] == name)
+    return {field["name"] for field in array["items"]["fields"]}
 
 
 def words_in(schema: Any) -> Iterator[str]:
@@ -226,3 +235,7 @@ def test_what_is_only_told_is_left_out_below_its_level_and_the_rest_waits() -> N
     assert level_of(withheld(aimed, 1)) == 2
     assert withheld(aimed, 1) == replace(aimed, sink_id=None)
     assert level_of(replace(feed, wanted=WantedState.FINISHED)) == 2
+    found = replace(feed, spans=(replace(plan, topic_id="x"), plan))
+    assert level_of(found) == 2
+    assert withheld(found, 2) is found
+    assert withheld(found, 1) == replace(feed, spans=(plan, plan))

@@ -7,7 +7,6 @@ and beside the old one.
 
 import itertools
 import logging
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -27,7 +26,6 @@ from headgate.agent.lane.plan import Letterbox
 from headgate.agent.lane.span import positions_of
 from headgate.agent.lane.spark import RefusedOptionError, SparkRuntime, SparkStartError
 from headgate.sources.fetching import reader_properties
-from headgate.sources.offsets import SourceUnreachableError
 from headgate.sources.reader import Reading
 
 __all__ = ["ExecutorSettings", "Fleet"]
@@ -43,10 +41,6 @@ SETTLE_SECONDS_MAX: Final = 30.0
 
 STRANGERS_SECONDS: Final = 5.0
 """An alarm that rings for spans that have left is replaced after that: often more of them leave."""
-
-TOPICS_SECONDS: Final = 10.0
-"""How often a lane's topics are looked for. A reader is not told when one is deleted, and an alarm does not hear of it
-while its lane is busy; the owner looks as often (coordinator/discovery.py)."""
 
 _lane_numbers = itertools.count(1)
 """Names of queries are unique per Spark session, which outlives executors."""
@@ -79,8 +73,6 @@ class Fleet:
         self._runtime = runtime
         self._settings = settings
         self._started_at = 0.0
-        self._looked_at = time.monotonic()
-        self._missing: frozenset[str] = frozenset()
         self._starter = ThreadPoolExecutor(2, thread_name_prefix="headgate-lane")
 
     def signal_stop(self) -> None:
@@ -101,9 +93,6 @@ class Fleet:
             self.placement.join(now)
         for lane in [lane for _, lane in sorted(self.lanes.items()) if not lane.members]:
             self._drop(lane)
-        if self.lanes and now - self._looked_at >= TOPICS_SECONDS:
-            self._looked_at = now
-            self._starter.submit(self.look_for_topics)
         for lane in self.lanes.values():
             if lane.started and lane.is_resting and self.crew.owing(lane):
                 lane.wake()
@@ -129,22 +118,6 @@ class Fleet:
         if alarm is None or settled < STRANGERS_SECONDS or not lane.is_resting:
             return False
         return not alarm.places.issubset(place for run in lane.members for place in run.places)
-
-    def look_for_topics(self) -> None:
-        """Send spans whose topic is missing at two looks in a row back, to find out what has become of it."""
-        try:
-            present = self._keeper.present_topics()
-        except SourceUnreachableError as error:
-            _log.info("looking for the topics of lanes: %s", error)
-            return
-        with self._board.changed:
-            runs = [run for _, lane in sorted(self.lanes.items()) for run in lane.members]
-            # At one look only it may be so new that this broker has not heard of it yet.
-            missing = frozenset(run.task.plan.topic for run in runs).difference(present)
-            for run in runs:
-                if run.task.plan.topic in missing & self._missing:
-                    self._keeper.restart(run, "its topic is not there any more")
-            self._missing = missing
 
     def _guarded(self, lane: Lane, step: Callable[[Lane], None]) -> None:
         """On the starter's threads: a lane that cannot be started, or watched, sends its spans back."""

@@ -7,21 +7,24 @@ failed, or whose lane died, comes back through the same door: the sink says wher
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
+from msgspec.structs import replace
+
 from headgate.agent.executor import SpanId
 from headgate.agent.lane.parts import FeedParts
 from headgate.agent.lane.span import SpanRun
+from headgate.agent.lane.topic_watch import TopicWatch
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, TaskState
 from headgate.sinks.contract import Claim, Sink, SinkError
 from headgate.sources.offsets import SourceError, check_retention
-from headgate.sources.topics import present_topics
+from headgate.sources.topic_ids import check_topic_id, topic_ids
 
 __all__ = ["Board", "SpanKeeper"]
 
@@ -109,6 +112,7 @@ class SpanKeeper:
         self._source = source
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="headgate-span")
         self._sinks = _Sinks()
+        self._topics = TopicWatch(board, self, time.monotonic())
 
     def close(self) -> None:
         """Take no more work."""
@@ -119,6 +123,8 @@ class SpanKeeper:
         """Retry what is due, and end what no batch has any more."""
         if self._sinks.are_due(now):
             self._pool.submit(self._sinks.purge, now)
+        if self._topics.is_due(now):
+            self._pool.submit(self._topics.look)
         for _, run in sorted(self._board.runs.items()):
             if run.busy:
                 continue
@@ -163,6 +169,9 @@ class SpanKeeper:
         while not opened:
             with self._board.changed:
                 claim, primary = run.claim, run.primary
+            seen = topic_ids(self._source, [claim.topic]).get(claim.topic)
+            check_topic_id(claim.topic, run.task.plan.topic_id, seen)
+            claim = replace(claim, topic_id=seen)
             with self._sinks.lent(run.task.spec) as parts:
                 parts.sink.check([claim.table])
                 positions = _claimed(parts.sink, claim) if primary else parts.sink.positions(claim)
@@ -171,6 +180,7 @@ class SpanKeeper:
                 opened = (claim.epoch, primary) == (run.task.epoch, run.primary)
                 run.claimed = opened and primary
                 if opened:
+                    run.topic_id = seen
                     run.opened(positions, ends)
                 if self._board.killed or run.stop:
                     return
@@ -193,9 +203,9 @@ class SpanKeeper:
             run.state = TaskState.STOPPED
             run.error = None
 
-    def present_topics(self) -> Mapping[str, int]:
-        """The source's topics → number of partitions. Raises SourceUnreachableError."""
-        return present_topics(self._source)
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        """See sources/topic_ids.py."""
+        return topic_ids(self._source, topics)
 
     def fail(self, run: SpanRun, code: str, text: str, *, retryable: bool, held: Sequence[int] = ()) -> None:
         """Leave the lane; try again later, or report the failure. A seal is tried for as long as it may succeed.

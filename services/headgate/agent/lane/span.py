@@ -61,6 +61,8 @@ class SpanRun:
         self.ready_at: float | None = None
         self.retry_at: float | None = None
         self.failures = Failures()
+        self.topic_id: str | None = None
+        """Kafka's id of the topic when the span was opened."""
         self.positions: Positions = {}
         self.read_to: dict[int, int] = {}
         """Of one of several tables of a topic: up to where its partitions have been read beyond the sink's positions,
@@ -107,6 +109,11 @@ class SpanRun:
     def over(self) -> bool:
         """Nothing is running and nothing will be, under this epoch."""
         return self.state in {TaskState.STOPPED, TaskState.FAILED}
+
+    @property
+    def is_open(self) -> bool:
+        """Its source and its sink have been looked at, and it is not on its way out."""
+        return bool(self.positions) and not self.stop and not self.over
 
     @property
     def writable(self) -> bool:

@@ -121,8 +121,9 @@ VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(part)s, %(feed)s, %(ow
         %(start)s, %(topic_id)s, %(holder)s, {_NOW}, {_NOW})
 ON DUPLICATE KEY UPDATE
     next_offset = IF(incarnation < VALUES(incarnation), VALUES(next_offset), next_offset),
+    topic_id = IF(incarnation < VALUES(incarnation), VALUES(topic_id), COALESCE(VALUES(topic_id), topic_id)),
     incarnation = VALUES(incarnation), owner_rev = VALUES(owner_rev), n = VALUES(n), closed = FALSE,
-    feed = VALUES(feed), topic_id = COALESCE(VALUES(topic_id), topic_id), holder = VALUES(holder),
+    feed = VALUES(feed), holder = VALUES(holder),
     claimed_at = VALUES(claimed_at), updated_at = VALUES(updated_at)
 """
 
@@ -240,7 +241,7 @@ def seal_rows(session: Session, claim: Claim, table: str) -> Positions:
 def read_positions(session: Session, claim: Claim, table: str) -> Positions:
     """The positions a claim would go on from: the sink's, or ``start`` where it has none of this incarnation."""
     rows = _read(session, _parameters(session, claim, table)) if progress_exists(session) else {}
-    return start_or_rows(claim, rows)
+    return start_or_rows(claim, table, rows)
 
 
 def read_holders(session: Session, claim: Claim, table: str) -> list[Holder]:

@@ -92,7 +92,9 @@ ON CONFLICT (cluster_id, feed_id, table_name, topic, partition) DO UPDATE SET
     owner_rev = EXCLUDED.owner_rev, n = EXCLUDED.n, closed = false, feed = EXCLUDED.feed,
     next_offset = CASE WHEN progress.incarnation < EXCLUDED.incarnation THEN EXCLUDED.next_offset
                        ELSE progress.next_offset END,
-    incarnation = EXCLUDED.incarnation, topic_id = coalesce(EXCLUDED.topic_id, progress.topic_id),
+    topic_id = CASE WHEN progress.incarnation < EXCLUDED.incarnation THEN EXCLUDED.topic_id
+                    ELSE coalesce(EXCLUDED.topic_id, progress.topic_id) END,
+    incarnation = EXCLUDED.incarnation,
     claimed_at = clock_timestamp(), updated_at = clock_timestamp()
 """
 
@@ -209,7 +211,7 @@ def seal_rows(connection: Connection, claim: Claim, table: str, lock_wait_second
 def read_positions(connection: Connection, claim: Claim, table: str) -> Positions:
     """The positions a claim would go on from: the sink's, or ``start`` where it has none of this incarnation."""
     rows = _read(connection, _parameters(claim, table)) if progress_exists(connection) else {}
-    return start_or_rows(claim, rows)
+    return start_or_rows(claim, table, rows)
 
 
 def forget_rows(connection: Connection, identity: FeedIdentity) -> None:

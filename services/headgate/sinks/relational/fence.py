@@ -15,6 +15,7 @@ from headgate.sinks.contract import (
     SinkConflictError,
     SinkFencedError,
     SinkMovedError,
+    TopicReplacedError,
 )
 
 __all__ = [
@@ -49,15 +50,23 @@ def positions_of(rows: Rows) -> Positions:
     return {partition: row.next_offset for partition, row in rows.items()}
 
 
-def start_or_rows(claim: Claim, rows: Rows) -> Positions:
-    """The positions a claim would go on from: the sink's, or ``start`` where it has none of this incarnation."""
+def start_or_rows(claim: Claim, table: str, rows: Rows) -> Positions:
+    """The positions a claim would go on from: the sink's, or ``start`` where it has none of this incarnation.
+
+    Raises TopicReplacedError.
+    """
+    _check_topic(claim, table, rows)
     return dict(claim.start) | {p: row.next_offset for p, row in rows.items() if row.incarnation >= claim.incarnation}
 
 
 def is_same_claim(claim: Claim, rows: Rows) -> bool:
     """Whether the claim holds the rows already: it is repeated."""
     return rows.keys() == claim.start.keys() and all(
-        row.epoch == claim.epoch and not row.closed and row.incarnation == claim.incarnation for row in rows.values()
+        row.epoch == claim.epoch
+        and not row.closed
+        and row.incarnation == claim.incarnation
+        and claim.topic_id in (None, row.topic_id)
+        for row in rows.values()
     )
 
 
@@ -74,14 +83,19 @@ def check_claim(claim: Claim, table: str, rows: Rows) -> None:
                 f"{where}: the sink is at incarnation {row.incarnation}, the claim at {claim.incarnation}: "
                 "the control topics are older than the sink; were they restored?"
             )
-        if (
-            claim.topic_id is not None
-            and row.topic_id not in (None, claim.topic_id)
-            and row.incarnation == claim.incarnation
-        ):
-            raise SinkConflictError(
-                f"{where}: the topic was made anew (id {claim.topic_id}, was {row.topic_id}), its offsets are others: "
-                "start the feed again from the beginning"
+    _check_topic(claim, table, rows)
+
+
+def _check_topic(claim: Claim, table: str, rows: Rows) -> None:
+    """The offsets of a row are of the topic with its id; a rewind brings others."""
+    for partition, row in rows.items():
+        is_other = claim.topic_id is not None and row.topic_id not in (None, claim.topic_id)
+        if is_other and row.incarnation == claim.incarnation:
+            raise TopicReplacedError(
+                f"{table}, {claim.topic}/{partition}: the topic was deleted and made again: its id is "
+                f"{claim.topic_id}, the sink's offset {row.next_offset} is of {row.topic_id}. Nothing of it is read. "
+                "To apply all that it holds now: `headgate feed pause`, then `headgate feed resume --from earliest` "
+                "(what the old topic still held is lost; see `headgate verify`)"
             )
 
 

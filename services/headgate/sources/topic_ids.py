@@ -1,0 +1,71 @@
+"""Kafka's own ids of topics: a topic that was deleted and made again under its name is another one.
+
+Offsets say how far a topic has been read, and begin anew with each topic. So whoever remembers an offset remembers the
+id of the topic that it is of, and reads nothing of a topic with another id. Ids are asked for *before* offsets: what is
+replaced in between then has the wrong id with the right offsets, which is noticed, and never the other way round.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.log import LogError
+from headgate.sources.offsets import SourceError, SourceUnreachableError
+
+__all__ = ["TopicReplacedError", "check_topic_id", "topic_id_of", "topic_ids"]
+
+_MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._NOENT})
+
+_TOPICS_PER_REQUEST_MAX: Final = 1_000
+"""A description has every partition with its replicas: some hundred kilobytes for as many topics."""
+
+
+class TopicReplacedError(SourceError):
+    """A topic is not the one that the known offsets are of."""
+
+    code = "source_topic_replaced"
+
+
+def topic_ids(connection: KafkaConnection, topics: Iterable[str]) -> dict[str, str | None]:
+    """Topic → id, of those that exist; None from a broker before 2.8, which has none. Raises SourceUnreachableError."""
+    names = sorted(set(topics))
+    found: dict[str, str | None] = {}
+    for first in range(0, len(names), _TOPICS_PER_REQUEST_MAX):
+        found |= _asked(connection, names[first : first + _TOPICS_PER_REQUEST_MAX])
+    return found
+
+
+def topic_id_of(connection: KafkaConnection, topic: str) -> str | None:
+    """The id of one topic, None if there is no such topic, too. Raises SourceUnreachableError."""
+    return topic_ids(connection, (topic,)).get(topic)
+
+
+def check_topic_id(topic: str, known: str | None, seen: str | None) -> None:
+    """Raises TopicReplacedError where both ids are known and differ."""
+    if None not in (known, seen) and known != seen:
+        raise TopicReplacedError(
+            f"topic {topic} was deleted and made again: its id is {seen}, the offsets known are of {known}. Nothing of "
+            "it is read. To apply all that it holds now: `headgate feed pause`, then `headgate feed resume --from "
+            "earliest` (what the old topic still held is lost; see `headgate verify`)"
+        )
+
+
+def _asked(connection: KafkaConnection, names: list[str]) -> dict[str, str | None]:
+    what = "asking for the ids of source topics"
+    admin = connection.admin  # held until it has answered (eventlog/leaders.py)
+    futures = admin.describe_topics(TopicCollection(names), request_timeout=ADMIN_SECONDS_MAX)
+    found: dict[str, str | None] = {}
+    for name, future in futures.items():
+        try:
+            described = connection.wait(what, future)
+        except LogError as error:
+            cause = error.__cause__
+            if isinstance(cause, KafkaException) and cause.args[0].code() in _MISSING:
+                continue
+            raise SourceUnreachableError(str(error)) from error
+        uuid = described.topic_id
+        has_id = uuid.get_most_significant_bits() or uuid.get_least_significant_bits()
+        found[name] = str(uuid) if has_id else None
+    return found
