@@ -9,6 +9,8 @@ apply, and whether that epoch is closed. The rules, each one a contract test tha
 - ``apply`` is one atomic step: rows below the position are dropped by the caller, the rows become visible and the
   positions move from exactly ``expected`` to ``next``, only if the epoch is the sink's and open; else nothing happens.
 - ``seal`` closes an epoch: nothing is applied under it any more, whatever process wakes up later. A claim reopens.
+- ``claim`` and ``seal`` need their rows only, not the table: one that is missing, or refused, can be closed (``check``
+  is what proves that a table can be written).
 - the sink is right and the log may be behind; a sink *ahead* of every epoch the log knows, another cluster's row, or
   a second feed on an open table is a hard error with its reason, never a guess.
 """

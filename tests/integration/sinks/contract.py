@@ -51,6 +51,10 @@ class Bench(Protocol):
 
     def rows(self) -> dict[int, str | None]: ...
 
+    def drop(self) -> None:
+        """Drop the table."""
+        ...
+
     def restore(self, claim: Claim, positions: Positions, epoch: Epoch | None = None) -> None:
         """Make the sink's own progress what a backup would have had."""
         ...
@@ -531,6 +535,25 @@ class SinkContract:
         with pytest.raises(SinkFencedError, match="sealed"):
             bench.sink.claim(claim)
         assert bench.rows() == {1: "a"}
+
+    def test_a_table_that_is_gone_can_be_closed(self, bench: Bench, writer: SinkWriter) -> None:
+        claim, closing = claim_of(bench, 1), claim_of(bench, 2)
+        bench.sink.claim(claim)
+        writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+        bench.drop()
+        assert bench.sink.positions(closing) == {0: 6, 1: 0}
+        assert bench.sink.claim(closing) == {0: 6, 1: 0}
+        assert bench.sink.seal(closing) == {0: 6, 1: 0}
+        bench.sink.forget(FEED)
+        with pytest.raises(SinkFencedError, match="was removed"):
+            bench.sink.claim(claim_of(bench, 3))
+
+    def test_a_table_that_was_never_there_can_be_closed(self, bench: Bench) -> None:
+        bench.drop()
+        bench.sink.claim(claim_of(bench, 2))
+        assert bench.sink.seal(claim_of(bench, 2)) == {0: 5, 1: 0}
+        with pytest.raises(SinkFencedError):
+            bench.sink.claim(claim_of(bench, 1))
 
     def test_a_higher_claim_reopens_what_was_sealed(self, bench: Bench, writer: SinkWriter) -> None:
         claim = claim_of(bench, 1)

@@ -50,6 +50,9 @@ class MysqlBench:
     def rows(self) -> dict[int, str | None]:
         return dict(self.execute("SELECT id, value FROM orders"))
 
+    def drop(self) -> None:
+        self.execute("DROP TABLE orders")
+
     def restore(self, claim: Claim, positions: Positions, epoch: Epoch | None = None) -> None:
         epoch = epoch or claim.epoch
         for partition, offset in positions.items():

@@ -126,6 +126,11 @@ def test_missing_rights_are_named_one_after_the_other_until_nothing_is_missing(d
         writer.apply(ChangeBatch(claim, {0: OffsetRange(0, 1)}, [put(0, id=1, v="a")]))
         writer.close()
         assert database.rows("SELECT id, v FROM t") == [(1, "a")]
+        database.execute(f"REVOKE SELECT, INSERT, UPDATE, DELETE ON {name}.t FROM clerk")
+        with pytest.raises(SinkRefusedError):
+            clerk.check([f"{name}.t"])
+        closing = Claim(claim.identity, claim.table, claim.topic, Epoch(1, 2), 0, {0: 0})
+        assert (clerk.claim(closing), clerk.seal(closing)) == ({0: 1}, {0: 1})
     finally:
         database.execute("DROP USER clerk")
 
@@ -427,7 +432,7 @@ def test_a_column_that_was_widened_takes_what_it_refused_before(database: Databa
 def test_rows_without_key_are_added_each_once_if_so_chosen(database: Database) -> None:
     database.execute("CREATE TABLE t (v int, w text)")
     with pytest.raises(SinkRefusedError, match=r"no primary key.*sink.keyless: append"):
-        database.claim("t")
+        database.sink.check(["t"])
     database.sink = MysqlSink(MysqlSettings(database.url, keyless=True))
     database.writer = database.sink.writer()
     claim = database.claim("t")

@@ -47,6 +47,9 @@ class PostgresBench:
     def rows(self) -> dict[int, str | None]:
         return dict(self.execute("SELECT id, value FROM public.orders"))
 
+    def drop(self) -> None:
+        self.execute("DROP TABLE public.orders")
+
     def restore(self, claim: Claim, positions: Positions, epoch: Epoch | None = None) -> None:
         epoch = epoch or claim.epoch
         for partition, offset in positions.items():

@@ -135,6 +135,36 @@ def test_missing_rights_are_named_one_after_the_other_until_nothing_is_missing(
     writer.apply(ChangeBatch(claim, {0: OffsetRange(0, 1)}, [put(0, id=1, v="a")]))
     writer.close()
     assert database.rows("SELECT id, v FROM t") == [(1, "a")]
+    database.execute(f"REVOKE ALL ON t FROM {role}")
+    database.execute(f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")
+    with pytest.raises(SinkRefusedError):
+        clerk.check(["public.t"])
+    closing = Claim(claim.identity, claim.table, claim.topic, Epoch(1, 2), 0, {0: 0})
+    assert (clerk.claim(closing), clerk.seal(closing)) == ({0: 1}, {0: 1})
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_bare_name_is_closed_under_the_name_it_was_claimed_by(database: Database, *, is_gone: bool) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    claim = database.claim("t")
+    database.apply(claim, put(0, id=1, v="a"))
+    database.execute("ALTER TABLE t RENAME TO away")
+    if not is_gone:
+        database.execute("CREATE SCHEMA first; CREATE TABLE first.t (id int PRIMARY KEY, v text)")
+        (name,) = database.rows("SELECT current_database()")[0]
+        database.execute(f"ALTER DATABASE {name} SET search_path = first, public")
+    assert database.sink.seal(claim) == {0: 1}
+    assert database.rows("SELECT table_name, closed FROM headgate.progress") == [("public.t", True)]
+
+
+def test_a_bare_name_of_a_table_that_is_gone_is_claimed_as_before(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    claim = database.claim("t")
+    database.apply(claim, put(0, id=1, v="a"))
+    database.execute("DROP TABLE t")
+    closing = Claim(claim.identity, "t", claim.topic, Epoch(1, 2), 0, {0: 0})
+    assert (database.sink.claim(closing), database.sink.seal(closing)) == ({0: 1}, {0: 1})
+    assert database.rows("SELECT table_name, n, closed FROM headgate.progress") == [("public.t", 2, True)]
 
 
 def test_a_schema_headgate_that_belongs_to_somebody_else_is_named(database: Database, clerk: PostgresSink) -> None:
@@ -422,7 +452,7 @@ def test_many_batches_of_all_sizes_leave_no_staged_row_behind(database: Database
 def test_rows_without_key_are_added_each_once_if_so_chosen(database: Database) -> None:
     database.execute("CREATE TABLE t (v int, w text)")
     with pytest.raises(SinkRefusedError, match=r"no primary key.*sink.keyless: append"):
-        database.claim("public.t")
+        database.sink.check(["public.t"])
     database.sink = PostgresSink(PostgresSettings(database.dsn, keyless=True))
     database.writer = database.sink.writer()
     claim = database.claim("public.t")

@@ -240,8 +240,7 @@ def seal_rows(session: Session, claim: Claim, table: str) -> Positions:
 
 def read_positions(session: Session, claim: Claim, table: str) -> Positions:
     """The positions a claim would go on from: the sink's, or ``start`` where it has none of this incarnation."""
-    rows = _read(session, _parameters(session, claim, table)) if progress_exists(session) else {}
-    return start_or_rows(claim, table, rows)
+    return start_or_rows(claim, table, _read(session, _parameters(session, claim, table)))
 
 
 def read_holders(session: Session, claim: Claim, table: str) -> list[Holder]:

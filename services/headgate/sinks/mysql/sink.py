@@ -12,6 +12,7 @@ from headgate.sinks.contract import Claim, FeedIdentity, TableShape
 from headgate.sinks.mysql.catalog import check_database, load_table
 from headgate.sinks.mysql.connection import MysqlSettings, Session, connect, sink_error
 from headgate.sinks.mysql.contention import run_past_blockers
+from headgate.sinks.mysql.naming import name_to_claim
 from headgate.sinks.mysql.origin import read_own_id, read_published
 from headgate.sinks.mysql.progress import (
     claim_rows,
@@ -48,7 +49,6 @@ class MysqlSink:
     def claim(self, claim: Claim) -> Positions:
         """See the contract. Ends sessions of lower epochs that block it; others are waited for, then named."""
         with self._session(f"claiming {claim.table} under epoch {claim.epoch}") as session:
-            check_database(session)
             ensure_progress(session)
             return self._past_blockers(session, claim, claim_rows, lambda epoch: epoch < claim.epoch)
 
@@ -71,7 +71,9 @@ class MysqlSink:
     def positions(self, claim: Claim) -> Positions:
         """See the contract."""
         with self._session(f"reading positions of {claim.table}") as session:
-            return read_positions(session, claim, load_table(session, claim.table, keyless=self._settings.keyless).name)
+            if not progress_exists(session):
+                return dict(claim.start)
+            return read_positions(session, claim, name_to_claim(session, claim))
 
     def forget(self, identity: FeedIdentity) -> None:
         """See the contract."""
@@ -102,7 +104,7 @@ class MysqlSink:
         work: Callable[[Session, Claim, str], Positions],
         over_at: Callable[[Epoch], bool],
     ) -> Positions:
-        table = load_table(session, claim.table, keyless=self._settings.keyless).name
+        table = name_to_claim(session, claim)
         session.execute(f"SET SESSION innodb_lock_wait_timeout = {max(1, ceil(self._settings.lock_wait_seconds))}")
         return run_past_blockers(
             partial(work, session, claim, table),

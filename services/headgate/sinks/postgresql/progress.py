@@ -210,8 +210,7 @@ def seal_rows(connection: Connection, claim: Claim, table: str, lock_wait_second
 
 def read_positions(connection: Connection, claim: Claim, table: str) -> Positions:
     """The positions a claim would go on from: the sink's, or ``start`` where it has none of this incarnation."""
-    rows = _read(connection, _parameters(claim, table)) if progress_exists(connection) else {}
-    return start_or_rows(claim, table, rows)
+    return start_or_rows(claim, table, _read(connection, _parameters(claim, table)))
 
 
 def forget_rows(connection: Connection, identity: FeedIdentity) -> None:

@@ -11,6 +11,7 @@ from headgate.sinks.contract import Claim, FeedIdentity, TableShape
 from headgate.sinks.postgresql.catalog import Connection, check_database, load_table
 from headgate.sinks.postgresql.connection import Label, PostgresSettings, connect, sink_error
 from headgate.sinks.postgresql.contention import run_past_blockers
+from headgate.sinks.postgresql.naming import name_to_claim, name_to_seal
 from headgate.sinks.postgresql.origin import read_own_id, read_published
 from headgate.sinks.postgresql.progress import (
     claim_rows,
@@ -63,22 +64,23 @@ class PostgresSink:
     def claim(self, claim: Claim) -> Positions:
         """See the contract. Ends sessions of lower epochs that block it; others are waited for, then named."""
         with self._session(f"claiming {claim.table} under epoch {claim.epoch}") as connection:
-            check_database(connection)
             ensure_progress(connection)
-            return self._past_blockers(connection, claim, claim_rows, lambda epoch: epoch < claim.epoch)
+            table = name_to_claim(connection, claim)
+            return self._past_blockers(connection, claim, table, claim_rows, lambda epoch: epoch < claim.epoch)
 
     def seal(self, claim: Claim) -> Positions:
         """See the contract. Ends sessions that still write under this epoch or a lower one, if they block it."""
         with self._session(f"sealing {claim.table} under epoch {claim.epoch}") as connection:
             ensure_progress(connection)
-            return self._past_blockers(connection, claim, seal_rows, lambda epoch: epoch <= claim.epoch)
+            table = name_to_seal(connection, claim)
+            return self._past_blockers(connection, claim, table, seal_rows, lambda epoch: epoch <= claim.epoch)
 
     def positions(self, claim: Claim) -> Positions:
         """See the contract."""
         with self._session(f"reading positions of {claim.table}") as connection:
-            return read_positions(
-                connection, claim, load_table(connection, claim.table, keyless=self._settings.keyless).name
-            )
+            if not progress_exists(connection):
+                return dict(claim.start)
+            return read_positions(connection, claim, name_to_claim(connection, claim))
 
     def forget(self, identity: FeedIdentity) -> None:
         """See the contract."""
@@ -120,10 +122,10 @@ class PostgresSink:
         self,
         connection: Connection,
         claim: Claim,
+        table: str,
         work: Callable[[Connection, Claim, str, float], Positions],
         over_at: Callable[[Epoch], bool],
     ) -> Positions:
-        table = load_table(connection, claim.table, keyless=self._settings.keyless).name
         label = Label.of(claim)
         connection.execute("SELECT set_config('application_name', %s, false)", (str(label),))
         positions = run_past_blockers(
