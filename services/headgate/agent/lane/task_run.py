@@ -118,7 +118,7 @@ class TaskRun:
             return
         except Exception as error:  # noqa: BLE001 (a fault of ours in one topic's events must not stop the task)
             for rows in spans:
-                rows.failed("internal", _described(error), retryable=False)
+                rows.failed(partition, "internal", _described(error), retryable=False)
             return
         for rows in spans:
             self._take_dealt(rows, chunk, dealt)
