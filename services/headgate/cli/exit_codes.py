@@ -28,7 +28,7 @@ from headgate.eventlog.topics import (
 from headgate.observability.http import PortTakenError
 from headgate.records.names import InvalidNameError
 from headgate.records.refusals import NOT_FOUND, code_in
-from headgate.sinks.contract import SinkError, SinkUnavailableError
+from headgate.sinks.contract import SinkError, SinkUnavailableError, TopicReplacedError
 from headgate.sources.offsets import SourceError
 
 __all__ = ["MEANINGS", "CommandError", "ExitCode", "Meaning", "exit_code_of", "exit_code_of_refusal", "page"]
@@ -167,12 +167,13 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
     ExitCode.SOURCE: Meaning(
         "a source topic is missing, what is still to be read was deleted, or the schema registry cannot be asked",
         "the message says which",
-        errors=(SourceError,),
+        errors=(SourceError, TopicReplacedError),
         refusals=(
             "source",
             "source_unreachable",
             "source_partitions_grown",
             "source_topic_missing",
+            "source_topic_replaced",
             "source_table_clash",
             "source_table_name",
             "source_offset_expired",
