@@ -19,6 +19,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from headgate import SCHEMA_VERSION, __version__
+from headgate.coordinator.effect_log import EffectLog
 from headgate.coordinator.effects import EffectFailed, ResignOwner
 from headgate.coordinator.machine import COORDINATOR
 from headgate.coordinator.state import CoordinatorState
@@ -99,6 +100,7 @@ class CoordinatorService:
     ) -> None:
         self._settings = settings
         self._effects = effects
+        self._told = EffectLog()
         self._probes = probes
         self._metrics = RoleMetrics(registry)
         self._asked = False
@@ -245,12 +247,11 @@ class CoordinatorService:
         return submit
 
     def _work_off(self, _number: int) -> None:
-        log = logger(service="coordinator")
         while not self._stop.is_set():
             shard, effect = self._work.get()
             result = self._effects.run(effect.effect)
             self._count(effect, type(result).__name__)
-            log.info("effect", shard=shard, effect=type(effect.effect).__name__, result=_shown(result))
+            self._told.tell(shard, effect.effect, result)
             while not self._finish(shard, effect, result) and not self._stop.is_set():
                 self._stop.wait(RESULT_RETRY_SECONDS)
             self._metrics.effects_waiting.set(self._work.qsize())
@@ -272,8 +273,3 @@ def _status_of(role: Role[CoordinatorState]) -> Callable[[], Any]:
 
 def _name(shard: int) -> str:
     return f"coordinator {shard}"
-
-
-def _shown(result: Any) -> str:
-    reason = getattr(result, "reason", None)
-    return type(result).__name__ + (f": {reason}" if reason else "")

@@ -7,6 +7,7 @@ Errors name the address, never the properties: they hold secrets.
 
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -71,7 +72,18 @@ UNDERSCORED: Final = ("_cb", "log_level")
 _CRITICAL: Final = 2
 """Of syslog's levels, which librdkafka takes."""
 
+_FENCED: Final = re.compile(r"fenced by a newer instance|attempted an operation with an old epoch")
+"""As librdkafka says it, up to three times, and as something critical."""
+
 logger = logging.getLogger("headgate.kafka")
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not that a writer was fenced: so owners follow each other, and whose writer it was says it once (role.py)."""
+    return _FENCED.search(record.getMessage()) is None
+
+
+logger.addFilter(_is_news)
 
 
 class ClusterSettings(Protocol):

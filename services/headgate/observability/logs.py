@@ -5,6 +5,7 @@ was asked for. Libraries that log through ``logging`` come out the same way.
 """
 
 import logging
+import os
 import sys
 from typing import Final, Literal, TextIO
 
@@ -17,6 +18,16 @@ _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": loggi
 
 _NOISY: Final = ("py4j", "urllib3", "kafka")
 """Libraries whose info lines are one per call: only their warnings are of use."""
+
+_PY4J: Final = f"{os.sep}py4j{os.sep}"
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not what Py4J writes past its own loggers: a traceback for each call that was under way when a JVM was ended.
+
+    It raises the same to whoever has called.
+    """
+    return not (record.name == "root" and _PY4J in record.pathname)
 
 
 def configure_logs(
@@ -34,7 +45,8 @@ def configure_logs(
     renderers: list[Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(sort_keys=True, default=str)]
         if as_json
-        else [structlog.dev.ConsoleRenderer(colors=out.isatty())]
+        # Plain: a traceback with its variables is a hundred lines, and may hold a password.
+        else [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)]
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -49,6 +61,7 @@ def configure_logs(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
+    handler.addFilter(_is_news)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(_LEVELS[level])

@@ -35,7 +35,9 @@ def test_a_zombies_record_on_disk_is_never_visible(cluster: Cluster, log: KafkaL
     assert facts(read_all(log, [DISPATCH_0])) == [ended("s1", owner_rev=2).fact, ended("s2", owner_rev=2).fact]
 
 
-def test_our_writer_is_fenced_by_anybody_with_its_id_and_says_so_for_ever(cluster: Cluster, log: KafkaLog) -> None:
+def test_our_writer_is_fenced_by_anybody_with_its_id_and_says_so_for_ever(
+    cluster: Cluster, log: KafkaLog, caplog: pytest.LogCaptureFixture
+) -> None:
     with closing(log.transactional_writer("owner")) as owner:
         owner.init()
         owner.commit([ended("s1")])
@@ -45,6 +47,8 @@ def test_our_writer_is_fenced_by_anybody_with_its_id_and_says_so_for_ever(cluste
             with pytest.raises(FencedError, match=f"owner was fenced on Kafka at {cluster.bootstrap}"):
                 owner.commit([ended("zombie")])
     assert facts(read_all(log, [DISPATCH_0])) == [ended("s1").fact]
+    alarms = [record.getMessage() for record in caplog.records if record.levelname in {"ERROR", "CRITICAL"}]
+    assert alarms == [], "it is how owners follow each other: our error says it, and librdkafka does not"
 
 
 def test_an_unanswered_commit_is_uncertain_and_the_log_tells(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,3 +50,25 @@ def test_console_is_for_people() -> None:
     logger(service="agent").info("session_started")
     assert "session_started" in out.getvalue()
     assert "service=agent" in out.getvalue()
+
+
+def test_a_traceback_for_people_is_short_and_does_not_show_variables() -> None:
+    out = io.StringIO()
+    configure_logs("console", "info", out)
+    written = {"password": "correct" + " horse"}
+    try:
+        written["user"]
+    except KeyError:
+        logging.getLogger("some.library").exception("it failed")
+    assert "KeyError: 'user'" in out.getvalue()
+    assert "correct horse" not in out.getvalue()
+
+
+def test_what_py4j_raises_to_its_caller_it_does_not_print_as_well() -> None:
+    """It writes some of it to the root logger, round its own (py4j/java_gateway.py, ``send_command``)."""
+    out = io.StringIO()
+    configure_logs("json", "info", out)
+    for folder in ("/site-packages/py4j/java_gateway.py", "/home/me/mine.py"):
+        record = logging.LogRecord("root", logging.ERROR, folder, 1, "Exception while sending command.", (), None)
+        logging.getLogger().handle(record)
+    assert out.getvalue().count("Exception while sending command.") == 1

@@ -255,6 +255,7 @@ class SparkRuntime:
         try:
             session = builder.getOrCreate()
             self._process = SparkContext._gateway.proc
+            _hush(session)
             if not settings.in_one_process:
                 _ship(session, settings.scratch)
             session.range(1).collect()  # what a lane's query needs of Spark SQL, too
@@ -294,6 +295,11 @@ class SparkRuntime:
         SparkContext._active_spark_context = None
         SparkSession._instantiatedSession = None
         self._process = None
+
+
+def _hush(session: SparkSession) -> None:
+    """Spark's server for accumulators prints a traceback when the JVM that is connected to it has been killed."""
+    session.sparkContext._accumulatorServer.handle_error = lambda _request, _client: _log.debug("accumulators end")
 
 
 def _warm_up(session: SparkSession, cores: int) -> None:
