@@ -1,22 +1,16 @@
-"""An agent with its data plane on Spark, put together from the settings: imported by the commands that run one only."""
+"""An agent put together from the settings. Spark is imported when it is started: an agent is there before that."""
 
-import os
-import re
 import threading
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
-from headgate.agent.lane.plan import Letterbox
-from headgate.agent.lane.spark import SparkOptions, SparkRuntime, SparkStartError
 from headgate.agent.service import AgentCounters, AgentOptions, run_agent
-from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.running import Part, Surroundings
-from headgate.config.security import java_properties
-from headgate.config.settings import SettingsError
-from headgate.embedded.artifacts import ensure
-from headgate.embedded.java import java_home_for_spark
 from headgate.observability.metrics import AgentMemory, watch_agent
+
+if TYPE_CHECKING:
+    from headgate.agent.executor import TableExecutor
 
 __all__ = ["agent_part"]
 
@@ -29,26 +23,9 @@ DRAIN_SECONDS_MIN: Final = 0.5
 def agent_part(around: Surroundings, scratch: Path) -> Part:
     """The agent of this process, not started. ``scratch`` is for Spark's temporary files.
 
-    Raises SettingsError, NoJavaError, ArtifactError; its run raises CommandError when Spark does not start.
+    Its run raises SettingsError, NoJavaError, ArtifactError, and CommandError when Spark does not start.
     """
-    settings, log = around.settings, around.log
-    runtime = SparkRuntime(
-        SparkOptions(
-            jars=_jars(settings.spark.jars),
-            scratch=scratch,
-            master=settings.spark.master,
-            cores=settings.spark.cores or _cores(settings.spark.master),
-            driver_memory=settings.spark.memory,
-            java_home=java_home_for_spark(),
-        )
-    )
-    executor = ExecutorSettings(
-        bootstrap=settings.bootstrap,
-        cluster_id=log.cluster_id,
-        kafka=settings.kafka,
-        lane_options=java_properties(settings.kafka),
-        letterbox=Letterbox(settings.bootstrap, settings.cluster, log.shards, tuple(sorted(settings.kafka.items()))),
-    )
+    settings = around.settings
     options = AgentOptions(
         agent=settings.agent.name,
         address=f"http://{settings.http.bind}:{around.http_port}",
@@ -56,48 +33,50 @@ def agent_part(around: Surroundings, scratch: Path) -> Part:
         lease_seconds=settings.lease_seconds,
         drain_seconds=max(DRAIN_SECONDS_MIN, settings.shutdown_seconds - SPARK_STOP_SECONDS),
     )
-    counters, stop = AgentCounters(), threading.Event()
+    counters, stop, spark = AgentCounters(), threading.Event(), _Spark(around, scratch)
     watch_agent(around.registry, lambda name: float(getattr(counters, name)))
-    AgentMemory(around.registry, runtime.memory_bytes)
+    AgentMemory(around.registry, spark.memory_bytes)
 
     def run() -> None:
-        def warm() -> None:
-            _start(runtime)
-
-        def new_executor() -> SparkExecutor:
-            return SparkExecutor(runtime, executor)
-
         try:
-            run_agent(options, log, new_executor, stop, probes=around.probes, counters=counters, warm=warm)
+            run_agent(
+                options,
+                around.log,
+                spark.new_executor,
+                stop,
+                probes=around.probes,
+                counters=counters,
+                warm=spark.start,
+            )
         finally:
-            runtime.stop()
+            spark.stop()
 
     return Part("agent", run, stop.set)
 
 
-def _start(runtime: SparkRuntime) -> None:
-    try:
-        runtime.start()
-    except SparkStartError as error:
-        raise CommandError(ExitCode.SPARK, str(error)) from error
+class _Spark:
+    """Spark and what imports it, which takes a second or, on a busy machine, ten: not before it is started."""
 
+    def __init__(self, around: Surroundings, scratch: Path) -> None:
+        self._around = around
+        self._scratch = scratch
+        self._part: Any = None
+        self._runtime: Any = None
 
-def _cores(master: str) -> int:
-    """How many tasks run at once: what ``local[n]`` or ``local-cluster[n,cores,mb]`` says, else our cores."""
-    if found := re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master):
-        return int(found[1])
-    if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):
-        return int(found[1]) * int(found[2])
-    return os.cpu_count() or 1
+    def start(self) -> None:
+        if self._runtime is None:
+            self._part = import_module("headgate.cli.spark_part")
+            self._runtime = self._part.new_runtime(self._around.settings, self._scratch)
+        self._part.start(self._runtime)
 
+    def new_executor(self) -> "TableExecutor":
+        executor: TableExecutor = self._part.new_executor(self._runtime, self._around)
+        return executor
 
-def _jars(setting: str) -> tuple[Path, ...]:
-    """The connector's jars: a directory's, those listed, or our cache's (fetched if they are not there)."""
-    if not setting:
-        return ensure("spark-kafka")
-    folder = Path(setting)
-    jars = sorted(folder.glob("*.jar")) if folder.is_dir() else [Path(part.strip()) for part in setting.split(",")]
-    missing = [str(jar) for jar in jars if not jar.is_file()]
-    if missing or not jars:
-        raise SettingsError(f"HEADGATE_SPARK__JARS: {', '.join(missing) or f'{folder} holds no jar'}: no such file")
-    return tuple(jars)
+    def memory_bytes(self) -> dict[str, int]:
+        sizes: dict[str, int] = {} if self._runtime is None else self._runtime.memory_bytes()
+        return sizes
+
+    def stop(self) -> None:
+        if self._runtime is not None:
+            self._runtime.stop()

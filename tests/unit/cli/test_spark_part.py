@@ -5,7 +5,7 @@ import os
 import pytest
 
 from headgate.agent.lane.spark import SparkOptions
-from headgate.cli.agent_part import _cores
+from headgate.cli.spark_part import _cores
 
 
 @pytest.mark.parametrize(

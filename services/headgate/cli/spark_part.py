@@ -1,0 +1,73 @@
+"""What an agent's tables run on, put together from the settings: the part of an agent that imports Spark."""
+
+import os
+import re
+from pathlib import Path
+
+from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
+from headgate.agent.lane.plan import Letterbox
+from headgate.agent.lane.spark import SparkOptions, SparkRuntime, SparkStartError
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.running import Surroundings
+from headgate.config.security import java_properties
+from headgate.config.settings import Settings, SettingsError
+from headgate.embedded.artifacts import ensure
+from headgate.embedded.java import java_home_for_spark
+
+__all__ = ["new_executor", "new_runtime", "start"]
+
+
+def new_runtime(settings: Settings, scratch: Path) -> SparkRuntime:
+    """Spark, not started. Raises SettingsError, NoJavaError, ArtifactError."""
+    return SparkRuntime(
+        SparkOptions(
+            jars=_jars(settings.spark.jars),
+            scratch=scratch,
+            master=settings.spark.master,
+            cores=settings.spark.cores or _cores(settings.spark.master),
+            driver_memory=settings.spark.memory,
+            java_home=java_home_for_spark(),
+        )
+    )
+
+
+def start(runtime: SparkRuntime) -> None:
+    """Start it if it does not run. Raises CommandError."""
+    try:
+        runtime.start()
+    except SparkStartError as error:
+        raise CommandError(ExitCode.SPARK, str(error)) from error
+
+
+def new_executor(runtime: SparkRuntime, around: Surroundings) -> SparkExecutor:
+    """One session's executor on a Spark that runs."""
+    settings, log = around.settings, around.log
+    options = ExecutorSettings(
+        bootstrap=settings.bootstrap,
+        cluster_id=log.cluster_id,
+        kafka=settings.kafka,
+        lane_options=java_properties(settings.kafka),
+        letterbox=Letterbox(settings.bootstrap, settings.cluster, log.shards, tuple(sorted(settings.kafka.items()))),
+    )
+    return SparkExecutor(runtime, options)
+
+
+def _cores(master: str) -> int:
+    """How many tasks run at once: what ``local[n]`` or ``local-cluster[n,cores,mb]`` says, else our cores."""
+    if found := re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master):
+        return int(found[1])
+    if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):
+        return int(found[1]) * int(found[2])
+    return os.cpu_count() or 1
+
+
+def _jars(setting: str) -> tuple[Path, ...]:
+    """The connector's jars: a directory's, those listed, or our cache's (fetched if they are not there)."""
+    if not setting:
+        return ensure("spark-kafka")
+    folder = Path(setting)
+    jars = sorted(folder.glob("*.jar")) if folder.is_dir() else [Path(part.strip()) for part in setting.split(",")]
+    missing = [str(jar) for jar in jars if not jar.is_file()]
+    if missing or not jars:
+        raise SettingsError(f"HEADGATE_SPARK__JARS: {', '.join(missing) or f'{folder} holds no jar'}: no such file")
+    return tuple(jars)
