@@ -12,18 +12,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from http.client import HTTPConnection
 from pathlib import Path
 
 import psutil
 import pytest
 
+from headgate.embedded.pace import patience
+
 pytestmark = pytest.mark.e2e
 
 DEMO = (sys.executable, "-m", "headgate", "demo", "--short", "--output", "json")
 
-RUN_SECONDS_MAX = 540
+RUN_SECONDS_MAX = patience(1500)
 """Two minutes on an idle machine with two cores; a busy one may take several times that."""
+
+END_SECONDS_MAX = patience(300)
+"""For all that was started to end."""
 
 STARTED = re.compile(r"their logs are in (\S+)/logs")
 
@@ -31,12 +37,12 @@ STARTED = re.compile(r"their logs are in (\S+)/logs")
 class Demo:
     """A running demo and what it has said so far."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, command: Sequence[str] = DEMO) -> None:
         self.said = folder / "stderr"
         self.answer = folder / "stdout"
         with self.said.open("wb") as said, self.answer.open("wb") as answer:
             self.process = subprocess.Popen(
-                DEMO, stdin=subprocess.DEVNULL, stdout=answer, stderr=said, start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=answer, stderr=said, start_new_session=True
             )
 
     def folder(self) -> str:
@@ -55,7 +61,7 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
     yield running
     if running.process.poll() is None:
         running.process.send_signal(signal.SIGINT)
-        running.process.wait(60)
+        running.process.wait(END_SECONDS_MAX)
 
 
 def belonging_to(folder: str) -> list[str]:
@@ -100,7 +106,7 @@ def test_an_interrupted_demo_leaves_nothing_running(demo: Demo, number: signal.S
     folder = demo.folder()
     assert belonging_to(folder)
     demo.process.send_signal(number)
-    assert demo.process.wait(120) == 130
+    assert demo.process.wait(END_SECONDS_MAX) == 130
     assert belonging_to(folder) == []
     assert not Path(folder).exists()
 
@@ -110,8 +116,47 @@ def test_a_killed_demo_leaves_nothing_running(demo: Demo) -> None:
     folder = demo.folder()
     assert belonging_to(folder)
     demo.process.kill()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + END_SECONDS_MAX
     while left := belonging_to(folder):
         assert time.monotonic() < deadline, left
         time.sleep(0.2)
     shutil.rmtree(folder)
+
+
+@pytest.mark.timeout(RUN_SECONDS_MAX)
+def test_what_is_up_says_where_it_is_and_ends_when_its_broker_is_gone(tmp_path: Path) -> None:
+    up = Demo(tmp_path, (sys.executable, "-m", "headgate", "up", "--agents", "2"))
+    try:
+        deadline = time.monotonic() + RUN_SECONDS_MAX
+        while "Ctrl-C stops everything" not in (said := up.answer.read_text()):
+            assert up.process.poll() is None, said
+            assert time.monotonic() < deadline, said
+            time.sleep(0.2)
+        folder = re.search(r"logs\s+(\S+)/logs", said)
+        assert folder is not None
+        for name in ("coordinator-1", "coordinator-2", "agent-1", "agent-2"):
+            address = re.search(rf"^{name}\s+http://([^:]+):(\d+)/readyz", said, re.MULTILINE)
+            assert address is not None, said
+            connection = HTTPConnection(address[1], int(address[2]), timeout=END_SECONDS_MAX)
+            connection.request("GET", "/readyz")
+            assert connection.getresponse().status == 200
+            connection.close()
+        words = {process: " ".join(_words(process)) for process in psutil.process_iter()}
+        jvms = [process for process, said in words.items() if folder[1] in said and "GatewayServer" in said]
+        assert len(jvms) == 1, jvms
+        jvms[0].kill()
+        assert up.process.wait(END_SECONDS_MAX) == 50
+        said = up.answer.read_text()
+        assert "the Kafka broker, with Kafka Connect in its process: its process has ended; its log is" in said
+        assert belonging_to(folder[1]) == []
+    finally:
+        if up.process.poll() is None:
+            up.process.send_signal(signal.SIGINT)
+            up.process.wait(END_SECONDS_MAX)
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import signal
 import sys
 import time
 from enum import StrEnum
@@ -11,7 +12,7 @@ import typer
 
 from headgate.demo.display import Display
 from headgate.demo.load import LoadError
-from headgate.demo.processes import ServiceError
+from headgate.demo.processes import ServiceError, ServiceProcess
 from headgate.demo.report import show_report
 from headgate.demo.scenario import Options, Shop, demonstrate, running_shop
 from headgate.demo.watch import WatchError
@@ -33,6 +34,10 @@ EXIT_FAILED: Final = 50
 
 EXIT_INTERRUPTED: Final = 130
 """As shells say it of Ctrl-C."""
+
+
+class PartGoneError(Exception):
+    """A server that the services run on has ended: says which, and where its log is."""
 
 
 class Output(StrEnum):
@@ -87,14 +92,17 @@ def demo(
 
 
 def up(*, rate: Rate = RATE_GENTLE, agents: Agents = None, seed: Seed = None, keep: Keep = False) -> None:
-    """Start what the demo runs on, with a gentle load, and leave it running until Ctrl-C."""
+    """Start what the demo runs on, with a gentle load, and leave it running until Ctrl-C.
+
+    Services may be killed; when broker, Connect or a database is gone it says so, stops the rest and ends with code 50.
+    """
     options = Options(duration=0, rate=rate, agents=agents or AGENTS_SHORT, seed=_seed(seed), keep=keep)
     display = Display(to_stderr=False)
     try:
         with running_shop(options, display, []) as shop:
             _show_addresses(display, shop)
             _look_after(shop, display)
-    except (WatchError, ServiceError, LoadError) as error:
+    except (WatchError, ServiceError, LoadError, PartGoneError) as error:
         display.fail(str(error))
         raise typer.Exit(EXIT_FAILED) from error
     except KeyboardInterrupt:
@@ -107,15 +115,30 @@ def _seed(given: int | None) -> int:
 
 
 def _look_after(shop: Shop, display: Display) -> None:
-    """Until interrupted. Services may be killed by whoever plays with them; that is said and no more."""
-    told: set[str] = set()
+    """Until interrupted, or a part is gone without which nothing goes on: raises PartGoneError, LoadError.
+
+    Services may be killed by whoever plays with them; that is said, and the others take over.
+    """
+    told: set[int] = set()
     while True:
+        if gone := shop.stack.gone():
+            raise PartGoneError(f"{'; '.join(gone)}. Nothing goes on without it, so everything is stopped")
         shop.load.check()
         for service in shop.services.all:
-            if service.exit_code is not None and service.name not in told:
-                told.add(service.name)
-                display.say(f"{service.name} has ended with exit code {service.exit_code}; its log: {service.log_file}")
+            if service.exit_code is not None and service.pid not in told:
+                told.add(service.pid)
+                display.say(_ending(service))
+                if all(one.exit_code is not None for one in shop.services.all if one.kind == service.kind):
+                    display.say(f"no {service.kind} is left: nothing is replicated until there is one; Ctrl-C ends it")
         time.sleep(1)
+
+
+def _ending(service: ServiceProcess) -> str:
+    """How a service has ended; with the end of its log, unless somebody has killed it."""
+    code = service.exit_code or 0
+    if code < 0:
+        return f"{service.name} was ended by {signal.Signals(-code).name}; its log: {service.log_file}"
+    return service.explain(f"has ended with exit code {code}")
 
 
 def _show_addresses(display: Display, shop: Shop) -> None:
@@ -125,7 +148,10 @@ def _show_addresses(display: Display, shop: Shop) -> None:
         f"source PostgreSQL {shop.stack.source_dsn}",
         f"target PostgreSQL {shop.stack.target_dsn}",
         f"logs              {shop.services.log_folder}",
-        *(f"{service.name:<17} process {service.pid}" for service in shop.services.all),
+        *(
+            f"{service.name:<17} {shop.services.address(service.name)}/readyz, /metrics; process {service.pid}"
+            for service in shop.services.all
+        ),
         "",
         "Try, in another terminal:",
         f"  export HEADGATE_BOOTSTRAP={shop.stack.bootstrap} HEADGATE_SHARDS=1",

@@ -1,6 +1,7 @@
 """What a user sees while the demo runs: what is done, line by line, and below it the tables as the log knows them.
 
-On a terminal the tables are redrawn in place; elsewhere they are a line now and then, so that a CI log stays readable.
+On a terminal what is waited for turns a spinner, and the tables are redrawn in place; elsewhere a stage is one line,
+and the tables are a line now and then, so that a CI log stays readable.
 """
 
 import time
@@ -11,6 +12,7 @@ from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -18,14 +20,21 @@ from headgate.demo.load import Load
 from headgate.demo.tables import RowRate, TableView, views
 from headgate.demo.watch import Watch
 
-__all__ = ["Display"]
+__all__ = ["Display", "Tell"]
 
 REDRAWS_PER_SECOND: Final = 2.0
-LINE_EVERY_SECONDS: Final = 5.0
+SPINS_PER_SECOND: Final = 8.0
+LINE_EVERY_SECONDS: Final = 10.0
 RATE_OVER_SECONDS: Final = 2.0
 """A rate over less jumps with every batch."""
 
 JOIN_SECONDS_MAX: Final = 5.0
+
+OWNER_SILENT_SECONDS: Final = 15.0
+"""An owner announces itself every second; past this the tables shown may long be otherwise."""
+
+Tell = Callable[[str], None]
+"""Takes how far a stage is, as often as one likes."""
 
 
 class Display:
@@ -47,6 +56,30 @@ class Display:
     def fail(self, message: str) -> None:
         """What went wrong."""
         self.console.print(Text("failed: ", style="bold red") + Text(message, style="not bold"), soft_wrap=True)
+
+    @contextmanager
+    def stage(self, what: str) -> Iterator[Tell]:
+        """Within, ``what`` is being waited for: told with its time while it lasts, or in one line where it begins."""
+        began, detail = time.monotonic(), ""
+
+        def tell(text: str) -> None:
+            nonlocal detail
+            detail = text
+
+        if not self.console.is_terminal:
+            self.say(what)
+            yield tell
+            return
+        spinner = Spinner("dots")
+
+        def shown() -> Spinner:
+            far = f": {detail}" if detail else ""
+            spinner.update(text=Text(f"{what}, {time.monotonic() - began:.0f} s{far}"))
+            return spinner
+
+        with Live(get_renderable=shown, console=self.console, refresh_per_second=SPINS_PER_SECOND, transient=True):
+            yield tell
+        self.say(f"{what}: {time.monotonic() - began:.1f} s")
 
     @contextmanager
     def status(self, watch: Watch, load: Load) -> Iterator[None]:
@@ -115,7 +148,15 @@ class _Status:
             self._looked_at = now
         lags = [view.lag_ms for view in self._views() if view.lag_ms is not None]
         lag = f"lag {max(lags) / 1000:.1f} s" if lags else "no lag known yet"
-        return f"{self._shown_rate:.0f} rows/s, {lag}, {self._load.counts().total()} changes written to the source"
+        silent = self._owner_silent_seconds()
+        nobody = f"; NO OWNER has announced itself for {silent:.0f} s" if silent > OWNER_SILENT_SECONDS else ""
+        written = f"{self._load.counts().total()} changes written to the source"
+        return f"{self._shown_rate:.0f} rows/s, {lag}, {written}{nobody}"
+
+    def _owner_silent_seconds(self) -> float:
+        with self._watch.condition:
+            seen = self._watch.seen
+            return time.monotonic() - seen.heard_at[seen.terms[-1].owner_rev] if seen.terms else 0.0
 
 
 @contextmanager

@@ -14,12 +14,13 @@ from headgate.demo.schema import TABLES, Row, Table
 from headgate.demo.stack import TOPIC_PREFIX
 from headgate.demo.tables import passed
 from headgate.demo.watch import Watch, WatchError
+from headgate.embedded.pace import patience
 from headgate.eventlog.connection import KafkaConnection
 from headgate.sources.offsets import end_offsets
 
 __all__ = ["await_drained", "examine_all", "row_stands"]
 
-DRAIN_SECONDS_MAX: Final = 120.0
+DRAIN_SECONDS_MAX: Final = 600.0
 """From the last commit in the source until the feed has passed it."""
 
 POLL_SECONDS: Final = 0.25
@@ -49,9 +50,9 @@ def await_drained(
         markers = write_markers(source, seed)
     missing = [table for table in TABLES if not stands(table, markers[table.name])]
     while missing:
-        if time.monotonic() - began > seconds_max:
+        if time.monotonic() - began > patience(seconds_max):
             names = ", ".join(table.full_name for table in missing)
-            raise WatchError(f"the last change of {names} has not arrived after {seconds_max:.0f} s")
+            raise WatchError(f"the last change of {names} has not arrived after {patience(seconds_max):.0f} s")
         check()
         time.sleep(POLL_SECONDS)
         missing = [table for table in missing if not stands(table, markers[table.name])]

@@ -5,7 +5,9 @@ other sessions; for the owner, another one announced and the first decision of i
 is counted too: a session or a term lost that nothing was done to.
 """
 
+import re
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import Final
 
@@ -13,14 +15,15 @@ import msgspec
 import psycopg
 
 from headgate.demo.audit import LABEL
-from headgate.demo.processes import Fate, ServiceProcess
-from headgate.demo.services import LEASE_SECONDS, Services
+from headgate.demo.processes import Fate, ServiceError, ServiceProcess
+from headgate.demo.services import COORDINATORS, LEASE_SECONDS, Services
 from headgate.demo.tables import busiest_agent, holders
 from headgate.demo.watch import Chronicle, Watch, WatchError
+from headgate.embedded.pace import patience
 
 __all__ = ["Faults", "Takeover"]
 
-TAKEOVER_SECONDS_MAX: Final = 60.0
+TAKEOVER_SECONDS_MAX: Final = 300.0
 """Far beyond the goals: past this something does not work at all."""
 
 FREEZE_LEASES: Final = 3.0
@@ -36,11 +39,15 @@ HEAD_START_SECONDS: Final = 1.0
 
 _IN_TRANSACTION: Final = "SELECT application_name FROM pg_stat_activity WHERE state = 'idle in transaction'"
 
-AGENT_START_SECONDS_MAX: Final = 90.0
-"""Three Spark sessions starting at once on two cores take half a minute."""
+AGENT_START_SECONDS_MAX: Final = 600.0
+"""Three Spark sessions starting at once on two cores take half a minute; they are what a slow machine is slowest at."""
 
-THAWED_SECONDS_MAX: Final = 30.0
+THAWED_SECONDS_MAX: Final = 120.0
 """For a thawed agent to find out that its lease is lost."""
+
+SESSIONS_LOST: Final = re.compile(r"^headgate_agent_sessions_lost_total (\S+)$", re.MULTILINE)
+
+METRICS_SECONDS_MAX: Final = 5.0
 
 Say = Callable[[str], None]
 
@@ -61,6 +68,16 @@ class Takeover(msgspec.Struct, frozen=True):
     end: float
 
 
+def sessions_lost(address: str) -> int | None:
+    """How many sessions the agent at ``address`` has lost so far, by its own metrics; None if it does not answer."""
+    try:
+        with urllib.request.urlopen(f"{address}/metrics", timeout=METRICS_SECONDS_MAX) as answer:  # noqa: S310
+            found = SESSIONS_LOST.search(answer.read().decode())
+    except OSError:
+        return None
+    return None if found is None else int(float(found[1]))
+
+
 class Faults:
     """Kills and freezes, one after the other; remembers which losses of sessions and terms it has caused."""
 
@@ -72,19 +89,30 @@ class Faults:
         self._caused_sessions: set[str] = set()
         self._explained_terms = 1
 
-    def await_services(self) -> None:
-        """Wait until every agent has announced a session that lives, and an owner decides. Raises as wait_for does.
+    def await_services(self, tell: Say) -> None:
+        """Wait until every agent can be given tables, and an owner decides. Raises ServiceError, which names the cause.
+
+        ``tell`` is told about once a second who is how far.
 
         Two coordinators that start at the same moment both find no owner and both campaign; the later one fences the
         earlier. That is how an owner is found, not how one is lost, so losses of terms count from here.
         """
-        for agent in self._services.agents:
-            self._await_session(agent)
+
+        def check() -> None:
+            self._services.check()
+            with self._watch.condition:
+                tell(self._standing(self._watch.seen))
 
         def owned(seen: Chronicle) -> bool:
             return bool(seen.terms)
 
-        self._watch.wait_for("a coordinator becomes the owner", owned, TAKEOVER_SECONDS_MAX, self._services.check)
+        try:
+            self._watch.wait_for("a coordinator becomes the owner", owned, TAKEOVER_SECONDS_MAX, check)
+        except WatchError as error:
+            service = self._services.running[COORDINATORS[0]]
+            raise ServiceError(service.explain(f"owns nothing, nor does another: {error}")) from error
+        for agent in self._services.agents:
+            self._await_session(agent, check)
         with self._watch.condition:
             self._explained_terms = len(self._watch.seen.terms)
 
@@ -103,6 +131,7 @@ class Faults:
         """SIGSTOP the busiest agent past every lease, SIGCONT it, and see its former life end. Raises WatchError."""
         agent, moved = self._victim()
         service = self._services.running[agent]
+        lost_before = sessions_lost(self._services.address(agent))
         self._say(f"SIGSTOP {agent} in the middle of its work, which runs {', '.join(sorted(moved))}")
         began, held = self._freeze_with_locks(service, moved)
         if held:
@@ -115,19 +144,39 @@ class Faults:
             f"SIGCONT {agent} after {thawed - began:.1f} s, its writers first: they go on as if no time had passed"
         )
         service.thaw(HEAD_START_SECONDS)
-
-        def former_life_is_over(seen: Chronicle) -> bool:
-            return service.exit_code is not None or seen.sessions[agent][-1] != former
-
-        what = f"{agent} gives up session {former}, which it lost while it was frozen"
-        over = self._watch.wait_for(what, former_life_is_over, THAWED_SECONDS_MAX, self._services.check)
-        self._say(f"{agent} gave up its former session {over - thawed:.1f} s after it woke up")
+        woken = time.monotonic()
+        over = self._await_end_of_session(service, lost_before or 0)
+        self._say(f"{agent} ended its former session, and all its writers, {over - woken:.1f} s after it woke up")
         if service.exit_code is not None:
             self._services.start_agent(agent)
         else:
             service.fate = Fate.RUNNING
-        self._await_session(agent)
+
+        def another(seen: Chronicle) -> bool:
+            return seen.sessions[agent][-1] != former
+
+        what = f"{agent} announces another session after {former}, which it lost while it was frozen"
+        self._watch.wait_for(what, another, THAWED_SECONDS_MAX, self._services.check)
+        with self._watch.condition:
+            begun = self._watch.seen.announced_at[self._watch.seen.sessions[agent][-1]]
+        ready = self._await_session(agent)
+        self._say(
+            f"{agent} announced another session {begun - woken:.1f} s after it woke up; its Spark was ready after "
+            f"{ready - woken:.1f} s"
+        )
         return takeover
+
+    def _await_end_of_session(self, service: ServiceProcess, lost_before: int) -> float:
+        """When the service itself counts one session more as lost (its writers are ended by then), or has ended."""
+        address, deadline = self._services.address(service.name), time.monotonic() + patience(THAWED_SECONDS_MAX)
+        while service.exit_code is None:
+            lost = sessions_lost(address)
+            if lost is not None and lost > lost_before:
+                break
+            if time.monotonic() > deadline:
+                raise ServiceError(service.explain("does not give up a session that it has lost"))
+            time.sleep(FREEZE_LOOK_SECONDS)
+        return time.monotonic()
 
     def kill_owner(self) -> Takeover:
         """SIGKILL the coordinator that owns the feed; afterwards start it again. Raises WatchError, ServiceError."""
@@ -227,13 +276,30 @@ class Faults:
             end=begin + seconds,
         )
 
-    def _await_session(self, agent: str) -> None:
-        def lives(seen: Chronicle) -> bool:
+    def _await_session(self, agent: str, check: Callable[[], None] | None = None) -> float:
+        """When the agent could be given tables. Raises ServiceError, with the end of the agent's log."""
+
+        def is_back(seen: Chronicle) -> bool:
             sessions = seen.sessions.get(agent, [])
             return bool(sessions) and sessions[-1] not in self._caused_sessions and seen.is_ready(agent)
 
-        what = f"{agent} has started"
-        self._watch.wait_for(what, lives, AGENT_START_SECONDS_MAX, self._services.check)
+        try:
+            return self._watch.wait_for(
+                f"{agent} has started", is_back, AGENT_START_SECONDS_MAX, check or self._services.check
+            )
+        except WatchError as error:
+            with self._watch.condition:
+                standing = self._standing(self._watch.seen)
+            explained = self._services.running[agent].explain(f"does not get ready ({standing})")
+            raise ServiceError(f"{error}. {explained}") from error
+
+    def _standing(self, seen: Chronicle) -> str:
+        """Who is how far, in one line."""
+        words = []
+        for agent in self._services.agents:
+            announced = "starting" if seen.sessions.get(agent) else "not there yet"
+            words.append(f"{agent} {'ready' if seen.is_ready(agent) else announced}")
+        return ", ".join([*words, *([] if seen.terms else ["no owner yet"])])
 
     def _pause_until(self, moment: float) -> None:
         while time.monotonic() < moment:

@@ -19,6 +19,7 @@ from psycopg import Connection
 from psycopg.sql import SQL, Composed, Identifier, Placeholder
 
 from headgate.demo.schema import TABLES, Row, Table
+from headgate.embedded.pace import patience
 
 __all__ = ["Key", "Load", "LoadError", "Operation", "Writer", "fill", "write_markers"]
 
@@ -32,7 +33,7 @@ FIRST_SERIAL: Final = 1_000_000
 MARKER_SERIAL: Final = 500_000_000
 """Above every serial a writer reaches."""
 
-STOP_SECONDS_MAX: Final = 30.0
+STOP_SECONDS_MAX: Final = 120.0
 """A transaction takes milliseconds; a writer that does not stop by then hangs."""
 
 Key = tuple[object, ...]
@@ -122,9 +123,10 @@ class Writer:
     def join(self) -> None:
         """Wait for the end of a stopped writer. Raises LoadError."""
         if self._thread is not None:
-            self._thread.join(STOP_SECONDS_MAX)
+            seconds = patience(STOP_SECONDS_MAX)
+            self._thread.join(seconds)
             if self._thread.is_alive():
-                raise LoadError(f"{self.name} did not stop within {STOP_SECONDS_MAX:.0f} s: the source hangs")
+                raise LoadError(f"{self.name} did not stop within {seconds:.0f} s: the source hangs")
 
     def _run(self) -> None:
         try:

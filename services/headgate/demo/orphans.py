@@ -18,6 +18,8 @@ from uuid import uuid4
 
 import psutil
 
+from headgate.embedded.pace import patience
+
 __all__ = ["MARK", "marked", "no_orphans"]
 
 MARK: Final = "STARTED_BY_HEADGATE"
@@ -31,7 +33,7 @@ QUIET_SECONDS: Final = 2.0
 LOOK_SECONDS: Final = 0.2
 
 GOODBYE: Final = "goodbye"
-GOODBYE_SECONDS_MAX: Final = 10.0
+GOODBYE_SECONDS_MAX: Final = 60.0
 """The keeper has nothing left to do then but to end."""
 
 
@@ -53,7 +55,7 @@ def no_orphans() -> Iterator[int]:
         finally:
             # The keeper may have been killed; then there is nobody to say it to.
             with suppress(BrokenPipeError):
-                keeper.communicate(GOODBYE, timeout=GOODBYE_SECONDS_MAX)
+                keeper.communicate(GOODBYE, timeout=patience(GOODBYE_SECONDS_MAX))
 
 
 def _carriers(token: str) -> list[psutil.Process]:

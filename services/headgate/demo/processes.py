@@ -21,6 +21,7 @@ import psutil
 
 from headgate.demo.orphans import marked
 from headgate.embedded.jvm import tail
+from headgate.embedded.pace import TIME_SCALE_VARIABLE, patience
 
 __all__ = [
     "HEADGATE",
@@ -34,10 +35,10 @@ __all__ = [
     "uninterrupted",
 ]
 
-STOP_SECONDS_MAX: Final = 20.0
+STOP_SECONDS_MAX: Final = 80.0
 """A service gives itself 10 s for a clean stop (settings.shutdown_seconds); then the tree is killed."""
 
-VANISH_SECONDS_MAX: Final = 10.0
+VANISH_SECONDS_MAX: Final = 60.0
 """For the kernel to end a killed tree: a large JVM takes a second."""
 
 POLL_SECONDS: Final = 0.05
@@ -45,12 +46,12 @@ POLL_SECONDS: Final = 0.05
 HEADGATE: Final = (sys.executable, "-m", "headgate")
 
 OUR_VARIABLES: Final = "HEADGATE_"
-CACHE_VARIABLE: Final = "HEADGATE_CACHE"
+KEPT_VARIABLES: Final = ("HEADGATE_CACHE", TIME_SCALE_VARIABLE)
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Our environment with ``settings`` and our mark, without the user's settings, which are for another cluster."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(OUR_VARIABLES) or k == CACHE_VARIABLE}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(OUR_VARIABLES) or k in KEPT_VARIABLES}
     return kept | dict(settings) | {"PYTHONUNBUFFERED": "1"} | marked()
 
 
@@ -98,6 +99,11 @@ class ServiceProcess:
             )
         self._seen: set[psutil.Process] = set()
         self._is_gone = False
+
+    @property
+    def kind(self) -> str:
+        """Its name without its number: ``agent``, say."""
+        return self.name.rpartition("-")[0] or self.name
 
     @property
     def pid(self) -> int:
@@ -192,7 +198,7 @@ class ServiceProcess:
                 done.add(process)
 
     def _kill_rest(self) -> None:
-        deadline = time.monotonic() + VANISH_SECONDS_MAX
+        deadline = time.monotonic() + patience(VANISH_SECONDS_MAX)
         while members := self.tree():
             for process in members:
                 with suppress(psutil.NoSuchProcess):
@@ -211,7 +217,7 @@ def stop_all(services: Iterable[ServiceProcess]) -> list[str]:
     stopping = list(services)
     for service in stopping:
         service.ask_to_stop()
-    deadline = time.monotonic() + STOP_SECONDS_MAX
+    deadline = time.monotonic() + patience(STOP_SECONDS_MAX)
     return [left for service in stopping for left in service.await_stop(deadline)]
 
 

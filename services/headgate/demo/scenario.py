@@ -21,19 +21,23 @@ from headgate.demo.pauses import longest_pauses
 from headgate.demo.processes import stop_all
 from headgate.demo.report import Report
 from headgate.demo.services import Services, create_feed, postgresql_sink
-from headgate.demo.stack import Stack, running_stack
+from headgate.demo.stack import FEED, Stack, running_stack
 from headgate.demo.tables import all_apply, all_replicate, views
 from headgate.demo.watch import Watch
+from headgate.embedded.pace import patience
 from headgate.eventlog.kafka import open_log
 from headgate.eventlog.topics import create_topics
 
 __all__ = ["Options", "Shop", "demonstrate", "running_shop"]
 
-REPLICATING_SECONDS_MAX: Final = 120.0
-"""From the feed's creation until every table replicates; Spark sessions start meanwhile."""
+REPLICATING_SECONDS_MAX: Final = 400.0
+"""From the feed's creation until every table replicates: a few seconds."""
 
-FIRST_ROWS_SECONDS_MAX: Final = 60.0
-"""A Spark session's first batch compiles everything it does; on two busy cores that takes ten seconds."""
+FIRST_ROWS_SECONDS_MAX: Final = 300.0
+"""A Spark session's first batch compiles everything it does; on two cores that takes ten seconds."""
+
+SILENCE_SECONDS_MAX: Final = 60.0
+"""For a broker on a busy machine to answer again who reads the control topics."""
 
 WRITERS: Final = 2
 QUIET_PHASES: Final = 4
@@ -75,28 +79,29 @@ def running_shop(options: Options, display: Display, left_over: list[str]) -> It
 
 def _start(options: Options, display: Display, scratch: Scratch, left_over: list[str]) -> Shop:
     folder, parts = scratch.folder, scratch.parts
-    stack = parts.enter_context(running_stack(folder, options.seed, display.say))
+    stack = parts.enter_context(running_stack(folder, options.seed, display.stage))
     cluster = ClusterAt(stack.bootstrap)
     create_topics(cluster)
     log = open_log(cluster)
     parts.callback(log.close)
-    watch = Watch(log)
+    watch = Watch(log, patience_seconds=patience(SILENCE_SECONDS_MAX))
     parts.callback(watch.close)
     services = Services(stack.bootstrap, options.agents, folder / "logs")
     parts.callback(lambda: left_over.extend(stop_all(services.all)))
     load = Load(stack.source_dsn, seed=options.seed, writers=WRITERS, rate=options.rate, keys=stack.keys)
     parts.callback(load.stop)
-    parts.enter_context(display.status(watch, load))
     display.say(f"starting two coordinators and {options.agents} agents; their logs are in {services.log_folder}")
     services.start_coordinators()
     services.start_agents()
     display.say(f"{WRITERS} writers begin: {options.rate:g} changes per second, seed {options.seed}")
     load.start()
     faults = Faults(services, watch, stack.target_dsn, display.say)
-    faults.await_services()
+    with display.stage("waiting for an owner, and for a Spark in each agent") as tell:
+        faults.await_services(tell)
     began = time.monotonic()
-    file = create_feed(postgresql_sink(stack.target_dsn), services, folder)
-    display.say(f"headgate feed create {file.name}: accepted")
+    with display.stage(f"headgate feed create {FEED}.yaml"):
+        create_feed(postgresql_sink(stack.target_dsn), services, folder)
+    parts.enter_context(display.status(watch, load))
 
     def check() -> None:
         services.check()
@@ -109,11 +114,11 @@ def _start(options: Options, display: Display, scratch: Scratch, left_over: list
         held = ", ".join(
             f"{view.span} on {view.role.agent}" for view in views(watch.seen.snapshot) if view.role is not None
         )
-    display.say(f"all tables replicate {at - began:.1f} s after that: {held}")
+    display.say(f"all tables replicate {at - began:.1f} s after that command: {held}")
     at = watch.wait_for(
         "every table has applied rows", lambda seen: all_apply(seen.snapshot), FIRST_ROWS_SECONDS_MAX, check
     )
-    display.say(f"all tables have applied their first rows {at - began:.1f} s after that")
+    display.say(f"all tables have applied their first rows {at - began:.1f} s after that command")
     return Shop(scratch, stack, services, watch, load, faults)
 
 

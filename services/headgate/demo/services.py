@@ -25,6 +25,8 @@ from headgate.demo.processes import (
 from headgate.demo.schema import TABLES
 from headgate.demo.stack import FEED, TOPIC_PREFIX
 from headgate.embedded.java import java_home_for_spark
+from headgate.embedded.pace import patience
+from headgate.embedded.ports import HOST, free_ports
 
 __all__ = ["COORDINATORS", "LEASE_SECONDS", "Services", "SinkAddress", "create_feed", "feed_text", "postgresql_sink"]
 
@@ -42,8 +44,11 @@ SPARK_MEMORY: Final = "512m"
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For agents that live for minutes: a start costs 8 s of CPU rather than 13, the first jobs 4 rather than 9."""
 
-COMMAND_SECONDS_MAX: Final = 180.0
-"""A request waits 30 s for its outcome by itself; on a busy machine the command needs as long again to start."""
+COMMAND_SECONDS_MAX: Final = 600.0
+"""For one command, however slow its own start is."""
+
+OUTCOME_SECONDS_MAX: Final = 240.0
+"""For an owner to look at topics and sink and to answer: a second, on a quiet machine."""
 
 
 class Services:
@@ -66,6 +71,12 @@ class Services:
         self.running: dict[str, ServiceProcess] = {}
         self.all: list[ServiceProcess] = []
         self.agents = tuple(f"agent-{number}" for number in range(1, agents + 1))
+        names = (*COORDINATORS, *self.agents)
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+
+    def address(self, name: str) -> str:
+        """Where the service's HTTP answers, also after it was started again."""
+        return f"http://{HOST}:{self._ports[name]}"
 
     def start_coordinators(self) -> None:
         """Start both; one becomes the owner, the other tails the topics. They create the control topics."""
@@ -107,7 +118,7 @@ class Services:
 
     def _start(self, name: str, *arguments: str) -> ServiceProcess:
         with interrupts_deferred():
-            settings = self.settings | dict(self._own.get(name, {}))
+            settings = self.settings | {"HEADGATE_HTTP__PORT": str(self._ports[name])} | dict(self._own.get(name, {}))
             service = ServiceProcess(name, arguments, settings, self.log_folder, home=self._homes.get(name))
             self.running[name] = service
             self.all.append(service)
@@ -123,7 +134,6 @@ def _settings(bootstrap: str, scratch: Path) -> dict[str, str]:
         "HEADGATE_REPLICATION_FACTOR": "1",
         "HEADGATE_LEASE_SECONDS": f"{LEASE_SECONDS:g}",
         "HEADGATE_SHUTDOWN_SECONDS": f"{SHUTDOWN_SECONDS:g}",
-        "HEADGATE_HTTP__PORT": "0",
         "HEADGATE_LOG__FORMAT": "console",
         "HEADGATE_SPARK__MASTER": "local[2]",
         "HEADGATE_SPARK__MEMORY": SPARK_MEMORY,
@@ -168,7 +178,8 @@ def create_feed(sink: SinkAddress, services: Services, folder: Path) -> Path:
     file = folder / f"{FEED}.yaml"
     file.write_text(feed_text(sink, password_file), encoding="utf-8")
     try:
-        answer = run_command(services.settings, "feed", "create", str(file), "-o", "json")
+        timeout = f"{patience(OUTCOME_SECONDS_MAX):g}"
+        answer = run_command(services.settings, "feed", "create", str(file), "-o", "json", "--timeout", timeout)
     except ServiceError:
         # A service that has crashed is the better explanation.
         services.check()
@@ -181,13 +192,14 @@ def create_feed(sink: SinkAddress, services: Services, folder: Path) -> Path:
 def run_command(settings: Mapping[str, str], *arguments: str) -> dict[str, object]:
     """Run a ``headgate … -o json`` command; its answer. Raises ServiceError with what it said."""
     command = [*HEADGATE, *arguments]
+    seconds = patience(COMMAND_SECONDS_MAX)
     typed = f"headgate {' '.join(arguments)}"
     try:
         done = subprocess.run(
-            command, env=environment(settings), capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False
+            command, env=environment(settings), capture_output=True, text=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise ServiceError(f"{typed} did not end within {COMMAND_SECONDS_MAX:.0f} s") from error
+        raise ServiceError(f"{typed} did not end within {seconds:.0f} s") from error
     if done.returncode != 0:
         raise ServiceError(f"{typed} ended with exit code {done.returncode}: {done.stderr.strip()}")
     answer: dict[str, object] = json.loads(done.stdout)

@@ -5,7 +5,7 @@ reverse order, whatever happens in between.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -37,14 +37,17 @@ BROKER_SETTINGS: Final = {"broker.session.timeout.ms": "18000", "broker.heartbea
 
 ARTIFACTS: Final[tuple[ArtifactSet, ...]] = ("kafka", "debezium-postgres", "spark-kafka")
 
-Say = Callable[[str], None]
+Stage = Callable[[str], AbstractContextManager[Callable[[str], None]]]
+"""Tells that something is begun; what it gives takes how far that is (display.py)."""
 
 
 class Stack(msgspec.Struct, frozen=True):
-    """Where the parts are. ``keys`` are the rows the source begins with, per table's name."""
+    """The parts and where they are. ``keys`` are the rows the source begins with, per table's name."""
 
     kafka: EmbeddedKafka
     connect: ConnectWorker
+    source: EmbeddedPostgres
+    target: EmbeddedPostgres
     source_dsn: str
     target_dsn: str
     keys: dict[str, list[Key]]
@@ -54,44 +57,36 @@ class Stack(msgspec.Struct, frozen=True):
         """``host:port`` of the broker."""
         return self.kafka.bootstrap
 
+    def gone(self) -> list[str]:
+        """Parts whose process has ended, a line each with the log to look at; they are not started again."""
+        parts = [
+            (self.kafka.alive(), "the Kafka broker, with Kafka Connect in its process", self.kafka.log_file),
+            (self.source.alive(), "the source PostgreSQL", self.source.log_file),
+            (self.target.alive(), "the target PostgreSQL", self.target.log_file),
+        ]
+        return [f"{name}: its process has ended; its log is {log}" for is_alive, name, log in parts if not is_alive]
+
 
 @contextmanager
-def running_stack(folder: Path, seed: int, say: Say) -> Iterator[Stack]:
+def running_stack(folder: Path, seed: int, stage: Stage) -> Iterator[Stack]:
     """Start everything, fill the source and begin to capture it. Raises EmbeddedError, psycopg.Error."""
-    progress = _Progress(say)
-    for artifacts in ARTIFACTS:
-        ensure(artifacts, progress)
+    with stage("fetching what is not there yet, each file checked against its pinned sha256") as tell:
+        for artifacts in ARTIFACTS:
+            ensure(artifacts, lambda name, done, total: tell(f"{name} {done} of {total}"))
     with ExitStack() as parts:
-        say("starting the source PostgreSQL")
-        source = parts.enter_context(EmbeddedPostgres(folder / "source", logical=True))
-        say("starting the target PostgreSQL")
-        target = parts.enter_context(EmbeddedPostgres(folder / "target"))
-        source_dsn, target_dsn = make_database(source), make_database(target)
-        say(f"creating {len(TABLES)} tables in both, with the audit's triggers, and filling the source")
-        keys = _prepare(source_dsn, target_dsn, seed)
-        say("starting a Kafka broker (KRaft), and Kafka Connect with Debezium, in one JVM")
-        kafka = parts.enter_context(EmbeddedKafka(folder / "kafka", settings=BROKER_SETTINGS))
-        connect = kafka.start_connect("debezium-postgres")
-        say("capturing: snapshot of the source, then its changes")
-        connect.put_connector(CONNECTOR, _connector(source))
-        connect.wait_until_running(CONNECTOR)
-        yield Stack(kafka, connect, source_dsn, target_dsn, keys)
-
-
-class _Progress:
-    """Says how fetching goes, a line for every quarter of a set that is not there yet."""
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._quarters: dict[str, int] = {}
-
-    def __call__(self, name: str, done: int, total: int) -> None:
-        quarter = 4 * done // total
-        if self._quarters.get(name) != quarter:
-            known = name in self._quarters
-            self._quarters[name] = quarter
-            if known or done < total:
-                self._say(f"fetching {name}, each file checked against its pinned sha256: {done} of {total}")
+        with stage("starting the source and the target PostgreSQL"):
+            source = parts.enter_context(EmbeddedPostgres(folder / "source", logical=True))
+            target = parts.enter_context(EmbeddedPostgres(folder / "target"))
+            source_dsn, target_dsn = make_database(source), make_database(target)
+        with stage(f"creating {len(TABLES)} tables in both, with the audit's triggers, and filling the source"):
+            keys = _prepare(source_dsn, target_dsn, seed)
+        with stage("starting a Kafka broker (KRaft), and Kafka Connect with Debezium, in one JVM"):
+            kafka = parts.enter_context(EmbeddedKafka(folder / "kafka", settings=BROKER_SETTINGS))
+            connect = kafka.start_connect("debezium-postgres")
+        with stage("capturing: snapshot of the source, then its changes"):
+            connect.put_connector(CONNECTOR, _connector(source))
+            connect.wait_until_running(CONNECTOR)
+        yield Stack(kafka, connect, source, target, source_dsn, target_dsn, keys)
 
 
 def make_database(server: EmbeddedPostgres) -> str:

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.embedded.pace import patience
 from headgate.eventlog.log import Delivery, Garbage, Log, LogError, LogReader
 from headgate.eventlog.snapshot import Snapshot, all_partitions
 from headgate.records.control import (
@@ -163,7 +164,8 @@ class Watch:
 
         ``check`` is called about once a second and raises when waiting has become pointless. Raises WatchError.
         """
-        deadline = time.monotonic() + timeout_seconds
+        seconds = patience(timeout_seconds)
+        deadline = time.monotonic() + seconds
         while True:
             with self.condition:
                 failure = self.failure
@@ -175,7 +177,7 @@ class Watch:
             if failure is not None:  # what was read last may long be untrue
                 raise WatchError(f"the control topics cannot be read any more: {failure}") from failure
             if time.monotonic() > deadline:
-                raise WatchError(f"waited {timeout_seconds:.0f} s in vain for this: {what}")
+                raise WatchError(f"waited {seconds:.0f} s in vain for this: {what}")
 
     def _run(self, reader: LogReader) -> None:
         heard_at = time.monotonic()

@@ -74,6 +74,10 @@ class EmbeddedKafka:
         """Process id of the JVM. Raises EmbeddedError when it is not running."""
         return self._running().pid
 
+    def alive(self) -> bool:
+        """Whether the process of broker and Connect runs."""
+        return self._jvm is not None and self._jvm.alive()
+
     def start(self) -> Self:
         """Start, or start again after ``stop`` or ``kill``, and return when clients can connect.
 
@@ -158,7 +162,7 @@ class EmbeddedKafka:
         self.stop()
 
     def _running(self) -> Jvm:
-        if self._jvm is None or not self._jvm.alive():
+        if self._jvm is None or not self.alive():
             raise EmbeddedError(f"the Kafka broker is not running; its logs are in {self.data_dir}")
         return self._jvm
 

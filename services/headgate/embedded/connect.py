@@ -12,12 +12,13 @@ from py4j.protocol import Py4JError
 
 from headgate.embedded.errors import EmbeddedError
 from headgate.embedded.jvm import Jvm, reason
+from headgate.embedded.pace import patience
 from headgate.embedded.ports import HOST, free_ports, require_free
 
 __all__ = ["ConnectWorker"]
 
 # A connector validates its database before it answers.
-_ANSWER_SECONDS = 60
+_ANSWER_SECONDS = 180
 _POLL_SECONDS = 0.2
 
 
@@ -67,7 +68,8 @@ class ConnectWorker:
 
     def wait_until_running(self, name: str, timeout_seconds: float = _ANSWER_SECONDS) -> None:
         """Return once the connector and its task run. Raises EmbeddedError when one failed or time is up."""
-        deadline = time.monotonic() + timeout_seconds
+        seconds = patience(timeout_seconds)
+        deadline = time.monotonic() + seconds
         status: dict[str, Any] = {}
         while time.monotonic() < deadline:
             # A connector just created has no status yet: Connect answers 404 until it has.
@@ -80,7 +82,7 @@ class ConnectWorker:
                 if len(parts) > 1 and all(part["state"] == "RUNNING" for part in parts):
                     return
             time.sleep(_POLL_SECONDS)
-        raise EmbeddedError(f"connector {name} does not run after {timeout_seconds:.0f} s: {status or 'no status'}")
+        raise EmbeddedError(f"connector {name} does not run after {seconds:.0f} s: {status or 'no status'}")
 
     def stop(self) -> None:
         """Stop connectors and worker, offsets flushed."""
@@ -103,7 +105,7 @@ class ConnectWorker:
             headers={"Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=patience(_ANSWER_SECONDS)) as answer:  # noqa: S310
                 content = answer.read()
         except urllib.error.HTTPError as error:
             with error:

@@ -17,6 +17,7 @@ import msgspec
 
 from headgate.embedded.cache import cache_folder, write_atomically
 from headgate.embedded.errors import EmbeddedError, NoJavaError
+from headgate.embedded.pace import patience
 
 __all__ = ["MINIMUM_JAVA", "Java", "find_java", "java_home_for_spark"]
 
@@ -98,7 +99,7 @@ def _ask(executable: Path) -> tuple[int, Path]:
 def _run(executable: Path, *arguments: str) -> str:
     try:
         done = subprocess.run(
-            [executable, *arguments], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=True
+            [executable, *arguments], capture_output=True, text=True, timeout=patience(_ANSWER_SECONDS), check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise EmbeddedError(f"{executable} does not run: {error}") from error

@@ -18,11 +18,12 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from headgate.embedded.errors import EmbeddedError
 from headgate.embedded.java import Java
+from headgate.embedded.pace import patience
 
 __all__ = ["Jvm", "pyspark_jars", "reason", "tail"]
 
 # Shutdown hooks of an idle broker need 1.5 s (measured); past this the process is killed.
-_EXIT_SECONDS = 20
+_EXIT_SECONDS = 60
 _TAIL_LINES = 15
 
 
@@ -119,7 +120,7 @@ class Jvm:
         with suppress(BrokenPipeError):
             self._stdin.close()
         try:
-            self._process.wait(_EXIT_SECONDS)
+            self._process.wait(patience(_EXIT_SECONDS))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

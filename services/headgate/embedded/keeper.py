@@ -12,10 +12,11 @@ from typing import Any, BinaryIO, Final
 import psutil
 
 from headgate.embedded.errors import EmbeddedError
+from headgate.embedded.pace import patience
 
 __all__ = ["kill_kept", "start_kept", "stop_kept"]
 
-GONE_SECONDS: Final = 30
+GONE_SECONDS: Final = 60
 """For the operating system to take away what was killed."""
 
 # `read` is part of the shell, so that no process is left waiting when the server ends first.
@@ -63,7 +64,7 @@ def stop_kept(keeper: "subprocess.Popen[bytes]", seconds: float, what: str) -> N
         keeper.wait(seconds)
     except subprocess.TimeoutExpired as error:
         kill_kept(keeper)
-        raise EmbeddedError(f"{what} did not stop in {seconds} s: killed") from error
+        raise EmbeddedError(f"{what} did not stop in {seconds:g} s: killed") from error
 
 
 def kill_kept(keeper: "subprocess.Popen[bytes]") -> None:
@@ -77,6 +78,6 @@ def kill_kept(keeper: "subprocess.Popen[bytes]") -> None:
         with suppress(psutil.NoSuchProcess):
             member.kill()
     keeper.wait()
-    psutil.wait_procs(family, timeout=GONE_SECONDS)
+    psutil.wait_procs(family, timeout=patience(GONE_SECONDS))
     if keeper.stdin is not None:
         keeper.stdin.close()

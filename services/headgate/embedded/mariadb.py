@@ -22,6 +22,7 @@ from headgate.embedded import debian
 from headgate.embedded.errors import EmbeddedError
 from headgate.embedded.jvm import tail
 from headgate.embedded.keeper import kill_kept, start_kept, stop_kept
+from headgate.embedded.pace import patience
 from headgate.embedded.ports import HOST, free_ports, require_free
 
 __all__ = ["EmbeddedMariadb"]
@@ -104,7 +105,7 @@ class EmbeddedMariadb:
         """Stop in order: clients are disconnected, nothing is lost. Idempotent."""
         process, self._process = self._process, None
         if process is not None:
-            stop_kept(process, _STOP_SECONDS, f"MariaDB in {self.data_dir}")
+            stop_kept(process, patience(_STOP_SECONDS), f"MariaDB in {self.data_dir}")
 
     def kill(self) -> None:
         """SIGKILL the server, as a crash would; return when it is gone. Idempotent."""
@@ -185,7 +186,7 @@ class EmbeddedMariadb:
                 cwd="/",
                 capture_output=True,
                 check=True,
-                timeout=_INSTALL_SECONDS,
+                timeout=patience(_INSTALL_SECONDS),
             )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             said = (error.stderr or b"").decode(errors="replace").strip()
@@ -196,13 +197,14 @@ class EmbeddedMariadb:
 
     def _wait_until_ready(self, process: "subprocess.Popen[bytes]") -> None:
         """Return when the server greets whoever connects."""
-        deadline = time.monotonic() + _START_SECONDS
+        seconds = patience(_START_SECONDS)
+        deadline = time.monotonic() + seconds
         while process.poll() is None:
             with suppress(OSError), socket.create_connection((HOST, self.port or 0), timeout=_POLL_SECONDS) as client:
-                client.settimeout(_START_SECONDS)
+                client.settimeout(seconds)
                 if client.recv(1):
                     return
             if time.monotonic() > deadline:
-                raise EmbeddedError(f"MariaDB is not ready after {_START_SECONDS} s: {tail(self.log_file)}")
+                raise EmbeddedError(f"MariaDB is not ready after {seconds:g} s: {tail(self.log_file)}")
             time.sleep(_POLL_SECONDS)
         raise EmbeddedError(f"MariaDB did not start: {tail(self.log_file)}\nIts log is {self.log_file}")

@@ -22,6 +22,7 @@ from typing import Any, Self
 from headgate.embedded.errors import EmbeddedError
 from headgate.embedded.jvm import tail
 from headgate.embedded.keeper import kill_kept, start_kept, stop_kept
+from headgate.embedded.pace import patience
 from headgate.embedded.ports import HOST, free_ports, require_free
 
 __all__ = ["EmbeddedPostgres"]
@@ -31,7 +32,7 @@ _SERVER = "pginstall18"
 _UNPRIVILEGED = "nobody"
 # A start takes 0.1 s and a stop less (measured); crash recovery of a busy database may take longer.
 _START_SECONDS = 60
-_STOP_SECONDS = 30
+_STOP_SECONDS = 60
 _INITDB_SECONDS = 120
 _POLL_SECONDS = 0.05
 
@@ -99,12 +100,16 @@ class EmbeddedPostgres:
         except OSError as error:
             raise EmbeddedError(f"PostgreSQL in {self.data_dir} has no password before its first start") from error
 
+    def alive(self) -> bool:
+        """Whether the server runs."""
+        return self._process is not None and self._process.poll() is None
+
     def stop(self) -> None:
         """Stop at once but in order: clients are disconnected, nothing is lost. Idempotent."""
         process, self._process = self._process, None
         if process is None:
             return
-        stop_kept(process, _STOP_SECONDS, f"PostgreSQL in {self.data_dir}")
+        stop_kept(process, patience(_STOP_SECONDS), f"PostgreSQL in {self.data_dir}")
 
     def kill(self) -> None:
         """SIGKILL the server and its sessions, as a crash would; return when they are gone. Idempotent."""
@@ -176,7 +181,12 @@ class EmbeddedPostgres:
         ]  # fmt: skip
         try:
             subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_INITDB_SECONDS, **whom
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=True,
+                timeout=patience(_INITDB_SECONDS),
+                **whom,
             )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             said = (error.stderr or b"").decode(errors="replace").strip()
@@ -200,7 +210,8 @@ class EmbeddedPostgres:
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         """Return when the server says in its pid file that it is ready, as pg_ctl does."""
-        deadline = time.monotonic() + _START_SECONDS
+        seconds = patience(_START_SECONDS)
+        deadline = time.monotonic() + seconds
         pid_file = self._cluster / "postmaster.pid"
         while process.poll() is None:
             # Line 8 is the state, line 1 the server's pid: a file left by a killed server names another process.
@@ -211,7 +222,7 @@ class EmbeddedPostgres:
             if len(lines) >= 8 and lines[7].strip() == "ready" and _is_child(int(lines[0]), process.pid):
                 return
             if time.monotonic() > deadline:
-                raise EmbeddedError(f"PostgreSQL is not ready after {_START_SECONDS} s: {tail(self.log_file)}")
+                raise EmbeddedError(f"PostgreSQL is not ready after {seconds:g} s: {tail(self.log_file)}")
             time.sleep(_POLL_SECONDS)
         raise EmbeddedError(f"PostgreSQL did not start: {tail(self.log_file)}\nIts log is {self.log_file}")
 

@@ -17,9 +17,10 @@ from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
 from headgate.agent.lane.spark import SparkOptions, SparkRuntime
 from headgate.config.crash_points import ArmedPoints
 from headgate.embedded.java import java_home_for_spark
+from headgate.embedded.pace import patience
 from headgate.records.control import Epoch, SpanPlan, TaskState
 
-DEADLINE_SECONDS = 180
+DEADLINE_SECONDS = patience(240)
 
 
 def until(fact: Callable[[], Any], what: str) -> Any:

@@ -13,6 +13,7 @@ from fixtures.services import mariadb_execute
 from headgate.agent.executor import SpanId, SpanTask
 from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
 from headgate.agent.lane.spark import SparkRuntime
+from headgate.embedded.pace import patience
 from headgate.records.control import Epoch, SpanPlan
 
 pytestmark = [
@@ -54,7 +55,7 @@ WHILE = (
 )
 
 
-DEADLINE_SECONDS = 300
+DEADLINE_SECONDS = patience(300)
 
 
 def until(fact: Callable[[], bool], what: str) -> None:

@@ -13,6 +13,7 @@ from headgate.agent.executor import SpanId, SpanTask, TaskStatus
 from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
 from headgate.agent.lane.spark import SparkRuntime
 from headgate.config.feed import parse_feed
+from headgate.embedded.pace import patience
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Epoch, SpanPlan
 from headgate.records.ts import ts_of_ms
@@ -30,7 +31,7 @@ Session = psycopg.Connection[tuple]
 
 TABLES = ("orders", "goods")
 CREATE = "CREATE TABLE {} (id int PRIMARY KEY, what text)"
-DEADLINE_SECONDS = 180
+DEADLINE_SECONDS = patience(300)
 
 
 @pytest.fixture

@@ -21,10 +21,11 @@ from typer.testing import CliRunner, Result
 
 from headgate.cli.main import app
 from headgate.config.settings import Settings, load_settings
+from headgate.embedded.pace import patience
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 180.0
 """For a fact to become true on a machine that does other things as well."""
 
 LEASE_SECONDS = 2.0
@@ -35,7 +36,7 @@ ROWS = 500
 
 def eventually(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
     """Poll until ``fact()`` is true; its value."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patience(seconds)
     while not (value := fact()):
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         time.sleep(0.05)
@@ -101,7 +102,7 @@ class Service:
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(30)
+        self.process.wait(patience(60))
 
 
 @pytest.fixture

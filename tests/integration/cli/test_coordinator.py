@@ -96,6 +96,8 @@ def test_frozen_owner_finds_out_when_it_thaws(log: KafkaLog, serve: Serve) -> No
     eventually(stands_by, "the first is a standby of the second")
     assert _pid_owns(log, second)
     assert 'headgate_role_falls_total{shard="0"} 0.0' not in first.get("/metrics")[1]
+    assert {line["level"] for line in first.lines()} <= {"info", "warning"}, "to be fenced is nothing critical"
+    assert sum("fenced" in str(line) for line in first.lines()) <= 1
 
 
 def test_tail_prints_records_as_lines(log: KafkaLog, owner: CoordinatorService) -> None:

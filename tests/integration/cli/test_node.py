@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
+from headgate.embedded.pace import patience
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
@@ -80,7 +81,7 @@ def test_a_feed_runs_is_verified_and_stops(
 ) -> None:
 
     node = serve("node", "node", "--name", "n1")
-    eventually(lambda: node.get("/readyz")[0] == 200, "coordinator and agent are ready", seconds=120)
+    eventually(lambda: node.get("/readyz")[0] == 200, "coordinator and agent are ready", seconds=300)
     spec = yaml.safe_load(shop_file.read_text(encoding="utf-8"))
     shop_file.write_text(yaml.safe_dump(spec | {"on_bad_change": "quarantine"}), encoding="utf-8")
     created = headgate("feed", "create", str(shop_file))
@@ -91,11 +92,12 @@ def test_a_feed_runs_is_verified_and_stops(
         (row,) = json.loads(headgate("table", "list", "shop", "-o", "json").stdout)
         return bool(row["state"] == "replicating" and row["rows"] == ROWS)
 
-    eventually(applied, "all rows are applied", seconds=120)
+    eventually(applied, "all rows are applied", seconds=300)
     (agent,) = json.loads(headgate("agent", "list", "-o", "json").stdout)
     assert (agent["agent"], agent["state"], agent["tables"]) == ("n1", "alive", 1)
     why = headgate("why", "shop")
     assert why.exit_code == 0, why.output
+    _another_of_the_name(serve)
     _several_tables(settings, shop_file, spec, postgres_database)
     _set_aside(settings, spec["source"]["topics"][0])
     verified = headgate("verify", "shop", "--source-dsn", postgres_database, "-o", "json")
@@ -109,4 +111,24 @@ def test_a_feed_runs_is_verified_and_stops(
     assert "headgate_agent_sessions_total 1.0" in node.get("/metrics")[1]
 
     node.process.send_signal(signal.SIGTERM)
-    assert node.process.wait(60) == ExitCode.DONE, node.log_file.read_text(encoding="utf-8")
+    assert node.process.wait(patience(60)) == ExitCode.DONE, node.log_file.read_text(encoding="utf-8")
+    _said_once(node)
+
+
+def _another_of_the_name(serve: Callable[..., Service]) -> None:
+    twin = serve("twin", "agent", "--name", "n1")
+    assert twin.process.wait(patience(120)) == ExitCode.ID_IN_USE
+    said = twin.log_file.read_text(encoding="utf-8")
+    assert "agent name n1 is in use by session" in said
+    assert "spark" not in said.lower().split("settings", maxsplit=1)[-1].split("service", maxsplit=1)[-1]
+
+
+def _said_once(node: Service) -> None:
+    """Not a word of the JVM that was ended, and not a line for each of the looks at a source that is as it was."""
+    said = node.log_file.read_text(encoding="utf-8")
+    assert "Traceback" not in said
+    assert "Exception" not in said
+    results = [(line["effect"], line["feed"], line["result"]) for line in node.lines() if line["event"] == "effect"]
+    assert {kind for kind, _, _ in results} >= {"ResolveFeed"}
+    looks = [result for result in results if result[0] == "DiscoverTables"]
+    assert len(looks) == len(set(looks)), looks

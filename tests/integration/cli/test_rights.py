@@ -145,7 +145,7 @@ def test_the_documented_rights_suffice(
     certified(guarded, monkeypatch)
     agent = serve("agent", "agent", "--name", "a1")
     become("operator", guarded, monkeypatch)
-    eventually(lambda: agent.get("/readyz")[0] == 200, "the agent is ready", seconds=120)
+    eventually(lambda: agent.get("/readyz")[0] == 200, "the agent is ready", seconds=300)
     fed = headgate("feed", "create", str(shop_file))
     assert fed.exit_code == 0, fed.stderr
 

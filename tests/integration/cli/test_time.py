@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.config.times import show_ts
+from headgate.embedded.pace import patience
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.ts import ts_of_ms
 from integration.cli.conftest import Service, eventually, headgate
@@ -31,7 +32,7 @@ BEGUN = ts_of_ms(time.time_ns() // 1_000_000 - 600_000)
 """Lately: the broker deletes what is a week old."""
 TARGET = BEGUN + 100
 PARTITIONS = 2
-SECONDS = 300
+SECONDS = patience(300)
 """A node starts Spark, which on a busy machine takes a minute."""
 
 

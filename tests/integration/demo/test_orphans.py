@@ -10,9 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from headgate.embedded.pace import patience
+
 pytestmark = pytest.mark.integration
 
-WAIT_SECONDS_MAX = 30
+WAIT_SECONDS_MAX = patience(90)
 
 SERVICE = """
 import subprocess, time

@@ -13,10 +13,11 @@ import psutil
 import pytest
 
 from headgate.demo.processes import Fate, ServiceError, ServiceProcess, interrupts_deferred, stop_all
+from headgate.embedded.pace import patience
 
 pytestmark = pytest.mark.integration
 
-WAIT_SECONDS_MAX = 20
+WAIT_SECONDS_MAX = patience(80)
 
 # A child as Spark's JVM is (of a process group of its own), with a grandchild whose parent ends at once.
 FAMILY = """

@@ -21,12 +21,13 @@ from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.embedded.broker import EmbeddedKafka
 from headgate.embedded.errors import EmbeddedError, PortTakenError
 from headgate.embedded.mariadb import EmbeddedMariadb
+from headgate.embedded.pace import patience
 from headgate.embedded.ports import HOST, free_ports, require_free
 from headgate.embedded.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.integration
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = patience(120)
 ALL_SERVERS = """\
 import sys
 from pathlib import Path

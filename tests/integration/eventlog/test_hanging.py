@@ -14,6 +14,7 @@ import pytest
 
 from eventlog_contract import DISPATCH_0, ended, facts, read_all, tombstone
 from headgate.embedded.broker import EmbeddedKafka
+from headgate.embedded.pace import patience
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import FencedError, Partition, Placed, TransactionalWriter
@@ -28,7 +29,7 @@ from toy_role import TOY
 pytestmark = pytest.mark.integration
 
 OWNER = "owner"
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = patience(120)
 LENGTH_AT, HEAD_BYTES, ATTRIBUTES_AT, CONTROL = 8, 12, 21, 0x20
 
 _numbers = itertools.count()

@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from headgate.embedded.pace import patience
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.machine import Now
@@ -17,7 +18,7 @@ from toy_role import TOY, ToyState
 pytestmark = pytest.mark.integration
 
 LEASE = 2.0
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = patience(120)
 
 
 class Members:

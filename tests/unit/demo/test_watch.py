@@ -5,6 +5,7 @@ from typing import NamedTuple, cast
 
 import pytest
 
+from headgate.agent.words import answered
 from headgate.demo.faults import Faults
 from headgate.demo.services import Services
 from headgate.demo.stack import FEED
@@ -32,6 +33,7 @@ from headgate.records.control import (
 )
 from headgate.records.keys import (
     AgentKey,
+    AnswerKey,
     FeedKey,
     FeedProgressKey,
     Key,
@@ -278,3 +280,20 @@ def test_what_was_read_before_the_broker_fell_silent_is_not_taken_for_true() -> 
     with pytest.raises(WatchError, match="does not answer"):
         watch.wait_for("an owner", lambda seen: bool(seen.terms), 20, lambda: None)
     watch.close()
+
+
+def test_an_agent_is_ready_when_its_newest_session_has_answered_and_stays() -> None:
+    story = Story()
+    assert not story.seen.is_ready("a1")
+    story.agent("a1", "s1")
+    assert not story.seen.is_ready("a1"), "it starts"
+    story.tell(AnswerKey("a1", "s1", 0), answered(None, 0, 0))
+    assert story.seen.is_ready("a1")
+    story.tell(AgentKey("a1", "s1"), AgentAnnounced("1", 1, 10, 0.0, Liveness.STOPPING, "here", 2, 0))
+    assert not story.seen.is_ready("a1")
+    story.agent("a1", "s2")
+    assert not story.seen.is_ready("a1")
+    story.tell(AnswerKey("a1", "s2", 0), answered(None, 0, 0))
+    assert story.seen.is_ready("a1")
+    story.tell(SessionKey("a1", "s2"), SessionEnded(1, "silent", 0))
+    assert not story.seen.is_ready("a1")

@@ -1,0 +1,24 @@
+"""One factor for every bound of demo, chaos and tests."""
+
+import pytest
+
+from headgate.config.settings import load_settings
+from headgate.demo.processes import environment
+from headgate.embedded.errors import EmbeddedError
+from headgate.embedded.pace import TIME_SCALE_VARIABLE, patience
+
+
+def test_bounds_are_stretched_by_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TIME_SCALE_VARIABLE, raising=False)
+    assert patience(90) == 90
+    monkeypatch.setenv(TIME_SCALE_VARIABLE, "2.5")
+    assert patience(90) == 225
+    assert environment({})[TIME_SCALE_VARIABLE] == "2.5", "what is started waits as long"
+    load_settings({})
+
+
+@pytest.mark.parametrize("said", ["0.5", "-1", "quick", "nan", "inf", ""])
+def test_what_is_no_factor_is_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TIME_SCALE_VARIABLE, said)
+    with pytest.raises(EmbeddedError, match=r"HEADGATE_TIME_SCALE=.* a number from 1 on"):
+        patience(1)
