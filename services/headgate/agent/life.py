@@ -112,6 +112,7 @@ class AgentSession:
         self._state = new_state(options.agent, self.key.session, log.shards)
         self._bytes: dict[SpanId, int] = {}
         self._counted_at = time.monotonic()
+        self._complaints: set[str] = set()
         self._warming = warming
         self._executor: TableExecutor | None = None
         self._lease = Lease(options.lease_seconds)
@@ -206,7 +207,7 @@ class AgentSession:
         try:
             return self._log.end_offsets(self._partitions())
         except LogError as error:
-            _log.warning("session %s: %s", self.key.session, error)
+            self._complain(f"cannot see the end of the log: {error}")
             return None
 
     def _read(self, reader: LogReader) -> list[Delivery]:
@@ -217,8 +218,10 @@ class AgentSession:
         except NewerSchemaError:
             raise
         except LogError as error:
-            _log.warning("session %s cannot read: %s", self.key.session, error)
+            self._complain(f"cannot read: {error}")
             polled = []
+        else:
+            self._complaints.clear()
         now = time.monotonic()
         if not polled:
             time.sleep(max(0.0, began + TURN_SECONDS - now))  # a log that fails, fails at once
@@ -230,6 +233,13 @@ class AgentSession:
             self._watch.read(item.key, item.value, now)
             deliveries.append(item)
         return deliveries
+
+    def _complain(self, complaint: str) -> None:
+        """Say what is wrong with the log once, not at every look."""
+        kind = complaint.partition(":")[0]
+        if kind not in self._complaints:
+            self._complaints.add(kind)
+            _log.warning("session %s %s", self.key.session, complaint)
 
     # --- turns --------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from headgate.demo.schema import SCHEMA, TABLES, VERSION, Column
 from headgate.demo.stack import TOPIC_PREFIX
+from headgate.embedded.pace import patience
 
 __all__ = ["Capture", "CaptureError", "install_outbox"]
 
@@ -24,7 +25,7 @@ LOOK_SECONDS: Final = 0.05
 FLUSH_SECONDS: Final = 600.0
 """A broker that restarts is waited for; the outbox keeps what comes meanwhile."""
 
-JOIN_SECONDS_MAX: Final = 30.0
+JOIN_SECONDS_MAX: Final = 120.0
 
 _OUTBOX: Final = """
 CREATE SCHEMA capture;
@@ -122,9 +123,9 @@ class Capture:
     def drain(self) -> None:
         """Stop when the outbox is empty; whoever calls has stopped the writers. Idempotent. Raises CaptureError."""
         self._stopping.set()
-        self._thread.join(JOIN_SECONDS_MAX)
+        self._thread.join(patience(JOIN_SECONDS_MAX))
         if self._thread.is_alive():
-            raise CaptureError(f"the last changes did not reach Kafka within {JOIN_SECONDS_MAX:.0f} s")
+            raise CaptureError(f"the last changes did not reach Kafka within {patience(JOIN_SECONDS_MAX):.0f} s")
         self.check()
 
     def _run(self) -> None:

@@ -17,6 +17,7 @@ from headgate.demo.processes import ServiceError
 from headgate.demo.schema import TABLES
 from headgate.demo.services import Services, run_command
 from headgate.demo.stack import FEED
+from headgate.embedded.pace import patience
 
 __all__ = ["Operation", "Operator"]
 
@@ -56,7 +57,7 @@ class Operator:
         """Finish what is under way. Idempotent."""
         self._stopping.set()
         if self._thread.is_alive():
-            self._thread.join(JOIN_SECONDS_MAX)
+            self._thread.join(patience(JOIN_SECONDS_MAX))
 
     def leave_running(self) -> None:
         """The feed's wanted state is running, whatever was asked for before. Raises ServiceError."""

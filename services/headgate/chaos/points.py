@@ -24,6 +24,7 @@ from headgate.demo.processes import ServiceError
 from headgate.demo.services import run_command
 from headgate.demo.stack import FEED
 from headgate.demo.tables import busiest_agent, holders
+from headgate.embedded.pace import patience
 
 __all__ = ["Doom", "all_cells", "strike_at"]
 
@@ -64,7 +65,7 @@ def strike_at(world: World, point: CrashPoint, doom: Doom, random: Random) -> Wo
     world.points[agent].arm(point)
     if point in CLAIMS:
         _move(world, min(tables), agent)
-    pid = world.points[agent].await_reached(point, REACHED_SECONDS_MAX)
+    pid = world.points[agent].await_reached(point, patience(REACHED_SECONDS_MAX))
     session, held = held_by(world, agent)
     tables |= held
     service = world.services.running[agent]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from headgate.demo.processes import ServiceError
+from headgate.embedded.pace import patience
 from headgate.embedded.ports import HOST
 
 __all__ = ["Link", "Proxies", "Proxy"]
@@ -25,7 +26,7 @@ CHUNK_BYTES: Final = 1 << 16
 SLOW_SECONDS: Final = 0.2
 """For each chunk in each direction, on a slow link: a hundred times what a data centre takes, far below any lease."""
 
-CALL_SECONDS_MAX: Final = 10.0
+CALL_SECONDS_MAX: Final = 60.0
 """The loop only copies bytes; one that takes longer hangs."""
 
 SOCKET_PATH_BYTES_MAX: Final = 107
@@ -176,11 +177,11 @@ class Proxies:
             self._call(proxy.close())
         self._call(_settled())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CALL_SECONDS_MAX)
+        self._thread.join(patience(CALL_SECONDS_MAX))
         self._loop.close()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS_MAX)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(patience(CALL_SECONDS_MAX))
 
 
 async def _settled() -> None:

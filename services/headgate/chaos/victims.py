@@ -12,6 +12,7 @@ from headgate.chaos.world import World
 from headgate.demo.processes import Fate, ServiceProcess
 from headgate.demo.tables import busiest_agent, holders
 from headgate.demo.watch import Chronicle
+from headgate.embedded.pace import patience
 
 __all__ = [
     "an_agent",
@@ -28,7 +29,7 @@ __all__ = [
 HEAD_START_SECONDS: Final = 1.0
 """How long the writers of a thawed service run before the service itself, whose lease would stop them."""
 
-WORKER_SECONDS_MAX: Final = 10.0
+WORKER_SECONDS_MAX: Final = 40.0
 """Spark starts Python workers with a lane's first batch."""
 
 
@@ -83,7 +84,7 @@ def part_of_agent(
     world: World, random: Random, busy: set[str], find: Callable[[ServiceProcess], psutil.Process | None]
 ) -> tuple[str, psutil.Process, frozenset[str]] | None:
     """A process under an agent that runs tables."""
-    deadline = time.monotonic() + WORKER_SECONDS_MAX
+    deadline = time.monotonic() + patience(WORKER_SECONDS_MAX)
     while time.monotonic() < deadline:
         agent = an_agent(world, random, busy)
         if agent is None:

@@ -199,13 +199,15 @@ class CoordinatorService:
         now = (status.state, status.owner_rev, status.owner_id, status.replayed, status.last_error)
         if now == shown:
             return shown
+        # What was wrong is told when it happens, not again with each step of the way back.
+        news = {"last_error": status.last_error} if status.last_error != (shown or (None,))[-1] else {}
         log.info(
             "role",
             state=status.state.value,
             owner_rev=status.owner_rev,
             owner=status.owner_id,
             replayed=status.replayed,
-            last_error=status.last_error,
+            **news,
         )
         if status.replayed and status.owner_id is not None:
             self._probes.ready(name)

@@ -173,12 +173,24 @@ def test_an_agent_says_that_it_reads_what_its_build_reads(stage: Stage) -> None:
 
 
 def test_a_lost_lease_kills_every_writer_and_a_new_session_begins(stage: Stage) -> None:
-    until(stage.sessions, "the first session")
+    until(lambda: stage.read(SyncAnswered), "the first session serves")
     stage.log.cut()
     until(stage.executors[0].killed.is_set, "suicide")
     stage.log.heal()
     until(lambda: len(stage.sessions()) >= 2, "the next session")
     assert stage.counters.sessions_lost >= 1
+
+
+def test_a_broker_that_is_away_is_told_once_and_not_at_every_look(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    until(lambda: stage.read(SyncAnswered), "the first session serves")
+    stage.log.cut()
+    until(stage.executors[0].killed.is_set, "its lease is over")
+    stage.log.heal()
+    until(lambda: len(stage.sessions()) >= 2, "the next session")
+    told = [record.getMessage() for record in caplog.records if "cannot read" in record.getMessage()]
+    assert 1 <= len(told) <= stage.counters.sessions, told
 
 
 def test_an_agent_that_starts_says_that_it_is_there_and_answers_nobody_until_it_is_warm() -> None:
