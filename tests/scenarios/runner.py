@@ -79,6 +79,7 @@ class Agent:
         self.is_alive = True
         self.liveness = Liveness.ALIVE
         self.heartbeat = 0
+        self.load = 0.0
         self.answered: int | None = None
         self.epochs: dict[SpanKey, Epoch] = {}
 
@@ -210,9 +211,10 @@ class World:
 
     # --- agents ---
 
-    def do_agent_join(self, name: str, mute: str = "", capacity: str = "100") -> None:
+    def do_agent_join(self, name: str, mute: str = "", capacity: str = "100", load: str = "0") -> None:
         life = self.lives[name] = self.lives.get(name, 0) + 1
         agent = self.agents[name] = Agent(name, f"{name}s{life}", int(capacity), is_mute=bool(mute))
+        agent.load = float(load)
         self.beat(agent)
         if not agent.is_mute:
             self.answer(agent, None)
@@ -256,8 +258,15 @@ class World:
         if not agent.is_alive:
             return
         agent.heartbeat += 1
-        now_ms, capacity = round(self.now * 1000), agent.capacity
-        record = announced(agent.liveness, agent.heartbeat, now_ms, capacity_spans=capacity, address="here", reads=1)
+        record = announced(
+            agent.liveness,
+            agent.heartbeat,
+            round(self.now * 1000),
+            capacity_spans=agent.capacity,
+            address="here",
+            load_bytes_per_s=agent.load,
+            reads=1,
+        )
         self.write(Partition("announce", 0), AgentKey(agent.name, agent.session), record)
 
     def answer(self, agent: Agent, rev: int | None) -> None:
@@ -286,6 +295,28 @@ class World:
             reported_ms=round(self.now * 1000),
         )
         self.write(Partition("sync", 0), TaskKey(key.feed, key.span, agent.name, session), report)
+
+    def do_obey(self) -> None:
+        """Every live agent does what its roles ask of it, at offset 0, until nothing more is asked."""
+        told: set[tuple[SpanKey, Epoch, str]] = set()
+        while True:
+            state = new_state(0)
+            self.replay_into(state)
+            asked = [
+                (agent, key, role, word)
+                for key, record in sorted(state.spans.items())
+                for role, word in asked_of(record)
+                for name, agent in sorted(self.agents.items())
+                if agent.is_alive and (agent.name, agent.session) == (role.agent, role.session)
+                if (key, role.epoch, word) not in told
+            ]
+            if not asked:
+                return
+            agent, key, role, word = asked[0]
+            told.add((key, role.epoch, word))
+            name = next(name for name, other in self.agents.items() if other is agent)
+            self.do_status(name, key.text(), word, epoch=str(role.epoch), pos="0")
+            self.settle()
 
     def do_progress(self, name: str, target: str, **options: str) -> None:
         """``progress a1 f/t1 pos=5 [ts=] [resolved=] [rows=] [mb=] [lag=ms] [epoch=]``."""
@@ -317,10 +348,20 @@ class World:
     # --- operators and the world outside ---
 
     def do_request_create(
-        self, request: str, feed: str, together: str = "", *, tables: str = "t1", dsn: str = "target", target: str = ""
+        self,
+        request: str,
+        feed: str,
+        together: str = "",
+        *,
+        tables: str = "t1",
+        dsn: str = "target",
+        target: str = "",
+        spread: str = "auto",
     ) -> None:
-        """``request create r1 f [together] [tables=] [dsn=] [target=]``: together in one topic."""
+        """``request create r1 f [together] [tables=] [dsn=] [target=] [spread=manual]``: together in one topic."""
         more = f'"target": {target}, ' if target else ""
+        if spread != "auto":
+            more += f'"spread": "{spread}", '
         if together:
             more += '"source": {"tables": ["any"]}, '
         spec = f'{{{more}"tables": "{tables}", "sink": {{"type": "postgresql", "dsn": "{dsn}"}}}}'
@@ -462,6 +503,17 @@ class World:
     def owner_rev(self) -> int | None:
         revs = [owner.role.status.owner_rev for _, owner in sorted(self.owners.items())]
         return next((rev for rev in revs if rev is not None), None)
+
+
+def asked_of(record: SpanDispatched) -> list[tuple[SpanRole, str]]:
+    """What a span's record asks of its role holders, as the word that says that it is done."""
+    primary, secondary = record.primary, record.secondary
+    if record.state is SetState.PREPARE and secondary is not None:
+        return [(secondary, "prepared")]
+    if record.state not in (SetState.COMMIT, SetState.REMOVING) or primary is None:
+        return []
+    is_last = record.state is SetState.REMOVING or secondary is not None
+    return [(primary, "stopped" if is_last else "replicating")]
 
 
 def run_effect(effect: ResolveFeed | ResolveStart | ForgetFeed) -> FeedResolved | StartResolved | FeedForgotten:

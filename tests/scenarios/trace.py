@@ -29,9 +29,9 @@ from headgate.records.control import (
 from headgate.records.keys import Fact
 from headgate.records.spans import table_of
 
-WATCHES = ("start", "drain")
-"""One timer each for all that is to begin, and all that is to be drained (coordinator/patience.py): set wherever a role
-is given or taken, shown when it bites."""
+WATCHES = ("start", "drain", "even")
+"""One timer each for all that is to begin, all that is to be drained (coordinator/patience.py), and the agents that
+have joined (joining.py): set at every turn, shown when it bites."""
 
 
 DISCOVER = "discover/"

@@ -260,6 +260,9 @@ class FeedSpec(_Strict):
     split: Literal["auto", "manual"] = "auto"
     """Who divides a table between agents: the split scheduler, by its load, or only ``headgate table split``."""
 
+    spread: Literal["auto", "manual"] = "auto"
+    """Who moves tables to an agent that joins: the coordinator, by itself, or only ``headgate feed rebalance``."""
+
     on_bad_change: Literal["fail", "quarantine"] = "fail"
     """What becomes of a change that cannot be decoded or applied: its table stops there, or it goes to deadletter."""
 

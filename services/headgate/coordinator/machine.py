@@ -7,6 +7,7 @@
     checkpoint   how far a feed is, and what holds it              term          one owner's memory
     relocation   emptying an agent, spreading a feed               acceptance    create, update, rewind: what a feed is
     dividing     a table into parts, and whole again               discovery     is the source still what it was?
+    joining      an agent that joins gets its share
 
 An input is noted, its rule drafts facts, a round of scheduling gives out what has become free, and feeds are brought
 in line with their spans. Everything drafted is one decision. Before the barrier is over only memory and deaths are
@@ -23,6 +24,7 @@ from headgate.coordinator import (
     discovery,
     dividing,
     feeds,
+    joining,
     membership,
     relocation,
     requests,
@@ -130,6 +132,10 @@ def _weigh(draft: Draft, _subject: Any) -> None:
     draft.term.loads.is_due = True
 
 
+def _even_out(draft: Draft, _subject: Any) -> None:
+    draft.term.is_even_due = True
+
+
 def _write_checkpoint(draft: Draft, name: str) -> None:
     feeds.conclude(draft, name, checkpoint.write(draft, name))
 
@@ -152,6 +158,7 @@ TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "stuck": feeds.give_up,
     "drained": relocation.end_hold,
     "balance": _weigh,
+    "even": _even_out,
     "discover": discovery.look,
     "schedule": lambda _draft, _subject: None,
 }
@@ -167,6 +174,7 @@ def _open(draft: Draft) -> None:
     for session in sorted({*state.ended, *state.index.words}):
         membership.note_word_of(draft, session)
     spans.review_soon(draft, sorted(state.spans))
+    joining.note_present(draft)
     requests.catch_up(draft)
 
 

@@ -37,7 +37,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from headgate.coordinator import spans
+from headgate.coordinator import joining, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.ranking import Ranking
 from headgate.coordinator.term import SessionId
@@ -82,6 +82,8 @@ def note_answer(draft: Draft, session: SessionId, answer: SyncAnswered | None) -
     term = draft.term
     if answer is not None and answer.owner_rev is None:
         term.newcomers.add(session)
+    if term.is_open:
+        joining.note_answered(draft, session)
     if session not in term.awaited or not draft.is_answered(session):
         return False
     term.awaited.discard(session)
@@ -105,6 +107,8 @@ def end_session(draft: Draft, session: SessionId, reason: str) -> bool:
     draft.put(SessionKey(*session), ended)
     draft.set_timer("sweep", session, SWEEP_SECONDS)
     draft.term.passed_over.pop(session, None)
+    draft.term.met.discard(session)
+    draft.term.joiners.pop(session, None)
     if draft.term.names.get(session[0]) == session:
         del draft.term.names[session[0]]
         _give_names(draft, draft.state.index.namesakes.get(session[0], set()) - {session})

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from headgate.coordinator import dividing, patience, spans
+from headgate.coordinator import dividing, joining, patience, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.schedulers import balance, basic, drain, rebalance
 from headgate.coordinator.schedulers.seats import STARTING_PER_AGENT_MAX, FeedQuota, Seat, Seats
@@ -42,7 +42,7 @@ def run_round(draft: Draft) -> None:
     touched = [key for key in changed if draft.takes_agent(key)]
     leaving = _leaving(draft)
     wants_agent = bool(touched or index.needy or term.retry_due)
-    if not (wants_agent or leaving or term.rebalances or term.loads.is_due):
+    if not (wants_agent or leaving or term.rebalances or term.is_even_due or term.loads.is_due):
         return
     seats, quota = seats_of(draft), FeedQuota(draft.moving_count)
     if wants_agent and _place(draft, touched, seats):
@@ -50,6 +50,8 @@ def run_round(draft: Draft) -> None:
     if leaving and _drain(draft, leaving, seats, quota):
         return
     if term.rebalances and _rebalance(draft, seats, quota):
+        return
+    if term.is_even_due and _even(draft, seats, quota):
         return
     if term.loads.is_due:
         _balance(draft, seats, quota)
@@ -199,6 +201,19 @@ def _begin_next(draft: Draft, task: Rebalance, seats: Seats) -> bool:
     return False
 
 
+def _even(draft: Draft, seats: Seats, quota: FeedQuota) -> bool:
+    if is_anyone_leaving(draft) or draft.term.rebalances:
+        return False  # the joiners' time stays come
+    draft.term.is_even_due = False
+    return joining.move_some(
+        draft,
+        seats,
+        quota,
+        may_move=lambda key: _may_move(draft, key),
+        avoided=lambda key: _avoided(draft, key),
+    )
+
+
 def _balance(draft: Draft, seats: Seats, quota: FeedQuota) -> None:
     loads = draft.term.loads
     rates = loads.end(draft.now.monotonic)
@@ -216,9 +231,11 @@ def _balance(draft: Draft, seats: Seats, quota: FeedQuota) -> None:
             totals[role.agent, role.session] += rate
             if _may_move(draft, key):
                 movable[role.agent, role.session][key] = rate
-    if not is_anyone_leaving(draft) and dividing.weigh(draft, rates, len(totals)):
+    is_filling = any(joiner.moving_count for joiner in draft.term.joiners.values())
+    is_settled = not is_anyone_leaving(draft) and not is_filling
+    if is_settled and dividing.weigh(draft, rates, len(totals)):
         return
-    busiest = None if is_anyone_leaving(draft) else balance.hottest(totals)
+    busiest = balance.hottest(totals) if is_settled else None
     if loads.judge(busiest) < balance.STREAK_MIN or busiest is None:
         return
     loads.judge(None)

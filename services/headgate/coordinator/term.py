@@ -16,7 +16,7 @@ from headgate.coordinator.ranking import Ranking
 from headgate.records.control import Epoch, Role
 from headgate.records.keys import SpanKey
 
-__all__ = ["Drain", "Rebalance", "SessionId", "Spread", "Term", "TimerPurpose", "Wait"]
+__all__ = ["Drain", "Joiner", "Rebalance", "SessionId", "Spread", "Term", "TimerPurpose", "Wait"]
 
 SessionId = tuple[str, str]
 """(agent, session)."""
@@ -59,6 +59,17 @@ class Rebalance:
 
 
 @dataclass(slots=True)
+class Joiner:
+    """A session that is to get its share of the spans: since when nothing new was begun, and what it was offered."""
+
+    since: float
+    offered: set[SpanKey] = field(default_factory=set)
+    moving_count: int = 0
+    failed_count: int = 0
+    """Of those offered: not there, and not on their way any more."""
+
+
+@dataclass(slots=True)
 class Spread:
     """A request to spread one feed, or all: feeds that are still to come, and what has become of the others."""
 
@@ -97,6 +108,11 @@ class Term:
     """By feed: the request to spread its spans evenly that is under way."""
     spreads: dict[str, Spread] = field(default_factory=dict)
     """By request: the rebalances that it stands for."""
+    met: set[SessionId] = field(default_factory=set)
+    """Sessions that have answered: who answers for the first time has joined (joining.py)."""
+    joiners: dict[SessionId, Joiner] = field(default_factory=dict)
+    is_even_due: bool = False
+    """The joiners' time has come, but nobody has looked at them yet."""
     resting: set[SpanKey] = field(default_factory=set)
     """Spans whose move by a scheduler came to nothing lately."""
     loads: Loads = field(default_factory=Loads)

@@ -20,6 +20,7 @@ CHANGEABLE = {
     ("on_bad_change",),
     ("quarantine_per_hour_max",),
     ("split",),
+    ("spread",),
 }
 """Topics may join: what leaves is refused by the tables that would."""
 

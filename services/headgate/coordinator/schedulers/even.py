@@ -1,0 +1,86 @@
+"""Even: an agent that joins, or comes back, gets its share of the spans from those that hold more, a few at a time.
+
+By number: what it will have to carry nobody knows before it has it; whoever turns out too busy is relieved by load
+(balance.py), which rests while spans are on their way to a joiner. It cannot go back and forth. Spans go to a joiner
+only, never beyond the even share, and only from sessions that hold two more than it does, so that every move leaves the
+numbers closer together; a span is offered to a joiner once; and a joiner that has had its share is none any more, for
+the rest of its life.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from headgate.records.keys import SpanKey
+
+__all__ = [
+    "EVEN_SECONDS",
+    "FAILURES_MAX",
+    "JOINED_SECONDS",
+    "JOIN_SECONDS_MAX",
+    "MOVING_PER_JOINER_MAX",
+    "fill",
+    "has_share",
+]
+
+JOINED_SECONDS: Final = 10.0
+"""From an agent's joining to its first table from others: several that start together have come by then, and who ends
+again at once costs nobody anything."""
+
+EVEN_SECONDS: Final = 2.0
+"""Between two looks: a move takes about a second."""
+
+MOVING_PER_JOINER_MAX: Final = 4
+"""Spans on their way to one joiner at a time: each rests for a moment while it is handed over. So a hundred are moved
+in about a minute, and no feed stands still for it."""
+
+FAILURES_MAX: Final = 3
+"""Moves to a joiner that came to nothing, after which it is left alone: what kept it from them (no way to the source,
+no rights at the sink) keeps it from the next ones, each of which costs a minute."""
+
+JOIN_SECONDS_MAX: Final = 300.0
+"""How long a joiner is waited for while nothing can be moved to it (its feeds start, fail, are moved otherwise)."""
+
+
+def has_share(session: tuple[str, str], counts: Mapping[tuple[str, str], int]) -> bool:
+    """Whether the session holds the even share already. ``counts``: spans of every session that may be given roles."""
+    return counts[session] >= sum(counts.values()) // len(counts)
+
+
+def fill(
+    joiners: Mapping[tuple[str, str], int],
+    counts: Mapping[tuple[str, str], int],
+    spans_of: Callable[[tuple[str, str]], Iterable[SpanKey]],
+    may_go: Callable[[SpanKey, tuple[str, str]], bool],
+) -> list[tuple[SpanKey, tuple[str, str]]]:
+    """(span, joiner) for what is to be moved now. ``joiners``: how many spans each can take now.
+
+    The fullest give first, in the order of their spans; of equals the first by name.
+    """
+    left, moves = dict(counts), list[tuple[SpanKey, tuple[str, str]]]()
+    for joiner, room in sorted(joiners.items()):
+        for _ in range(room):
+            found = None if has_share(joiner, left) else _next(joiner, left, spans_of, may_go, dict(moves))
+            if found is None:
+                break
+            key, giver = found
+            moves.append((key, joiner))
+            left[giver] -= 1
+            left[joiner] += 1
+    return moves
+
+
+def _next(
+    joiner: tuple[str, str],
+    left: Mapping[tuple[str, str], int],
+    spans_of: Callable[[tuple[str, str]], Iterable[SpanKey]],
+    may_go: Callable[[SpanKey, tuple[str, str]], bool],
+    taken: Mapping[SpanKey, tuple[str, str]],
+) -> tuple[SpanKey, tuple[str, str]] | None:
+    """The next span and who gives it, None if there is none."""
+    for giver in sorted(left, key=lambda session: (-left[session], session)):
+        if left[giver] - left[joiner] < 2:
+            return None
+        for key in spans_of(giver):
+            if key not in taken and may_go(key, joiner):
+                return key, giver
+    return None
