@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.embedded.pace import patience
+from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
@@ -132,3 +134,24 @@ def _said_once(node: Service) -> None:
     assert {kind for kind, _, _ in results} >= {"ResolveFeed"}
     looks = [result for result in results if result[0] == "DiscoverTables"]
     assert len(looks) == len(set(looks)), looks
+
+
+def test_an_agent_is_listed_while_its_spark_starts_and_can_be_stopped_then(
+    log: KafkaLog, serve: Callable[..., Service]
+) -> None:
+    agent = serve("agent", "agent", "--name", "a1")
+
+    def listed() -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(headgate("agent", "list", "-o", "json").stdout)
+        return rows
+
+    (row,) = eventually(listed, "it is there")
+    assert (row["agent"], row["state"]) == ("a1", "starting")
+    eventually(lambda: psutil.Process(agent.process.pid).children(recursive=True), "Spark's JVM is being started")
+    family = psutil.Process(agent.process.pid).children(recursive=True)
+    agent.process.send_signal(signal.SIGTERM)
+    assert agent.process.wait(patience(60)) == ExitCode.DONE, agent.log_file.read_text(encoding="utf-8")
+    assert listed() == [], "it has taken its announcement with it"
+    _, alive = psutil.wait_procs(family, timeout=patience(60))
+    assert alive == []
+    assert "Traceback" not in agent.log_file.read_text(encoding="utf-8")
