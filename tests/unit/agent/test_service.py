@@ -276,16 +276,16 @@ def test_of_agents_of_one_name_that_start_at_the_same_moment_exactly_one_stays()
     first = Stage(lease_seconds=2.0)
     stages = [first, Stage(lease_seconds=2.0), Stage(lease_seconds=2.0)]
     for stage in stages[1:]:
-        stage.broker, stage.log = first.broker, first.broker.client()
+        stage.log = first.broker.client()
     for stage in stages:
         stage.thread.start()
     try:
         until(lambda: sum(stage.thread.is_alive() for stage in stages) == 1, "all but one go")
         (left,) = [stage for stage in stages if stage.thread.is_alive()]
-        until(lambda: left.read(SyncAnswered), "the one that stays serves")
+        until(lambda: first.read(SyncAnswered), "the one that stays serves")
         assert [stage.warmed for stage in stages if stage is not left] == [0, 0]
-        beats = len(left.read(AgentAnnounced))
-        until(lambda: len(left.read(AgentAnnounced)) > beats + 5, "and goes on for a lease")
+        beats = len(first.read(AgentAnnounced))
+        until(lambda: len(first.read(AgentAnnounced)) > beats + 5, "and goes on for a lease")
         assert left.thread.is_alive()
     finally:
         for stage in stages:
