@@ -80,6 +80,8 @@ class Agent:
         self.liveness = Liveness.ALIVE
         self.heartbeat = 0
         self.load = 0.0
+        self.lease: float | None = None
+        self.beaten_at = 0.0
         self.answered: int | None = None
         self.epochs: dict[SpanKey, Epoch] = {}
 
@@ -159,7 +161,8 @@ class World:
             self.now += TICK_SECONDS
             if step % 4 == 3:
                 for _, agent in sorted(self.agents.items()):
-                    self.beat(agent)
+                    if agent.lease is None or self.now >= agent.beaten_at + agent.lease / 5:
+                        self.beat(agent)
             self.settle()
 
     def settle(self) -> None:
@@ -211,10 +214,12 @@ class World:
 
     # --- agents ---
 
-    def do_agent_join(self, name: str, mute: str = "", capacity: str = "100", load: str = "0") -> None:
+    def do_agent_join(self, name: str, mute: str = "", capacity: str = "100", load: str = "0", lease: str = "") -> None:
+        """``agent join a1 [mute] [capacity=] [load=] [lease=20]``: a lease is announced, with five heartbeats in it."""
         life = self.lives[name] = self.lives.get(name, 0) + 1
         agent = self.agents[name] = Agent(name, f"{name}s{life}", int(capacity), is_mute=bool(mute))
         agent.load = float(load)
+        agent.lease = float(lease) if lease else None
         self.beat(agent)
         if not agent.is_mute:
             self.answer(agent, None)
@@ -258,6 +263,7 @@ class World:
         if not agent.is_alive:
             return
         agent.heartbeat += 1
+        agent.beaten_at = self.now
         record = announced(
             agent.liveness,
             agent.heartbeat,
@@ -265,6 +271,7 @@ class World:
             capacity_spans=agent.capacity,
             address="here",
             load_bytes_per_s=agent.load,
+            lease_seconds=agent.lease,
             reads=1,
         )
         self.write(Partition("announce", 0), AgentKey(agent.name, agent.session), record)

@@ -116,6 +116,7 @@ class AgentSession:
         self._warming = warming
         self._executor: TableExecutor | None = None
         self._lease = Lease(options.lease_seconds)
+        self._told_level = log.level.writes
         self._watch = IdWatch(self.key, options.lease_seconds, time.monotonic(), former)
         self._heartbeat = Heartbeat(log, self.key, self._lease, self._announcement, on_lost=self._kill)
 
@@ -286,10 +287,14 @@ class AgentSession:
     def _turned(self) -> None:
         self._lease.check()
         self._probes.turned(LOOP)
+        if self._log.level.writes != self._told_level:
+            self._told_level = self._log.level.writes
+            self._heartbeat.hurry()  # owners judge a session by its lease, which the level before could not say
 
     # --- the announcement ----------------------------------------------------------------------------------------
 
     def _announcement(self, liveness: Liveness, count: int) -> AgentAnnounced:
+        self._told_level = self._log.level.writes
         return announced(
             liveness,
             count,
@@ -297,6 +302,8 @@ class AgentSession:
             capacity_spans=self._options.capacity_spans,
             address=self._options.address,
             load_bytes_per_s=self._counters.load_bytes_per_s,
+            lease_seconds=self._lease.seconds,
+            level=self._told_level,
         )
 
     def _measure(self, statuses: Sequence[TaskStatus]) -> None:

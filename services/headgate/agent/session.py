@@ -118,6 +118,10 @@ class Heartbeat:
         self.liveness = Liveness.STOPPING
         self._wake.set()
 
+    def hurry(self) -> None:
+        """Announce what is new now, not at the next heartbeat."""
+        self._wake.set()
+
     def mute(self) -> None:
         """Announce nothing more, without waiting for what is under way; a lost lease is no news any more."""
         self._ended = True

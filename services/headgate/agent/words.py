@@ -5,6 +5,7 @@ Once each of them made these records by itself, and the agent alone said the wro
 
 from headgate import SCHEMA_VERSION, __version__
 from headgate.records.control import AgentAnnounced, Liveness, SyncAnswered
+from headgate.records.levels import withheld
 
 __all__ = ["announced", "answered"]
 
@@ -17,10 +18,12 @@ def announced(
     capacity_spans: int,
     address: str,
     load_bytes_per_s: float = 0.0,
+    lease_seconds: float | None = None,
+    level: int = SCHEMA_VERSION,
     reads: int = SCHEMA_VERSION,
 ) -> AgentAnnounced:
-    """One heartbeat; ``reads`` is the newest schema version that this build reads (docs/adr/0008)."""
-    return AgentAnnounced(
+    """One heartbeat; ``reads`` is the newest level that this build reads, ``level`` the log's (docs/adr/0008)."""
+    told = AgentAnnounced(
         version=__version__,
         schema_version=reads,
         capacity_spans=capacity_spans,
@@ -29,7 +32,9 @@ def announced(
         address=address,
         heartbeat=heartbeat,
         announced_ms=now_ms,
+        lease_seconds=lease_seconds,
     )
+    return withheld(told, level)
 
 
 def answered(owner_rev: int | None, task_count: int, now_ms: int, *, reads: int = SCHEMA_VERSION) -> SyncAnswered:

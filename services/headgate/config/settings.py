@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from headgate.eventlog.connection import FIXED_PROPERTIES
+from headgate.eventlog.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN
 from headgate.records.names import check_name
 
 __all__ = [
@@ -123,7 +124,10 @@ class Settings(BaseSettings):
         default_factory=dict, description="any librdkafka property that no guarantee rests on"
     )
     lease_seconds: float = Field(
-        default=5.0, gt=0.2, le=300, description="silence after which an owner or a session is taken for lost"
+        default=5.0,
+        gt=LEASE_SECONDS_MIN,
+        le=LEASE_SECONDS_MAX,
+        description="silence after which an owner or a session is taken for lost; each announces its own",
     )
     shutdown_seconds: float = Field(default=10.0, gt=0, le=300, description="longest clean stop after SIGTERM")
     http: HttpSettings = HttpSettings()

@@ -34,6 +34,7 @@ from headgate.coordinator.draft import Draft
 from headgate.coordinator.scheduling import run_round
 from headgate.coordinator.state import CoordinatorState, digest, evolve, new_state, start_counting
 from headgate.coordinator.term import Term
+from headgate.eventlog.leases import lease_of
 from headgate.eventlog.log import Delivery
 from headgate.eventlog.machine import (
     Arrived,
@@ -71,7 +72,8 @@ def decide(state: CoordinatorState, given: Any, now: Now) -> Decision:
         case TimerFired(name=name):
             _on_timer(draft, name)
         case HolderSilent(agent=agent, session=session):
-            reason = f"silent for a lease of {state.lease_seconds:g} s"
+            lease = lease_of(state.agents.get((agent, session)), state.lease_seconds)
+            reason = f"silent for a lease of {lease:g} s"
             if membership.end_session(draft, (agent, session), reason):
                 _open(draft)
         case EffectFinished(effect=effect, result=result):

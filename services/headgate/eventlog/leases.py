@@ -8,14 +8,32 @@ then asks who is still silent (design §2).
 
 import heapq
 from collections.abc import Iterable
+from typing import Final
 
-from headgate.records.control import OwnerAnnounced, Record
+from headgate.records.control import AgentAnnounced, OwnerAnnounced, Record
 from headgate.records.keys import AgentKey, Key, SessionKey
 
-__all__ = ["OwnerWatch", "SessionId", "SessionLeases"]
+__all__ = ["LEASE_SECONDS_MAX", "LEASE_SECONDS_MIN", "OwnerWatch", "SessionId", "SessionLeases", "lease_of"]
 
 SessionId = tuple[str, str]
 """(agent, session)."""
+
+LEASE_SECONDS_MIN: Final = 0.2
+"""Shorter than a long pause of any process: everybody would be lost at any time."""
+
+LEASE_SECONDS_MAX: Final = 300.0
+"""Longer, and a dead agent's tables rest for longer than people wait. What is announced beyond counts as this."""
+
+
+def lease_of(announced: AgentAnnounced | None, otherwise: float) -> float:
+    """The lease by which a session is judged: the one it has announced, within bounds, for it judges itself by it.
+
+    ``otherwise``, the watcher's own setting, where it has not said it, or nothing that a lease can be.
+    """
+    said = None if announced is None else announced.lease_seconds
+    if said is None or not said > 0:
+        return otherwise
+    return min(max(said, LEASE_SECONDS_MIN), LEASE_SECONDS_MAX)
 
 
 class SessionLeases:
@@ -26,19 +44,28 @@ class SessionLeases:
     """
 
     def __init__(self, lease_seconds: float) -> None:
+        """``lease_seconds``: of those who have not announced theirs."""
         self._lease_seconds = lease_seconds
+        self._announced: dict[SessionId, float] = {}
         self._deadlines: dict[SessionId, float] = {}
         self._heap: list[tuple[float, SessionId]] = []
         self._queued: set[SessionId] = set()
         self._ended: set[SessionId] = set()
         self._suspects: set[SessionId] = set()
 
-    def heard(self, session: SessionId, now: float) -> None:
+    def heard(self, session: SessionId, now: float, announced: AgentAnnounced | None = None) -> None:
         """A heartbeat was read; one of a session that is over is ignored, in whatever order the topics are read."""
         if session in self._ended:
             return
         self._suspects.discard(session)
-        self._deadlines[session] = now + self._lease_seconds
+        lease, before = lease_of(announced, self._lease_seconds), self._lease(session)
+        self._announced[session] = lease
+        self._deadlines[session] = now + lease
+        if lease < before and session in self._queued:
+            # Its entry would come too late. A session says its lease once, when the log's level has risen.
+            self._heap = [(self._deadlines[each], each) for each in sorted(self._queued & self._deadlines.keys())]
+            self._queued = {each for _, each in self._heap}
+            heapq.heapify(self._heap)
         if session not in self._queued:
             self._queued.add(session)
             heapq.heappush(self._heap, (self._deadlines[session], session))
@@ -50,7 +77,7 @@ class SessionLeases:
             if value is None:
                 self.left(session)
             else:
-                self.heard(session, now)
+                self.heard(session, now, value if isinstance(value, AgentAnnounced) else None)
         elif isinstance(key, SessionKey):
             session = (key.agent, key.session)
             if value is None:
@@ -61,6 +88,7 @@ class SessionLeases:
     def left(self, session: SessionId) -> None:
         """The session's announcement was deleted: there is nobody to watch."""
         self._deadlines.pop(session, None)
+        self._announced.pop(session, None)
         self._suspects.discard(session)
 
     def ended(self, session: SessionId) -> None:
@@ -74,11 +102,14 @@ class SessionLeases:
 
     def renew_all(self, now: float) -> None:
         """Every known session gets a full lease from now: a new owner has heard nobody yet."""
-        deadline = now + self._lease_seconds
         self._suspects.clear()
-        self._deadlines = dict.fromkeys(self._deadlines, deadline)
-        self._heap = [(deadline, session) for session in sorted(self._deadlines)]
+        self._deadlines = {session: now + self._lease(session) for session in self._deadlines}
+        self._heap = [(deadline, session) for session, deadline in sorted(self._deadlines.items())]
+        heapq.heapify(self._heap)
         self._queued = set(self._deadlines)
+
+    def _lease(self, session: SessionId) -> float:
+        return self._announced.get(session, self._lease_seconds)
 
     def watched(self) -> Iterable[SessionId]:
         """The sessions watched, sorted."""

@@ -166,7 +166,10 @@ class MemberAnnounced(msgspec.Struct, frozen=True):
 
 
 class AgentAnnounced(msgspec.Struct, frozen=True):
-    """``agent/<agent>/<session>``: a session lives. ``load_bytes_per_s`` is what it moves now."""
+    """``agent/<agent>/<session>``: a session lives. ``load_bytes_per_s`` is what it moves now.
+
+    ``lease_seconds`` is its lease, by which owners judge its silence; null where the log's level does not say it yet.
+    """
 
     version: str
     schema_version: int
@@ -176,6 +179,7 @@ class AgentAnnounced(msgspec.Struct, frozen=True):
     address: str
     heartbeat: int
     announced_ms: int
+    lease_seconds: float | None = None
 
 
 # --- sync -----------------------------------------------------------------------------------------------------

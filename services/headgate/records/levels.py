@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from headgate.records.control import (
+    AgentAnnounced,
     FeedProgressed,
     FeedRecorded,
     OperationKind,
@@ -25,6 +26,7 @@ __all__ = ["FIELDS", "NESTED", "WITHHELD", "WORDS", "level_of", "withheld"]
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
+    AgentAnnounced: {"lease_seconds": 2},
     FeedProgressed: {"resolved_ts": 2},
     FeedRecorded: {"target_ts": 2, "sink_id": 2, "pinned": 2, "notices": 2, "abandoned": 2},
     OperationRequested: {"parts": 2, "abandon_sink": 2},
@@ -42,6 +44,7 @@ WORDS: Final[dict[StrEnum, int]] = {
 """Words that an enum did not have from the beginning."""
 
 WITHHELD: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
+    AgentAnnounced: frozenset({"lease_seconds"}),
     FeedProgressed: frozenset({"resolved_ts"}),
     FeedRecorded: frozenset({"sink_id", "notices"}),
     SpanPlan: frozenset({"topic_id"}),

@@ -102,24 +102,29 @@ class AgentProcess(Process):
 class Sessions:
     """Every session there has been: names that do not repeat, and the leases that the audit asks about."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_known: bool = True) -> None:
+        """``is_known``: coordinators have the agents' lease in their settings, too."""
+        self.is_known = is_known
         self.leases: dict[tuple[str, str], Lease] = {}
+        self.told: set[tuple[str, str]] = set()
+        """Sessions that have said how long theirs is."""
 
     def begin(self, process: AgentProcess) -> "_Session":
         """The next session of an agent."""
-        return _Session(process, f"s{len(self.leases) + 1}", self.leases)
+        return _Session(process, f"s{len(self.leases) + 1}", self)
 
     def is_lost(self, session: tuple[str, str]) -> bool:
-        """Whether the session itself knows that it is over."""
-        return self.leases[session].lost()
+        """Whether the session itself knows that it is over; or has not said its lease to who takes it for another."""
+        return self.leases[session].lost() or (not self.is_known and session not in self.told)
 
 
 class _Session:
-    def __init__(self, process: AgentProcess, name: str, leases: dict[tuple[str, str], Lease]) -> None:
+    def __init__(self, process: AgentProcess, name: str, sessions: Sessions) -> None:
+        self._sessions = sessions
         stage = process.stage
         self._process, self._stage, self._log = process, stage, process.log
         self.key = AgentKey(process.name, name)
-        self.lease = leases[process.name, name] = Lease(stage.profile.agent_lease_seconds, stage.monotonic)
+        self.lease = sessions.leases[process.name, name] = Lease(stage.profile.agent_lease_seconds, stage.monotonic)
         self.executor = SimulatedExecutor(stage, self._log.cluster_id, self.key)
         self.heartbeat = Heartbeat(
             self._log, self.key, self.lease, self._announcement, on_lost=self.executor.kill, clock=stage.monotonic
@@ -131,7 +136,7 @@ class _Session:
         self._reader = self._log.reader(dict.fromkeys(self._partitions, 0))
         self._writer = self._log.writer(name)
         self._beat_at = float("-inf")
-        self._said = self.heartbeat.liveness
+        self._said = (self.heartbeat.liveness, 0)
         self._ends: dict[Partition, int] | None = None
         self._patience = stage.monotonic() + self.lease.seconds
         self._leave_at: float | None = None
@@ -150,9 +155,10 @@ class _Session:
     def beat(self) -> None:
         """What the heartbeat's thread does."""
         now = self._stage.monotonic()
-        if now < self._beat_at and self._said is self.heartbeat.liveness:
+        said = (self.heartbeat.liveness, self._log.level.writes)
+        if now < self._beat_at and self._said == said:
             return
-        self._said = self.heartbeat.liveness
+        self._said = said
         self._beat_at = now + self.heartbeat.pause
         if not self.heartbeat.beat():
             self.executor.kill()
@@ -239,5 +245,16 @@ class _Session:
         self._stage.crash_point(self._process, "after report")
 
     def _announcement(self, liveness: Liveness, count: int) -> AgentAnnounced:
-        capacity, now = self._stage.profile.capacity, self._stage.now().wall_ms
-        return announced(liveness, count, now, capacity_spans=capacity, address="sim", reads=self._process.reads)
+        told = announced(
+            liveness,
+            count,
+            self._stage.now().wall_ms,
+            capacity_spans=self._stage.profile.capacity,
+            address="sim",
+            lease_seconds=self.lease.seconds,
+            level=self._log.level.writes,
+            reads=self._process.reads,
+        )
+        if told.lease_seconds is not None:
+            self._sessions.told.add((self.key.agent, self.key.session))
+        return told

@@ -161,7 +161,7 @@ class CoordinatorProcess(Process):
                 version="sim",
                 schema_version=self.reads,
                 lease_seconds=profile.lease_seconds,
-                agent_lease_seconds=profile.agent_lease_seconds,
+                agent_lease_seconds=profile.lease_guess_seconds or profile.agent_lease_seconds,
             )
             for shard in range(profile.shards)
         }

@@ -68,6 +68,13 @@ SICK_TICK_SECONDS: Final = 0.5
 """Together 2 000 s, beyond the half-hour after which a feed is failed (coordinator/feeds.py)."""
 
 
+LEASE_DIFFERS_SHARE: Final = 0.1
+"""Share of seeds whose coordinators have another lease in their settings than the agents."""
+
+LEASE_GUESS_SECONDS: Final = 0.5
+"""Less than an agent's heartbeats are apart: judged by it, every session would be written dead for ever."""
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """One seed's world. Times in seconds of its own clock; ``rates`` holds the kinds of fault that exist."""
 
@@ -88,6 +95,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float
     agent_lease_seconds: float
     rates: dict[str, float]
+    lease_guess_seconds: float | None = None
+    """What coordinators take the agents' lease for until they have said it; None: their settings are the agents'."""
     is_upgraded: bool = False
     """Every process begins with the version before (upgrades.py)."""
     sick_table: str | None = None
@@ -131,7 +140,10 @@ def draw_profile(seed: int, *, ticks: int, without: frozenset[str] = frozenset()
         rates=rates,
         is_upgraded=chance.random() < UPGRADED_SHARE,
     )
-    return _sick(profile) if chance.random() < SICK_SHARE else profile
+    is_sick = chance.random() < SICK_SHARE
+    if not profile.is_upgraded and chance.random() < LEASE_DIFFERS_SHARE:
+        profile = msgspec.structs.replace(profile, lease_guess_seconds=LEASE_GUESS_SECONDS)
+    return _sick(profile) if is_sick else profile
 
 
 def _sick(profile: Profile) -> Profile:

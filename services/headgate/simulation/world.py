@@ -68,7 +68,7 @@ class World:
         self.marks: Counter[str] = Counter()
         self.sink_audit = SinkAudit()
         self.sink = SimulatedSink(self.sink_audit, remembers_removed=remembers_removed)
-        self.sessions = Sessions()
+        self.sessions = Sessions(is_known=profile.lease_guess_seconds is None)
         self.log_audit = LogAudit(
             profile.shards,
             self.sink_audit,

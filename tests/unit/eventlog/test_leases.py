@@ -1,9 +1,12 @@
 """Who is suspected, who is silent, and who is no longer watched."""
 
+import math
+
 import pytest
 
-from headgate.eventlog.leases import OwnerWatch, SessionLeases
-from headgate.records.control import OwnerAnnounced, SessionEnded
+from headgate.config.settings import Settings
+from headgate.eventlog.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, OwnerWatch, SessionLeases, lease_of
+from headgate.records.control import AgentAnnounced, Liveness, OwnerAnnounced, SessionEnded
 from headgate.records.keys import AgentKey, SessionKey
 
 ONE, TWO = ("a1", "s1"), ("a2", "s1")
@@ -105,3 +108,59 @@ def test_the_owner_lease_is_the_one_it_announced() -> None:
     watch.heard(announced, 102.0)
     assert not watch.is_vacant()
     assert watch.runs_out_at() == 110.0
+
+
+def announced(lease_seconds: float | None) -> AgentAnnounced:
+    return AgentAnnounced("1", 2, 10, 0.0, Liveness.ALIVE, "here", 1, 0, lease_seconds)
+
+
+def test_a_session_is_judged_by_the_lease_it_has_announced() -> None:
+    leases = SessionLeases(5.0)
+    leases.learn(AgentKey(*ONE), announced(30.0), 0.0)
+    leases.learn(AgentKey(*TWO), announced(None), 0.0)
+    assert leases.suspect(5.0)
+    assert leases.take_silent() == [TWO]
+    assert not leases.suspect(29.9)
+    assert leases.suspect(30.0)
+    assert leases.take_silent() == [ONE]
+
+
+def test_a_new_owner_gives_each_its_own_lease() -> None:
+    leases = SessionLeases(5.0)
+    leases.learn(AgentKey(*ONE), announced(30.0), 0.0)
+    leases.learn(AgentKey(*TWO), announced(1.0), 0.0)
+    leases.renew_all(10.0)
+    assert leases.next_deadline() == 11.0
+    assert leases.suspect(11.0)
+    assert leases.take_silent() == [TWO]
+    assert not leases.suspect(39.9)
+    assert leases.suspect(40.0)
+
+
+def test_a_lease_that_is_said_later_and_is_shorter_counts_at_once() -> None:
+    leases = SessionLeases(60.0)
+    leases.learn(AgentKey(*ONE), announced(None), 0.0)
+    leases.learn(AgentKey(*TWO), announced(None), 0.0)
+    leases.learn(AgentKey(*ONE), announced(2.0), 1.0)
+    assert leases.next_deadline() == 3.0
+    assert leases.suspect(3.0)
+    assert leases.take_silent() == [ONE]
+    assert not leases.suspect(59.0)
+    assert leases.suspect(60.0)
+
+
+@pytest.mark.parametrize(
+    ("said", "judged_by"),
+    [(None, 5.0), (0.0, 5.0), (-3.0, 5.0), (math.nan, 5.0), (1e-9, 0.2), (20.0, 20.0), (1e9, 300.0)],
+)
+def test_what_is_announced_is_bounded(said: float | None, judged_by: float) -> None:
+    assert lease_of(announced(said), 5.0) == judged_by
+    assert lease_of(None, 5.0) == 5.0
+
+
+def test_nobody_can_be_told_a_lease_that_would_be_cut() -> None:
+    (bounds,) = [Settings.model_fields["lease_seconds"].metadata]
+    assert {getattr(bound, "gt", None) or getattr(bound, "le", None) for bound in bounds} == {
+        LEASE_SECONDS_MIN,
+        LEASE_SECONDS_MAX,
+    }
