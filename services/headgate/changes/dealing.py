@@ -20,6 +20,7 @@ import msgspec
 
 from headgate.changes.change import DATA_ERRORS, ChangeError, reason_of
 from headgate.changes.tables import SourceTable, show_table
+from headgate.records.identifiers import parse_identifier
 
 __all__ = ["Columns", "Dealer", "Dealt", "Look", "Whose", "named"]
 
@@ -82,12 +83,11 @@ class Dealer:
     """Deals out the events of one topic. One per thread: ``look`` may remember schemas."""
 
     def __init__(self, look: Look, tables: Iterable[str]) -> None:
-        """``tables`` as the feed names them: ``schema.table`` or ``database.table``."""
+        """``tables`` as the feed names them: ``schema.table`` or ``database.table`` (records/identifiers.py)."""
         self._look = look
         self._names: dict[SourceTable, str] = {}
         for table in tables:
-            space, _, name = table.partition(".")
-            self._names[space, name] = table
+            self._names[parse_identifier(table)] = table
 
     def deal(self, columns: Columns) -> Dealt:
         """Raises SchemasUnavailableError: nothing can be said of any of them, for now."""

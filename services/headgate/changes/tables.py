@@ -7,6 +7,7 @@ equal columns in one topic could not be told apart by anything behind the decode
 from typing import Final
 
 from headgate.changes.change import ChangeError
+from headgate.records.identifiers import show_identifier
 
 __all__ = ["UNNAMED", "OneTable", "SourceTable", "show_table"]
 
@@ -20,7 +21,7 @@ UNNAMED: Final[SourceTable] = (None, None, None)
 
 def show_table(table: SourceTable) -> str:
     """For people."""
-    return ".".join(str(part) for part in table if part) or "a table without name"
+    return show_identifier([part for part in table if part]) or "a table without name"
 
 
 class OneTable:

@@ -1,5 +1,6 @@
 """``headgate verify``: are the target tables of a feed what the source tables are?"""
 
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,12 +15,14 @@ from headgate.cli.lookup import find_feed
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.config.feed import FeedSpec, parse_feed
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
 from headgate.records.spans import wholes
 from headgate.sinks.contract import SinkError
 from headgate.sinks.mysql.address import MYSQL_SCHEMES
 from headgate.sinks.mysql.connection import MysqlSettings, connect, message
+from headgate.sources.origin import origins
 from headgate.sources.topics import source_tables
 from headgate.verify.comparing import Side, TableCompared, UncomparableError, compare_table
 from headgate.verify.mysql import MysqlSide
@@ -46,8 +49,9 @@ def verify(
     """Compare FEED's source and target tables row by row; exit 0 only if they are equal. Both sides must be at rest."""
     with connected(bootstrap, cluster, kafka_property) as (_, log):
         record = find_feed(read_snapshot(log), feed)
-    spec = parse_feed(record.spec)
-    compared = _compare(spec, record.spans, source_dsn, source_password_file)
+        spec = parse_feed(record.spec)
+        said = _said_by_events(log.connection, spec, record.spans)
+    compared = _compare(spec, record.spans, said, source_dsn, source_password_file)
     rows = sum(table.rows for table in compared)
     differences = sum(table.differences for table in compared)
     if output is not Output.TABLE:
@@ -62,15 +66,18 @@ def verify(
 
 
 def _compare(
-    spec: FeedSpec, spans: tuple[SpanPlan, ...], source_dsn: str, source_password_file: Path | None
+    spec: FeedSpec,
+    spans: tuple[SpanPlan, ...],
+    said: Mapping[str, str],
+    source_dsn: str,
+    source_password_file: Path | None,
 ) -> list[TableCompared]:
     with (
         closing(_side(source_dsn, source_password_file)) as source,
         closing(_side(spec.sink.dsn, spec.sink.password_file)) as target,
     ):
         try:
-            names = source_tables(spec)
-            pairs = [(names.get(plan.table) or _source_table(plan.topic), plan.table) for plan in wholes(spans)]
+            pairs = [(_source_table(spec, source, said, plan), plan.table) for plan in wholes(spans)]
             return [compare_table(source, target, one, other) for one, other in pairs]
         except UncomparableError as error:
             raise CommandError(ExitCode.DATABASE, str(error)) from error
@@ -78,9 +85,35 @@ def _compare(
             raise CommandError(ExitCode.DATABASE, f"the comparison was broken off: {message(error)}") from error
 
 
-def _source_table(topic: str) -> str:
-    """A Debezium topic ends in schema and table."""
-    return ".".join(topic.split(".")[-2:])
+def _said_by_events(connection: KafkaConnection, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> dict[str, str]:
+    """Topic → table, as the topics' last events say it; of a feed that names its tables nothing is asked.
+
+    Raises SourceError.
+    """
+    topics = {plan.topic: len(plan.start) for plan in wholes(spans) if plan.topic not in spec.source.topic_tables}
+    if spec.source.tables or not topics:
+        return {}
+    return {topic: origin.in_full for topic, origin in origins(connection, topics).items()}
+
+
+def _source_table(spec: FeedSpec, source: Side, said: Mapping[str, str], plan: SpanPlan) -> str:
+    """By the feed's word; else as the topic is named, if there is such a table; else by the events' own word.
+
+    A topic ends in schema and table, but Debezium replaces what a topic's name may not have in it; and a topic that a
+    transform has made is named like no table of its events.
+    """
+    named = source_tables(spec).get(plan.table) or spec.source.topic_tables.get(plan.topic)
+    if named is not None:
+        return named
+    by_topic = ".".join(plan.topic.split(".")[-2:])
+    if source.shape(by_topic) is not None:
+        return by_topic
+    if plan.topic in said:
+        return said[plan.topic]
+    raise UncomparableError(
+        f"the source has no table {by_topic}, which topic {plan.topic} is named like, and the topic's last events do "
+        "not say which table they are of: name it in source.topic_tables (`headgate feed update`)"
+    )
 
 
 def _side(dsn: str, password_file: Path | None) -> Side:

@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from headgate.config.times import parse_ts
+from headgate.records.identifiers import parse_identifier, show_identifier
 
 __all__ = [
     "NO_EVIDENCE",
@@ -114,6 +115,19 @@ class RegistrySpec(_Strict):
         return self
 
 
+def _table_of_two(table: str) -> str:
+    """``table`` with no more quotes than it needs. Raises ValueError for what is no schema.table."""
+    if re.search(r"[*?\[\]()|\\^$]", re.sub(r'"(?:[^"]|"")*"', "", table)):
+        raise ValueError(
+            f"{table!r} reads like a pattern: tables are named one by one, patterns are not built (a name that has "
+            "such a character in it is written in double quotes)"
+        )
+    parts = parse_identifier(table)
+    if len(parts) != 2:
+        raise ValueError(f"{table!r} is no schema.table (or, without schemas, database.table)")
+    return show_identifier(parts)
+
+
 class SourceSpec(_Strict):
     """Where changes come from. Either ``topics`` or ``topic_pattern`` (a full-match regular expression).
 
@@ -133,6 +147,8 @@ class SourceSpec(_Strict):
     target_ts: int | None = None
     transaction_topic: str | None = None
     tables: tuple[str, ...] = ()
+    topic_tables: dict[str, str] = {}
+    """Topic → source table, for ``headgate verify``, where the topic is not named like its table."""
     unavailable_value: str = "__debezium_unavailable_value"
     registry: RegistrySpec | None = None
     """For formats whose schemas are in a registry."""
@@ -154,15 +170,16 @@ class SourceSpec(_Strict):
     @field_validator("tables")
     @classmethod
     def _named(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        for table in given:
-            if re.search(r"[*?\[\]()|\\^$]", table):
-                raise ValueError(f"{table!r} reads like a pattern: tables are named one by one, patterns are not built")
-            if len(parts := table.split(".")) != 2 or not all(parts):
-                raise ValueError(f"{table!r} is no schema.table (or, without schemas, database.table)")
-        twice = sorted({table for table in given if given.count(table) > 1})
+        named = tuple(map(_table_of_two, given))
+        twice = sorted({table for table in named if named.count(table) > 1})
         if twice:
             raise ValueError(f"{', '.join(twice)} is listed twice")
-        return given
+        return named
+
+    @field_validator("topic_tables")
+    @classmethod
+    def _tables_of_topics(cls, given: dict[str, str]) -> dict[str, str]:
+        return {topic: _table_of_two(table) for topic, table in sorted(given.items())}
 
     @model_validator(mode="after")
     def _tables_of_one_topic(self) -> "SourceSpec":
@@ -178,6 +195,16 @@ class SourceSpec(_Strict):
                 "source.transaction_topic is not built for a topic of several tables (source.tables): the ends of "
                 "transactions are told by topic"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _topics_that_are_read(self) -> "SourceSpec":
+        if self.tables and self.topic_tables:
+            raise ValueError("source.topic_tables is for topics of one table each: source.tables names them already")
+        for topic in self.topic_tables:
+            read = topic in self.topics if self.topic_pattern is None else re.fullmatch(self.topic_pattern, topic)
+            if not read:
+                raise ValueError(f"source.topic_tables names topic {topic!r}, which the feed does not read")
         return self
 
     @property

@@ -29,6 +29,7 @@ from headgate.coordinator.effects import (
 from headgate.eventlog.connection import KafkaConnection
 from headgate.observability.logs import logger
 from headgate.records.control import Positions, SpanPlan
+from headgate.records.identifiers import split_table
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
 from headgate.records.spans import plan_of, table_of, wholes
@@ -278,4 +279,4 @@ def _refused(code: str, reason: str) -> FeedRefused:
 
 
 def _last_part(table: str) -> str:
-    return table.rpartition(".")[2]
+    return split_table(table)[1]

@@ -18,6 +18,7 @@ from headgate.changes.change import DATA_ERRORS
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError
+from headgate.records.identifiers import parse_identifier, show_identifier
 from headgate.sources.offsets import SourceUnreachableError
 
 __all__ = ["Origin", "origins"]
@@ -36,6 +37,12 @@ class Origin(msgspec.Struct, frozen=True):
     connector: str
     database: str
     table: str
+
+    @property
+    def in_full(self) -> str:
+        """The table with its schema, or, where there are no schemas, with its database."""
+        parts = parse_identifier(self.table)
+        return self.table if len(parts) > 1 else show_identifier((self.database, *parts))
 
 
 class _Source(msgspec.Struct):
@@ -97,7 +104,7 @@ def origin_of(value: bytes | None) -> Origin | None:
     source = _source(value or b"")
     if source is None:
         return None
-    table = source.table if source.schema is None else f"{source.schema}.{source.table}"
+    table = show_identifier([part for part in (source.schema, source.table) if part is not None])
     return Origin(source.connector, source.db, table)
 
 

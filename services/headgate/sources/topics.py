@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 from headgate.config.feed import FeedSpec, SourceSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import SpanPlan
+from headgate.records.identifiers import parse_identifier, show_identifier
 from headgate.sources.offsets import (
     REQUEST_SECONDS_MAX,
     SourceError,
@@ -126,11 +127,12 @@ def table_name(template: str, topic: str, table: str | None = None) -> str:
     """The sink table of ``topic``, or of one ``table`` of several that it carries; raises TableNameError.
 
     ``{schema}`` and ``{table}`` are the last two parts of the table's or the topic's name, ``{topic}`` all of that.
+    A part with a dot in it comes in quotes.
     """
     values = {"topic": topic}
-    parts = (table or topic).split(".")
+    parts = topic.split(".") if table is None else parse_identifier(table)
     if len(parts) > 1:
-        values |= {"schema": parts[-2], "table": parts[-1]}
+        values |= {"schema": show_identifier(parts[-2:-1]), "table": show_identifier(parts[-1:])}
     else:
         values |= {"table": topic}
     try:

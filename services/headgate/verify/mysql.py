@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
+from headgate.records.identifiers import split_table
 from headgate.sinks.mysql.connection import Session, quoted
 from headgate.sinks.mysql.values import BYTES, NUMBERS_SENT
 from headgate.verify.comparing import Nature, Row, Shape
@@ -50,7 +51,7 @@ class MysqlSide:
 
     def shape(self, table: str) -> Shape | None:
         """See Side."""
-        place = self._place(table)
+        place = split_table(table)
         # MariaDB's JSON is a text with a check.
         described = self._session.execute(_COLUMNS if self._session.is_mariadb else _COLUMNS_MYSQL, place)
         types = {str(name): "json" if checked else str(kind) for name, kind, checked in described}
@@ -67,7 +68,7 @@ class MysqlSide:
     def rows(self, table: str, key: Sequence[str], values: Sequence[str]) -> Iterator[Row]:
         """See Side."""
         texts = {column: _text(quoted(column), self._types[table][column]) for column in (*key, *values)}
-        database, relation = self._place(table)
+        database, relation = split_table(table)
         name = quoted(relation) if database is None else quoted(database, relation)
         order = ", ".join(f"CAST({texts[column]} AS BINARY)" for column in key)
         return self._session.stream(f"SELECT {', '.join(texts.values())} FROM {name} ORDER BY {order}")  # noqa: S608
@@ -75,11 +76,6 @@ class MysqlSide:
     def close(self) -> None:
         """See Side."""
         self._session.close()
-
-    @staticmethod
-    def _place(table: str) -> tuple[str | None, str]:
-        database, dot, relation = table.partition(".")
-        return (database, relation) if dot else (None, table)
 
 
 def _text(column: str, kind: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
+from headgate.records.identifiers import split_table
 from headgate.verify.comparing import ROWS_PER_FETCH, Nature, Row, Shape
 
 __all__ = ["PostgresSide"]
@@ -90,5 +91,5 @@ class PostgresSide:
 
     @staticmethod
     def _identifier(table: str) -> Identifier:
-        schema, _, name = table.rpartition(".")
-        return Identifier(schema, name) if schema else Identifier(name)
+        schema, name = split_table(table)
+        return Identifier(name) if schema is None else Identifier(schema, name)

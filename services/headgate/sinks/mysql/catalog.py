@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import pymysql
 
+from headgate.records.identifiers import split_table
 from headgate.sinks.contract import SinkRefusedError, TableShape
 from headgate.sinks.mysql.connection import Session, errno, message, quoted
 
@@ -85,17 +86,12 @@ class Table(msgspec.Struct, frozen=True):
         return TableShape(name, declared, self.key, self.secondary_unique)
 
 
-def _split(name: str) -> tuple[str | None, str]:
-    database, dot, relation = name.partition(".")
-    return (database, relation) if dot else (None, name)
-
-
 def load_table(session: Session, name: str, *, keyless: bool = False) -> Table:
     """The table, proven to exist, to have a key and to be writable by us. SinkRefusedError says what to do.
 
     With ``keyless`` it may be without key.
     """
-    database, relation = _split(name)
+    database, relation = split_table(name)
     found = session.execute(_TABLE, (database, relation))
     if not found:
         if database is None and session.execute("SELECT DATABASE()") == [(None,)]:

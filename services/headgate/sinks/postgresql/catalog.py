@@ -1,7 +1,8 @@
 """What a sink table looks like, and whether Headgate can write to it: one look at PostgreSQL's catalog.
 
-Names are exact (never folded to lower case): ``schema.table``, divided at the first dot, or a bare table name found
-by the search path. All names of one table give the same ``Table.name``, which is what the fence is keyed by.
+Names are exact (never folded to lower case): ``schema.table``, divided at the first dot unless it has quotes
+(records/identifiers.py), or a bare table name found by the search path. All names of one table give the same
+``Table.name``, which is what the fence is keyed by.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import msgspec
 import psycopg
 from psycopg import sql
 
+from headgate.records.identifiers import split_table
 from headgate.sinks.contract import SinkRefusedError, TableShape
 
 __all__ = ["PROGRESS", "Connection", "Table", "check_database", "load_table", "parse_name"]
@@ -75,8 +77,8 @@ class Table(msgspec.Struct, frozen=True):
 
 def parse_name(name: str) -> sql.Identifier:
     """The identifier a table name stands for."""
-    schema, dot, relation = name.partition(".")
-    return sql.Identifier(schema, relation) if dot else sql.Identifier(name)
+    schema, relation = split_table(name)
+    return sql.Identifier(relation) if schema is None else sql.Identifier(schema, relation)
 
 
 def load_table(connection: Connection, name: str, *, keyless: bool = False) -> Table:
