@@ -21,7 +21,7 @@ UNNAMED: Final[SourceTable] = (None, None, None)
 
 def show_table(table: SourceTable) -> str:
     """For people."""
-    return show_identifier([part for part in table if part]) or "a table without name"
+    return show_identifier([str(part) for part in table if part]) or "a table without name"
 
 
 class OneTable:
