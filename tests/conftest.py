@@ -1,11 +1,16 @@
 """Fixtures for every test; where the broker and the database come from is said in fixtures/servers.py."""
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# Feeds may name secrets in one folder only, and tests put theirs into folders of their own below this one.
+os.environ["HEADGATE_SECRETS_DIR"] = tempfile.gettempdir()
 
 pytest_plugins = ["fixtures.parallel", "fixtures.services", "fixtures.capture"]
 

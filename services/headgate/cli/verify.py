@@ -22,6 +22,7 @@ from headgate.records.spans import wholes
 from headgate.sinks.contract import SinkError
 from headgate.sinks.mysql.address import MYSQL_SCHEMES
 from headgate.sinks.mysql.connection import MysqlSettings, connect, message
+from headgate.sinks.open import permitted_password_file
 from headgate.sources.origin import origins
 from headgate.sources.topics import source_tables
 from headgate.verify.comparing import Side, TableCompared, UncomparableError, compare_table
@@ -74,7 +75,7 @@ def _compare(
 ) -> list[TableCompared]:
     with (
         closing(_side(source_dsn, source_password_file)) as source,
-        closing(_side(spec.sink.dsn, spec.sink.password_file)) as target,
+        closing(_side(spec.sink.dsn, permitted_password_file(spec.sink))) as target,
     ):
         try:
             pairs = [(_source_table(spec, source, said, plan), plan.table) for plan in wholes(spans)]

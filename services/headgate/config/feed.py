@@ -87,6 +87,8 @@ class RegistrySpec(_Strict):
     user: str | None = None
     password_file: Path | None = None
     ca_file: Path | None = None
+    allow_plain_http: bool = False
+    """User and password go over http, where everybody on the way can read them."""
 
     @field_validator("url")
     @classmethod
@@ -110,6 +112,14 @@ class RegistrySpec(_Strict):
             raise ValueError("user and password_file: give both or neither")
         if self.user is not None and ":" in self.user:
             raise ValueError("user: HTTP has no way to send a user with a colon")
+        is_plain = not self.url.startswith("https:")
+        if self.user is not None and is_plain and not self.allow_plain_http:
+            raise ValueError(
+                "over http everybody on the way can read user and password: use an https address, or say "
+                "allow_plain_http: true"
+            )
+        if self.allow_plain_http and (self.user is None or not is_plain):
+            raise ValueError("allow_plain_http is for a user and a password over http: leave it out")
         if self.ca_file is not None and not self.url.startswith("https:"):
             raise ValueError("ca_file is for https addresses: over http there is no certificate to look at")
         return self

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from headgate.config.secrets import SECRETS_DIR_DEFAULT
 from headgate.eventlog.connection import FIXED_PROPERTIES
 from headgate.eventlog.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN
 from headgate.records.names import check_name
@@ -130,6 +131,13 @@ class Settings(BaseSettings):
         description="silence after which an owner or a session is taken for lost; each announces its own",
     )
     shutdown_seconds: float = Field(default=10.0, gt=0, le=300, description="longest clean stop after SIGTERM")
+    secrets_dir: str = Field(
+        default=SECRETS_DIR_DEFAULT,
+        description="the one folder from which feeds may name secrets (`password_file`, private keys)",
+    )
+    allowed_hosts: str = Field(
+        default="", description="hosts of sinks and registries that feeds may name, with commas; empty: any"
+    )
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
     spark: SparkSettings = SparkSettings()

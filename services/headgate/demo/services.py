@@ -65,7 +65,7 @@ class Services:
     ) -> None:
         """Per service's name: ``own`` are further settings, ``homes`` the folders to run in (ours if not named)."""
         self.log_folder = log_folder
-        self.settings = _settings(bootstrap, log_folder.parent / "spark")
+        self.settings = _settings(bootstrap, log_folder.parent / "spark", log_folder.parent)
         self._own = dict(own or {})
         self._homes = dict(homes or {})
         self.running: dict[str, ServiceProcess] = {}
@@ -125,7 +125,7 @@ class Services:
         return service
 
 
-def _settings(bootstrap: str, scratch: Path) -> dict[str, str]:
+def _settings(bootstrap: str, scratch: Path, secrets_dir: Path) -> dict[str, str]:
     # A killed agent cannot remove its scratch folder: it goes with the demo's.
     scratch.mkdir()
     return {
@@ -138,6 +138,7 @@ def _settings(bootstrap: str, scratch: Path) -> dict[str, str]:
         "HEADGATE_SPARK__MASTER": "local[2]",
         "HEADGATE_SPARK__MEMORY": SPARK_MEMORY,
         "HEADGATE_SPARK__SCRATCH": str(scratch),
+        "HEADGATE_SECRETS_DIR": str(secrets_dir),
         "JAVA_HOME": str(java_home_for_spark()),
         "JAVA_TOOL_OPTIONS": f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {JAVA_OPTIONS}".strip(),
     }

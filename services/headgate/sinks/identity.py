@@ -4,12 +4,12 @@ Owners compare the text to refuse a second feed on a table before anything is wr
 tell to be one database (a host's alias) are caught later, by the sink itself, which holds the table for one feed.
 """
 
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.mysql.address import parse_address
+from headgate.sinks.postgresql.address import parse_parameters
 
 __all__ = ["same_sink"]
 
@@ -42,13 +42,10 @@ def _mysql(dsn: str) -> str:
 
 
 def _postgresql(dsn: str) -> str:
-    try:
-        given = conninfo_to_dict(dsn)
-    except ProgrammingError as error:
-        raise SinkRefusedError(f"sink.dsn is no libpq connection string: {str(error).strip()}") from error
+    given = parse_parameters(dsn)
     if given.get("password"):
         raise _refuse_password()
-    parameters = {**_DEFAULTS, **{name: value for name, value in given.items() if value is not None}}
-    if isinstance(host := parameters.get("host"), str):
+    parameters = {**_DEFAULTS, **given}
+    if (host := parameters.get("host")) is not None:
         parameters["host"] = host.lower() if not host.startswith("/") else host.rstrip("/")
     return make_conninfo("", **dict(sorted(parameters.items())))

@@ -12,6 +12,7 @@ several nodes may hear of a new id after the first event of that schema has been
 import time
 from collections.abc import Callable
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 import urllib3
@@ -19,6 +20,7 @@ import urllib3
 from headgate.changes.change import DATA_ERRORS, ChangeError
 from headgate.changes.decoding import SchemasUnavailableError
 from headgate.config.feed import RegistrySpec
+from headgate.config.secrets import NotPermittedError, check_hosts, secret
 
 __all__ = ["SchemaRegistry"]
 
@@ -101,14 +103,17 @@ class SchemaRegistry:
             return self._get(self._spec.url.rstrip("/") + path)
         except urllib3.exceptions.HTTPError as error:
             raise self._failed(_plain(error)) from error
-        except OSError as error:  # the password's file, the authority's file
+        except (OSError, NotPermittedError) as error:  # the password's file, the authority's file
             raise self._failed(str(error)) from error
 
     def _get(self, url: str) -> tuple[int, bytes]:
         spec = self._spec
+        check_hosts([urlsplit(url).hostname or ""], "source.registry.url")
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "Connection": "close"}
         if spec.user is not None and spec.password_file is not None:
-            password = spec.password_file.read_text(encoding="utf-8").rstrip("\n")
+            password = (
+                secret(spec.password_file, "source.registry.password_file").read_text(encoding="utf-8").rstrip("\n")
+            )
             headers |= urllib3.make_headers(basic_auth=f"{spec.user}:{password}")
         authority = None if spec.ca_file is None else str(spec.ca_file)
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS_MAX, read=ANSWER_SECONDS_MAX)

@@ -46,7 +46,9 @@ def eventually(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SEC
 @pytest.fixture
 def settings(kafka_bootstrap: str, kafka_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings of a cluster that does not exist yet, in the environment too."""
-    for name in [name for name in os.environ if name.startswith("HEADGATE_") and "TEST" not in name]:
+    for name in [
+        name for name in os.environ if name.startswith("HEADGATE_") and "TEST" not in name and "SECRETS" not in name
+    ]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HEADGATE_BOOTSTRAP", kafka_bootstrap)
     monkeypatch.setenv("HEADGATE_CLUSTER", kafka_prefix.removesuffix("."))

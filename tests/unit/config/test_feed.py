@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.config.feed import FeedSpecError, SourceFormat, parse_feed
+from headgate.config.feed import FeedSpec, FeedSpecError, SourceFormat, parse_feed
 from headgate.config.times import NotATimeError, parse_ts, show_ts
 
 SINK = "sink: {type: postgresql, dsn: dbname=x}"
@@ -136,3 +136,18 @@ def test_a_registry_stands_on_the_log_as_it_was_given() -> None:
     assert parse_feed(spec.to_json()) == spec
     assert spec.source.registry is not None
     assert (spec.source.registry.user, str(spec.source.registry.ca_file)) == ("ann", "/etc/ca.pem")
+
+
+def test_a_password_over_plain_http_is_refused_unless_allowed() -> None:
+    def parsed(registry: str) -> FeedSpec:
+        return parse_feed(
+            f"feed: x\nsource: {{topics: [a.b], {avro(registry)}}}\nsink: {{type: postgresql, dsn: host=x}}"
+        )
+
+    plain = "url: 'http://r', user: u, password_file: p"
+    with pytest.raises(FeedSpecError, match="allow_plain_http: true"):
+        parsed(plain)
+    assert parsed(f"{plain}, allow_plain_http: true").source.registry is not None
+    assert parsed(plain.replace("http:", "https:")).source.registry is not None
+    with pytest.raises(FeedSpecError, match="leave it out"):
+        parsed("url: 'http://r', allow_plain_http: true")

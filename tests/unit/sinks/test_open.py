@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,9 +26,9 @@ def test_a_type_that_does_not_exist_is_refused() -> None:
         open_sink(SinkSpec.model_construct(type="oracle", dsn=""))
 
 
-def test_a_missing_password_file_is_named() -> None:
-    sink = open_sink(SinkSpec(type="postgresql", dsn="host=127.0.0.1 port=1", password_file="/nowhere/password"))
-    with pytest.raises(SinkRefusedError, match=r"password_file /nowhere/password: No such file"):
+def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
+    sink = open_sink(SinkSpec(type="postgresql", dsn="host=127.0.0.1 port=1", password_file=tmp_path / "nowhere"))
+    with pytest.raises(SinkRefusedError, match=r"password_file .*/nowhere: No such file"):
         sink.check([])
 
 

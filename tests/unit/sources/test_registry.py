@@ -41,7 +41,8 @@ class Clock:
 
 
 def client(server: RegistryServer, clock: Clock | None = None, **options: Any) -> SchemaRegistry:
-    return SchemaRegistry(RegistrySpec(url=server.url, **options), clock or Clock())
+    plain = {"allow_plain_http": True} if "user" in options else {}
+    return SchemaRegistry(RegistrySpec(url=server.url, **plain, **options), clock or Clock())
 
 
 def test_a_schema_is_asked_for_by_its_id(server: RegistryServer) -> None:

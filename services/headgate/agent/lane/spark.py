@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 import headgate
 from headgate.agent.lane.task import warm
+from headgate.config import secrets
 
 __all__ = ["REFUSED_OPTIONS", "RefusedOptionError", "SparkOptions", "SparkRuntime", "SparkStartError", "check_options"]
 
@@ -238,6 +239,7 @@ class SparkRuntime:
         properties = {
             **_FIXED,
             "spark.executorEnv.MALLOC_ARENA_MAX": WORKER_MEMORY_ARENAS,
+            **{f"spark.executorEnv.{name}": value for name, value in secrets.rules().items()},
             **settings.options,
             "spark.driver.memory": settings.driver_memory,
             "spark.jars": ",".join(str(jar) for jar in settings.jars),

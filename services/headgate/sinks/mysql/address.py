@@ -19,6 +19,17 @@ _SCHEMES: Final = ("mysql", "mariadb")
 MYSQL_SCHEMES: Final = tuple(f"{scheme}://" for scheme in _SCHEMES)
 """How an address of this kind begins."""
 _OPTIONS: Final = ("bulk", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket")
+_WAY_OF_SECRETS: Final = "put it into a file on coordinators and agents, and name that in sink.password_file"
+_SECRETS: Final = {
+    **dict.fromkeys(("password", "passwd", "pwd"), f"it is a secret: {_WAY_OF_SECRETS}"),
+    **dict.fromkeys(
+        ("ssl_key_password", "ssl_passphrase"),
+        "it is a secret: let ssl_key name a key without one, which only the service may read",
+    ),
+    "read_default_file": "it would read the address from a file: write out what the file says",
+}
+"""What other clients take as an option, and must not stand on a topic."""
+
 _FORM: Final = "mysql://user@host:port/database?option=value"
 
 Bulk = Literal["load", "insert"]
@@ -61,6 +72,8 @@ def parse_address(dsn: str) -> Address:
     options: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _OPTIONS:
+            if name in _SECRETS:
+                raise SinkRefusedError(f"sink.dsn: {name} is refused: {_SECRETS[name]}")
             near = get_close_matches(name, _OPTIONS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_OPTIONS)}"
             raise SinkRefusedError(f"sink.dsn has an unknown option {name!r}; {hint}")

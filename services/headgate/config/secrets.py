@@ -1,0 +1,71 @@
+"""What a feed may make a process of ours read, and where it may make it connect to.
+
+A feed stands on a topic. Whoever can write that topic chooses the file whose content is sent as a password, and the
+host that it is sent to. So secrets are taken from one folder only, which the operator of the process names, and hosts,
+if the operator wants that, from a list. Both are looked up in the environment of every process that opens a sink or
+asks a registry: coordinators, agents, Spark's workers, and commands that check a feed from where they run.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+__all__ = ["ALLOWED_HOSTS", "SECRETS_DIR", "SECRETS_DIR_DEFAULT", "NotPermittedError", "check_hosts", "rules", "secret"]
+
+SECRETS_DIR: Final = "HEADGATE_SECRETS_DIR"
+ALLOWED_HOSTS: Final = "HEADGATE_ALLOWED_HOSTS"
+SECRETS_DIR_DEFAULT: Final = "/run/secrets"
+"""Where Docker and Kubernetes put what a container is given."""
+
+_NOT_OURS: Final = "kubernetes.io"
+"""Kubernetes puts a pod's own token below /run/secrets in a folder of this name: it is no sink's password."""
+
+
+class NotPermittedError(ValueError):
+    """A file or a host that a feed names and this process must not use: says which, and what to do."""
+
+
+def rules() -> dict[str, str]:
+    """The two settings as this process has them, for processes that it starts elsewhere."""
+    return {name: value for name in (SECRETS_DIR, ALLOWED_HOSTS) if (value := _setting(name))}
+
+
+def _setting(name: str) -> str:
+    """As config/settings.py reads it: the variable, or the file that the variable with ``_FILE`` names."""
+    file = os.environ.get(f"{name}_FILE")
+    return Path(file).read_text(encoding="utf-8").rstrip("\r\n") if file else os.environ.get(name, "")
+
+
+def secret(given: Path, option: str) -> Path:
+    """The file that ``given`` means: a name in the folder for secrets, or a whole path in it.
+
+    Its own path, not what links lead to, so that a secret that is replaced is read anew. Raises NotPermittedError for
+    whatever is not in the folder, ``..`` and links out of it included.
+    """
+    folder = Path(_setting(SECRETS_DIR) or SECRETS_DIR_DEFAULT)
+    path = folder / given
+    try:
+        inside = path.resolve().relative_to(folder.resolve())
+    except (ValueError, OSError, RuntimeError):
+        inside = None
+    if ".." in path.parts or inside is None or not inside.parts or _NOT_OURS in {*path.parts, *inside.parts}:
+        raise NotPermittedError(
+            f"{option} {given} is not in {folder}, the folder for secrets: feeds stand on a topic, so they may only "
+            f"name files in it. Put the file there and give its name, or start this process with {SECRETS_DIR} set to "
+            "the folder that it is in, which should have nothing else"
+        )
+    return path
+
+
+def check_hosts(hosts: Iterable[str], option: str) -> None:
+    """Raise NotPermittedError for a host that is not in the operator's list, if there is one. ``""`` is no host."""
+    allowed = {name.strip().lower() for name in _setting(ALLOWED_HOSTS).split(",") if name.strip()}
+    if not allowed:
+        return
+    for host in hosts:
+        if host.lower() not in allowed:
+            what = f"names host {host}, which is not in" if host else "names no host, and not every one is in"
+            raise NotPermittedError(
+                f"{option} {what} {ALLOWED_HOSTS}: add it there for this process, or correct the feed"
+            )

@@ -1,0 +1,78 @@
+"""Where a PostgreSQL sink is: libpq's connection string, of which only what can stand on a topic is taken.
+
+libpq has parameters that are secrets, that name files of secrets, that make it read its address from a file or write
+TLS keys to one; later versions have more. So the ones that may be used are listed, and what else there is is refused by
+name.
+"""
+
+from difflib import get_close_matches
+from typing import Final
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+from headgate.sinks.contract import SinkRefusedError
+
+__all__ = ["KEY_FILE", "hosts_of", "parse_parameters"]
+
+KEY_FILE: Final = "sslkey"
+
+_ALLOWED: Final = (
+    "host", "hostaddr", "port", "dbname", "user", "connect_timeout", "options",
+    "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
+    "sslmode", "sslnegotiation", "sslcert", KEY_FILE, "sslcertmode", "sslrootcert", "sslcrl", "sslcrldir", "sslsni",
+    "ssl_min_protocol_version", "ssl_max_protocol_version", "min_protocol_version", "max_protocol_version",
+    "requirepeer", "require_auth", "channel_binding", "gssencmode", "krbsrvname", "gsslib",
+    "target_session_attrs", "load_balance_hosts",
+)  # fmt: skip
+
+_WAY_OF_SECRETS: Final = "put it into a file on coordinators and agents, and name that in sink.password_file"
+_REFUSED: Final = {
+    "passfile": "name a file with the password alone in sink.password_file",
+    "sslpassword": f"it is a secret: let {KEY_FILE} name a key without one, which only the service may read",
+    "scram_client_key": f"it is a secret: {_WAY_OF_SECRETS}",
+    "scram_server_key": f"it is a secret: {_WAY_OF_SECRETS}",
+    "sslkeylogfile": "it would write the keys of every session to a file",
+    "service": "it would read the address from a file: write out what the service says",
+    "servicefile": "it would read the address from a file: write out what the service says",
+    "application_name": "by it a session says which feed, table and epoch it is of",
+    "fallback_application_name": "by application_name a session says which feed, table and epoch it is of",
+    "client_encoding": "sessions are UTF-8",
+    "replication": "a sink is written by ordinary sessions",
+    "gssdelegation": "it would hand the service's own Kerberos credentials to the server",
+}
+
+
+def parse_parameters(dsn: str) -> dict[str, str]:
+    """The parameters that are given, by their names; a ``password`` too, which is the caller's to refuse.
+
+    Raises SinkRefusedError, which never quotes a value.
+    """
+    try:
+        given = conninfo_to_dict(dsn)
+    except ProgrammingError as error:
+        raise SinkRefusedError(
+            f"sink.dsn is no libpq connection string: {_with_nearest(str(error).strip())}"
+        ) from error
+    for name in sorted(given):
+        if name in _ALLOWED or name == "password":
+            continue
+        why = _REFUSED.get(name)
+        if why is None and (name.startswith("oauth") or "secret" in name or "password" in name):
+            why = f"signing in by it is not supported; by password: {_WAY_OF_SECRETS}"
+        raise SinkRefusedError(f"sink.dsn: {name} is refused: {why or 'known are ' + ', '.join(_ALLOWED)}")
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def hosts_of(parameters: dict[str, str]) -> list[str]:
+    """Every host and address that it may connect to; ``""`` where libpq would choose one."""
+    named = [
+        host.strip() for name in ("host", "hostaddr") if parameters.get(name) for host in parameters[name].split(",")
+    ]
+    return named or [""]
+
+
+def _with_nearest(said: str) -> str:
+    quoted = said.split('"')
+    near = get_close_matches(quoted[1], _ALLOWED, n=1) if "invalid connection option" in said else []
+    return f"{said}; did you mean {near[0]!r}?" if near else said
