@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 import trustme
 
@@ -23,6 +24,7 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
 )
 from headgate.sinks.mysql import MysqlSettings, MysqlSink
+from headgate.sinks.relational import silence
 
 pytestmark = pytest.mark.integration
 
@@ -164,3 +166,71 @@ def test_tls_is_spoken_where_it_is_asked_for_and_never_given_up_in_silence(url: 
             MysqlSink(MysqlSettings(f"{url}?ssl_ca={secured.ca}")).check([])
         with pytest.raises(SinkRefusedError, match=r"sink\.dsn cannot be used.*no-such-file"):
             MysqlSink(MysqlSettings(f"{url}?ssl_ca={name}/no-such-file")).check([])
+
+
+# --- a sink that stands still ---
+
+
+def frozen(server: EmbeddedMariadb) -> list[psutil.Process]:
+    """The processes of a server, stopped: the kernel goes on to acknowledge what is sent to them."""
+    assert server._process is not None
+    processes = psutil.Process(server._process.pid).children(recursive=True)
+    for process in processes:
+        process.suspend()
+    return processes
+
+
+def test_a_server_that_is_frozen_is_unavailable_and_once_thawed_takes_each_change_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
+    monkeypatch.setattr(silence, "CONNECT_SECONDS", 2)
+    with tempfile.TemporaryDirectory(prefix="headgate-test-") as name:
+        Path(name).chmod(0o711)
+        with EmbeddedMariadb(Path(name) / "server") as server:
+            mariadb_execute(server.dsn(), "CREATE DATABASE shop")
+            mariadb_execute(server.dsn("shop"), "CREATE TABLE t (id int PRIMARY KEY, v text)")
+            sink = MysqlSink(MysqlSettings(server.dsn("shop")))
+            sink.claim(CLAIM)
+            writer = sink.writer()
+            writer.apply(batch(0, 3))
+            processes = frozen(server)
+            try:
+                with pytest.raises(SinkUnavailableError, match="not at work for us"):
+                    writer.apply(batch(3, 3))
+                for ask in (lambda: sink.positions(CLAIM), lambda: writer.apply(batch(3, 3))):
+                    with pytest.raises(SinkUnavailableError, match="cannot open a session"):
+                        ask()
+            finally:
+                for process in processes:
+                    process.resume()
+            writer.apply(batch(sink.positions(CLAIM)[0], 3))
+            assert {0: count_of(server.dsn("shop"))} == sink.positions(CLAIM)
+            writer.close()
+
+
+def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
+    url: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
+    sink = MysqlSink(MysqlSettings(moved(url, wire.port)))
+    sink.claim(CLAIM)
+    writer = sink.writer()
+    writer.apply(batch(0, 3))
+    wire.mute()
+    with pytest.raises(SinkUnavailableError, match="not at work for us"):
+        writer.apply(batch(3, 3))
+    assert writer.apply(batch(sink.positions(CLAIM)[0], 3)).positions
+    assert {0: count_of(url)} == sink.positions(CLAIM)
+    writer.close()
+
+
+def test_a_statement_that_takes_its_time_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
+    sink = MysqlSink(MysqlSettings(url))
+    sink.claim(CLAIM)
+    writer = sink.writer()
+    writer.apply(batch(0))
+    mariadb_execute(url, "CREATE TRIGGER slow BEFORE INSERT ON t FOR EACH ROW DO SLEEP(4)")
+    assert writer.apply(batch(1)).positions == {0: 2}
+    writer.close()

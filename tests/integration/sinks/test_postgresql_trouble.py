@@ -1,16 +1,20 @@
 """A sink in trouble, on a real server: what is said, whether trying again can help, and that nothing is lost."""
 
+import shutil
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fixtures.wire import Wire
-from headgate.changes.change import Change, Operation
+from headgate.changes.change import ABSENT, Change, Operation
 from headgate.embedded.postgres import EmbeddedPostgres
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
@@ -22,6 +26,7 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
 )
 from headgate.sinks.postgresql import PostgresSettings, PostgresSink
+from headgate.sinks.relational import silence
 
 pytestmark = pytest.mark.integration
 
@@ -173,3 +178,111 @@ def test_a_server_that_is_stopped_and_started_is_unavailable_in_between_and_noth
             writer.close()
         finally:
             server.stop()
+
+
+@pytest.mark.skipif(shutil.which("localedef") is None, reason="no localedef to make a locale with a decimal comma")
+def test_money_is_the_same_amount_where_the_locale_has_a_decimal_comma(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(prefix="headgate-test-") as name:
+        Path(name).chmod(0o711)
+        locales = Path(name) / "locales"
+        locales.mkdir()
+        made = subprocess.run(
+            ["localedef", "-i", "de_DE", "-f", "UTF-8", str(locales / "de_DE.UTF-8")],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if made.returncode:
+            pytest.skip(f"localedef made no de_DE.UTF-8: {made.stderr}")
+        monkeypatch.setenv("LOCPATH", str(locales))
+        with (
+            EmbeddedPostgres(Path(name) / "pg", settings={"lc_monetary": "de_DE.UTF-8"}) as server,
+            psycopg.connect(server.dsn(), autocommit=True) as connection,
+        ):
+            connection.execute("CREATE TABLE t (id money PRIMARY KEY, v money, w money[])")
+            assert connection.execute("SELECT '12.50'::money::numeric").fetchall() != [(Decimal("12.50"),)]
+            sink = PostgresSink(PostgresSettings(server.dsn()))
+            sink.claim(CLAIM)
+            writer = sink.writer()
+            key = {"id": "-1234.56"}
+            first = Change(0, 0, Operation.UPSERT, key, {**key, "v": 12.5, "w": ["0.01", None]}, None, 0)
+            writer.apply(ChangeBatch(CLAIM, {0: OffsetRange(0, 1)}, [first]))
+            other = Change(0, 1, Operation.UPSERT, key, {**key, "v": "7", "w": ABSENT}, None, 0)
+            writer.apply(ChangeBatch(CLAIM, {0: OffsetRange(1, 2)}, [other]))
+            found = connection.execute("SELECT id::numeric, v::numeric, w::numeric[] FROM t").fetchall()
+            assert found == [(Decimal("-1234.56"), Decimal("7.00"), [Decimal("0.01"), None])]
+            gone = Change(0, 2, Operation.DELETE, key, None, None, 0)
+            assert writer.apply(ChangeBatch(CLAIM, {0: OffsetRange(2, 3)}, [gone])).deletes == 1
+            writer.close()
+
+
+# --- a sink that stands still ---
+
+
+def frozen(server: EmbeddedPostgres) -> list[psutil.Process]:
+    """The processes of a server, stopped: the kernel goes on to acknowledge what is sent to them."""
+    assert server._process is not None
+    processes = psutil.Process(server._process.pid).children(recursive=True)
+    for process in processes:
+        process.suspend()
+    return processes
+
+
+def test_a_server_that_is_frozen_is_unavailable_and_once_thawed_takes_each_change_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
+    monkeypatch.setattr(silence, "CONNECT_SECONDS", 2)
+    with tempfile.TemporaryDirectory(prefix="headgate-test-") as name:
+        Path(name).chmod(0o711)
+        with EmbeddedPostgres(Path(name) / "server") as server:
+            with psycopg.connect(server.dsn(), autocommit=True) as connection:
+                connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+            sink = PostgresSink(PostgresSettings(f"{server.dsn()}?connect_timeout=2"))
+            sink.claim(CLAIM)
+            writer = sink.writer()
+            writer.apply(batch(0, 3))
+            processes = frozen(server)
+            try:
+                with pytest.raises(SinkUnavailableError, match="not at work for us"):
+                    writer.apply(batch(3, 3))
+                for ask in (lambda: sink.positions(CLAIM), lambda: writer.apply(batch(3, 3))):
+                    with pytest.raises(SinkUnavailableError, match="cannot open a session"):
+                        ask()
+            finally:
+                for process in processes:
+                    process.resume()
+            writer.apply(batch(sink.positions(CLAIM)[0], 3))
+            assert {0: count_of(server.dsn())} == sink.positions(CLAIM)
+            writer.close()
+
+
+def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
+    dsn: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
+    sink = PostgresSink(PostgresSettings(make_conninfo(dsn, port=wire.port)))
+    sink.claim(CLAIM)
+    writer = sink.writer()
+    writer.apply(batch(0, 3))
+    wire.mute()
+    with pytest.raises(SinkUnavailableError, match="not at work for us"):
+        writer.apply(batch(3, 3))
+    assert writer.apply(batch(sink.positions(CLAIM)[0], 3)).positions
+    assert {0: count_of(dsn)} == sink.positions(CLAIM)
+    writer.close()
+
+
+def test_a_statement_that_takes_its_time_is_waited_for(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
+    sink = PostgresSink(PostgresSettings(dsn))
+    sink.claim(CLAIM)
+    writer = sink.writer()
+    writer.apply(batch(0))
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(4); RETURN NEW; END';"
+            "CREATE TRIGGER slow BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION slow()"
+        )
+    assert writer.apply(batch(1)).positions == {0: 2}
+    writer.close()

@@ -13,30 +13,25 @@ import ssl
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
 import pymysql
-from pymysql.connections import Connection as PyMysqlConnection
-from pymysql.connections import MySQLResult
-from pymysql.constants import CLIENT
+from pymysql.constants import CLIENT, CR
 from pymysql.converters import escape_string
 from pymysql.cursors import SSCursor
 
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 from headgate.sinks.mysql.address import parse_address
+from headgate.sinks.mysql.wire import Wire
+from headgate.sinks.relational.silence import CONNECT_SECONDS
 
 __all__ = ["MysqlSettings", "Session", "connect", "errno", "message", "quoted", "sink_error"]
 
-CONNECT_SECONDS: Final = 10
-"""A sink that does not answer is unavailable; the lane's back-off, not this, decides when to try again."""
-
 WRITER_LOCK_SECONDS: Final = 30
 """When somebody else's session (an ALTER TABLE, say) holds a lock longer, the batch fails and the lane tries again."""
-
-PACKET_BYTES: Final = 1 << 20
-"""One packet of a LOAD: far below any server's limit, and large enough to cost nothing."""
 
 SQL_MODE: Final = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
 
@@ -76,50 +71,15 @@ class MysqlSettings(msgspec.Struct, frozen=True):
     """True: a table may be without key; its rows are only added."""
 
 
-class _Result(MySQLResult):
-    """An answer, which may be the server's request for the rows of a LOAD."""
-
-    def _read_load_local_packet(self, first_packet: Any) -> None:
-        del first_packet  # the name of a file that nobody opens
-        connection: Any = self.connection
-        rows: Iterator[bytes] = iter(connection.outgoing or ())
-        connection.outgoing = None
-        try:
-            for chunk in rows:
-                for start in range(0, len(chunk), PACKET_BYTES):
-                    connection.write_packet(chunk[start : start + PACKET_BYTES])
-        finally:
-            # Also when the rows could not be made: the server waits for the end and then for the next statement.
-            connection.write_packet(b"")
-            self._read_ok_packet(connection._read_packet())  # type: ignore[attr-defined]
-
-
-class _Wire(PyMysqlConnection):
-    """PyMySQL, but for where the rows of a LOAD come from."""
-
-    outgoing: Iterable[bytes] | None = None
-
-    def _read_query_result(self, unbuffered: bool = False) -> int:  # PyMySQL's own signature
-        if unbuffered:
-            return int(super()._read_query_result(unbuffered=True))  # type: ignore[misc]
-        self._result = None
-        result: Any = _Result(self)
-        result.read()
-        self._result = result
-        if result.server_status is not None:
-            self.server_status = result.server_status
-        return int(result.affected_rows)
-
-
 class Session:
     """One session, autocommit but for ``transaction``."""
 
-    def __init__(self, wire: _Wire, *, is_mariadb: bool, loads: bool) -> None:
+    def __init__(self, wire: Wire, *, number: int, is_mariadb: bool, loads: bool) -> None:
         self._wire = wire
+        self.id = number
         self.is_mariadb = is_mariadb
         self.loads = loads
         self.token: str | None = None
-        self.id = int(wire.thread_id())  # type: ignore[no-untyped-call]
 
     def execute(self, statement: str, parameters: _Text = None) -> list[tuple[Any, ...]]:
         """Run a statement; its rows. ``%`` stands for itself unless there are parameters."""
@@ -211,6 +171,18 @@ class Session:
 
 def connect(settings: MysqlSettings) -> Session:
     """A new session, set up as everything here expects it. Raises SinkError."""
+    wire = _open(settings)
+    try:
+        return _set_up(wire, settings)
+    except BaseException as error:
+        with suppress(pymysql.Error, OSError):
+            wire.close()
+        if isinstance(error, pymysql.Error):
+            raise _unopened(error) from error
+        raise
+
+
+def _open(settings: MysqlSettings) -> Wire:
     address = parse_address(settings.dsn)
     password = address.password or ""
     if settings.password_file is not None:
@@ -222,7 +194,7 @@ def connect(settings: MysqlSettings) -> Session:
     if "ssl_ca" in options:
         options |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
     try:
-        wire = _Wire(
+        return Wire(
             host=address.host,
             port=address.port,
             user=address.user,
@@ -241,25 +213,35 @@ def connect(settings: MysqlSettings) -> Session:
     except (OSError, ValueError) as error:  # TLS files that are missing or are none
         files = ", ".join(f"{name}={value}" for name, value in sorted(address.options.items()) if name in TLS_FILES)
         raise SinkRefusedError(f"sink.dsn cannot be used: {error} ({files})") from error
+
+
+def _is_at_work(settings: MysqlSettings, number: int) -> bool:
+    """Whether the server answers a new session, and the session of that number is doing something."""
     try:
-        return _set_up(wire, settings)
-    except BaseException as error:
-        with suppress(pymysql.Error, OSError):
-            wire.close()
-        if isinstance(error, pymysql.Error):
-            raise _unopened(error) from error
-        raise
+        wire = _open(settings)
+        try:
+            with wire.cursor() as cursor:
+                cursor.execute("SELECT command FROM information_schema.processlist WHERE id = %s", (number,))
+                return any(command != "Sleep" for (command,) in cursor.fetchall())
+        finally:
+            with suppress(pymysql.Error, OSError):
+                wire.close()
+    except pymysql.Error as error:
+        return errno(error) < CR.CR_ERROR_FIRST and errno(error) > 0  # too many sessions, say: it is there
+    except SinkError as refused:
+        return isinstance(refused, SinkRefusedError)
 
 
-def _set_up(wire: _Wire, settings: MysqlSettings) -> Session:
+def _set_up(wire: Wire, settings: MysqlSettings) -> Session:
     with wire.cursor() as cursor:
-        cursor.execute("SELECT VERSION()")
-        ((version,),) = cursor.fetchall()
+        cursor.execute("SELECT VERSION(), CONNECTION_ID()")
+        ((version, number),) = cursor.fetchall()
         cursor.execute(_SETTINGS)
         cursor.execute(_ISOLATION)
         cursor.execute(f"SET SESSION foreign_key_checks = {int(settings.foreign_keys)}")
     loads = parse_address(settings.dsn).bulk == "load"
-    return Session(wire, is_mariadb="mariadb" in str(version).lower(), loads=loads)
+    wire.watch(partial(_is_at_work, settings, int(number)))
+    return Session(wire, number=int(number), is_mariadb="mariadb" in str(version).lower(), loads=loads)
 
 
 def _unopened(error: pymysql.Error) -> SinkError:

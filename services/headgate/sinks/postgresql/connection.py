@@ -4,7 +4,8 @@ A session that holds locks says in its application name for which feed, table an
 <epoch>``. PostgreSQL keeps 63 bytes of it, so long names are shortened (with a digest), the epoch never.
 """
 
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -18,11 +19,10 @@ from headgate.records.control import Epoch
 from headgate.records.names import encode_part
 from headgate.records.spans import overlap, table_of
 from headgate.sinks.contract import Claim, SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.postgresql.patience import PatientConnection
+from headgate.sinks.relational.silence import CONNECT_SECONDS, TCP_OPTIONS
 
 __all__ = ["Label", "PostgresSettings", "connect", "sink_error"]
-
-CONNECT_SECONDS: Final = 10
-"""A sink that does not answer is unavailable; the lane's back-off, not this, decides when to try again."""
 
 WRITER_LOCK_SECONDS: Final = 3
 """When somebody else's session (an ALTER TABLE, say) holds a lock longer, the batch fails, and the table leaves the
@@ -30,13 +30,12 @@ lane whose other tables would wait with it; it tries again with back-off."""
 
 _NETWORK: Final[dict[str, object]] = {
     "connect_timeout": CONNECT_SECONDS,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
+    "keepalives_idle": TCP_OPTIONS["TCP_KEEPIDLE"],
+    "keepalives_interval": TCP_OPTIONS["TCP_KEEPINTVL"],
+    "keepalives_count": TCP_OPTIONS["TCP_KEEPCNT"],
+    "tcp_user_timeout": TCP_OPTIONS["TCP_USER_TIMEOUT"],
 }
-"""Seconds (the last: milliseconds) after which a connection that was cut without a word is given up; the kernel's
-limits are hours. The dsn's own values win."""
+"""Limits for a network that was cut without a word. The dsn's own values win."""
 
 _LOGIN_REFUSED: Final = (
     "password authentication failed",
@@ -141,18 +140,12 @@ def _short(name: str, room: int) -> str:
 
 def connect(settings: PostgresSettings) -> psycopg.Connection[tuple[Any, ...]]:
     """A new session, autocommit, set up as everything here expects it. Raises SinkError."""
-    options: dict[str, object] = {**_NETWORK, "application_name": _LABEL_WORD}
-    with suppress(psycopg.ProgrammingError):  # said by connect() itself, in its own words
-        options = {name: value for name, value in options.items() if name not in conninfo_to_dict(settings.dsn)}
-    if settings.password_file is not None:
-        try:
-            options["password"] = settings.password_file.read_text(encoding="utf-8").rstrip("\n")
-        except OSError as error:
-            raise SinkRefusedError(f"sink.password_file {settings.password_file}: {error.strerror}") from error
     try:
-        connection = psycopg.connect(settings.dsn, autocommit=True, **options)  # type: ignore[arg-type]
+        connection = _open(settings)
         try:
             connection.execute(_SESSION)
+            number = connection.execute("SELECT pg_backend_pid()").fetchone()
+            connection.is_at_work = partial(_is_at_work, settings, number)
             if not settings.foreign_keys:
                 connection.execute("SET session_replication_role = replica")
         except BaseException:
@@ -171,6 +164,33 @@ def connect(settings: PostgresSettings) -> psycopg.Connection[tuple[Any, ...]]:
             raise SinkRefusedError(f"{text}: correct sink.dsn or the password file, or let the user in") from error
         raise SinkUnavailableError(text) from error
     return connection
+
+
+def _open(settings: PostgresSettings) -> PatientConnection:
+    options: dict[str, object] = {**_NETWORK, "application_name": _LABEL_WORD}
+    with suppress(psycopg.ProgrammingError):  # said by connect() itself, in its own words
+        options = {name: value for name, value in options.items() if name not in conninfo_to_dict(settings.dsn)}
+    if settings.password_file is not None:
+        try:
+            options["password"] = settings.password_file.read_text(encoding="utf-8").rstrip("\n")
+        except OSError as error:
+            raise SinkRefusedError(f"sink.password_file {settings.password_file}: {error.strerror}") from error
+    return PatientConnection.connect(settings.dsn, autocommit=True, **options)  # type: ignore[arg-type]
+
+
+def _is_at_work(settings: PostgresSettings, number: tuple[Any, ...] | None) -> bool:
+    """Whether the server answers a new session, and the session of that number is doing something."""
+    try:
+        with closing(_open(settings)) as connection:
+            # Where track_activities is off nobody can say; then it is at work as long as it is there.
+            found = connection.execute(
+                "SELECT coalesce(state, '') LIKE 'idle%%' FROM pg_stat_activity WHERE pid = %s", number
+            ).fetchone()
+    except psycopg.Error as error:
+        return "FATAL" in str(error)  # too many sessions, say: it is there
+    except SinkRefusedError:
+        return True  # the password file is gone, which says nothing about the server
+    return found is not None and not found[0]
 
 
 def _message(error: psycopg.Error) -> str:

@@ -1,0 +1,44 @@
+"""A session that waits as long as the server is at work, and no longer (see relational.silence)."""
+
+from collections.abc import Callable, Generator
+from time import monotonic
+from typing import Any, NoReturn
+
+import psycopg
+
+from headgate.sinks.relational import silence
+
+__all__ = ["PatientConnection"]
+
+
+class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
+    """Until ``is_at_work`` is set a silent server is given up at once; it says whether the server is at work for us."""
+
+    is_at_work: Callable[[], bool] | None = None
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
+        """Consume a generator of psycopg's, as its own method does."""
+        return super().wait(self._patiently(gen), *args, **options)
+
+    def _patiently(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        try:
+            wanted = next(gen)
+            limit, is_last_look = monotonic() + silence.SILENCE_SECONDS, False
+            while True:
+                ready = yield wanted
+                if ready:
+                    limit, is_last_look = monotonic() + silence.SILENCE_SECONDS, False
+                elif monotonic() > limit:
+                    if is_last_look:
+                        self._give_up()
+                    is_last_look = self.is_at_work is None or not self.is_at_work()
+                    limit = monotonic() + (silence.LAST_LOOK_SECONDS if is_last_look else silence.SILENCE_SECONDS)
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            return end.value
+
+    def _give_up(self) -> NoReturn:
+        self.close()
+        raise psycopg.OperationalError(
+            f"nothing from the server for {silence.SILENCE_SECONDS} s, and it is not at work for us any more"
+        )
