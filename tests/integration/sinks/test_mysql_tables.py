@@ -7,6 +7,7 @@ import pytest
 
 from fixtures.services import mariadb_execute
 from headgate.changes.change import ABSENT, Change, Operation
+from headgate.changes.reducing import Reduced
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     Applied,
@@ -17,9 +18,12 @@ from headgate.sinks.contract import (
     OffsetRange,
     SinkConflictError,
     SinkRefusedError,
+    SinkUnavailableError,
     ValueRefusedError,
 )
 from headgate.sinks.mysql import MysqlSettings, MysqlSink
+from headgate.sinks.mysql.staging import Stage
+from headgate.sinks.relational.grouping import Group
 
 pytestmark = pytest.mark.integration
 
@@ -370,7 +374,7 @@ def test_two_keys_that_a_collation_takes_for_one_are_refused_and_none_is_lost(da
     database.execute("CREATE TABLE t (id varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v int)")
     claim = database.claim("t")
     assert database.apply(claim, put(0, id="a", v=1), put(1, id="A", v=2)).positions == {0: 1}
-    with pytest.raises(ValueRefusedError, match=r"collation of column id.*ends in _bin.*offset 1"):
+    with pytest.raises(ValueRefusedError, match=r"collation of column id.*ends in _nopad_bin.*offset 1"):
         database.apply(claim, put(1, id="A", v=2))
     assert database.rows("SELECT * FROM t") == [("a", 1)]
     # Another's row is not deleted for it either; and a key that only changes its case is deleted, then inserted.
@@ -453,6 +457,8 @@ def test_the_sink_says_who_it_is_and_what_others_read_of_it(database: Database) 
     (uid, name) = (mariadb_execute(database.url, "SELECT @@server_uid")[0][0], database.name)
     assert database.sink.own_id() == f"mysql/{uid}/{name}"
     assert database.sink.published("elsewhere", ["t"]) == []
+    database.execute("CREATE TABLE keyless (v int)")
+    assert database.sink.published("elsewhere", ["keyless"]) == []
     readers = database.rows("SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'")
     assert database.sink.published(name, ["t", f"{name}.t"]) == (["t"] if readers != [(0,)] else [])
 
@@ -462,3 +468,109 @@ def test_a_conflict_names_the_feed_that_holds_the_table(database: Database) -> N
     database.claim("t")
     with pytest.raises(SinkConflictError, match=r"feed shop \(0-1\)"):
         database.sink.check(["t"], FeedIdentity("c", "0-2", "second"))
+
+
+# --- keys that the sink's collation takes for one, and tables that are altered meanwhile ---
+
+
+def named(offset: int, key: str, **row: object) -> Change:
+    return Change(0, offset, Operation.UPSERT, {"k": key}, {"k": key, **row}, None, 0)
+
+
+@pytest.mark.parametrize("declared", ["varchar(9) COLLATE utf8mb4_bin", "varchar(9) COLLATE utf8mb4_general_ci"])
+@pytest.mark.parametrize("together", [True, False])
+def test_keys_that_differ_in_spaces_at_their_end_are_refused_where_the_collation_ignores_them(
+    either: Database, declared: str, *, together: bool
+) -> None:
+    either.execute(f"CREATE TABLE t (k {declared} PRIMARY KEY, v int)")
+    claim = either.claim("t")
+    first, second = named(0, "a", v=1), named(1, "a ", v=2)
+    if together:
+        assert either.apply(claim, first, second).positions == {0: 1}
+    else:
+        either.apply(claim, first)
+    with pytest.raises(ValueRefusedError, match=r"takes for the same.*_nopad_bin"):
+        either.apply(claim, second)
+    assert either.apply(claim, Change(0, 1, Operation.DELETE, {"k": "a "}, None, None, 0)).deletes == 0
+    assert either.rows("SELECT k, v FROM t") == [("a", 1)]
+
+
+def test_keys_that_differ_in_spaces_at_their_end_are_two_where_the_collation_pads_nothing(
+    either: Database,
+) -> None:
+    either.execute("CREATE TABLE t (k varchar(9) COLLATE utf8mb4_nopad_bin PRIMARY KEY, v int)")
+    claim = either.claim("t")
+    either.apply(claim, named(0, "a", v=1), named(1, "a ", v=2), named(2, "A", v=3))
+    assert either.rows("SELECT k, v FROM t ORDER BY v") == [("a", 1), ("a ", 2), ("A", 3)]
+
+
+@pytest.mark.parametrize(
+    ("declared", "good", "bad"),
+    [("char(5) COLLATE utf8mb4_nopad_bin", ["a", "a    "], "a "), ("binary(3)", ["YQ==", "YQAA"], "YQA=")],
+)
+def test_a_key_that_a_column_of_fixed_width_would_pad_is_refused(
+    either: Database, declared: str, good: list[str], bad: str
+) -> None:
+    """Whose source has the same type comes without padding or with all of it; anything else is another row's key."""
+    either.execute(f"CREATE TABLE t (k {declared} PRIMARY KEY, v int)")
+    claim = either.claim("t")
+    for number, key in enumerate(good):
+        either.apply(claim, named(number, key, v=number))
+    with pytest.raises(ValueRefusedError, match=r"fixed width"):
+        either.apply(claim, named(len(good), bad, v=9))
+    assert either.rows("SELECT v FROM t") == [(1,)]
+
+
+def test_a_unique_value_that_became_one_after_the_first_batch_overwrites_no_other_row(either: Database) -> None:
+    either.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    claim = either.claim("t")
+    either.apply(claim, put(0, id=1, v=1))
+    either.execute("CREATE UNIQUE INDEX only ON t (v)")
+    with pytest.raises(ConstraintViolatedError, match="Duplicate entry"):
+        either.apply(claim, put(1, id=2, v=1))
+    assert either.rows("SELECT id, v FROM t") == [(1, 1)]
+    either.execute("DROP INDEX only ON t")
+    either.apply(claim, put(1, id=2, v=1))
+    assert either.rows("SELECT id, v FROM t") == [(1, 1), (2, 1)]
+
+
+def test_a_column_that_became_narrower_refuses_what_it_would_round(either: Database) -> None:
+    either.execute("CREATE TABLE t (id int PRIMARY KEY, v double)")
+    claim = either.claim("t")
+    either.apply(claim, put(0, id=1, v=1.5))
+    either.execute("UPDATE t SET v = 2")
+    either.execute("ALTER TABLE t MODIFY v int")
+    fresh = MysqlSink(either.sink._settings).writer()
+    batch = ChangeBatch(claim, {0: OffsetRange(1, 2)}, [put(1, id=1, v="1.5x")])
+    with pytest.raises(ValueRefusedError) as new:
+        fresh.apply(batch)
+    fresh.close()
+    with pytest.raises(ValueRefusedError) as kept:
+        either.apply(claim, put(1, id=1, v="1.5x"))
+    assert str(kept.value) == str(new.value)
+    before = either.writer._stages["t"].table.version
+    either.execute("ALTER TABLE t MODIFY v bigint")
+    either.apply(claim, put(1, id=1, v=5_000_000_000))
+    assert either.writer._stages["t"].table.version != before
+    assert either.rows("SELECT v FROM t") == [(5_000_000_000,)]
+
+
+def test_a_table_that_never_stops_being_altered_is_unavailable_not_written(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    claim = database.claim("t")
+    database.apply(claim, put(0, id=1, v=1))
+    fill, count = Stage.fill, iter(range(99))
+
+    def altered_meanwhile(self: Stage, reduced: Reduced) -> list[Group]:
+        groups = fill(self, reduced)
+        database.execute(f"ALTER TABLE t ADD COLUMN c{next(count)} int")
+        return groups
+
+    monkeypatch.setattr(Stage, "fill", altered_meanwhile)
+    with pytest.raises(SinkUnavailableError, match=r"t was altered while") as altered:
+        database.apply(claim, put(1, id=1, v=2))
+    assert altered.value.retryable
+    assert database.rows("SELECT v FROM t") == [(1,)]
+    assert database.sink.positions(claim) == {0: 1}

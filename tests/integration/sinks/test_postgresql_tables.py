@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from headgate.changes.change import ABSENT, Change, Operation
+from headgate.changes.reducing import Reduced
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     Applied,
@@ -18,10 +19,12 @@ from headgate.sinks.contract import (
     OffsetRange,
     SinkConflictError,
     SinkRefusedError,
+    SinkUnavailableError,
     ValueRefusedError,
 )
 from headgate.sinks.postgresql import PostgresSettings, PostgresSink
 from headgate.sinks.postgresql.staging import Stage
+from headgate.sinks.relational.grouping import Group
 
 pytestmark = pytest.mark.integration
 
@@ -463,6 +466,12 @@ def test_rows_without_key_are_added_each_once_if_so_chosen(database: Database) -
     assert database.rows("SELECT count(*) FROM t") == [(3,)]
 
 
+def test_what_is_published_is_asked_of_tables_without_key_too(database: Database) -> None:
+    database.execute("CREATE TABLE t (v int)")
+    sink = PostgresSink(PostgresSettings(database.dsn, keyless=True))
+    assert sink.published("elsewhere", ["public.t"]) == []
+
+
 def test_foreign_keys_are_ignored_if_so_chosen_and_if_the_user_may(database: Database, clerk: PostgresSink) -> None:
     database.execute("CREATE TABLE p (id int PRIMARY KEY)")
     database.execute("CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p)")
@@ -485,3 +494,107 @@ def test_a_conflict_names_the_feed_that_holds_the_table(database: Database) -> N
     database.claim("public.t")
     with pytest.raises(SinkConflictError, match=r"feed shop \(0-1\)"):
         database.sink.check(["public.t"], FeedIdentity("c", "0-2", "second"))
+
+
+# --- keys that the sink takes for one, and tables that are altered meanwhile ---
+
+
+def named(offset: int, key: str, **row: object) -> Change:
+    return Change(0, offset, Operation.UPSERT, {"k": key}, {"k": key, **row}, None, 0)
+
+
+CITEXT = """
+CREATE TYPE citext;
+CREATE FUNCTION ciin(cstring) RETURNS citext AS 'textin' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION ciout(citext) RETURNS cstring AS 'textout' LANGUAGE internal IMMUTABLE STRICT;
+CREATE TYPE citext (INPUT = ciin, OUTPUT = ciout, LIKE = text, COLLATABLE = true);
+CREATE CAST (citext AS text) WITHOUT FUNCTION AS IMPLICIT;
+CREATE CAST (text AS citext) WITHOUT FUNCTION AS ASSIGNMENT;
+CREATE FUNCTION cicmp(a citext, b citext) RETURNS int IMMUTABLE STRICT LANGUAGE sql
+    RETURN bttextcmp(lower(a::text), lower(b::text));
+CREATE FUNCTION cieq(a citext, b citext) RETURNS bool IMMUTABLE STRICT LANGUAGE sql RETURN cicmp(a, b) = 0;
+CREATE FUNCTION cilt(a citext, b citext) RETURNS bool IMMUTABLE STRICT LANGUAGE sql RETURN cicmp(a, b) < 0;
+CREATE FUNCTION cile(a citext, b citext) RETURNS bool IMMUTABLE STRICT LANGUAGE sql RETURN cicmp(a, b) <= 0;
+CREATE FUNCTION cige(a citext, b citext) RETURNS bool IMMUTABLE STRICT LANGUAGE sql RETURN cicmp(a, b) >= 0;
+CREATE FUNCTION cigt(a citext, b citext) RETURNS bool IMMUTABLE STRICT LANGUAGE sql RETURN cicmp(a, b) > 0;
+CREATE OPERATOR = (LEFTARG = citext, RIGHTARG = citext, FUNCTION = cieq, COMMUTATOR = =);
+CREATE OPERATOR < (LEFTARG = citext, RIGHTARG = citext, FUNCTION = cilt);
+CREATE OPERATOR <= (LEFTARG = citext, RIGHTARG = citext, FUNCTION = cile);
+CREATE OPERATOR >= (LEFTARG = citext, RIGHTARG = citext, FUNCTION = cige);
+CREATE OPERATOR > (LEFTARG = citext, RIGHTARG = citext, FUNCTION = cigt);
+CREATE OPERATOR CLASS citext_ops DEFAULT FOR TYPE citext USING btree AS
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 cicmp(citext, citext)
+"""
+"""What the extension of that name does, by the same operators: neither it nor ICU is in the server of these tests."""
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_keys_that_a_collation_takes_for_one_are_refused_and_overwrite_nothing(
+    database: Database, *, together: bool
+) -> None:
+    database.execute(CITEXT)
+    database.execute("CREATE TABLE t (k citext PRIMARY KEY, v int)")
+    claim = database.claim("public.t")
+    first, second = named(0, "a", v=1), named(1, "A", v=2)
+    if together:
+        assert database.apply(claim, first, second).positions == {0: 1}
+    else:
+        database.apply(claim, first)
+    with pytest.raises(ValueRefusedError, match=r"takes for the same.*deterministic"):
+        database.apply(claim, second)
+    assert database.apply(claim, Change(0, 1, Operation.DELETE, {"k": "A"}, None, None, 0)).deletes == 0
+    assert database.rows("SELECT k, v FROM t") == [("a", 1)]
+    database.apply(claim, named(2, "a", v=3))
+    assert database.rows("SELECT k, v FROM t") == [("a", 3)]
+
+
+def test_a_key_that_a_column_of_fixed_width_would_pad_is_refused(database: Database) -> None:
+    database.execute("CREATE TABLE t (k char(5) PRIMARY KEY, v int)")
+    claim = database.claim("public.t")
+    database.apply(claim, named(0, "a", v=1))
+    database.apply(claim, named(1, "a    ", v=2))
+    with pytest.raises(ValueRefusedError, match="fixed width"):
+        database.apply(claim, named(2, "a ", v=3))
+    assert database.rows("SELECT v FROM t") == [(2,)]
+
+
+def test_a_column_that_was_altered_after_the_first_batch_refuses_what_it_would_round(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v double precision)")
+    claim = database.claim("public.t")
+    database.apply(claim, put(0, id=1, v=1.5))
+    database.execute("ALTER TABLE t ALTER COLUMN v TYPE int")
+    with pytest.raises(ValueRefusedError, match=r'invalid input syntax for type integer: "2.5"'):
+        database.apply(claim, put(1, id=1, v=2.5))
+    database.execute("ALTER TABLE t ALTER COLUMN v TYPE text")
+    database.apply(claim, put(1, id=1, v="any"))
+    assert database.rows("SELECT v FROM t") == [("any",)]
+
+
+def test_a_table_that_has_taken_anothers_name_is_looked_at_anew(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v double precision)")
+    claim = database.claim("public.t")
+    database.apply(claim, put(0, id=1, v=1.5))
+    database.execute("ALTER TABLE t RENAME TO old; CREATE TABLE t (id int PRIMARY KEY, v int)")
+    with pytest.raises(ValueRefusedError, match=r'invalid input syntax for type integer: "2.5"'):
+        database.apply(claim, put(1, id=1, v=2.5))
+
+
+def test_a_table_that_never_stops_being_altered_is_unavailable_not_written(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    claim = database.claim("public.t")
+    database.apply(claim, put(0, id=1, v=1))
+    fill, count = Stage.fill, iter(range(99))
+
+    def altered_meanwhile(self: Stage, reduced: Reduced) -> list[Group]:
+        groups = fill(self, reduced)
+        database.execute(f"ALTER TABLE t ADD COLUMN c{next(count)} int")
+        return groups
+
+    monkeypatch.setattr(Stage, "fill", altered_meanwhile)
+    with pytest.raises(SinkUnavailableError, match=r"public\.t was altered while") as altered:
+        database.apply(claim, put(1, id=1, v=2))
+    assert altered.value.retryable
+    assert database.rows("SELECT v FROM t") == [(1,)]
+    assert database.sink.positions(claim) == {0: 1}

@@ -53,6 +53,21 @@ def text(declared: str, meaning: str | None, value: object) -> str | None:
         ("json", None, {"a": [1, None]}, '{"a":[1,null]}'),
         ("longtext", "array(int32)", [1, None, 3], "[1,null,3]"),
         ("varchar(9)", None, True, "true"),
+        ("varchar(9)", f"{DEC}(2)", TWELVE_FIFTY, "12.50"),
+        ("text", f"{DEC}(-2)", TWELVE_FIFTY, "125000"),
+        ("text", "io.debezium.data.VariableScaleDecimal", {"scale": 5, "value": TWELVE_FIFTY}, "0.01250"),
+        ("varchar(30)", f"{TIME}.Date", -735160, "-0043-03-15"),
+        ("varchar(30)", f"{TIME}.NanoTime", 11045678901000, "03:04:05.678901000"),
+        ("varchar(30)", f"{TIME}.MicroTimestamp", 9223372036825200000, "infinity"),
+        ("varchar(30)", f"{TIME}.Timestamp", 1_767_323_045_678, "2026-01-02 03:04:05.678"),
+        ("varchar(30)", f"{TIME}.MicroDuration", -93784500000, "-26:03:04.500000"),
+        ("varchar(30)", "io.debezium.data.Bits(10)", b64encode(bytes([0b101, 0b10])).decode(), "1000000101"),
+        ("json", f"{DEC}(2)", TWELVE_FIFTY, "12.50"),
+        ("json", f"array({DEC}(2))", [TWELVE_FIFTY, None], "[12.50,null]"),
+        ("longtext", f"array({TIME}.Date)", [20455, None], '["2026-01-02",null]'),
+        ("date", None, "2026-01-02T00:30:00+02:00", "2026-01-01"),
+        ("time(3)", f"{TIME}.ZonedTime", "01:04:05.678+02:00", "23:04:05.678"),
+        ("time", None, "23:04-05:30", "04:34"),
         ("set('a','b')", "io.debezium.data.EnumSet", "a,b", "a,b"),
     ],
 )
@@ -67,11 +82,20 @@ def test_a_value_is_written_as_the_server_reads_it(
     [
         ("double", None, "NaN", "there is no NaN"),
         ("float", None, "-Infinity", "there is no -Infinity"),
-        ("decimal(10,2)", "string", "NAN", "there is no NAN"),
+        ("decimal(10,2)", "string", "NAN", "there is no NaN"),
+        ("date", f"{TIME}.Date", -2147472692, "there is no infinity"),
+        ("datetime(6)", f"{TIME}.ZonedTimestamp", "-infinity", "there is no -infinity"),
+        ("datetime(6)", f"{TIME}.MicroTimestamp", 2**63 - 1, "as far as the connector can count"),
+        ("datetime(6)", None, 1_767_323_045_678, "seems to count milliseconds"),
+        ("datetime(6)", None, 9_223_372_036_825_200, "seems to count milliseconds"),
+        ("datetime", None, 1_767_323_045_678_901, "seems to count microseconds"),
+        ("bigint(20)", f"{TIME}.MicroDuration", 2**63 - 1, "as far as the connector can count"),
+        ("decimal(10,2)", "string", "POSITIVE_INFINITY", "there is no Infinity"),
+        ("json", "array(string)", ["[Ljava.lang.String;@3cc4663c"], "several dimensions"),
         ("date", None, 2932897, "outside the years 1 to 9999"),
         ("date", None, 10**30, "outside the years"),
         ("date", "int32", 5, "is no date"),
-        ("datetime(6)", None, 9223372036825200000, "outside the years"),
+        ("datetime(6)", None, 9223372036825200000, "there is no infinity"),
         ("datetime(6)", "int64", 5, "does not say a unit of time"),
         ("datetime", None, 1.5, "a float is no timestamp"),
         ("timestamp", None, "2026-13-01T00:00:00+02:00", "holds"),
@@ -155,3 +179,23 @@ def test_signed_numbers_go_where_no_unsigned_one_would_fit(declared: str) -> Non
 def test_decimals_of_mysql_are_no_wrapped_integers() -> None:
     assert from_connector("mysql", "decimal(20,0)", "-5") == "-5"
     assert from_connector("mysql", "decimal(20,0)", b"\xfb", "org.apache.kafka.connect.data.Decimal(0)") == "-5"
+
+
+def test_whole_columns_are_written_as_their_values_are() -> None:
+    """The fast ways, by which all values of a column are searched at once, give the same as one by one."""
+    dates = column_text(of("date"), None)
+    assert list(dates.fields(["2026-01-02", "2026-01-02T00:30:00+02:00"], {str})) == ["2026-01-02", "2026-01-01"]
+    durations = column_text(of("bigint(20)"), f"{TIME}.MicroDuration")
+    assert list(durations.fields([1, -1], {int})) == ["1", "-1"]
+    with pytest.raises(NotTextError):
+        durations.fields([1, 2**63 - 1], {int})
+
+
+@pytest.mark.parametrize(
+    ("declared", "good", "bad"), [("char(3)", ["a", "a  "], "a "), ("binary(2)", ["YQ==", "YQA="], "AA==")]
+)
+def test_a_key_that_would_be_padded_is_refused(declared: str, good: list[str], bad: str) -> None:
+    column = column_text(of(declared), None, in_key=True)
+    column.fields(good, {str})
+    with pytest.raises(NotTextError, match="fixed width"):
+        column.fields([*good, bad], {str})

@@ -21,9 +21,10 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.mysql.connection import Session, errno, message
 from headgate.sinks.mysql.progress import advance
-from headgate.sinks.mysql.staging import BAD_VALUES, FoldedKeysError, Stage
+from headgate.sinks.mysql.staging import BAD_VALUES, Stage
 from headgate.sinks.relational.batches import check_truncates, last_words, refused_change, unmoved
 from headgate.sinks.relational.grouping import Merged, OrphanRowsError, UnwritableError
+from headgate.sinks.relational.keys import FoldedKeysError
 
 __all__ = ["REFUSALS", "apply_in_parts", "is_refusal"]
 
@@ -72,7 +73,8 @@ class _Trial:
         if isinstance(error, FoldedKeysError):
             reason = (
                 f"another row has a key that the collation of column {', '.join(self._stage.table.folding)} takes for "
-                "the same: give the key a collation that ends in _bin"
+                "the same: give the key a collation that ends in _nopad_bin (MariaDB) or _0900_bin (MySQL); the others "
+                "take 'a' and 'a ' for one"
             )
         kind = ConstraintViolatedError if errno(error) in _BETWEEN_ROWS else ValueRefusedError
         return refused_change(
@@ -85,6 +87,8 @@ def apply_in_parts(session: Session, stage: Stage, batch: ChangeBatch) -> Applie
     claim, table = batch.claim, stage.table.name
     with session.transaction():
         advance(session, claim, table, unmoved(batch))  # the fence, and the locks, before the table is touched
+        stage.lock()
+        stage.check_version()  # what is refused is to be judged by the table as it is
         trial = _Trial(session, stage, batch)
         found = bisect_batch(trial, batch)
         advance(session, claim, table, found.ranges)

@@ -18,9 +18,10 @@ import pymysql
 from headgate.changes.change import CONNECTOR
 from headgate.changes.reducing import Reduced
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.mysql.catalog import DATABASE, Table
+from headgate.sinks.mysql.catalog import DATABASE, Table, read_version
 from headgate.sinks.mysql.connection import Session, errno, message, quoted
 from headgate.sinks.mysql.values import BYTES, NUMBERS_SENT, column_text
+from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.grouping import (
     Group,
     Merged,
@@ -30,10 +31,11 @@ from headgate.sinks.relational.grouping import (
     group_keys,
     group_rows,
 )
+from headgate.sinks.relational.keys import FoldedKeysError
 from headgate.sinks.relational.text import ColumnText
 from headgate.sinks.relational.times import NotTextError
 
-__all__ = ["BAD_VALUES", "FoldedKeysError", "Stage"]
+__all__ = ["BAD_VALUES", "Stage"]
 
 ROWS_PER_WRITE: Final = 8_192
 """Rows formatted at once: bounds memory, and lets the server read one part while the next is formatted."""
@@ -49,10 +51,6 @@ BAD_VALUES: Final = frozenset(
 
 _GROUP: Final = quoted("headgate group")
 _PLACE: Final = re.compile(r"column '?(?:`[^`]*`\.)*[`']?(?P<column>.+?)[`']? at row (?P<row>\d+)")
-
-
-class FoldedKeysError(Exception):
-    """Two keys of the source are one to the sink, whose collation folds them."""
 
 
 class Stage:
@@ -72,6 +70,15 @@ class Stage:
         """Remove the stage; the target has changed."""
         self._session.execute(f"DROP TEMPORARY TABLE IF EXISTS {self._stage}")
 
+    def lock(self) -> None:
+        """Keep alterations of the target out until the transaction's end, as each merge does from its first row on."""
+        self._session.execute(f"DELETE FROM {self.table.identifier} WHERE FALSE")
+
+    def check_version(self) -> None:
+        """Raise TableAlteredError if the target, locked by now, is not what the stage was made from."""
+        if read_version(self._session, self.table.identifier) != self.table.version:
+            raise TableAlteredError(self.table.name)
+
     def fill(self, reduced: Reduced) -> list[Group]:
         """Stage a reduced batch: deletes as group 0, then the groups returned. Raises UnwritableError, SinkError."""
         if self._filled:
@@ -88,7 +95,7 @@ class Stage:
         meaning, connector = (None, None) if semantics is None else (semantics.get(column), semantics.get(CONNECTOR))
         text = self._texts.get((column, meaning, connector))
         if text is None:
-            made = column_text(self.table.columns[column], meaning, connector)
+            made = column_text(self.table.columns[column], meaning, connector, in_key=column in self.table.key)
             text = self._texts[column, meaning, connector] = made
         return text
 

@@ -10,11 +10,13 @@ Bytes are sent as hexadecimal digits, bits as a number (see staging).
 """
 
 import re
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import partial
 from typing import Final
 
 from headgate.sinks.mysql.catalog import Column
+from headgate.sinks.relational.keys import unpadded
+from headgate.sinks.relational.logical import logical_json, logical_text
 from headgate.sinks.relational.text import (
     UNSIGNED_DIGITS,
     ColumnText,
@@ -29,20 +31,29 @@ from headgate.sinks.relational.text import (
 )
 from headgate.sinks.relational.times import (
     DATES,
+    DURATION,
     MICROS,
     MILLIS,
+    OFFSET,
     PER_SECOND,
     SECONDS_PER_DAY,
     NotTextError,
     clock,
     fraction,
+    infinite_date,
+    infinite_timestamp,
+    known_unit,
+    microseconds,
     number_of_units,
+    utc_clock,
+    utc_wall,
 )
 
 __all__ = ["BYTES", "GEOMETRIES", "NUMBERS_SENT", "column_text"]
 
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 _FLOATS: Final = frozenset({"float", "double"})
+_TIMES: Final = frozenset({"date", "time", "datetime", "timestamp"})
 BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 """Types whose values are sent as hexadecimal digits."""
 NUMBERS_SENT: Final = frozenset({"bit"})
@@ -53,23 +64,25 @@ GEOMETRIES: Final = frozenset(
 )  # fmt: skip
 """Types that are refused."""
 
+_ARRAY: Final = "array("
 _NOT_NUMBERS: Final = frozenset({"nan", "infinity", "-infinity", "inf", "-inf"})
+_INFINITIES: Final = frozenset({"infinity", "-infinity"})
 _BITS_BYTES_MAX: Final = 8
-_DURATION: Final = "io.debezium.time.MicroDuration"
 _ADAPTIVE_MILLIS_PRECISION: Final = 3
 MILLIS_PER_DAY: Final = SECONDS_PER_DAY * 1_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
-_ISO: Final = re.compile(
-    r"(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d(?P<fraction>\.\d+)?)?)(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?"
-)
-_ZONED_TIME: Final = re.compile(r"(\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(?:Z|\+00(?::?00)?)")
+_LAST_DAY: Final = date.max.toordinal() - _EPOCH_ORDINAL
 _DIGITS: Final = re.compile(r"\d+")
 _PRECISION: Final = re.compile(r"\((\d+)\)")
 
 
+def _missing(text: str) -> NotTextError:
+    return NotTextError(f"there is no {text} in MySQL and MariaDB: filter such rows, or use a text column")
+
+
 def _existing(text: str) -> str:
     if text.lower() in _NOT_NUMBERS:
-        raise NotTextError(f"there is no {text} in MySQL and MariaDB: filter such rows, or use a text column")
+        raise _missing(text)
     return text
 
 
@@ -110,6 +123,9 @@ def _bits(value: object) -> str:
 
 
 def _day(days: int) -> str:
+    infinity = infinite_date(days)
+    if infinity is not None:
+        raise _missing(infinity)
     try:
         return date.fromordinal(days + _EPOCH_ORDINAL).isoformat()
     except (ValueError, OverflowError) as error:
@@ -118,7 +134,7 @@ def _day(days: int) -> str:
 
 def _date(meaning: str | None, value: object) -> str:
     if isinstance(value, str):
-        return value
+        return utc_wall(value).split(" ")[0] if OFFSET.search(value) else value
     if type(value) is not int:
         raise NotTextError(f"a {type(value).__name__} is no date")
     if meaning is not None and meaning not in DATES:
@@ -131,8 +147,7 @@ def _date(meaning: str | None, value: object) -> str:
 
 def _time(per_second: int | None, value: object) -> str:
     if isinstance(value, str):
-        zoned = _ZONED_TIME.fullmatch(value)
-        return zoned[1] if zoned is not None else value
+        return utc_clock(value)
     number, unit = number_of_units(per_second, value, "time")
     seconds, part = divmod(abs(number), unit)
     return ("-" if number < 0 else "") + clock(seconds) + fraction(part, unit)
@@ -150,28 +165,20 @@ def _time_of_postgresql(is_fine: bool | None, value: object) -> str:
     return _time(MILLIS, value)
 
 
-def _instant(per_second: int | None, value: object) -> str:
+def _instant(per_second: int | None, value: object, *, said: bool) -> str:
     if isinstance(value, str):
-        return _utc(value)
+        if value in _INFINITIES:
+            raise _missing(value)
+        return utc_wall(value)  # the server says what it thinks of any other form
     number, unit = number_of_units(per_second, value, "timestamp")
+    if not said:
+        known_unit(number, unit)
     seconds, part = divmod(number, unit)
     days, second = divmod(seconds, SECONDS_PER_DAY)
+    infinity = infinite_timestamp(number, unit) if days > _LAST_DAY or days < -_LAST_DAY else None
+    if infinity is not None:
+        raise _missing(infinity)
     return f"{_day(days)} {clock(second)}{fraction(part, unit)}"
-
-
-def _utc(text: str) -> str:
-    """ISO 8601 with or without an offset → the same instant in UTC, as the server writes it. Else the text as it is."""
-    match = _ISO.fullmatch(text)
-    if match is None:
-        return text  # the server says what it thinks of it
-    if match["zone"] in (None, "Z"):
-        return f"{match['day']} {match['time']}"
-    whole = text if match["fraction"] is None else text.replace(match["fraction"], "", 1)
-    try:
-        moved = datetime.fromisoformat(whole).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise NotTextError(f"{text!r} is no time that the column holds: {error}") from error
-    return f"{moved:%Y-%m-%d %H:%M:%S}{match['fraction'] or ''}"
 
 
 def _refused_geometry(kind: str, value: object) -> str:
@@ -188,7 +195,7 @@ def _is_fine(column: Column) -> bool | None:
 def _unit(column: Column, meaning: str | None) -> int | None:
     """Units per second of a number in this column; None where a schema says that it is no time."""
     if meaning is not None:
-        return MICROS if meaning == _DURATION and column.kind == "time" else PER_SECOND.get(meaning)
+        return MICROS if meaning == DURATION and column.kind == "time" else PER_SECOND.get(meaning)
     if column.kind == "time":
         return MICROS
     precision = _PRECISION.search(column.declared)
@@ -199,6 +206,8 @@ def _converter(column: Column, meaning: str | None, connector: str | None) -> tu
     """How a value becomes text, and whether strings already are that text."""
     kind = column.kind
     if kind in _INTEGERS or kind in _FLOATS:
+        if meaning == DURATION:
+            return microseconds, False
         scale = decimal_scale(meaning)  # bigint.unsigned.handling.mode=precise
         if scale is not None:
             return partial(_decimal, scale), False
@@ -210,19 +219,27 @@ def _converter(column: Column, meaning: str | None, connector: str | None) -> tu
         return partial(_hex, kind), False
     if kind in NUMBERS_SENT:
         return _bits, False
-    if kind == "date":
-        return partial(_date, meaning), True
-    if kind in ("datetime", "timestamp"):
-        return partial(_instant, _unit(column, meaning)), False
-    if kind == "time" and meaning is None and connector == "postgresql":
-        return partial(_time_of_postgresql, _is_fine(column)), False
-    if kind == "time":
-        return partial(_time, _unit(column, meaning)), False
+    if kind in _TIMES:
+        return _time_converter(column, meaning, connector), kind == "date"
     if kind == "set":
         return _set, True
     if kind in GEOMETRIES:
         return partial(_refused_geometry, kind), False
-    return partial(_text, kind), True
+    if kind == "json" or (meaning is not None and meaning.startswith(_ARRAY)):
+        return logical_json(meaning), True
+    logical = logical_text(meaning)
+    return (partial(_text, kind), True) if logical is None else (logical, False)
+
+
+def _time_converter(column: Column, meaning: str | None, connector: str | None) -> ToText:
+    kind = column.kind
+    if kind == "date":
+        return partial(_date, meaning)
+    if kind != "time":
+        return partial(_instant, _unit(column, meaning), said=meaning is not None)
+    if meaning is None and connector == "postgresql":
+        return partial(_time_of_postgresql, _is_fine(column))
+    return partial(_time, _unit(column, meaning))
 
 
 def _holds_unsigned(column: Column) -> bool:
@@ -233,13 +250,23 @@ def _holds_unsigned(column: Column) -> bool:
     return column.kind == "bigint" and "unsigned" in column.declared
 
 
-def column_text(column: Column, meaning: str | None, connector: str | None = None) -> ColumnText:
+def column_text(
+    column: Column, meaning: str | None, connector: str | None = None, *, in_key: bool = False
+) -> ColumnText:
     """The writer for a column, given what its values mean (None without a schema) and who says so.
 
-    ``connector``: see ``changes.change.CONNECTOR``.
+    ``connector``: see ``changes.change.CONNECTOR``. ``in_key``: the column is part of the table's key.
     """
     to_text, strings_are_text = _converter(column, meaning, connector)
+    if in_key and column.kind in ("char", "binary"):
+        pad, each = (" ", 1) if column.kind == "char" else ("00", 2)
+        return ColumnText(unpadded(to_text, pad, each * int(_DIGITS.findall(column.declared)[0])))
     if may_be_wrapped(meaning, connector) and _holds_unsigned(column):
         return ColumnText(not_wrapped(to_text), strings_are_text=strings_are_text)
     integers_are_text = (column.kind in _INTEGERS or column.kind == "decimal") and decimal_scale(meaning) is None
-    return ColumnText(to_text, strings_are_text=strings_are_text, integers_are_text=integers_are_text)
+    return ColumnText(
+        to_text,
+        strings_are_text=strings_are_text,
+        integers_are_text=integers_are_text and meaning != DURATION,
+        doubtful=OFFSET if column.kind == "date" else None,
+    )

@@ -19,6 +19,7 @@ from headgate.sinks.mysql.connection import MysqlSettings, Session, connect, err
 from headgate.sinks.mysql.parts import REFUSALS, apply_in_parts, is_refusal
 from headgate.sinks.mysql.progress import advance
 from headgate.sinks.mysql.staging import Stage
+from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words, places_of
 
 __all__ = ["MysqlWriter"]
@@ -53,12 +54,12 @@ class MysqlWriter:
                             raise
                         # Judged by the table as it is now: somebody may have widened the column meanwhile.
                         return apply_in_parts(session, self._fresh_stage(session, batch.claim.table), batch)
-                except (pymysql.Error, SinkRefusedError) as error:
-                    altered = isinstance(error, SinkRefusedError) or errno(error) in _ALTERED
+                except (pymysql.Error, SinkRefusedError, TableAlteredError) as error:
+                    altered = isinstance(error, SinkRefusedError | TableAlteredError) or errno(error) in _ALTERED
                     if attempt == ATTEMPTS_MAX or not (altered or errno(error) == _DEADLOCK):
                         raise
                     if altered:
-                        self._forget_stage(batch.claim.table, stage)
+                        self._forget_stage(batch.claim.table)
         raise AssertionError
 
     def close(self) -> None:
@@ -99,12 +100,11 @@ class MysqlWriter:
         """The table's stage, made anew if the table is no longer what the stage was made from."""
         stage = self._stage(session, name)
         if load_table(session, name, keyless=self._settings.keyless) != stage.table:
-            self._forget_stage(name, stage)
+            self._forget_stage(name)
         return self._stage(session, name)
 
-    def _forget_stage(self, name: str, stage: Stage) -> None:
-        del self._stages[name]
-        stage.drop()
+    def _forget_stage(self, name: str) -> None:
+        self._stages.pop(name).drop()
 
 
 def _apply(session: Session, stage: Stage, batch: ChangeBatch) -> Applied:
@@ -117,6 +117,8 @@ def _apply(session: Session, stage: Stage, batch: ChangeBatch) -> Applied:
     with session.transaction():
         advance(session, claim, table.name, batch.ranges)
         merged = stage.merge(reduced, groups)
+        if batch.changes:
+            stage.check_version()
         reach(CrashPoint.BEFORE_COMMIT)
     reach(CrashPoint.COMMITTED)
     positions = {partition: span.next for partition, span in batch.ranges.items()}

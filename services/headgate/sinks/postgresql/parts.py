@@ -25,12 +25,14 @@ from headgate.sinks.postgresql.progress import advance
 from headgate.sinks.postgresql.staging import Stage
 from headgate.sinks.relational.batches import check_truncates, last_words, refused_change, unmoved
 from headgate.sinks.relational.grouping import Merged, OrphanRowsError, UnwritableError
+from headgate.sinks.relational.keys import FoldedKeysError
 
 __all__ = ["REFUSALS", "apply_in_parts"]
 
 REFUSALS: Final = (
     UnwritableError,
     OrphanRowsError,
+    FoldedKeysError,
     UnicodeEncodeError,
     psycopg.IntegrityError,
     psycopg.DataError,
@@ -76,6 +78,11 @@ class _Trial:
             column = error.diag.column_name
             detail = error.diag.message_detail
             reason = (error.diag.message_primary or reason) + (f" ({detail})" if detail else "")
+        if isinstance(error, FoldedKeysError):
+            reason = (
+                f"another row has a key that column {', '.join(self._stage.table.folding)} takes for the same (citext, "
+                "or a collation that is not deterministic): make it text with a deterministic collation"
+            )
         kind = ConstraintViolatedError if isinstance(error, _BETWEEN_ROWS) else ValueRefusedError
         return refused_change(
             kind, self._stage.table.name, self._claim.topic, change, error, column=column, reason=reason
@@ -88,6 +95,8 @@ def apply_in_parts(connection: Connection, stage: Stage, batch: ChangeBatch) -> 
     with connection.transaction():
         connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
         advance(connection, claim, table, unmoved(batch))  # the fence, and the locks, before the table is touched
+        stage.lock()
+        stage.check_version()  # what is refused is to be judged by the table as it is
         trial = _Trial(connection, stage, batch)
         found = bisect_batch(trial, batch)
         advance(connection, claim, table, found.ranges)

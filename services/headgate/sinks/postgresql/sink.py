@@ -59,7 +59,9 @@ class PostgresSink:
     def published(self, database: str, tables: Sequence[str]) -> list[str]:
         """See SelfAware: in a publication, while a logical replication slot reads this database."""
         with self._session("asking the sink what it publishes") as connection:
-            return read_published(connection, database, [load_table(connection, table).name for table in tables])
+            # What is published has nothing to do with keys: whoever may do without one has said so elsewhere.
+            found = [load_table(connection, table, keyless=True).name for table in tables]
+            return read_published(connection, database, found)
 
     def claim(self, claim: Claim) -> Positions:
         """See the contract. Ends sessions of lower epochs that block it; others are waited for, then named."""

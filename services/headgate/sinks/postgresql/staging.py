@@ -1,14 +1,15 @@
 """Rows on their way into a table: a session-long temporary table, filled by COPY, merged by set-wise statements.
 
 The stage has the columns and types of its target, so that a value the target could not hold is refused by COPY with
-its line and column, and one column more that numbers groups: rows with the same columns and the same way to be
-merged. It is created once per session and emptied when the next batch comes: by DELETE while little is in it
-(TRUNCATE writes the catalog each time), by TRUNCATE once it has grown.
+its line and column (but ``money``, whose texts depend on lc_monetary, is staged as ``numeric``), and one column more
+that numbers groups: rows with the same columns and the same way to be merged. It is created once per session and
+emptied when the next batch comes: by DELETE while little is in it (TRUNCATE writes the catalog each time), by TRUNCATE
+once it has grown.
 """
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -16,8 +17,9 @@ from psycopg import sql
 from headgate.changes.change import CONNECTOR
 from headgate.changes.reducing import Reduced
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.postgresql.catalog import Connection, Table
+from headgate.sinks.postgresql.catalog import Connection, Table, read_version
 from headgate.sinks.postgresql.values import column_text
+from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.grouping import (
     Group,
     Merged,
@@ -27,6 +29,7 @@ from headgate.sinks.relational.grouping import (
     group_keys,
     group_rows,
 )
+from headgate.sinks.relational.keys import FoldedKeysError
 from headgate.sinks.relational.text import ColumnText
 from headgate.sinks.relational.times import NotTextError
 
@@ -37,6 +40,8 @@ ROWS_PER_WRITE: Final = 8_192
 
 ROWS_BEFORE_TRUNCATE: Final = 5_000
 """Dead rows a stage may hold: scanning them costs less than a millisecond, a TRUNCATE about as much."""
+
+_STAGED_AS: Final[dict[str, LiteralString]] = {"money": "numeric", "money[]": "numeric[]"}
 
 _GROUP: Final = sql.Identifier("headgate group")
 _COPY_PLACE: Final = re.compile(r"COPY \S+, line (?P<line>\d+)(?:, column (?P<column>.+?))?(?::|$)")
@@ -51,16 +56,39 @@ class Stage:
         self._stage = sql.Identifier("pg_temp", f"headgate_stage_{number}")
         self._rows = 0
         self._texts: dict[tuple[str, str | None, str | None], ColumnText] = {}
-        columns = sql.SQL(", ").join(sql.Identifier(column) for column in table.columns)
+        columns = sql.SQL(", ").join(self._as_staged(column) for column in table.columns)
         connection.execute(
             sql.SQL("CREATE TEMPORARY TABLE {} AS SELECT 0::int AS {}, {} FROM {} WITH NO DATA").format(
                 sql.Identifier(f"headgate_stage_{number}"), _GROUP, columns, table.identifier
             )
         )
 
+    def _as_staged(self, column: str) -> sql.Composed:
+        """A column of the target as it is in the stage."""
+        name = sql.Identifier(column)
+        kind = _STAGED_AS.get(self.table.columns[column])
+        return sql.SQL("{}").format(name) if kind is None else sql.SQL("{0}::{1} AS {0}").format(name, sql.SQL(kind))
+
+    def _from_stage(self, column: str) -> sql.Composed:
+        """A staged column as it is in the target."""
+        name = sql.Identifier(column)
+        kind = self.table.columns[column]
+        return sql.SQL("s.{}::{}" if kind in _STAGED_AS else "s.{}").format(
+            *((name, sql.SQL(kind)) if kind in _STAGED_AS else (name,))
+        )
+
     def drop(self) -> None:
         """Remove the stage; the target has changed."""
         self._connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self._stage))
+
+    def lock(self) -> None:
+        """Keep alterations of the target out until the transaction's end, as each merge does from its first row on."""
+        self._connection.execute(sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(self.table.identifier))
+
+    def check_version(self) -> None:
+        """Raise TableAlteredError if the target, locked by now, is not what the stage was made from."""
+        if read_version(self._connection, self.table.identifier) != self.table.version:
+            raise TableAlteredError(self.table.name)
 
     def fill(self, reduced: Reduced) -> list[Group]:
         """Stage a reduced batch: deletes as group 0, then the groups returned. Raises UnwritableError, SinkError."""
@@ -85,7 +113,7 @@ class Stage:
         meaning, connector = (None, None) if semantics is None else (semantics.get(column), semantics.get(CONNECTOR))
         text = self._texts.get((column, meaning, connector))
         if text is None:
-            made = column_text(self.table.columns[column], meaning, connector)
+            made = column_text(self.table.columns[column], meaning, connector, in_key=column in self.table.key)
             text = self._texts[column, meaning, connector] = made
         return text
 
@@ -162,27 +190,41 @@ class Stage:
                 updates += updated
                 if updated != len(group.changes):
                     raise OrphanRowsError
+        if self.table.folding and groups:
+            self._check_folding()
         return Merged(upserts, updates, deletes)
 
+    def _check_folding(self) -> None:
+        """Every row staged must be there under its own key, letter by letter."""
+        statement = sql.SQL("SELECT FROM {} s WHERE s.{} > 0 AND NOT EXISTS (SELECT FROM {} t WHERE {}) LIMIT 1")
+        lost = self._connection.execute(statement.format(self._stage, _GROUP, self.table.identifier, self._same_key()))
+        if lost.rowcount:
+            raise FoldedKeysError
+
     def _same_key(self) -> sql.Composed:
-        return sql.SQL(" AND ").join(
-            sql.SQL("t.{0} = s.{0}").format(sql.Identifier(column)) for column in self.table.key
-        )
+        same = [sql.SQL("t.{} = {}").format(sql.Identifier(key), self._from_stage(key)) for key in self.table.key]
+        # A key that only the collation takes for this one is another row's.
+        same += [
+            sql.SQL('t.{0}::text COLLATE "C" = s.{0}::text COLLATE "C"').format(sql.Identifier(key))
+            for key in self.table.folding
+        ]
+        return sql.SQL(" AND ").join(same)
 
     def _insert(self, number: int, columns: Sequence[str]) -> sql.Composed:
         names = sql.SQL(", ").join(map(sql.Identifier, columns))
         others = [column for column in columns if column not in self.table.key]
         assign = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(column)) for column in others)
+        chosen = sql.SQL(", ").join(map(self._from_stage, columns))
         if not self.table.key:
-            return sql.SQL("INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} WHERE {} = {}").format(
-                self.table.identifier, names, names, self._stage, _GROUP, sql.Literal(number)
+            return sql.SQL("INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} s WHERE s.{} = {}").format(
+                self.table.identifier, names, chosen, self._stage, _GROUP, sql.Literal(number)
             )
         return sql.SQL(
-            "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} WHERE {} = {} ON CONFLICT ({}) {}"
+            "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} s WHERE s.{} = {} ON CONFLICT ({}) {}"
         ).format(
             self.table.identifier,
             names,
-            names,
+            chosen,
             self._stage,
             _GROUP,
             sql.Literal(number),
@@ -192,7 +234,9 @@ class Stage:
 
     def _update(self, number: int, columns: Sequence[str]) -> sql.Composed:
         others = [column for column in columns if column not in self.table.key]
-        assign = sql.SQL(", ").join(sql.SQL("{0} = s.{0}").format(sql.Identifier(column)) for column in others)
+        assign = sql.SQL(", ").join(
+            sql.SQL("{} = {}").format(sql.Identifier(column), self._from_stage(column)) for column in others
+        )
         return sql.SQL("UPDATE {} t SET {} FROM {} s WHERE s.{} = {} AND {}").format(
             self.table.identifier, assign, self._stage, _GROUP, sql.Literal(number), self._same_key()
         )

@@ -3,17 +3,24 @@
 Units are those of Debezium's and Kafka Connect's schema names; ``J2440588`` is 1970-01-01 as a Julian day.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from headgate.sinks.relational.times import (
     DATES,
     MICROS,
+    OFFSET,
     PER_SECOND,
     SECONDS_PER_DAY,
     NotTextError,
     clock,
     fraction,
+    infinite_date,
+    infinite_timestamp,
+    known_unit,
     number_of_units,
+    utc_clock,
+    utc_wall,
 )
 
 __all__ = ["days_text", "time_text", "timestamp_text", "unit_per_second"]
@@ -21,10 +28,13 @@ __all__ = ["days_text", "time_text", "timestamp_text", "unit_per_second"]
 _JULIAN_1970: Final = 2_440_588
 _MILLIS: Final = 1_000
 _ADAPTIVE_MILLIS_PRECISION: Final = 3
-
-# What the PostgreSQL driver, and so Debezium, has for infinite timestamps, in microseconds.
-_INFINITY_US: Final = 9_223_372_036_825_200_000
-_MINUS_INFINITY_US: Final = -9_223_372_036_832_400_000
+_FIRST_DAY: Final = -_JULIAN_1970
+_LAST_DAY: Final = 2_145_042_905
+"""4714-11-24 BC and 5874897-12-31, counted from 1970: the first and the last date that PostgreSQL has."""
+_LAST_TIMESTAMP_DAY: Final = 106_762_952
+"""294276-12-31: the day of its last timestamp."""
+_INFINITY_DAY: Final = 106_751_991
+"""The day of the number that stands for infinity; that for minus infinity is before the first day."""
 
 
 def unit_per_second(meaning: str | None, precision: int | None) -> int | None:
@@ -37,7 +47,7 @@ def unit_per_second(meaning: str | None, precision: int | None) -> int | None:
 def days_text(meaning: str | None, value: object) -> str:
     """A date: days since 1970, or a text as it is."""
     if isinstance(value, str):
-        return value
+        return _without_offset(value, utc_wall).split(" ")[0] if OFFSET.search(value) else value
     if type(value) is not int:
         raise NotTextError(f"a {type(value).__name__} is no date")
     if meaning is not None and meaning not in DATES:
@@ -45,13 +55,18 @@ def days_text(meaning: str | None, value: object) -> str:
         if per_second is None:
             raise NotTextError(f"a number whose schema says {meaning} is no date")
         value //= per_second * SECONDS_PER_DAY
+    if not _FIRST_DAY <= value <= _LAST_DAY:
+        infinity = infinite_date(value)
+        if infinity is None:
+            raise NotTextError(f"day {value} since 1970 is outside the years 4714 BC to 5874897 that the column holds")
+        return infinity
     return f"J{value + _JULIAN_1970}"
 
 
 def time_text(per_second: int | None, zone: str, value: object) -> str:
     """A time of day in units since midnight, or a text as it is."""
     if isinstance(value, str):
-        return value
+        return value if zone else _without_offset(value, utc_clock)
     number, unit = number_of_units(per_second, value, "time")
     if number < 0:
         raise NotTextError(f"{number} is before midnight, which is no time of day")
@@ -59,16 +74,39 @@ def time_text(per_second: int | None, zone: str, value: object) -> str:
     return clock(seconds) + fraction(part, unit) + zone
 
 
-def timestamp_text(per_second: int | None, zone: str, value: object) -> str:
-    """A timestamp in units since 1970, UTC, or a text: ISO 8601 with any year, as Java writes it."""
+def timestamp_text(per_second: int | None, zone: str, value: object, *, said: bool = True) -> str:
+    """A timestamp in units since 1970, UTC, or a text: ISO 8601 with any year, as Java writes it.
+
+    ``zone`` is empty for a column without: a text with an offset becomes the wall time in UTC, which the server would
+    not make of it. ``said``: that ``per_second`` comes from a schema, not from the column's precision.
+    """
     if isinstance(value, str):
-        return _iso(value) if value[:1] in ("-", "+") else value
+        text = value if zone else _without_offset(value, utc_wall)
+        return _iso(text) if text[:1] in ("-", "+") else text
     number, unit = number_of_units(per_second, value, "timestamp")
-    if number * MICROS // unit in (_INFINITY_US, _MINUS_INFINITY_US):
-        return "infinity" if number > 0 else "-infinity"
+    if not said:
+        known_unit(number, unit)
     seconds, part = divmod(number, unit)
     days, second = divmod(seconds, SECONDS_PER_DAY)
+    if not _FIRST_DAY <= days < _INFINITY_DAY:
+        infinity = infinite_timestamp(number, unit)
+        if infinity is not None:
+            return infinity
+        if not _FIRST_DAY <= days <= _LAST_TIMESTAMP_DAY:
+            raise NotTextError(f"day {days} since 1970 is outside the years 4714 BC to 294276 that the column holds")
     return f"J{days + _JULIAN_1970} {clock(second)}{fraction(part, unit)}{zone}"
+
+
+def _without_offset(text: str, in_utc: Callable[[str], str]) -> str:
+    """A text whose offset PostgreSQL would drop, in UTC; NotTextError for a form that we cannot read."""
+    if OFFSET.search(text) is None:
+        return text
+    moved = in_utc(text)
+    if OFFSET.search(moved) is not None:
+        raise NotTextError(
+            f"{text!r} has an offset, and the column no zone: only YYYY-MM-DDThh:mm:ss±hh:mm can be stored there"
+        )
+    return moved
 
 
 def _iso(text: str) -> str:

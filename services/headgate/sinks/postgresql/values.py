@@ -11,33 +11,37 @@ search through the whole column.
 """
 
 import re
-from decimal import Decimal
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from headgate.sinks.postgresql.times import days_text, time_text, timestamp_text, unit_per_second
+from headgate.sinks.relational.keys import unpadded
+from headgate.sinks.relational.logical import logical_json, logical_text
 from headgate.sinks.relational.text import (
     DECIMAL,
+    FIELD_BEGINS,
+    INFINITE_DECIMAL,
     UNSIGNED_DIGITS,
     ColumnText,
     ToText,
     base64_bytes,
+    check_element,
     decimal_scale,
     is_of_mysql,
-    json_text,
     may_be_wrapped,
     not_wrapped,
     numeric,
     scalar,
     unreadable,
 )
-from headgate.sinks.relational.times import MICROS
+from headgate.sinks.relational.times import DURATION, MICROS, OFFSET, NotTextError, microseconds
 
 __all__ = ["column_text"]
 
-_SIGNS: Final = ("+", "-")
+_SIGNED: Final = re.compile(rf"{FIELD_BEGINS}[+-]")
+_SIGNED_OR_OFFSET: Final = re.compile(rf"{FIELD_BEGINS}[+-]|{OFFSET.pattern}")
 
 _INTEGERS: Final = frozenset({"smallint", "integer", "bigint", "oid"})
 _FLOATS: Final = frozenset({"real", "double precision"})
@@ -46,6 +50,7 @@ _JSON: Final = frozenset({"json", "jsonb"})
 _BITS: Final = frozenset({"bit", "bit varying"})
 _BITS_MEANING: Final = "io.debezium.data.Bits("
 _ARRAY_MEANING: Final = "array("
+_NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _TYPE: Final = re.compile(r"(?P<head>[^(]*?)\s*(?:\((?P<modifier>[\d,-]+)\))?(?P<tail>[^([]*)(?P<array>(?:\[\])*)\Z")
 
 
@@ -59,7 +64,9 @@ def _text(kind: str, value: object) -> str:
 
 def _money(scale: int | None, value: object) -> str:
     text = numeric(scale, value)
-    return f"{Decimal(text):f}" if "e" in text else text  # money knows no exponents
+    if text in _NOT_FINITE:  # the server has no error of its own for it, and blames the statement
+        raise NotTextError(f"there is no {text} in a column of type money: filter such rows, or use a numeric column")
+    return text
 
 
 def _bytea(value: object) -> str:
@@ -77,7 +84,7 @@ def _bits(kind: str, length: int | None, value: object) -> str:
 
 
 def _interval(value: object) -> str:
-    return f"{value} microseconds" if type(value) is int else scalar("interval", value)
+    return f"{microseconds(value)} microseconds" if type(value) is int else scalar("interval", value)
 
 
 def _array(element: ToText, value: object) -> str:
@@ -92,6 +99,7 @@ def _array(element: ToText, value: object) -> str:
         elif isinstance(item, list):
             items.append(_array(element, item))
         else:
+            check_element(item)
             text = element(item).replace("\\", "\\\\").replace('"', '\\"')
             items.append(f'"{text}"')
     return "{" + ",".join(items) + "}"
@@ -125,10 +133,14 @@ def _converter(column: _Type, meaning: str | None, connector: str | None) -> tup
     """How a value becomes text, and whether strings already are that text."""
     kind, modifier = column.kind, column.modifier
     scale = decimal_scale(meaning)
+    if kind == "money":
+        return partial(_money, scale), False
     if scale is not None and (
-        kind in _INTEGERS or kind in _DECIMALS
+        kind in _INTEGERS or kind in _FLOATS or kind in _DECIMALS
     ):  # integers: bigint.unsigned.handling.mode=precise
-        return partial(_money if kind == "money" else numeric, scale), False
+        return partial(numeric, scale), False
+    if kind in _INTEGERS and meaning == DURATION:
+        return microseconds, False
     if kind in _INTEGERS or kind in _FLOATS or kind == "boolean":
         return partial(scalar, kind), True
     if kind in _DECIMALS:
@@ -140,26 +152,42 @@ def _converter(column: _Type, meaning: str | None, connector: str | None) -> tup
         if meaning is not None and meaning.startswith(_BITS_MEANING) and kind == "bit varying":
             width = None
         return partial(_bits, kind, width), False
-    if kind == "date":
-        return partial(days_text, meaning), True
-    if kind.startswith("timestamp"):
-        zone = "+00" if kind.endswith("with time zone") else ""
-        return partial(timestamp_text, unit_per_second(meaning, modifier), zone), True
-    if kind.startswith("time"):
-        zone = "+00" if kind.endswith("with time zone") else ""
-        unit = MICROS if meaning is None and is_of_mysql(connector) else unit_per_second(meaning, modifier)
-        return partial(time_text, unit, zone), True
+    if kind == "date" or kind.startswith("time"):
+        return _time_converter(column, meaning, connector), True
     if kind == "interval" or kind.startswith("interval "):
         return _interval, True
     if kind in _JSON:
-        return json_text, True
-    return partial(_text, kind), True
+        return logical_json(meaning), True
+    logical = logical_text(meaning)
+    return (partial(_text, kind), True) if logical is None else (logical, False)
 
 
-def column_text(declared: str, meaning: str | None, connector: str | None = None) -> ColumnText:
+def _time_converter(column: _Type, meaning: str | None, connector: str | None) -> ToText:
+    kind = column.kind
+    if kind == "date":
+        return partial(days_text, meaning)
+    zone = "+00" if kind.endswith("with time zone") else ""
+    unit = unit_per_second(meaning, column.modifier)
+    if kind.startswith("timestamp"):
+        return partial(timestamp_text, unit, zone, said=meaning is not None)
+    return partial(time_text, MICROS if meaning is None and is_of_mysql(connector) else unit, zone)
+
+
+def _doubtful(kind: str) -> re.Pattern[str] | None:
+    """What strings of a column of this type are looked at one by one for: the server would misread them."""
+    if kind in _DECIMALS:
+        return INFINITE_DECIMAL
+    if kind.startswith("timestamp"):
+        return _SIGNED if kind.endswith("with time zone") else _SIGNED_OR_OFFSET
+    return OFFSET if kind in ("date", "time without time zone") else None
+
+
+def column_text(
+    declared: str, meaning: str | None, connector: str | None = None, *, in_key: bool = False
+) -> ColumnText:
     """The writer for a column of type ``declared``, given what its values mean (None without a schema) and who says so.
 
-    ``connector``: see ``changes.change.CONNECTOR``.
+    ``connector``: see ``changes.change.CONNECTOR``. ``in_key``: the column is part of the table's key.
     """
     column = _Type.parse(declared)
     if column.array:
@@ -169,12 +197,14 @@ def column_text(declared: str, meaning: str | None, connector: str | None = None
         element, _ = _converter(column, inner, connector)
         return ColumnText(partial(_array, element), strings_are_text=True)
     to_text, strings_are_text = _converter(column, meaning, connector)
+    if in_key and column.kind == "character" and column.modifier is not None:
+        return ColumnText(unpadded(to_text, " ", column.modifier))
     if may_be_wrapped(meaning, connector) and column.kind == "numeric" and column.holds_unsigned:
         return ColumnText(not_wrapped(to_text), strings_are_text=strings_are_text)
     return ColumnText(
         to_text,
         strings_are_text=strings_are_text,
         integers_are_text=column.kind in _INTEGERS | _FLOATS | {"numeric"}
-        and not (meaning is not None and meaning.startswith(DECIMAL)),
-        begins=_SIGNS if column.kind.startswith("timestamp") else (),
+        and not (meaning is not None and (meaning.startswith(DECIMAL) or meaning == DURATION)),
+        doubtful=_doubtful(column.kind),
     )

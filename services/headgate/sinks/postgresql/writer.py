@@ -21,6 +21,7 @@ from headgate.sinks.postgresql.connection import Label, PostgresSettings, connec
 from headgate.sinks.postgresql.parts import REFUSALS, apply_in_parts
 from headgate.sinks.postgresql.progress import advance
 from headgate.sinks.postgresql.staging import Stage
+from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words, places_of
 
 __all__ = ["PostgresWriter"]
@@ -60,11 +61,11 @@ class PostgresWriter:
                     except (*REFUSALS, ChangeError):
                         # Judged by the table as it is now: somebody may have widened the column meanwhile.
                         return apply_in_parts(connection, self._fresh_stage(connection, batch.claim.table), batch)
-                except (*_AGAIN, *_ALTERED, SinkRefusedError) as error:
+                except (*_AGAIN, *_ALTERED, SinkRefusedError, TableAlteredError) as error:
                     if attempt == ATTEMPTS_MAX:
                         raise
                     if not isinstance(error, _AGAIN):
-                        self._forget_stage(batch.claim.table, stage)
+                        self._forget_stage(batch.claim.table)
         raise AssertionError
 
     def close(self) -> None:
@@ -111,12 +112,11 @@ class PostgresWriter:
         """The table's stage, made anew if the table is no longer what the stage was made from."""
         stage = self._stage(connection, name)
         if load_table(connection, name, keyless=self._settings.keyless) != stage.table:
-            self._forget_stage(name, stage)
+            self._forget_stage(name)
         return self._stage(connection, name)
 
-    def _forget_stage(self, name: str, stage: Stage) -> None:
-        del self._stages[name]
-        stage.drop()
+    def _forget_stage(self, name: str) -> None:
+        self._stages.pop(name).drop()
 
 
 def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:
@@ -129,6 +129,8 @@ def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:
         reach(CrashPoint.ROWS_SENT)
         advance(connection, claim, table.name, batch.ranges)
         merged = stage.merge(reduced, groups)
+        if batch.changes:
+            stage.check_version()
         reach(CrashPoint.BEFORE_COMMIT)
     reach(CrashPoint.COMMITTED)
     positions = {partition: span.next for partition, span in batch.ranges.items()}

@@ -5,6 +5,7 @@ search through the whole column.
 """
 
 import binascii
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -17,11 +18,14 @@ from headgate.sinks.relational.times import NotTextError
 
 __all__ = [
     "DECIMAL",
+    "FIELD_BEGINS",
+    "INFINITE_DECIMAL",
     "NULL",
     "UNSIGNED_DIGITS",
     "ColumnText",
     "ToText",
     "base64_bytes",
+    "check_element",
     "decimal_scale",
     "escape",
     "is_of_mysql",
@@ -31,6 +35,7 @@ __all__ = [
     "numeric",
     "scalar",
     "unreadable",
+    "unscaled_digits",
 ]
 
 NULL: Final = "\\N"
@@ -47,6 +52,14 @@ DECIMAL_BYTES_MAX: Final = 64 * 1024
 """Of the 131 072 + 16 383 digits that PostgreSQL's numeric has at most, as a number: 61 240."""
 _WRITTEN_BYTES_MAX: Final = 1_024
 """2 466 digits."""
+
+INFINITE_DECIMAL: Final = re.compile("_INFINITY")
+"""Found in the words that Debezium's PostgreSQL connector has for infinite decimals."""
+_INFINITIES: Final = {"POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity", "NAN": "NaN"}
+_JAVA_REFERENCE: Final = re.compile(r"\[L[\w.$]+;@[0-9a-f]+")
+
+FIELD_BEGINS: Final = rf"(?:\A|{_DIVIDER})"
+"""Of a pattern that is looked for in a whole column: where one of its strings begins."""
 
 ToText = Callable[[object], str]
 
@@ -94,6 +107,9 @@ def scalar(kind: str, value: object) -> str:
 
 def json_text(value: object) -> str:
     """JSON, from a text that is JSON already or from what was parsed of it."""
+    if isinstance(value, list):
+        for item in value:
+            check_element(item)
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -107,14 +123,29 @@ def numeric(scale: int | None, value: object) -> str:
     if isinstance(value, dict) and value.keys() == {"scale", "value"}:  # io.debezium.data.VariableScaleDecimal
         return numeric(int(value["scale"]), value["value"])
     if scale is None or not isinstance(value, str | bytes):
-        return scalar("numeric", value)
+        text = scalar("numeric", value)
+        return _INFINITIES.get(text, text)
+    digits = unscaled_digits(scale, value)
+    return f"{digits}e{-scale}" if scale else digits
+
+
+def unscaled_digits(scale: int, value: str | bytes) -> str:
+    """The digits, and the sign, of a decimal that is sent as bytes; NotTextError for more than any database holds."""
     raw = base64_bytes(value, "a decimal")
     if len(raw) > DECIMAL_BYTES_MAX or abs(scale) > DECIMAL_SCALE_MAX:
         raise NotTextError(f"a decimal of {len(raw)} bytes and scale {scale} is more than any database holds")
     unscaled = int.from_bytes(raw, "big", signed=True)
     # Python writes no integer of more than 4 300 digits, but any Decimal.
-    digits = str(unscaled) if len(raw) <= _WRITTEN_BYTES_MAX else str(Decimal(unscaled))
-    return f"{digits}e{-scale}" if scale else digits
+    return str(unscaled) if len(raw) <= _WRITTEN_BYTES_MAX else f"{Decimal(unscaled):f}"
+
+
+def check_element(item: object) -> None:
+    """NotTextError for what the connector makes of an array within an array: Java's name of it, and no values."""
+    if isinstance(item, str) and item.startswith("[L") and _JAVA_REFERENCE.fullmatch(item):
+        raise NotTextError(
+            "the connector has lost the values of an array of several dimensions: leave the column out "
+            "(column.exclude.list)"
+        )
 
 
 UNSIGNED_DIGITS: Final = 20
@@ -156,7 +187,7 @@ class ColumnText:
     """Writes the values of one column as fields. ``to_text`` writes one value that is not NULL, unescaped.
 
     ``strings_are_text``, ``integers_are_text``: what ``to_text`` would do to them is nothing, and ``str``. Strings of a
-    column that has one which ``begins`` with one of these are looked at one by one.
+    column where ``doubtful`` is found (it may begin with ``FIELD_BEGINS``) are looked at one by one.
     """
 
     def __init__(
@@ -165,12 +196,12 @@ class ColumnText:
         *,
         strings_are_text: bool = False,
         integers_are_text: bool = False,
-        begins: tuple[str, ...] = (),
+        doubtful: re.Pattern[str] | None = None,
     ) -> None:
         self._to_text = to_text
         self._strings_are_text = strings_are_text
         self._integers_are_text = integers_are_text
-        self._begins = begins
+        self._doubtful = doubtful
 
     def plain(self, value: object) -> str | None:
         """One value without escapes, None for NULL; NotTextError if the column cannot take it."""
@@ -211,7 +242,7 @@ class ColumnText:
             values.count(None) if nulls else 0
         ):
             return None  # the marks occur in the data
-        if any(column.startswith(sign) or _DIVIDER + sign in column for sign in self._begins):
+        if self._doubtful is not None and self._doubtful.search(column) is not None:
             return None
         escaped = escape(column)
         if nulls:

@@ -1,18 +1,33 @@
-"""Units of Debezium's and Kafka Connect's times, by schema name; a clock from a number."""
+"""Units of Debezium's and Kafka Connect's times, by schema name; dates, clocks and instants as text.
 
+One rule for values with an offset in columns that have no zone, in every database: what is stored is the wall time in
+UTC, as the connectors themselves write instants.
+"""
+
+import re
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Final
 
 __all__ = [
     "DATES",
+    "DURATION",
     "MICROS",
     "MILLIS",
+    "OFFSET",
     "PER_SECOND",
     "SECONDS_PER_DAY",
     "NotTextError",
     "clock",
     "fraction",
+    "infinite_date",
+    "infinite_timestamp",
+    "iso_day",
+    "known_unit",
+    "microseconds",
     "number_of_units",
+    "utc_clock",
+    "utc_wall",
 ]
 
 SECONDS_PER_DAY: Final = 86_400
@@ -33,9 +48,46 @@ PER_SECOND: Final = {
 """Units per second, by the schema's name."""
 
 DATES: Final = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"})
+DURATION: Final = "io.debezium.time.MicroDuration"
+
+OFFSET: Final = re.compile(r"[:T]\d+(?:\.\d+)?[+-]\d")
+"""Found in every text of a time with an offset other than Z, and in no other text of a time."""
 
 _SECONDS_CACHED: Final = 16_384
 """Times of day kept as text: a stream's seconds repeat within a batch."""
+
+# The largest and the smallest number that a connector has for a time: what it cannot count becomes one of them.
+_SATURATED: Final = frozenset({2**63 - 1, -(2**63)})
+
+# What the PostgreSQL driver, and so Debezium, has for infinite timestamps, in microseconds.
+_INFINITIES_US: Final = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"}
+
+_INFINITIES_MS: Final = frozenset(number // 1000 for number in _INFINITIES_US)
+
+# What Debezium makes of PostgreSQL's infinite dates: from the log, the server's own numbers for them (2^31 - 1 and
+# -2^31, counted from 2000) past the end of 32 bits; from a snapshot, the driver's numbers cut to 32 bits.
+_INFINITE_DAYS: Final = {
+    -2_147_472_692: "infinity",
+    -622_191_234: "infinity",
+    -2_147_472_691: "-infinity",
+    -625_821_272: "-infinity",
+}
+
+# Where a number without schema may be milliseconds or microseconds: what is a day of 1970 in one unit and of the
+# years 1973 to 2286 in the other, and what is beyond the year 9999 in one of them.
+_DOUBTFUL_MICROS: Final = range(10**11, 10**13)
+_MILLIS_MAX: Final = 253_402_300_799_999
+
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+_DAYS_0000_TO_1970: Final = 719_468
+_DAYS_IN_400_YEARS: Final = 146_097
+_YEAR_MAX: Final = 9999
+_ISO: Final = re.compile(
+    r"(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d(?P<fraction>\.\d+)?)?)(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?"
+)
+_CLOCK: Final = re.compile(
+    r"(?P<hour>\d\d):(?P<minute>\d\d)(?P<rest>(?::\d\d(?:\.\d+)?)?)(?:Z|(?P<sign>[+-])(?P<h>\d\d)(?::?(?P<m>\d\d))?)"
+)
 
 
 class NotTextError(ValueError):
@@ -63,4 +115,87 @@ def number_of_units(per_second: int | None, value: object, kind: str) -> tuple[i
         raise NotTextError(f"a {type(value).__name__} is no {kind}")
     if per_second is None:
         raise NotTextError(f"a number whose schema does not say a unit of time is no {kind}")
+    if value in _SATURATED:
+        raise NotTextError(
+            f"{value} is as far as the connector can count, and stands for every {kind} beyond it: what the source has "
+            "cannot be known (in PostgreSQL a timestamp after the year 294246, an interval above 292 277 years)"
+        )
     return value, per_second
+
+
+def microseconds(value: object) -> str:
+    """An interval in a column of integers, or anywhere else, as the number it came as."""
+    return str(number_of_units(MICROS, value, "interval")[0])
+
+
+def known_unit(number: int, per_second: int) -> None:
+    """NotTextError if a number without schema is likely to count another unit than the column's precision says.
+
+    Milliseconds, in a column of microseconds, would land in the first four months of 1970; microseconds, in a column of
+    milliseconds, behind the year 9999.
+    """
+    if per_second == MICROS:
+        if number not in _DOUBTFUL_MICROS and number not in _INFINITIES_MS:
+            return
+        seen = "milliseconds"
+    elif per_second == MILLIS and number > _MILLIS_MAX and number not in _INFINITIES_MS:
+        seen = "microseconds"
+    else:
+        return
+    raise NotTextError(
+        f"{number} seems to count {seen}, which the sink column's precision does not say: without schema it must "
+        "be that of the source's, and the connector's time.precision.mode not connect; or use events with schema"
+    )
+
+
+def infinite_timestamp(number: int, per_second: int) -> str | None:
+    """``infinity`` or ``-infinity``, if that is what a PostgreSQL connector means by the number."""
+    return _INFINITIES_US.get(number * MICROS // per_second)
+
+
+def infinite_date(days: int) -> str | None:
+    """``infinity`` or ``-infinity``, if that is what a PostgreSQL connector means by the number of days."""
+    return _INFINITE_DAYS.get(days)
+
+
+def iso_day(days: int) -> str:
+    """Days since 1970 as ISO 8601: years of four digits, others with a sign (year 0 is 1 BC)."""
+    try:
+        return date.fromordinal(days + _EPOCH_ORDINAL).isoformat()
+    except (ValueError, OverflowError):
+        pass
+    # In years that begin in March, so that a leap day is the last one of its year.
+    era, day = divmod(days + _DAYS_0000_TO_1970, _DAYS_IN_400_YEARS)
+    of_era = (day - day // 1460 + day // 36524 - day // 146096) // 365
+    of_year = day - (365 * of_era + of_era // 4 - of_era // 100)
+    month = (5 * of_year + 2) // 153
+    year = era * 400 + of_era + (month >= 10)
+    shown = f"{year:+d}" if year > _YEAR_MAX else f"{'-' if year < 0 else ''}{abs(year):04d}"
+    return f"{shown}-{(month + 2) % 12 + 1:02d}-{of_year - (153 * month + 2) // 5 + 1:02d}"
+
+
+def utc_wall(text: str) -> str:
+    """ISO 8601 with or without an offset → the wall time in UTC, ``day time``. Any other text as it is."""
+    match = _ISO.fullmatch(text)
+    if match is None:
+        return text
+    if match["zone"] in (None, "Z"):
+        return f"{match['day']} {match['time']}"
+    whole = text if match["fraction"] is None else text.replace(match["fraction"], "", 1)
+    try:
+        moved = datetime.fromisoformat(whole).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise NotTextError(f"{text!r} is no time that the column holds: {error}") from error
+    return f"{moved.date().isoformat()} {moved:%H:%M:%S}{match['fraction'] or ''}"
+
+
+def utc_clock(text: str) -> str:
+    """A time of day with an offset → that in UTC. Any other text as it is."""
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        return text
+    minutes = int(match["h"] or 0) * 60 + int(match["m"] or 0)
+    moved = (int(match["hour"]) * 60 + int(match["minute"]) + (minutes if match["sign"] == "-" else -minutes)) % 1440
+    if not minutes:
+        return f"{match['hour']}:{match['minute']}{match['rest']}"
+    return f"{moved // 60:02d}:{moved % 60:02d}{match['rest']}"
