@@ -52,6 +52,12 @@ def text(declared: str, meaning: str | None, value: object) -> str | None:
         ("datetime(6)", None, "2026-01-02 03:04:05", "2026-01-02 03:04:05"),
         ("json", None, {"a": [1, None]}, '{"a":[1,null]}'),
         ("longtext", "array(int32)", [1, None, 3], "[1,null,3]"),
+        (
+            "json",
+            "array(double)",
+            [float("nan"), 1.5, None, {"x": float("-inf")}],
+            '["NaN",1.5,null,{"x":"-Infinity"}]',
+        ),
         ("varchar(9)", None, True, "true"),
         ("varchar(9)", f"{DEC}(2)", TWELVE_FIFTY, "12.50"),
         ("text", f"{DEC}(-2)", TWELVE_FIFTY, "125000"),

@@ -106,11 +106,18 @@ def scalar(kind: str, value: object) -> str:
 
 
 def json_text(value: object) -> str:
-    """JSON, from a text that is JSON already or from what was parsed of it."""
+    """JSON, from a text that is JSON already or from what was parsed of it. NaN and infinities become their names."""
+    return value if isinstance(value, str) else msgspec.json.encode(_named(value)).decode()
+
+
+def _named(value: object) -> object:
     if isinstance(value, list):
         for item in value:
             check_element(item)
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        return [_named(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _named(item) for name, item in value.items()}
+    return _NOT_FINITE.get(repr(value), value) if isinstance(value, float) else value
 
 
 def decimal_scale(meaning: str | None) -> int | None:
