@@ -21,23 +21,19 @@ import msgspec
 
 from headgate.agent.executor import SpanId, TableExecutor, TaskStatus
 from headgate.agent.messages import AgentInput, SessionStarted
+from headgate.agent.reading import TURN_SECONDS, SessionReader
 from headgate.agent.session import AGENT_LEASE_SECONDS, Heartbeat, IdWatch, Lease, SessionLostError
 from headgate.agent.state import evolve, new_state, task_count
 from headgate.agent.turns import Turns, place_word
 from headgate.agent.warming import Warming
 from headgate.agent.words import announced
 from headgate.eventlog.log import (
-    Delivery,
-    Garbage,
     Log,
     LogError,
-    LogReader,
-    NewerSchemaError,
     Partition,
     Writer,
 )
 from headgate.eventlog.machine import Arrived
-from headgate.eventlog.sharding import ANNOUNCE
 from headgate.observability.http import Probes
 from headgate.records.control import AgentAnnounced, Liveness, TaskState
 from headgate.records.keys import AgentKey, Fact
@@ -45,12 +41,6 @@ from headgate.records.keys import AgentKey, Fact
 __all__ = ["LOOP", "AgentCounters", "AgentOptions", "AgentSession", "End"]
 
 _log = logging.getLogger(__name__)
-
-TURN_RECORDS_MAX: Final = 5_000
-"""Most records of one turn: decoding them takes a twentieth of a second."""
-
-TURN_SECONDS: Final = 0.05
-"""Longest pause between looks at the tasks (TiCDC's tick): a report is not noticeably older than what it reports."""
 
 WRITE_SECONDS: Final = 2.0
 """How long a turn waits for acknowledgements before it looks at its lease and tries again."""
@@ -112,7 +102,6 @@ class AgentSession:
         self._state = new_state(options.agent, self.key.session, log.shards)
         self._bytes: dict[SpanId, int] = {}
         self._counted_at = time.monotonic()
-        self._complaints: set[str] = set()
         self._warming = warming
         self._executor: TableExecutor | None = None
         self._lease = Lease(options.lease_seconds)
@@ -125,7 +114,7 @@ class AgentSession:
         self._counters.sessions += 1
         _log.info("session %s of agent %s begins", self.key.session, self.key.agent)
         writer = self._log.writer(f"agent/{self.key.agent}/{self.key.session}")
-        reader = self._log.reader(dict.fromkeys(self._partitions(), 0))
+        reader = SessionReader(self._log, self.key.session, self._watch, self._count_garbage)
         self._heartbeat.start()
         is_over = False
         try:
@@ -150,7 +139,7 @@ class AgentSession:
             writer.close()
         return End.STOPPED
 
-    def _started(self, reader: LogReader, stop: threading.Event) -> TableExecutor | None:
+    def _started(self, reader: SessionReader, stop: threading.Event) -> TableExecutor | None:
         """The executor, once the name is ours and all is warm; None if asked to stop before."""
         while not self._watch.settled(time.monotonic()):
             if stop.is_set():
@@ -166,17 +155,16 @@ class AgentSession:
         _log.info("session %s is ready: tables can be given to it", self.key.session)
         return self._executor
 
+    def _count_garbage(self) -> None:
+        self._counters.garbage += 1
+
     def _kill(self) -> None:
         if self._executor is not None:
             self._executor.kill()
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    def _partitions(self) -> list[Partition]:
-        shards = range(self._log.shards)
-        return [ANNOUNCE, *(Partition(topic, shard) for topic in ("changefeed", "dispatch") for shard in shards)]
-
-    def _replay(self, reader: LogReader) -> None:
+    def _replay(self, reader: SessionReader) -> None:
         """Adopt what is there, up to an end captured after the first heartbeat.
 
         An owner's open transaction may hide the end for a minute. No decision here depends on having seen all, so a
@@ -184,67 +172,29 @@ class AgentSession:
         """
         patience = time.monotonic() + self._options.lease_seconds
         ends: dict[Partition, int] | None = None
-        while ends is None or not _reached(reader, ends):
+        while ends is None or not reader.reached(ends):
             self._turned()
             if ends is None and self._heartbeat.acknowledged.wait(TURN_SECONDS):
-                ends = self._end_offsets()
+                ends = reader.end_offsets()
             self._adopt(reader)
             if time.monotonic() > patience and self._heartbeat.acknowledged.is_set():
                 _log.warning("session %s starts before the end of the log: a transaction is open", self.key.session)
                 return
 
-    def _follow(self, reader: LogReader) -> None:
+    def _follow(self, reader: SessionReader) -> None:
         """Read along without deciding anything yet."""
         self._turned()
         self._adopt(reader)
 
-    def _adopt(self, reader: LogReader) -> None:
-        for delivery in self._read(reader):
+    def _adopt(self, reader: SessionReader) -> None:
+        for delivery in reader.read():
             evolve(self._state, delivery.key, delivery.value, delivery.offset)
         if self._state.ended is not None:
             raise SessionLostError(f"the owner wrote it dead: {self._state.ended}")
 
-    def _end_offsets(self) -> dict[Partition, int] | None:
-        try:
-            return self._log.end_offsets(self._partitions())
-        except LogError as error:
-            self._complain(f"cannot see the end of the log: {error}")
-            return None
-
-    def _read(self, reader: LogReader) -> list[Delivery]:
-        deliveries = []
-        began = time.monotonic()
-        try:
-            polled = reader.poll(TURN_RECORDS_MAX, TURN_SECONDS)
-        except NewerSchemaError:
-            raise
-        except LogError as error:
-            self._complain(f"cannot read: {error}")
-            polled = []
-        else:
-            self._complaints.clear()
-        now = time.monotonic()
-        if not polled:
-            time.sleep(max(0.0, began + TURN_SECONDS - now))  # a log that fails, fails at once
-        for item in polled:
-            if isinstance(item, Garbage):
-                self._counters.garbage += 1
-                _log.warning("%s at %d is skipped: %s", item.partition, item.offset, item.reason)
-                continue
-            self._watch.read(item.key, item.value, now)
-            deliveries.append(item)
-        return deliveries
-
-    def _complain(self, complaint: str) -> None:
-        """Say what is wrong with the log once, not at every look."""
-        kind = complaint.partition(":")[0]
-        if kind not in self._complaints:
-            self._complaints.add(kind)
-            _log.warning("session %s %s", self.key.session, complaint)
-
     # --- turns --------------------------------------------------------------------------------------------------
 
-    def _turns(self, executor: TableExecutor, reader: LogReader, writer: Writer, stop: threading.Event) -> None:
+    def _turns(self, executor: TableExecutor, reader: SessionReader, writer: Writer, stop: threading.Event) -> None:
         inputs: deque[AgentInput] = deque([SessionStarted()])
         turns = Turns(
             self._state,
@@ -265,7 +215,7 @@ class AgentSession:
                     self._heartbeat.stopping()
                 if not task_count(self._state) or time.monotonic() >= leave_at:
                     return
-            deliveries = self._read(reader)
+            deliveries = reader.read()
             self._lease.check()
             inputs.extend(Arrived(delivery) for delivery in deliveries)
             inputs.extend(turns.changes())
@@ -313,11 +263,6 @@ class AgentSession:
         moved = sum(max(0, counts[span] - self._bytes.get(span, counts[span])) for span in counts)
         self._counters.load_bytes_per_s = moved / max(now - self._counted_at, TURN_SECONDS)
         self._bytes, self._counted_at = counts, now
-
-
-def _reached(reader: LogReader, ends: dict[Partition, int]) -> bool:
-    at = reader.positions()
-    return all(end == 0 or at.get(partition, 0) >= end for partition, end in ends.items())
 
 
 def _wall_ms() -> int:

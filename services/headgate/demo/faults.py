@@ -5,9 +5,7 @@ other sessions; for the owner, another one announced and the first decision of i
 is counted too: a session or a term lost that nothing was done to.
 """
 
-import re
 import time
-import urllib.request
 from collections.abc import Callable
 from typing import Final
 
@@ -16,7 +14,7 @@ import psycopg
 
 from headgate.demo.audit import LABEL
 from headgate.demo.processes import Fate, ServiceError, ServiceProcess
-from headgate.demo.services import COORDINATORS, LEASE_SECONDS, Services
+from headgate.demo.services import COORDINATORS, LEASE_SECONDS, Services, sessions_lost
 from headgate.demo.tables import busiest_agent, holders
 from headgate.demo.watch import Chronicle, Watch, WatchError
 from headgate.embedded.pace import patience
@@ -45,10 +43,6 @@ AGENT_START_SECONDS_MAX: Final = 600.0
 THAWED_SECONDS_MAX: Final = 120.0
 """For a thawed agent to find out that its lease is lost."""
 
-SESSIONS_LOST: Final = re.compile(r"^headgate_agent_sessions_lost_total (\S+)$", re.MULTILINE)
-
-METRICS_SECONDS_MAX: Final = 5.0
-
 Say = Callable[[str], None]
 
 
@@ -66,16 +60,6 @@ class Takeover(msgspec.Struct, frozen=True):
     tables: tuple[str, ...]
     begin: float
     end: float
-
-
-def sessions_lost(address: str) -> int | None:
-    """How many sessions the agent at ``address`` has lost so far, by its own metrics; None if it does not answer."""
-    try:
-        with urllib.request.urlopen(f"{address}/metrics", timeout=METRICS_SECONDS_MAX) as answer:  # noqa: S310
-            found = SESSIONS_LOST.search(answer.read().decode())
-    except OSError:
-        return None
-    return None if found is None else int(float(found[1]))
 
 
 class Faults:

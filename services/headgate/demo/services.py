@@ -5,7 +5,9 @@ Also the one command that people would type to set it going (``headgate feed cre
 
 import json
 import os
+import re
 import subprocess
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -28,7 +30,16 @@ from headgate.embedded.java import java_home_for_spark
 from headgate.embedded.pace import patience
 from headgate.embedded.ports import HOST, free_ports
 
-__all__ = ["COORDINATORS", "LEASE_SECONDS", "Services", "SinkAddress", "create_feed", "feed_text", "postgresql_sink"]
+__all__ = [
+    "COORDINATORS",
+    "LEASE_SECONDS",
+    "Services",
+    "SinkAddress",
+    "create_feed",
+    "feed_text",
+    "postgresql_sink",
+    "sessions_lost",
+]
 
 COORDINATORS: Final = ("coordinator-1", "coordinator-2")
 
@@ -49,6 +60,11 @@ COMMAND_SECONDS_MAX: Final = 600.0
 
 OUTCOME_SECONDS_MAX: Final = 240.0
 """For an owner to look at topics and sink and to answer: a second, on a quiet machine."""
+
+
+SESSIONS_LOST: Final = re.compile(r"^headgate_agent_sessions_lost_total (\S+)$", re.MULTILINE)
+
+METRICS_SECONDS_MAX: Final = 5.0
 
 
 class Services:
@@ -205,3 +221,13 @@ def run_command(settings: Mapping[str, str], *arguments: str) -> dict[str, objec
         raise ServiceError(f"{typed} ended with exit code {done.returncode}: {done.stderr.strip()}")
     answer: dict[str, object] = json.loads(done.stdout)
     return answer
+
+
+def sessions_lost(address: str) -> int | None:
+    """How many sessions the agent at ``address`` has lost so far, by its own metrics; None if it does not answer."""
+    try:
+        with urllib.request.urlopen(f"{address}/metrics", timeout=METRICS_SECONDS_MAX) as answer:  # noqa: S310
+            found = SESSIONS_LOST.search(answer.read().decode())
+    except OSError:
+        return None
+    return None if found is None else int(float(found[1]))

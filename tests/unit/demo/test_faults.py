@@ -8,9 +8,9 @@ from typing import cast
 import pytest
 
 from headgate.demo import faults
-from headgate.demo.faults import Faults, sessions_lost
+from headgate.demo.faults import Faults
 from headgate.demo.processes import ServiceError
-from headgate.demo.services import Services
+from headgate.demo.services import Services, sessions_lost
 from headgate.demo.watch import Watch
 from headgate.eventlog.memory import MemoryBroker
 from headgate.eventlog.sharding import place
