@@ -9,8 +9,8 @@ of type TIDB_WATERMARK in every partition, which are this format's evidence of t
 twice: after a restart TiCDC goes on from its checkpoint, and a change at or below the watermark that stands before it
 has been there before. (The documentation of TiCDC asks its readers to drop those.)
 
-DDL is no change of a row and is passed over, but for TRUNCATE: in the only partition of a topic it stands in order, in
-another one it cannot (rows of other partitions may be older or younger) and is refused.
+DDL is no change of a row and is passed over, but for TRUNCATE: in the only partition of a topic it stands in order. In
+one of several it cannot, for rows of other partitions may be older or younger; the sink, which knows, refuses it.
 
 What is noticed and refused: a topic that carries two tables, a row without key, a message from which TiCDC left
 the row out because of its size (claim check, handle key only).
@@ -195,11 +195,6 @@ class Decoder:
     def _statement(self, message: _Message, partition: int, offset: int, append_ms: int) -> list[Change]:
         if message.type != _TRUNCATE or not self._is_new(message, partition, offset):
             return []
-        if partition:
-            raise ChangeError(
-                "TRUNCATE in a topic of several partitions has no place in the order of their rows: truncate the "
-                "sink's table by hand, then go on behind this event"
-            )
         return [_change(message, Operation.TRUNCATE, {}, None, (partition, offset, append_ms))]
 
 

@@ -399,6 +399,24 @@ class SinkContract:
                     rows[int(str(change.key["id"]))] = str(change.row["value"])
             assert bench.rows() == rows
 
+    def test_a_truncate_is_refused_by_whoever_has_a_part_of_the_table(self, bench: Bench, writer: SinkWriter) -> None:
+        whole = claim_of(bench, 1)
+        bench.sink.claim(whole)
+        writer.apply(batch_of(whole, 5, upsert(5, 1, "a")))
+        bench.sink.seal(whole)
+        for n, partition in ((2, 0), (3, 1)):
+            start = {0: 5, 1: 0}[partition]
+            part = claim_of(bench, n, span=f"{bench.table}~{partition}", start={partition: start})
+            at = bench.sink.claim(part)[partition]
+            truncate = Change(partition, at, Operation.TRUNCATE, {}, None, None, 0)
+            with pytest.raises(ChangeRefusedError, match=rf"TRUNCATE in topic {part.topic}.*offset {at}"):
+                writer.apply(ChangeBatch(part, {partition: OffsetRange(at, at + 1)}, [truncate]))
+            assert (bench.rows(), bench.sink.positions(part)) == ({1: "a"}, {partition: at})
+        alone = claim_of(bench, 4, topic="shop.public.alone", start={0: 0})
+        bench.sink.claim(alone)
+        writer.apply(ChangeBatch(alone, {0: OffsetRange(0, 1)}, [Change(0, 0, Operation.TRUNCATE, {}, None, None, 0)]))
+        assert bench.rows() == {}
+
     def test_bad_changes_are_safe_before_the_positions_move_past_them(self, bench: Bench, writer: SinkWriter) -> None:
         claim = claim_of(bench, 1)
         bench.sink.claim(claim)

@@ -142,11 +142,10 @@ def test_statements_are_passed_over(kind: str) -> None:
     assert decode(None) == []
 
 
-def test_truncate_stands_in_order_in_a_single_partition_only() -> None:
-    (change,) = Decoder(tidb=False).decode(None, message("TRUNCATE", isDdl=True), 0, 1, 2)
-    assert (change.operation, change.key, change.row) == (Operation.TRUNCATE, {}, None)
-    with pytest.raises(ChangeError, match="several partitions"):
-        decode(message("TRUNCATE", isDdl=True))
+def test_truncate_is_a_change_whatever_its_partition_for_only_the_sink_knows_how_many_there_are() -> None:
+    for partition in (0, 3):
+        (change,) = Decoder(tidb=False).decode(None, message("TRUNCATE", isDdl=True), partition, 1, 2)
+        assert (change.operation, change.key, change.row) == (Operation.TRUNCATE, {}, None)
 
 
 # --- evidence of time ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from typing import Final
 
 from headgate.changes.change import Change, ChangeError, Operation
 from headgate.changes.reducing import Reduced, WrongKeyError, reduce_changes
+from headgate.records.spans import parse_span
 from headgate.sinks.contract import ChangeBatch, ChangeRefusedError, Claim, OffsetRange
 from headgate.sinks.relational.grouping import OrphanRowsError, UnwritableError
 
@@ -35,11 +36,17 @@ def places_of(batch: ChangeBatch) -> str:
 
 
 def check_truncates(claim: Claim, changes: Sequence[Change]) -> None:
-    """Raise ChangeError for a TRUNCATE of a topic of several partitions: what it wipes is anybody's guess."""
-    if len(claim.start) > 1 and any(change.operation is Operation.TRUNCATE for change in changes):
+    """Raise ChangeError for a TRUNCATE of a topic of several partitions: what it wipes is anybody's guess.
+
+    What counts are the topic's partitions, not the span's: a part of a table, be it a single partition, has siblings.
+    """
+    is_part = claim.span is not None and parse_span(claim.span).partitions is not None
+    if (len(claim.start) > 1 or is_part) and any(change.operation is Operation.TRUNCATE for change in changes):
         raise ChangeError(
-            f"TRUNCATE has no order among the {len(claim.start)} partitions of its topic: set the connector's "
-            "skipped.operations=t, or use a topic of one partition"
+            f"TRUNCATE in topic {claim.topic}, which has several partitions, has no place in the order of their rows: "
+            "which rows it removed cannot be told. Pause the feed, remove the rows at the sink by hand, and go on "
+            "behind this event (`headgate feed resume --from FILE`); and keep TRUNCATE out of the topic (Debezium: "
+            "skipped.operations=t), or use a topic of one partition"
         )
 
 
