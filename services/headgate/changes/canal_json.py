@@ -115,7 +115,7 @@ class Decoder:
     ) -> list[Change]:
         """The changes of one message, none if it changes no row. Raises ChangeError."""
         if value is None:
-            return []
+            return []  # of no row: what a message is about is in its value, its deletes too, and its writers write none
         try:
             message = _message.decode(value)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -4,11 +4,12 @@ import hashlib
 import re
 import uuid
 from base64 import b64encode
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from headgate.changes.change import ABSENT, CONNECTOR, ChangeError, Operation, Row
+from headgate.changes.change import ABSENT, CONNECTOR, Change, ChangeError, Operation, Row
 
 __all__ = [
     "MESSAGE",
@@ -16,6 +17,7 @@ __all__ = [
     "ROW_OPERATIONS",
     "TABLE_ADVICE",
     "UNAVAILABLE_VALUE",
+    "Tombstones",
     "Unavailable",
     "connector_named",
     "keyless_row",
@@ -67,6 +69,52 @@ def connector_named(source_schema: object) -> dict[str, str]:
     """What semantics have of the connector, from the name of a schema's ``source`` part; nothing if it has no such."""
     match = _SOURCE.fullmatch(source_schema) if isinstance(source_schema, str) else None
     return {} if match is None else {CONNECTOR: match[1]}
+
+
+class Tombstones:
+    """Tombstones (a key, no value) as deletes of their rows, which need not be there.
+
+    In a compacted topic the delete before one may be gone. Directly behind the delete that it repeats, as connectors
+    write them, it would say nothing new and becomes nothing, so that ordinary deletes cost what they did. ``decode``:
+    (key, partition, offset, append_ms) → the change.
+    """
+
+    def __init__(self, decode: Callable[[bytes, int, int, int], Change]) -> None:
+        self._decode = decode
+        self._repeated: tuple[int, int, bytes | None] | None = None
+
+    def met_delete(self, key: bytes | None, partition: int, offset: int) -> None:
+        """The last event that was decoded is a delete."""
+        self._repeated = (partition, offset + 1, key)
+
+    def decode(self, key: bytes | None, partition: int, offset: int, append_ms: int) -> Change | None:
+        """None where no row is named, or nothing new said. Raises ChangeError."""
+        if key is None or (partition, offset, key) == self._repeated:
+            return None
+        return self._decode(key, partition, offset, append_ms)
+
+    def among(  # noqa: PLR0917 - one per column
+        self,
+        changes: Sequence[Change],
+        nulls: Sequence[int],
+        keys: Sequence[bytes | None],
+        partitions: Sequence[int],
+        offsets: Sequence[int],
+        appended_ms: Sequence[int],
+    ) -> list[Change]:
+        """``changes`` of the events with a value, and those of the tombstones, whose places are ``nulls``."""
+        merged: list[Change] = []
+        done = 0
+        for number, place in enumerate(nulls):
+            end = place - number
+            if end and (before := changes[end - 1]).operation is Operation.DELETE:
+                self.met_delete(keys[place - 1], before.partition, before.offset)
+            change = self.decode(keys[place], partitions[place], offsets[place], appended_ms[place])
+            if change is not None:
+                merged += changes[done:end]
+                merged.append(change)
+                done = end
+        return [*merged, *changes[done:]]
 
 
 class Unavailable:

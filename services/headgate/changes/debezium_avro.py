@@ -3,7 +3,8 @@
 Keys and values begin with a zero byte and the four bytes of a schema id; what follows is one record of that schema,
 and nothing else. Everything that follows from the schema (what to read, what columns mean) is worked out once per id:
 ids are never given twice, so a worker remembers them for its life. The changes are those of debezium_json, but for
-values that Avro has and JSON has not: bytes and unscaled decimals are bytes, instead of base64.
+values that Avro has and JSON has not: bytes and unscaled decimals are bytes, instead of base64. A tombstone is a delete
+of its row here, too; its key means what the key's schema says.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from headgate.changes.debezium import (
     ROW_OPERATIONS,
     TABLE_ADVICE,
     UNAVAILABLE_VALUE,
+    Tombstones,
     Unavailable,
     connector_named,
     keyless_row,
@@ -96,17 +98,18 @@ class Decoder:
         self._keys = _Plans(schemas, "key", _key_plan)
         self._unavailable = Unavailable(unavailable_value)
         self._table = OneTable(TABLE_ADVICE)
+        self._tombstones = Tombstones(self._tombstone)
         self._only: dict[tuple[int, SourceTable], Reader] = {}
 
     def decode(
         self, key: bytes | None, value: bytes | None, partition: int, offset: int, append_ms: int
     ) -> Change | None:
-        """The change an event stands for, None if it changes nothing (a tombstone, a message).
+        """The change an event stands for, None if it changes nothing (a message).
 
         Raises ChangeError, SchemasUnavailableError.
         """
         if value is None:
-            return None
+            return self._tombstones.decode(key, partition, offset, append_ms)
         plan, (op, after, source_ms, *table) = self._values.read(value)
         operation = operation_of(op)
         if operation is None:
@@ -124,6 +127,8 @@ class Decoder:
             key_row = keyless_row(op, appended=self._keyless)
         else:
             (key_row,) = self._keys.read(key)[1]
+        if operation is _DELETE:
+            self._tombstones.met_delete(key, partition, offset)
         return Change(partition, offset, operation, key_row, row, source_time(source_ms), append_ms, plan.semantics)
 
     def decode_batch(
@@ -153,8 +158,11 @@ class Decoder:
 
         For rows of one table and schema, deletes and tombstones: what a batch is made of, as a rule.
         """
+        everything = (keys, partitions, offsets, appended_ms)
+        nulls: list[int] = []
         if None in values:
             there = [value is not None for value in values]
+            nulls = [place for place, is_there in enumerate(there) if not is_there]
             columns = (compress(column, there) for column in (keys, values, partitions, offsets, appended_ms))
             keys, values, partitions, offsets, appended_ms = map(list, columns)  # type: ignore[assignment]
         plan, key_plan = self._values.common(values), self._keys.common(keys)
@@ -178,7 +186,14 @@ class Decoder:
         self._mark_absent(present, plan)
         source_ms = source_times([ms for _, _, ms in events])
         meaning = repeat(plan.semantics)
-        return list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
+        changes = list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
+        if changes and operations[-1] is _DELETE and not nulls:
+            self._tombstones.met_delete(keys[-1], partitions[-1], offsets[-1])
+        return self._tombstones.among(changes, nulls, *everything) if nulls else changes
+
+    def _tombstone(self, key: bytes, partition: int, offset: int, append_ms: int) -> Change:
+        plan, (row,) = self._keys.read(key)
+        return Change(partition, offset, _DELETE, row, None, None, append_ms, plan.semantics)
 
     def _reader_of_one(self, plan: _Plan) -> Reader:
         """Reads events of the topic's table only: its name is compared where it stands, and never built."""
@@ -323,7 +338,8 @@ def _in_full(read: Reader, there: Sequence[tuple[str, ...]], paths: Sequence[tup
 def _key_plan(schema_id: int, schema: AvroType) -> _Plan:
     if not isinstance(schema, Record):
         raise ChangeError("it is no record of key columns")
-    return _Plan(schema_id, schema, _read(schema, [()]), {}, _have_collections(schema.fields))
+    semantics = {column: meaning_of(node) for column, node in schema.fields.items()}
+    return _Plan(schema_id, schema, _read(schema, [()]), semantics, _have_collections(schema.fields))
 
 
 def _read(schema: Record, wanted: Sequence[tuple[str, ...]]) -> Reader:

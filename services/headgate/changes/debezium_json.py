@@ -7,6 +7,10 @@ Change needs is built: the rest of the envelope is skipped by the parser.
 A large value that an UPDATE left alone is not in PostgreSQL's log; Debezium puts a placeholder in its place, in a
 form that fits the column (text, base64, a list of its bytes as numbers, …): each becomes ABSENT. A row that really
 holds the placeholder cannot be told apart; it can be changed in connector and feed (``unavailable_value``).
+
+A tombstone (a key without a value) is a delete of its row: in a compacted topic the delete event before it may be gone.
+It has no schema of values, so its key means what the columns meant in the last change that was met, or what the key's
+own schema says.
 """
 
 from collections.abc import Sequence
@@ -24,6 +28,7 @@ from headgate.changes.debezium import (
     ROW_OPERATIONS,
     TABLE_ADVICE,
     UNAVAILABLE_VALUE,
+    Tombstones,
     Unavailable,
     keyless_row,
     operation_of,
@@ -183,13 +188,16 @@ class Decoder:
         self._values = KnownSchemas(envelopes=True)
         self._unavailable = Unavailable(unavailable_value)
         self._scalars = self._unavailable.scalars
+        self._tombstones = Tombstones(self._tombstone)
+        self._semantics: dict[str, str] | None = None
+        """Of the last change that was met."""
 
     def decode(
         self, key: bytes | None, value: bytes | None, partition: int, offset: int, append_ms: int
     ) -> Change | None:
-        """The change an event stands for, None if it changes nothing (a tombstone, a message). Raises ChangeError."""
+        """The change an event stands for, None if it changes nothing (a message). Raises ChangeError."""
         if value is None:
-            return None
+            return self._tombstones.decode(key, partition, offset, append_ms)
         semantics = None
         if value.startswith(OPENING):
             payload, semantics = self._values.split(value)
@@ -203,21 +211,18 @@ class Decoder:
         source = envelope.source
         if operation is not None and source is not None and (table := _table_of(source)) != UNNAMED:
             self._table.check(table)
-        row = None
-        if operation is _UPSERT:
-            row = envelope.after
-            if row is None:
-                raise ChangeError(f"op={envelope.op!r} without a row: 'after' is missing or null")
-            try:
-                if not self._scalars.isdisjoint(row.values()):
-                    self._unavailable.mark(row)
-            except TypeError:  # a value that is a list or an object
-                self._unavailable.mark(row)
-        elif operation is None:
+        if operation is None:
             return None
+        row = self._row(envelope) if operation is _UPSERT else None
         if semantics is None:
             semantics = _written_by(_connector(payload))
-        named = {} if operation is Operation.TRUNCATE else self._key(key, envelope.op)
+        self._semantics = semantics
+        if operation is Operation.TRUNCATE:
+            named: Row = {}
+        else:
+            named = keyless_row(envelope.op, appended=self._keyless) if key is None else self._key(key)[0]
+        if operation is _DELETE:
+            self._tombstones.met_delete(key, partition, offset)
         source_ms = self._made_at(source)
         if self._transactions:
             self._remember([envelope], [partition], [offset])
@@ -231,6 +236,17 @@ class Decoder:
             append_ms,
             semantics,
         )
+
+    def _row(self, envelope: _Envelope) -> Row:
+        row = envelope.after
+        if row is None:
+            raise ChangeError(f"op={envelope.op!r} without a row: 'after' is missing or null")
+        try:
+            if not self._scalars.isdisjoint(row.values()):
+                self._unavailable.mark(row)
+        except TypeError:  # a value that is a list or an object
+            self._unavailable.mark(row)
+        return row
 
     def decode_batch(
         self,
@@ -288,8 +304,11 @@ class Decoder:
 
         For whole rows of one table and schema, deletes and tombstones: what a batch is made of, as a rule.
         """
+        everything = (keys, partitions, offsets, appended_ms)
+        nulls: list[int] = []
         if None in values:
             there = [value is not None for value in values]
+            nulls = [place for place, is_there in enumerate(there) if not is_there]
             columns = (compress(column, there) for column in (keys, values, partitions, offsets, appended_ms))
             keys, values, partitions, offsets, appended_ms = map(list, columns)  # type: ignore[assignment]
         payloads = self._values.cut_all(values)
@@ -327,8 +346,13 @@ class Decoder:
             if envelopes and _connector(payloads[0][-1]) != connector:
                 return None
             semantics = _written_by(connector)
+        if envelopes:
+            self._semantics = semantics
         meaning = repeat(semantics)
-        return list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
+        changes = list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
+        if changes and operations[-1] is _DELETE and not nulls:
+            self._tombstones.met_delete(keys[-1], partitions[-1], offsets[-1])
+        return self._tombstones.among(changes, nulls, *everything) if nulls else changes
 
     def _second_look(self, value: bytes, error: Exception) -> tuple[Any, dict[str, str] | None]:
         """A value that is no envelope as it stands: wrapped with a schema in an unusual way of writing, or wrong."""
@@ -340,15 +364,23 @@ class Decoder:
                 f"the value is not a Debezium envelope: {error} (unwrapping transforms are not supported)"
             ) from error
 
-    def _key(self, key: bytes | None, op: str) -> Row:
-        if key is None:
-            return keyless_row(op, appended=self._keyless)
+    def _tombstone(self, key: bytes, partition: int, offset: int, append_ms: int) -> Change:
+        row, own = self._key(key)
+        semantics = self._semantics
+        if own is not None and (semantics is None or not row.keys() <= semantics.keys()):
+            semantics = own if semantics is None else own | semantics
+        return Change(partition, offset, _DELETE, row, None, None, append_ms, semantics)
+
+    def _key(self, key: bytes) -> tuple[Row, dict[str, str] | None]:
+        """The row's key and, where it has a schema, what its columns mean."""
+        semantics = None
         if key.startswith(OPENING):
-            key, _ = self._keys.split(key)
+            key, semantics = self._keys.split(key)
         try:
             row = _row.decode(key)
             if row.keys() == _WRAPPED:
-                row = _row.decode(self._keys.split_whole(key)[0])
+                key, semantics = self._keys.split_whole(key)
+                row = _row.decode(key)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ChangeError(f"the key is not a JSON object of columns: {error}") from error
-        return row
+        return row, semantics

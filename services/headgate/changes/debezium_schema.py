@@ -15,7 +15,7 @@ import msgspec
 from headgate.changes.change import ChangeError
 from headgate.changes.debezium import connector_named
 
-__all__ = ["OPENING", "KnownSchemas", "envelope_semantics"]
+__all__ = ["OPENING", "KnownSchemas", "envelope_semantics", "key_semantics"]
 
 OPENING: Final = b'{"schema":'
 _BORDER: Final = b',"payload":'
@@ -52,6 +52,14 @@ def envelope_semantics(schema: Any) -> Semantics:
         raise ChangeError("the event's schema is not a Debezium envelope: it describes no field 'after'") from error
 
 
+def key_semantics(schema: Any) -> Semantics | None:
+    """Column → meaning from a key's schema; None if it describes no columns."""
+    try:
+        return {field["field"]: _meaning(field) for field in schema["fields"]}
+    except (KeyError, TypeError, AttributeError, ChangeError):
+        return None
+
+
 class KnownSchemas:
     """Schema parts seen so far. ``split`` finds an event's payload without parsing a schema twice."""
 
@@ -62,7 +70,7 @@ class KnownSchemas:
         self._last_semantics: Semantics | None = None
 
     def split(self, data: bytes) -> tuple[bytes, Semantics | None]:
-        """The payload's bytes and, for envelopes with a schema, what their columns mean. ChangeError if not JSON.
+        """The payload's bytes and, where there is a schema, what the columns mean. ChangeError if not JSON.
 
         Data that does not start as the converter writes a schema comes back as it is.
         """
@@ -95,7 +103,8 @@ class KnownSchemas:
             raise ChangeError(f"not JSON: {error}") from error
         if schema is False or not (schema is None or (isinstance(schema, dict) and schema.get("type") == "struct")):
             return data, None  # a row (or key) that happens to have a column of that name
-        semantics = envelope_semantics(schema) if self._envelopes and schema is not None else None
+        read = envelope_semantics if self._envelopes else key_semantics
+        semantics = None if schema is None else read(schema)
         self._learn(data, bytes(parts["schema"]), semantics)
         return bytes(parts["payload"]), semantics
 

@@ -9,6 +9,9 @@ Numbers with a point are kept digit by digit, for they may be decimals; those wi
 base64, times as text, a set as the list of its labels, which is for the sink's column to understand. Rows of a
 bootstrap are rows like any other; where it begins and ends is passed over, as is DDL.
 
+A tombstone is a delete of the row that its key names. Maxwell writes none by itself: its delete is a message, which
+compaction keeps; whoever added one did it to the key as it stands there.
+
 Maxwell writes every table to one topic, unless told otherwise; a topic that carries two is refused.
 """
 
@@ -78,6 +81,8 @@ class Decoder:
         """``keyless``: rows without key are to be added; what is more than that is refused."""
         self._keyless = keyless
         self._table = OneTable("kafka_topic=%{database}.%{table}")
+        self._columns: tuple[str, ...] = ()
+        """The key's, as the last row spelled them."""
 
     def decode_batch(
         self,
@@ -99,7 +104,7 @@ class Decoder:
     ) -> list[Change]:
         """The changes of one message, none if it changes no row. Raises ChangeError."""
         if value is None:
-            return []  # the tombstone behind a delete
+            return self._tombstone(key, partition, offset, append_ms)
         try:
             message = _message.decode(value)
         except (msgspec.MsgspecError, UnicodeDecodeError, ArithmeticError) as error:
@@ -117,6 +122,7 @@ class Decoder:
             named: Row = {}
         else:
             named = _named(names, row, message)
+            self._columns = tuple(named)
         source_ms = None if message.ts is None else source_time(message.ts * _MS)
         changes = []
         before = {**named, **{column: old for column, old in (message.old or {}).items() if column in named}}
@@ -125,6 +131,20 @@ class Decoder:
         kept = row if operation is Operation.UPSERT else None
         changes.append(Change(partition, offset, operation, named, kept, source_ms, append_ms))
         return changes
+
+    def _tombstone(self, key: bytes | None, partition: int, offset: int, append_ms: int) -> list[Change]:
+        pairs = {} if key is None else _key_pairs(key)
+        if not pairs:
+            return []  # it names no row
+        odd = [column for column, each in pairs.items() if not isinstance(each, int | str)]
+        if odd:
+            raise ChangeError(
+                f"a tombstone whose key has {', '.join(odd)}: Maxwell writes such values differently in keys and rows, "
+                "so which row it deletes cannot be told"
+            )
+        spelled = {column.lower(): column for column in self._columns}
+        named: Row = {spelled.get(column.lower(), column): each for column, each in pairs.items()}
+        return [Change(partition, offset, Operation.DELETE, named, None, None, append_ms)]
 
     def _row(self, message: _Message, value: bytes) -> Row:
         if message.encrypted is not None:
@@ -152,16 +172,23 @@ def _key_columns(key: bytes | None) -> list[str]:
     """The columns that the record's key names, none if the table has no primary key."""
     if key is None:
         raise ChangeError("the record has no key: Maxwell names the row's primary key there")
+    return list(_key_pairs(key))
+
+
+def _key_pairs(key: bytes) -> dict[str, Any]:
+    """The columns that a record's key names, and their values there; none if the table has no primary key."""
     try:
         parsed = _key.decode(key)
         if isinstance(parsed, dict):
-            columns = [name.removeprefix(_KEY_COLUMN) for name in parsed if name.startswith(_KEY_COLUMN)]
-            if columns or _NO_KEY in parsed:
-                return columns
+            pairs = {
+                name.removeprefix(_KEY_COLUMN): each for name, each in parsed.items() if name.startswith(_KEY_COLUMN)
+            }
+            if pairs or _NO_KEY in parsed:
+                return pairs
         else:
-            _, _, pairs = parsed
-            return [column for pair in pairs for column in pair]
-    except (msgspec.MsgspecError, UnicodeDecodeError, ArithmeticError, ValueError, TypeError) as error:
+            _, _, listed = parsed
+            return {column: each for pair in listed for column, each in pair.items()}
+    except (msgspec.MsgspecError, UnicodeDecodeError, ArithmeticError, ValueError, TypeError, AttributeError) as error:
         raise ChangeError(f"the key is not one of Maxwell's: {error}") from error
     raise ChangeError('the key is not one of Maxwell\'s: it has no "pk." columns')
 

@@ -8,9 +8,10 @@ rules (design §4, Reducing a batch):
 - a row in which columns are still ABSENT is a *partial* update of the others: it needs a row that is there already;
 - a delete wipes what came before it. A row after it is a new one: the key is deleted, then inserted, so that no
   column of the old row shines through;
-- a partial row after a delete (or TRUNCATE) is an error: the log does not have what the row needs. Databases log the
-  insert of a row in full, so the event in between was lost (a compacted source topic, an expired segment); guessing
-  NULL would be a silent loss;
+- a partial row that is the last word after a delete (or TRUNCATE) is an error: the log does not have what the row
+  needs. Databases log the insert of a row in full, so either the event in between was lost (a compacted topic, an
+  expired segment), and guessing NULL would be a silent loss; or a connector that crashed sends its last changes again,
+  then the delete comes again behind it. What comes later in the batch decides, or what comes later in the log;
 - TRUNCATE wipes everything before it.
 
 The order of the result is the order of the last words in the log.
@@ -32,8 +33,9 @@ class OrphanRowError(ChangeError):
 
     def __init__(self, change: Change, columns: Sequence[str]) -> None:
         super().__init__(
-            f"columns {', '.join(columns)} are absent from a row that was deleted before: an earlier event is lost "
-            "(is the source topic compacted?); snapshot the table again, or set REPLICA IDENTITY FULL at the source"
+            f"columns {', '.join(columns)} are absent from a row that was deleted before: either the source sends its "
+            "last changes again, and the delete follows; or an earlier event is lost (is the source topic compacted?): "
+            "snapshot the table again, or set REPLICA IDENTITY FULL at the source"
         )
         self.change = change
 
@@ -89,15 +91,13 @@ def reduce_changes(changes: Sequence[Change], key_columns: Sequence[str]) -> Red
             recreated.pop(key, None)
             last[key] = change
         elif earlier.operation is Operation.DELETE:
-            _refuse_orphan(change)
             recreated[key] = last[key] = change
         else:
             last[key] = _fold(earlier, change)
     words = last.values()
     upserts = [change for change in words if change.operation is Operation.UPSERT]
-    if truncate:
-        for change in upserts:
-            _refuse_orphan(change)
+    for change in upserts if truncate else map(last.__getitem__, recreated):
+        _refuse_orphan(change)
     deletes = [change for change in words if change.operation is Operation.DELETE]
     return Reduced(truncate, [*deletes, *recreated.values()], upserts)
 

@@ -49,10 +49,19 @@ def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) 
         note(f"{name}: {kind.value} would be accepted with {len(rows)} tables; nothing was written")
         if result.note:
             note(f"{name}: {result.note}")
+        for warning in result.warnings:
+            note(f"{name}: {warning}")
     else:
         show_value(
             output,
-            {"feed": name, "operation": kind.value, "status": "would be done", "spans": rows, "note": result.note},
+            {
+                "feed": name,
+                "operation": kind.value,
+                "status": "would be done",
+                "spans": rows,
+                "note": result.note,
+                "warnings": list(result.warnings),
+            },
         )
 
 

@@ -194,7 +194,8 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
     if not record.spans:
         draft.feeds_touched.add(effect.feed)  # no span will, and its checkpoint is to be written
     note = f": {result.note}; it is looked for every {DISCOVER_SECONDS:.0f} s" if result.note else ""
-    draft.settle(effect.request, OutcomeStatus.DONE, f"created with {len(record.spans)} tables{note}")
+    said = "; ".join((f"created with {len(record.spans)} tables{note}", *result.warnings))
+    draft.settle(effect.request, OutcomeStatus.DONE, said)
     draft.set_timer("schedule", "", 0.0)
     return None
 
@@ -245,7 +246,8 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
     )
     draft.put(FeedKey(effect.feed), withheld(changed, draft.state.level))
     more = f"; {len(joined)} tables join: {', '.join(joined[:NAMES_SHOWN_MAX])}" if joined else ""
-    draft.settle(effect.request, OutcomeStatus.DONE, f"updated, and still stopped: resume it{more}")
+    said = "; ".join((f"updated, and still stopped: resume it{more}", *result.warnings))
+    draft.settle(effect.request, OutcomeStatus.DONE, said)
     return None
 
 

@@ -85,7 +85,8 @@ class FeedResolved(msgspec.Struct, frozen=True):
 
     ``spec`` is the feed's JSON as accepted. In it ``sink.dsn`` must be spelled the same for the same database: two
     feeds with equal ``sink.type`` and ``sink.dsn``, or with equal ``sink_id``, may not share a table. ``target_ts`` is
-    the spec's. Without ``spans`` the feed waits for its first table; ``note`` says what for.
+    the spec's. Without ``spans`` the feed waits for its first table; ``note`` says what for. ``warnings``: what whoever
+    makes the feed should know, a sentence each.
     """
 
     spec: str
@@ -93,6 +94,7 @@ class FeedResolved(msgspec.Struct, frozen=True):
     target_ts: int | None = None
     sink_id: str | None = None
     note: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 class TablesDiscovered(msgspec.Struct, frozen=True):

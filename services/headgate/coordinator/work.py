@@ -36,6 +36,7 @@ from headgate.records.spans import plan_of, table_of, wholes
 from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
 from headgate.sinks.identity import same_sink
 from headgate.sinks.open import open_sink
+from headgate.sources.compaction import compaction_warnings
 from headgate.sources.discovery import look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
 from headgate.sources.origin import origins
@@ -103,13 +104,14 @@ class FeedWork:
                 SchemaRegistry(spec.source.registry).check()
             accepted, sink_id = self._check_sink(spec, spans)
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
+            warnings = compaction_warnings(self._connection, spec, (plan.topic for plan in spans))
         except SourceUnreachableError as error:
             return EffectFailed(str(error))
         except (FeedSpecError, InvalidNameError) as error:
             return _refused("feed_spec", str(error))
         except (SourceError, SinkError, SchemasUnavailableError) as error:
             return _refused(error.code, str(error))
-        return FeedResolved(accepted.to_json(), spans, accepted.source.target_ts, sink_id, note)
+        return FeedResolved(accepted.to_json(), spans, accepted.source.target_ts, sink_id, note, warnings)
 
     def _discover(self, effect: DiscoverTables) -> TablesDiscovered | FeedRefused | EffectFailed:
         try:

@@ -196,7 +196,7 @@ class ConstraintViolatedError(ChangeRefusedError):
     """A rule over several rows or tables (unique, foreign key) refuses a change, and no prefix could be applied.
 
     Another partition's or table's change may be what is missing: try again; if it stays, the sink has rows or rules the
-    source has not.
+    source has not. So it is with a partial update of a row that is not there, whose delete may follow.
     """
 
     code = "constraint_violated"

@@ -157,8 +157,8 @@ class _Shop:
             connection.execute("CREATE TABLE orders (id int PRIMARY KEY, what text)")
             connection.execute("CREATE TABLE keyless (id int)")
 
-    def make_topic(self, name: str) -> None:
-        for future in self._log.connection.admin.create_topics([NewTopic(name, 2, 1)]).values():
+    def make_topic(self, name: str, **settings: str) -> None:
+        for future in self._log.connection.admin.create_topics([NewTopic(name, 2, 1, config=settings)]).values():
             future.result(10)
 
     def file(self, feed: str, **changes: Any) -> str:
@@ -412,6 +412,21 @@ def test_a_feed_without_tables_gets_them_when_their_topics_come(
     assert resumed.exit_code == ExitCode.REQUEST_REFUSED
     assert "cannot go on" in resumed.stderr
     assert headgate("feed", "remove", "late").exit_code == 0
+
+
+def test_a_feed_of_a_compacted_topic_is_made_with_a_warning(owner: CoordinatorService, shop: _Shop) -> None:
+    topic = f"{shop.topic.rpartition('.')[0]}.keyed"
+    shop.make_topic(topic, **{"cleanup.policy": "compact,delete"})
+    file = shop.file("keyed", source={"topics": [topic]}, sink={"table": "public.orders"})
+    warning = f"warning: topic {topic} is compacted"
+    dry = headgate("feed", "create", file, "--dry-run", "-o", "json")
+    assert json.loads(dry.stdout)["warnings"][0].startswith(warning), dry.stderr
+    assert warning in " ".join(headgate("feed", "create", file, "--dry-run").stderr.split())
+    created = headgate("feed", "create", file)
+    assert created.exit_code == 0, created.stderr
+    assert warning in " ".join((created.stdout + created.stderr).split())
+    other = headgate("feed", "create", shop.file("plain"), "--dry-run", "-o", "json")
+    assert "compacted" not in other.stdout + other.stderr
 
 
 def test_a_dry_run_says_what_would_become_of_it_and_writes_nothing(

@@ -265,7 +265,7 @@ def test_an_absent_column_without_a_row_at_the_sink_is_refused_by_name(database:
     claim = database.claim("public.t")
     applied = database.apply(claim, put(0, id=1, v="a", big="B"), put(1, id=9, v="b", big=ABSENT), put(2, id=3, v="c"))
     assert applied.positions == {0: 1}
-    with pytest.raises(ValueRefusedError, match=r"no such row.*partition 0, offset 1"):
+    with pytest.raises(ConstraintViolatedError, match=r"no such row.*partition 0, offset 1"):
         database.apply(claim, put(1, id=9, v="b", big=ABSENT))
     assert database.apply(claim, drop(1, id=1), put(2, id=1, v="b", big=ABSENT)).positions == {0: 2}
     assert database.rows("SELECT * FROM t") == []
@@ -283,6 +283,19 @@ def test_deleted_and_made_again_is_a_new_row(database: Database) -> None:
     assert database.rows("SELECT * FROM t") == [(1, "c", "fresh")]
     database.apply(claim, put(4, id=1, v="d"), drop(5, id=1))
     assert database.rows("SELECT * FROM t") == []
+
+
+def test_a_partial_update_that_comes_again_after_the_delete_waits_until_that_comes_again(database: Database) -> None:
+    """As after a crash of the connector: the row must neither stop the table for good, nor come back."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text, big text)")
+    claim = database.claim("public.t")
+    database.apply(claim, put(0, id=1, v="a", big="B"), put(1, id=1, v="b", big=ABSENT), drop(2, id=1))
+    again = put(3, id=1, v="b", big=ABSENT)
+    with pytest.raises(ConstraintViolatedError, match=r"delete follows.*partition 0, offset 3"):
+        database.apply(claim, again)
+    assert (database.sink.positions(claim), database.rows("SELECT * FROM t")) == ({0: 3}, [])
+    assert database.apply(claim, again, put(4, id=2, v="c", big="C"), drop(5, id=1)).positions == {0: 6}
+    assert [tuple(row) for row in database.rows("SELECT * FROM t")] == [(2, "c", "C")]
 
 
 def test_truncate_empties_the_table(database: Database) -> None:

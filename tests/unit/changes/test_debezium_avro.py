@@ -175,6 +175,30 @@ def test_a_batch_is_what_its_events_are_one_by_one(registry: Registry) -> None:
     assert batch(decoder, *events) == changes  # the second time the schemas are known
 
 
+def test_a_tombstone_is_a_delete_of_its_row_unless_it_repeats_the_one_in_front_of_it(registry: Registry) -> None:
+    one, two = registry.key(1), registry.key(2)
+    events = [
+        (one, registry.value("r", ROW | {"id": 1})),
+        (one, None),
+        (two, registry.value("d", before=ROW)),
+        (two, None),
+        (two, None),
+        (None, None),
+    ]
+    decoder = Decoder(registry)
+    for _ in range(2):  # the second time the schemas are known
+        changes = batch(decoder, *events)
+        assert [(change.offset, change.operation.value, change.key) for change in changes] == [
+            (10, "upsert", {"id": 1}),
+            (11, "delete", {"id": 1}),
+            (12, "delete", {"id": 2}),
+            (14, "delete", {"id": 2}),
+        ]
+        assert (changes[1].row, changes[1].semantics) == (None, {"id": MEANING["id"]})
+    with pytest.raises(UndecodableError, match="the key is not of its schema 1"):
+        batch(decoder, (one[:-1], None))
+
+
 def test_each_schema_is_asked_for_once(registry: Registry) -> None:
     decoder = Decoder(registry)
     for _ in range(3):

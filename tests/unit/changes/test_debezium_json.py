@@ -11,6 +11,7 @@ from headgate.changes.change import ABSENT, CONNECTOR, Change, ChangeError, Oper
 from headgate.changes.debezium_json import Decoder
 from headgate.changes.debezium_schema import SCHEMAS_MAX
 from headgate.changes.decoding import UndecodableError
+from headgate.changes.reducing import reduce_changes
 
 PLACEHOLDER = "__debezium_unavailable_value"
 # As PostgreSQL connector 3.6 wrote it (anchors/capture-chain.md §5).
@@ -100,7 +101,7 @@ def test_deletes_truncates_tombstones_and_messages() -> None:
     assert (delete.operation, delete.key, delete.row, delete.source_ms) == (Operation.DELETE, {"id": 1}, None, 7)
     truncate = decode(compact({"op": "t", "before": None, "after": None}), key=None)
     assert (truncate.operation, truncate.key) == (Operation.TRUNCATE, {})
-    assert decode(None) is None
+    assert decode(None, key=None) is None, "a tombstone without key names no row"
     assert decode(compact({"op": "m", "message": {"prefix": "x", "content": ""}}), key=None) is None
 
 
@@ -307,6 +308,73 @@ def test_events_without_key_are_rows_to_be_added_if_so_chosen() -> None:
     assert decoder.decode(b'{"id":1}', compact({"after": {"id": 1}, "op": "u"}), 0, 0, 0).key == {"id": 1}
 
 
+# --- tombstones -------------------------------------------------------------------------------------------------------
+
+UPSERT = b'{"op":"u","after":{"id":1},"source":{"connector":"mysql"}}'
+DELETED = b'{"op":"d","after":null,"source":{"connector":"mysql"}}'
+
+
+def decoded(*events: tuple[bytes | None, bytes | None], decoder: Decoder | None = None, first: int = 0) -> list[Change]:
+    keys, values = [key for key, _ in events], [value for _, value in events]
+    offsets = range(first, first + len(events))
+    return (decoder or Decoder()).decode_batch(keys, values, [0] * len(events), offsets, [7] * len(events))
+
+
+@pytest.mark.parametrize(
+    "closer", [b'{"op":"u","after":{"id":4,"v":["a list"]}}', UPSERT], ids=["one by one", "at once"]
+)
+def test_a_tombstone_is_a_delete_of_its_row_unless_it_repeats_the_one_in_front_of_it(closer: bytes) -> None:
+    one, two = b'{"id":1}', b'{"id":2}'
+    events = [(one, UPSERT), (one, None), (two, DELETED), (two, None), (two, None), (None, None), (one, closer)]
+    changes = decoded(*events)
+    assert [(change.offset, change.operation.value, change.key) for change in changes] == [
+        (0, "upsert", {"id": 1}),
+        (1, "delete", {"id": 1}),
+        (2, "delete", {"id": 2}),
+        (4, "delete", {"id": 2}),
+        (6, "upsert", {"id": 1}),
+    ]
+    assert (changes[1].row, changes[1].source_ms, changes[1].append_ms) == (None, None, 7)
+    assert changes[1].semantics == {CONNECTOR: "mysql"}, "its key means what it meant in the change before"
+
+
+def test_a_tombstone_repeats_a_delete_only_where_nothing_can_stand_between_them() -> None:
+    key, decoder = b'{"id":1}', Decoder()
+    assert len(decoded((key, DELETED), decoder=decoder)) == 1
+    assert decoded((key, None), decoder=decoder, first=1) == [], "the last of one batch and the first of the next"
+    assert len(decoded((key, None), decoder=decoder, first=1)) == 0
+    assert len(decoded((key, DELETED), decoder=decoder, first=5)) == 1
+    (late,) = decoded((key, None), decoder=decoder, first=7)
+    assert (late.offset, late.operation) == (7, Operation.DELETE), "offset 6 may have made the row again"
+
+
+def test_the_key_of_a_tombstone_means_what_its_schema_says_where_no_change_was_met() -> None:
+    fields = [{"field": "id", "type": "int64", "name": "io.debezium.time.MicroTimestamp"}]
+    key = compact({"schema": {"type": "struct", "fields": fields}, "payload": {"id": 5}})
+    (change,) = decoded((key, None))
+    assert (change.key, change.semantics) == ({"id": 5}, {"id": "io.debezium.time.MicroTimestamp"})
+    (_, change) = decoded((key, UPSERT), (key, None))
+    assert change.semantics == {"id": "io.debezium.time.MicroTimestamp", CONNECTOR: "mysql"}
+    value = wrapped([field("id", "int64", name="io.debezium.time.Timestamp")], {"id": 5})
+    (upsert, change) = decoded((b'{"id":5}', value), (b'{"id":5}', None))
+    assert change.semantics is upsert.semantics
+
+
+@pytest.mark.parametrize("key", [b"", b"1", b"{", b"\xff", b"null", b'{"schema":1'])
+def test_a_tombstone_whose_key_names_no_row_is_refused(key: bytes) -> None:
+    with pytest.raises(UndecodableError, match="offset 1"):
+        decoded((b'{"id":1}', UPSERT), (key, None))
+
+
+def test_a_delete_with_its_tombstone_is_one_row_of_a_reduced_batch() -> None:
+    key, again = b'{"id":1}', b'{"op":"c","after":{"id":1}}'
+    changes = decoded((key, DELETED), (key, None), (b'{"id":2}', None), (b'{"id":2}', DELETED), (b'{"id":2}', None))
+    reduced = reduce_changes(changes, ["id"])
+    assert [change.key["id"] for change in reduced.deletes] == [1, 2]
+    reduced = reduce_changes(decoded((key, DELETED), (key, None), (key, None), (key, again)), ["id"])
+    assert ([change.key["id"] for change in reduced.deletes], len(reduced.upserts)) == ([1], 1)
+
+
 EVENTS: list[tuple[bytes | None, bytes | None]] = [
     (b'{"id":1}', b'{"op":"c","after":{"id":1,"a":"x"},"source":{"ts_ms":5}}'),
     (b'{"id":2}', b'{"op":"u","after":{"id":2,"a":null}}'),
@@ -379,7 +447,7 @@ def test_one_table_is_one_whatever_its_name_and_what_stands_between_its_changes(
     escaped = json.dumps(json.loads(of(name, 4, schema=schema))).encode()
     for events_now in (events, [of(name, n, schema=schema) for n in range(5)], [escaped] * 5):
         changes = decoder.decode_batch([b'{"id":1}'] * 5, events_now, [0] * 5, range(5), [1] * 5)
-        assert len(changes) == (3 if events_now is events else 5)
+        assert len(changes) == (4 if events_now is events else 5)
 
 
 def test_events_without_source_are_decoded_as_one_table() -> None:

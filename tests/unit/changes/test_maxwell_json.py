@@ -33,7 +33,20 @@ def test_a_row_that_is_there(kind: str) -> None:
 def test_a_row_that_is_gone_and_the_tombstone_behind_it() -> None:
     (change,) = decode(message("delete"))
     assert (change.operation, change.key, change.row) == (Operation.DELETE, {"Id": 7}, None)
-    assert decode(None) == []
+    assert decode(None, None) == []
+
+
+def test_a_tombstone_is_a_delete_of_the_row_that_its_key_names() -> None:
+    (change,) = decode(None)
+    assert (change.operation, change.key, change.row) == (Operation.DELETE, {"id": 7}, None)
+    decoder = Decoder()
+    decode(message("insert"), decoder=decoder)
+    (change,) = decode(None, decoder=decoder)
+    assert change.key == {"Id": 7}, "spelled as in the rows that were met"
+    assert decode(None, b'{"database":"shop","table":"goods","_uuid":"x"}') == []
+    for key in (b'["shop","goods",[{"id":1.5}]]', b'{"database":"shop","table":"goods","pk.id":null}'):
+        with pytest.raises(ChangeError, match="a tombstone whose key has id"):
+            decode(None, key)
 
 
 def test_a_row_that_has_got_another_key_is_deleted_under_the_old_one_first() -> None:

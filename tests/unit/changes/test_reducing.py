@@ -100,6 +100,19 @@ def test_a_partial_row_after_its_row_is_gone_is_an_error(wipe: Change) -> None:
     assert refused.value.change.offset == 1
 
 
+@pytest.mark.parametrize("wipe", [drop(0, 1), truncate(0)], ids=["delete", "truncate"])
+@pytest.mark.parametrize("later", [drop(2, 1), truncate(2), put(2, 1, v="b", big="whole")], ids=["d", "t", "w"])
+def test_a_partial_row_that_comes_again_does_no_harm_where_the_batch_says_what_became_of_it(
+    wipe: Change, later: Change
+) -> None:
+    """A connector that crashed sends its last changes again: the update, then the delete that is applied already."""
+    again = [wipe, put(1, 1, v="a", big=ABSENT), later]
+    reduced = reduce_changes(again, ["id"])
+    rows = [change.row for change in reduced.upserts]
+    assert rows == ([{"id": 1, "v": "b", "big": "whole"}] if later.operation is Operation.UPSERT else [])
+    assert reduce_changes([*again, put(3, 2, v="a")], ["id"]).upserts[-1].key == {"id": 2}
+
+
 @pytest.mark.parametrize("columns", [["id", "part"], ["other"], ["part"]])
 def test_a_key_of_other_columns_is_an_error(columns: list[str]) -> None:
     with pytest.raises(WrongKeyError, match=r"key columns \(id\)"):

@@ -22,7 +22,7 @@ from headgate.sinks.contract import (
 from headgate.sinks.mysql.connection import Session, errno, message
 from headgate.sinks.mysql.progress import advance
 from headgate.sinks.mysql.staging import BAD_VALUES, Stage
-from headgate.sinks.relational.batches import check_truncates, last_words, refused_change, unmoved
+from headgate.sinks.relational.batches import ORPHANS, check_truncates, last_words, refused_change, unmoved
 from headgate.sinks.relational.grouping import Merged, OrphanRowsError, UnwritableError
 from headgate.sinks.relational.keys import FoldedKeysError
 
@@ -76,7 +76,8 @@ class _Trial:
                 "the same: give the key a collation that ends in _nopad_bin (MariaDB) or _0900_bin (MySQL); the others "
                 "take 'a' and 'a ' for one"
             )
-        kind = ConstraintViolatedError if errno(error) in _BETWEEN_ROWS else ValueRefusedError
+        waits = errno(error) in _BETWEEN_ROWS or isinstance(error, ORPHANS)
+        kind = ConstraintViolatedError if waits else ValueRefusedError
         return refused_change(
             kind, self._stage.table.name, self._claim.topic, change, error, column=None, reason=reason
         )

@@ -23,7 +23,7 @@ from headgate.sinks.contract import (
 from headgate.sinks.postgresql.catalog import Connection
 from headgate.sinks.postgresql.progress import advance
 from headgate.sinks.postgresql.staging import Stage
-from headgate.sinks.relational.batches import check_truncates, last_words, refused_change, unmoved
+from headgate.sinks.relational.batches import ORPHANS, check_truncates, last_words, refused_change, unmoved
 from headgate.sinks.relational.grouping import Merged, OrphanRowsError, UnwritableError
 from headgate.sinks.relational.keys import FoldedKeysError
 
@@ -83,7 +83,7 @@ class _Trial:
                 f"another row has a key that column {', '.join(self._stage.table.folding)} takes for the same (citext, "
                 "or a collation that is not deterministic): make it text with a deterministic collation"
             )
-        kind = ConstraintViolatedError if isinstance(error, _BETWEEN_ROWS) else ValueRefusedError
+        kind = ConstraintViolatedError if isinstance(error, (*_BETWEEN_ROWS, *ORPHANS)) else ValueRefusedError
         return refused_change(
             kind, self._stage.table.name, self._claim.topic, change, error, column=column, reason=reason
         )

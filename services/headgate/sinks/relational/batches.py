@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.changes.change import Change, ChangeError, Operation
-from headgate.changes.reducing import Reduced, WrongKeyError, reduce_changes
+from headgate.changes.reducing import OrphanRowError, Reduced, WrongKeyError, reduce_changes
 from headgate.records.spans import parse_span
 from headgate.sinks.contract import ChangeBatch, ChangeRefusedError, Claim, OffsetRange
 from headgate.sinks.relational.grouping import OrphanRowsError, UnwritableError
 
-__all__ = ["check_ranges", "check_truncates", "last_words", "places_of", "refused_change", "unmoved"]
+__all__ = ["ORPHANS", "check_ranges", "check_truncates", "last_words", "places_of", "refused_change", "unmoved"]
+
+ORPHANS: Final = (OrphanRowError, OrphanRowsError)
+"""A partial update of a row that is not there. Its delete may follow: it is tried again, as what only a rule between
+rows refuses."""
 
 PARTITIONS_NAMED_MAX: Final = 3
 """In an error; all of them would hide what is wrong."""
@@ -91,8 +95,9 @@ def refused_change(
         column = error.column
     elif isinstance(error, OrphanRowsError):
         reason = (
-            "the event leaves out columns that have not changed, but the sink has no such row: it was never copied "
-            "or removed by hand; snapshot the table again"
+            "the event leaves out columns that have not changed, but the sink has no such row: either the source sends "
+            "its last changes again, and the row's delete follows; or the row was never copied, or removed by hand: "
+            "snapshot the table again"
         )
     where = table if column is None else f"{table}, column {column}"
     text = f"{where}: {reason} [topic {topic}, partition {change.partition}, offset {change.offset}]"
