@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from headgate.agent.lane.parts import FeedParts
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import find_feed
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
@@ -18,7 +19,7 @@ from headgate.eventlog.sharding import DEADLETTER, shard_of
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.records.control import ChangeQuarantined
 from headgate.records.keys import DeadLetterKey
-from headgate.sources.resend import Original, Verdict, look, resend
+from headgate.sources.resend import Original, Verdict, look, resend, why_not_alone
 
 __all__ = ["app"]
 
@@ -127,7 +128,8 @@ def replay(
 ) -> None:
     """Say which changes may take the normal way again, and with --send put those at the end of their source partition.
 
-    Refused is what would undo something: a change whose row was touched after it, or of which that cannot be said.
+    Refused is what would undo something: a change whose row was touched after it, or of which that cannot be said
+    (it has no key, is of several rows, or nobody can read it).
     Exit 0 only if none of those asked for was refused.
     """
     with connected(bootstrap, cluster, kafka_property) as (_, log):
@@ -136,7 +138,8 @@ def replay(
         if places:
             letters = dict(_one(letters, feed, place) for place in places)
         in_order = sorted(letters.items(), key=_by_log)
-        rows = [_replayed(log, key, letter, record.feed_id, send=send) for key, letter in in_order]
+        parts = FeedParts(record.spec)
+        rows = [_replayed(log, parts, key, letter, record.feed_id, send=send) for key, letter in in_order]
     show_rows(("table", "place", "verdict", "detail"), rows, output)
     if not send and any(row["verdict"] == Verdict.FREE for row in rows):
         note("nothing was sent; --send sends those that are free")
@@ -146,7 +149,7 @@ def replay(
 
 
 def _replayed(
-    log: KafkaLog, key: DeadLetterKey, letter: ChangeQuarantined, feed_id: str, *, send: bool
+    log: KafkaLog, parts: FeedParts, key: DeadLetterKey, letter: ChangeQuarantined, feed_id: str, *, send: bool
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"table": key.table, "place": _place(key), "sent_as": None}
     if letter.feed_id != feed_id:
@@ -154,6 +157,9 @@ def _replayed(
         return row | {"verdict": Verdict.UNKNOWN.value, "detail": detail}
     headers = tuple((header.name, header.value) for header in letter.headers)
     original = Original(key.source_topic, key.partition, key.offset, letter.key, letter.value, headers)
+    reason = why_not_alone(parts.decoder(key.source_topic), original)
+    if reason is not None:
+        return row | {"verdict": Verdict.UNKNOWN.value, "detail": reason}
     found = look(log.connection, original)
     row |= {"verdict": found.verdict.value, "detail": found.detail}
     if send and found.verdict is Verdict.FREE:

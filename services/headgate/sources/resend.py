@@ -17,18 +17,32 @@ from typing import Final
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from headgate.changes.decoding import Decoder, SchemasUnavailableError, UndecodableError
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import LogError
 from headgate.sources.offsets import end_offsets
 from headgate.sources.records import RecordGoneError, read_stretch
 
-__all__ = ["RESENT_HEADER", "Finding", "KeyBusyError", "Original", "Verdict", "look", "resend", "row_key"]
+__all__ = [
+    "RESENT_HEADER",
+    "Finding",
+    "KeyBusyError",
+    "Original",
+    "Verdict",
+    "look",
+    "resend",
+    "row_key",
+    "why_not_alone",
+]
 
 RESENT_HEADER: Final = "headgate.resent"
 """On a record that was sent again: ``<partition>/<offset>`` of the first one, in its own topic."""
 
 REPAIRS_MAX: Final = 5
 """A key that is written in each of five gaps of milliseconds is not to be replayed now."""
+
+ROWS_SHOWN_MAX: Final = 4
+"""Keys of rows in a message: a key change has two."""
 
 SEND_SECONDS_MAX: Final = 10.0
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -103,6 +117,30 @@ def look(connection: KafkaConnection, original: Original) -> Finding:
         return Finding(Verdict.RESENT, f"it was sent again before, as offset {newer.offset()}", end)
     what = "touched its row" if newer.key() is not None else "has no key and may have touched its row"
     return Finding(Verdict.TOUCHED, f"offset {newer.offset()} {what}: it would undo that", end)
+
+
+def why_not_alone(decoder: Decoder, original: Original) -> str | None:
+    """Why a record cannot be sent again whatever the log says of its key; None if it can.
+
+    It must be one that can be read now, else it would be set aside again. And all its changes must be of one row: its
+    key names one, and only that one is looked for in the log. (Maxwell's change of a key deletes the row of the old
+    key, which may have been made again since; a statement of Canal's may be of many rows.)
+    """
+    columns = [original.key], [original.value], [original.partition], [original.offset], [0]
+    try:
+        changes = decoder.decode_batch(*columns)
+    except UndecodableError as error:
+        return f"nobody can read it, so it would be set aside again: {error}; let the source write the row once more"
+    except SchemasUnavailableError as error:
+        return f"whether it can be read cannot be said: {error}"
+    rows = {msgspec.json.encode(change.key, enc_hook=str, order="deterministic").decode() for change in changes}
+    if len(rows) > 1:
+        return (
+            f"it changes {len(rows)} rows, {' and '.join(sorted(rows)[:ROWS_SHOWN_MAX])}: whether each was touched "
+            "since cannot be said by its key, and it might delete a row that was made again; let the source write those rows "
+            "once more, delete at the sink what the source has not, and compare (headgate verify)"
+        )
+    return None
 
 
 def resend(connection: KafkaConnection, original: Original, end: int) -> int:

@@ -22,6 +22,15 @@ from integration.cli.conftest import headgate
 pytestmark = pytest.mark.integration
 
 
+SPEC = json.dumps(
+    {"feed": "shop", "source": {"topics": ["a.b"]}, "sink": {"type": "postgresql", "dsn": "host=nowhere.invalid"}}
+)
+
+
+def event(number: int) -> bytes:
+    return json.dumps({"op": "c", "after": {"id": number}, "source": {"schema": "s", "table": "t"}}).encode()
+
+
 class Shop:
     """A feed on the log, its source topic, and what has been set aside of it."""
 
@@ -32,7 +41,7 @@ class Shop:
         self._producer = log.connection.client(Producer, enable_idempotence=True)
         self._pen = log.writer("test")
         record = FeedRecorded(
-            "0-5", 1, 0, "{}", (), WantedState.RUNNING, FeedState.NORMAL, None, None, None, changed_ms=0
+            "0-5", 1, 0, SPEC, (), WantedState.RUNNING, FeedState.NORMAL, None, None, None, changed_ms=0
         )
         self._pen.write([place(Fact(FeedKey("shop"), record), 0)], 20)
 
@@ -101,24 +110,26 @@ def test_what_was_set_aside_is_listed_once_and_shown_with_its_bytes(shop: Shop) 
 
 def test_only_what_undoes_nothing_is_sent_again_and_only_when_told(shop: Shop) -> None:
     free, touched, gone, keyless = (b'{"id":%d}' % n for n in range(4))
-    shop.put((free, b"0"), (touched, b"1"), (gone, b"2"), (keyless, b"3"), (b'{ "id": 1 }', b"4"), (gone, None))
+    shop.put((free, event(0)), (touched, b"1"), (gone, b"2"), (keyless, b"3"), (b'{ "id": 1 }', b"4"), (gone, None))
     for offset, key in enumerate((free, touched, gone)):
-        shop.set_aside(offset, key, b"%d" % offset)
-    shop.set_aside(3, None, b"3")
+        shop.set_aside(offset, key, event(offset))
+    shop.set_aside(3, None, event(3))
+    shop.set_aside(4, b'{"id":9}', b"bytes that nobody can read")
     code, rows = replayed()
     assert code == ExitCode.REQUEST_REFUSED
     assert [rows[n]["verdict"] for n in range(4)] == ["free", "touched", "touched", "unknown"]
+    assert (rows[4]["verdict"], "nobody can read it" in rows[4]["detail"]) == ("unknown", True)
     assert "offset 4" in rows[1]["detail"], "the same key, written with blanks"
     assert len(shop.records()) == 6, "nothing was sent"
 
     code, rows = replayed("--send", f"{shop.topic}/1/0")
     assert (code, rows[0]["verdict"], rows[0]["sent_as"]) == (0, "resent", 6)
-    assert shop.records()[6] == (free, b"0")
+    assert shop.records()[6] == (free, event(0))
     code, rows = replayed("--send", f"{shop.topic}/1/0")
     assert (code, rows[0]["verdict"], rows[0]["sent_as"]) == (0, "resent", None)
     assert len(shop.records()) == 7, "not a second time"
 
-    shop.set_aside(0, free, b"0", feed_id="0-1")
+    shop.set_aside(0, free, event(0), feed_id="0-1")
     assert replayed("--send", f"{shop.topic}/1/0")[1][0]["verdict"] == "unknown", "of an earlier feed of that name"
 
 
