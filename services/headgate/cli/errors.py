@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from headgate.cli.exit_codes import ExitCode, exit_code_of
-from headgate.cli.output import complain
+from headgate.cli.output import Output, complain, errors_as
 
 __all__ = ["Commands"]
 
@@ -21,13 +21,14 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an expected error is printed and becomes its exit code."""
+        errors_as(Output.TABLE)
         try:
             return super().invoke(ctx)
         except Exception as error:
             code = exit_code_of(error)
             if code is None:
                 raise
-            complain(str(error))
+            complain(str(error), int(code), code.name.lower())
             if code is ExitCode.STOPPED_HARD:
                 # A part hangs on a thread that the interpreter would wait for at its end.
                 os._exit(int(code))

@@ -1,5 +1,6 @@
 """``headgate feed``: create, look at, hold and remove changefeeds."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -191,8 +192,17 @@ def _start_json(start: str) -> str:
         not_a_time = error
     try:
         offsets = msgspec.json.decode(Path(start).read_bytes(), type=dict[str, dict[str, int]])
-    except (OSError, msgspec.MsgspecError) as error:
-        raise typer.BadParameter(f"neither earliest nor latest; {not_a_time}; as a file: {error}") from error
+    except OSError as error:
+        near = get_close_matches(start, ("earliest", "latest"), n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise typer.BadParameter(
+            f"{start!r} is neither earliest nor latest{hint}, and no file that can be read "
+            f"({error.strerror}); {not_a_time}"
+        ) from error
+    except msgspec.MsgspecError as error:
+        raise typer.BadParameter(
+            f'{start}: write JSON, topic → partition → offset, as in {{"shop.public.orders": {{"0": 17}}}} ({error})'
+        ) from error
     return msgspec.json.encode(offsets).decode()
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import KafkaException
 
-from headgate.cli.output import Output
+from headgate.cli.output import Output, errors_as
 from headgate.config.settings import Settings, SettingsError, load_settings
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
 from headgate.eventlog.kafka import KafkaLog, open_log
@@ -34,7 +34,9 @@ KafkaProperty = Annotated[
     list[str] | None,
     typer.Option("--kafka-property", "-X", metavar="NAME=VALUE", help="a librdkafka property [HEADGATE_KAFKA__…]"),
 ]
-Format = Annotated[Output, typer.Option("--output", "-o", help="table for people, json or yaml for programs")]
+Format = Annotated[
+    Output, typer.Option("--output", "-o", callback=errors_as, help="table for people, json or yaml for programs")
+]
 Watch = Annotated[
     float | None,
     typer.Option("--watch", "-w", metavar="SECONDS", min=0.2, help="show it again every so often, until Ctrl-C"),

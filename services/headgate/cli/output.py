@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Output", "again", "age", "complain", "note", "show_object", "show_rows", "show_value"]
+__all__ = ["Output", "again", "age", "complain", "errors_as", "note", "show_object", "show_rows", "show_value"]
 
 
 class Output(StrEnum):
@@ -88,8 +88,22 @@ def note(message: str) -> None:
     Console(stderr=True, highlight=False).print(Text(message))
 
 
-def complain(message: str) -> None:
-    """An error, for people."""
+_errors = Output.TABLE
+
+
+def errors_as(output: Output) -> Output:
+    """From here on errors are printed as this command prints its results."""
+    global _errors  # noqa: PLW0603 - one command to a process; what has gone wrong knows no command's options
+    _errors = output
+    return output
+
+
+def complain(message: str, code: int = 1, name: str = "bug") -> None:
+    """An error, on standard error: a line for people, or, where results are, an object for programs."""
+    if _errors is not Output.TABLE:
+        text = json.dumps({"error": {"code": code, "name": name, "message": message}}, ensure_ascii=False)
+        sys.stderr.write(text + "\n")  # one line of JSON is YAML as well
+        return
     Console(stderr=True, highlight=False, soft_wrap=True).print(Text("error: ", style="bold red") + Text(message))
 
 

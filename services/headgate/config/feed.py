@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from headgate.config.times import parse_ts
+from headgate.config.wording import explained
 from headgate.records.identifiers import parse_identifier, show_identifier
 
 __all__ = [
@@ -322,7 +323,7 @@ def parse_feed(text: str) -> FeedSpec:
     try:
         return FeedSpec.model_validate(data)
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, e['loc'])) or 'feed'}: {e['msg']}" for e in error.errors()]
+        lines = [f"{'.'.join(map(str, e['loc'])) or 'feed'}: {explained(e)}" for e in error.errors()]
         raise FeedSpecError("; ".join(lines)) from error
 
 

@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from headgate.config.secrets import SECRETS_DIR_DEFAULT
+from headgate.config.wording import explained
 from headgate.eventlog.connection import FIXED_PROPERTIES
 from headgate.eventlog.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN
 from headgate.records.names import check_name
@@ -292,7 +293,7 @@ def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
 def _explained(detail: Any) -> str:
     path = tuple(map(str, detail["loc"]))
     variable = PREFIX + NESTED.join(path).upper() if path else "settings"
-    return f"{variable}: {detail['msg'].removeprefix('Value error, ')}"
+    return f"{variable}: {explained(detail)}"
 
 
 def redacted(settings: Settings) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _before(last_error: str | None) -> str:
 def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched | None) -> Standing:
     if record is not None and record.failures:
         code = error_code_of(record.last_error)
-        detail = f"failed {record.failures} times in a row; {record.last_error}"
+        detail = f"failed {_times(record.failures)}; {record.last_error}"
         is_closed = record.state is SetState.REMOVING
         again = "it is tried again" if is_closed else f"`headgate feed resume {key.feed}` tries again at once"
         return Standing(code.stage, None, detail, f"{code.advice}; {again}")
@@ -151,3 +151,7 @@ def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool) -> tupl
     if record.wanted is WantedState.RUNNING:
         lines.extend(record.notices)
     return tuple(lines)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times in a row"

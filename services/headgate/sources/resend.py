@@ -137,8 +137,8 @@ def why_not_alone(decoder: Decoder, original: Original) -> str | None:
     if len(rows) > 1:
         return (
             f"it changes {len(rows)} rows, {' and '.join(sorted(rows)[:ROWS_SHOWN_MAX])}: whether each was touched "
-            "since cannot be said by its key, and it might delete a row that was made again; let the source write those rows "
-            "once more, delete at the sink what the source has not, and compare (headgate verify)"
+            "since cannot be said by its key, and it might delete a row that was made again; let the source write "
+            "those rows once more, delete at the sink what the source has not, and compare (headgate verify)"
         )
     return None
 

@@ -1,9 +1,14 @@
 """Expected errors end a command with their code and a message; others keep their traceback."""
 
+import json
+from pathlib import Path
+
 import pytest
 import typer
+import yaml
 from typer.testing import CliRunner
 
+from headgate.cli import main
 from headgate.cli.errors import Commands
 from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.config.feed import FeedSpecError
@@ -62,3 +67,16 @@ def test_a_bug_is_not_hidden() -> None:
     result = CliRunner().invoke(_command_that_raises(ZeroDivisionError("a bug")), ["one"])
     assert isinstance(result.exception, ZeroDivisionError)
     assert result.exit_code == ExitCode.BUG
+
+
+@pytest.mark.parametrize("option", [["-o", "json"], ["-o", "yaml"], []])
+def test_an_error_is_printed_as_results_are(option: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(main.app, ["feed", "create", str(tmp_path / "none.yaml"), *option])
+    assert (result.exit_code, result.stdout) == (ExitCode.FEED_SPEC, "")
+    if not option:
+        assert result.stderr.startswith("error: ")
+        return
+    error = yaml.safe_load(result.stderr)["error"]
+    assert (error["code"], error["name"]) == (11, "feed_spec")
+    assert "none.yaml: No such file" in error["message"]
+    assert option[1] != "json" or json.loads(result.stderr)["error"] == error

@@ -97,7 +97,7 @@ def test_missing_secret_file_says_which(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_bad_value_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADGATE_HTTP__PORT", "eighty")
-    with pytest.raises(SettingsError, match="HEADGATE_HTTP__PORT: Input should be a valid integer"):
+    with pytest.raises(SettingsError, match="HEADGATE_HTTP__PORT: 'eighty' cannot be: write a whole number"):
         load_settings()
 
 

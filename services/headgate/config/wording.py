@@ -1,0 +1,50 @@
+"""What is wrong with an option, in our words: the library's say nothing to who wrote the file."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+__all__ = ["explained"]
+
+_KINDS: Final = {
+    "missing": "it is missing",
+    "string": "write a text",
+    "int": "write a whole number",
+    "float": "write a number",
+    "bool": "write true or false",
+    "tuple": "write a list, as in [a, b]",
+    "list": "write a list, as in [a, b]",
+    "dict": "write names with values below it, as in {name: value}",
+    "mapping": "write names with values below it, as in {name: value}",
+    "model": "write its options below it, a name and a value each",
+    "path": "write the path of a file",
+}
+"""By the first word of the library's own kind of error (``int_parsing``, ``int_type``, …)."""
+
+
+def explained(detail: Mapping[str, Any]) -> str:
+    """One of pydantic's error details as a sentence, with the nearest of the values that can be."""
+    kind, given, context = str(detail["type"]), detail.get("input"), detail.get("ctx") or {}
+    if kind == "value_error":
+        return str(context.get("error", detail["msg"]))
+    if kind in ("literal_error", "enum"):
+        return _one_of(given, str(context["expected"]))
+    bounds = [f"{word} {context[name]}" for name, word in _BOUNDS.items() if name in context]
+    if bounds:
+        return f"{given!r} cannot be: it must be {' and '.join(bounds)}"
+    if kind == "string_pattern_mismatch":
+        return f"{given!r} cannot be: it must match {context['pattern']}"
+    says = _KINDS.get(kind.partition("_")[0])
+    if says is None:
+        return str(detail["msg"])
+    return says if kind == "missing" else f"{given!r} cannot be: {says}"
+
+
+_BOUNDS: Final = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+
+
+def _one_of(given: Any, expected: str) -> str:
+    known = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+    near = get_close_matches(str(given), known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{given!r} is unknown; {hint}known are {', '.join(known)}"
