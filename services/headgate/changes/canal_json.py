@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.changes.change import ABSENT, Change, ChangeError, Operation, Row, source_time
+from headgate.changes.change import ABSENT, BINARY, TEXT_ONLY, Change, ChangeError, Operation, Row, source_time
 from headgate.changes.dealing import Whose, named
 from headgate.changes.decoding import Watermark, decode_each
 from headgate.changes.mysql_types import NotAValueError, reader_of
@@ -56,6 +56,8 @@ class _Message(msgspec.Struct, gc=False):
     es: int | None = None
     tidb: _Extension | None = msgspec.field(default=None, name="_tidb")
 
+
+_MEANING: Final = {BINARY: TEXT_ONLY}
 
 _message: Final = msgspec.json.Decoder(_Message)
 
@@ -200,7 +202,7 @@ class Decoder:
 
 def _change(message: _Message, operation: Operation, key: Row, row: Row | None, place: tuple[int, int, int]) -> Change:
     partition, offset, append_ms = place
-    return Change(partition, offset, operation, key, row, source_time(message.es), append_ms)
+    return Change(partition, offset, operation, key, row, source_time(message.es), append_ms, _MEANING)
 
 
 def _read(message: _Message, data: dict[str, Any]) -> Row:

@@ -16,8 +16,10 @@ from headgate.records.ts import MS_MAX
 
 __all__ = [
     "ABSENT",
+    "BINARY",
     "CONNECTOR",
     "DATA_ERRORS",
+    "TEXT_ONLY",
     "Absent",
     "Change",
     "ChangeError",
@@ -41,6 +43,13 @@ ABSENT: Final = Absent()
 CONNECTOR: Final = ""
 """In ``Change.semantics``, where columns have names: the connector that wrote the event ("postgresql", "mysql", …).
 What it makes of some types no schema tells, or none is there."""
+
+BINARY: Final = "\x00binary"
+"""In ``Change.semantics``, beside columns (no database lets one have this name): how bytes are written as text, in the
+words of Debezium's ``binary.handling.mode``, where the feed says it; or TEXT_ONLY."""
+
+TEXT_ONLY: Final = "text"
+"""Of a format that has bytes as bytes: a text is never some."""
 
 Row = dict[str, object]
 

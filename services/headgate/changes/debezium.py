@@ -3,13 +3,13 @@
 import hashlib
 import re
 import uuid
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from headgate.changes.change import ABSENT, CONNECTOR, Change, ChangeError, Operation, Row
+from headgate.changes.change import ABSENT, BINARY, CONNECTOR, Change, ChangeError, Operation, Row
 
 __all__ = [
     "MESSAGE",
@@ -22,6 +22,7 @@ __all__ = [
     "connector_named",
     "keyless_row",
     "operation_of",
+    "told_of_bytes",
 ]
 
 UNAVAILABLE_VALUE: Final = "__debezium_unavailable_value"
@@ -63,6 +64,11 @@ def keyless_row(op: str, *, appended: bool) -> Row:
         "the event has no key: its source table has no primary key; add one, or choose columns with the "
         "connector's message.key.columns, or, if rows are only ever added, set sink.keyless: append"
     )
+
+
+def told_of_bytes(mode: str | None) -> dict[str, str]:
+    """What semantics have of the connector's ``binary.handling.mode``, if the feed says it."""
+    return {} if mode is None else {BINARY: mode}
 
 
 def connector_named(source_schema: object) -> dict[str, str]:
@@ -130,7 +136,8 @@ class Unavailable:
         named = str(uuid.UUID(bytes=hashlib.md5(raw, usedforsecurity=False).digest(), version=3))
         hstore = {placeholder: placeholder}
         self.scalars: frozenset[object] = frozenset(
-            {placeholder, base64, raw, msgspec.json.encode(hstore).decode()}  # (Avro has bytes as they are)
+            {placeholder, base64, urlsafe_b64encode(raw).decode(), raw.hex(), raw}  # (Avro has bytes as they are)
+            | {msgspec.json.encode(hstore).decode()}
         )
         self._collections: tuple[object, ...] = (hstore, numbers, [placeholder], [base64], [raw], [named])
 

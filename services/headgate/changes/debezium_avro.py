@@ -7,7 +7,7 @@ values that Avro has and JSON has not: bytes and unscaled decimals are bytes, in
 of its row here, too; its key means what the key's schema says.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, repeat
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from headgate.changes.debezium import (
     connector_named,
     keyless_row,
     operation_of,
+    told_of_bytes,
 )
 from headgate.changes.decoding import Watermark, decode_columns
 from headgate.changes.tables import UNNAMED, OneTable, SourceTable
@@ -90,12 +91,20 @@ class Decoder:
     """Decodes the events of a topic; remembers their schemas. One per thread."""
 
     def __init__(
-        self, schemas: SchemaById, unavailable_value: str = UNAVAILABLE_VALUE, *, keyless: bool = False
+        self,
+        schemas: SchemaById,
+        unavailable_value: str = UNAVAILABLE_VALUE,
+        *,
+        keyless: bool = False,
+        binary: str | None = None,
     ) -> None:
-        """``keyless``: events without key are rows to be added; what is more than that is refused."""
+        """``keyless``: events without key are rows to be added; what is more than that is refused.
+
+        ``binary``: the connector's ``binary.handling.mode``, if the feed says it.
+        """
         self._keyless = keyless
-        self._values = _Plans(schemas, "value", _value_plan)
-        self._keys = _Plans(schemas, "key", _key_plan)
+        self._values = _Plans(schemas, "value", _value_plan, told_of_bytes(binary))
+        self._keys = _Plans(schemas, "key", _key_plan, told_of_bytes(binary))
         self._unavailable = Unavailable(unavailable_value)
         self._table = OneTable(TABLE_ADVICE)
         self._tombstones = Tombstones(self._tombstone)
@@ -215,7 +224,15 @@ class Decoder:
 class _Plans:
     """Schemas met so far, by the frame that names them; one that cannot be used is remembered with its reason."""
 
-    def __init__(self, schemas: SchemaById, what: str, make: Callable[[int, AvroType], _Plan]) -> None:
+    def __init__(
+        self,
+        schemas: SchemaById,
+        what: str,
+        make: Callable[[int, AvroType], _Plan],
+        told: Mapping[str, str] | None = None,
+    ) -> None:
+        """``told``: what is known beside the schemas, and becomes part of each one's semantics."""
+        self._told = told or {}
         self._schemas = schemas
         self._what = what
         self._make = make
@@ -246,6 +263,7 @@ class _Plans:
             text = self._schemas(schema_id)
             try:
                 known = self._make(schema_id, parse_avro(text))
+                known.semantics.update(self._told)
             except ChangeError as error:
                 known = ChangeError(f"the {self._what}'s schema {schema_id}: {error}")
             if len(self._known) >= SCHEMAS_MAX:

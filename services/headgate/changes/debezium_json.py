@@ -32,6 +32,7 @@ from headgate.changes.debezium import (
     Unavailable,
     keyless_row,
     operation_of,
+    told_of_bytes,
 )
 from headgate.changes.debezium_schema import OPENING, KnownSchemas
 from headgate.changes.decoding import Watermark, decode_columns
@@ -118,9 +119,9 @@ def _connector(payload: bytes) -> str | None:
 
 
 @lru_cache(maxsize=CONNECTORS_MAX)
-def _written_by(connector: str | None) -> dict[str, str] | None:
+def _written_by(connector: str | None, binary: str | None) -> dict[str, str] | None:
     """What is known of the columns of an event without schema; one object, so that a batch is seen to be alike."""
-    return None if connector is None else {CONNECTOR: connector}
+    return (({} if connector is None else {CONNECTOR: connector}) | told_of_bytes(binary)) or None
 
 
 class Look:
@@ -173,9 +174,16 @@ class Decoder:
     """Decodes the events of one topic, which carries one table; remembers its schemas. One per thread."""
 
     def __init__(
-        self, unavailable_value: str = UNAVAILABLE_VALUE, *, keyless: bool = False, transactions: bool = False
+        self,
+        unavailable_value: str = UNAVAILABLE_VALUE,
+        *,
+        keyless: bool = False,
+        transactions: bool = False,
+        binary: str | None = None,
     ) -> None:
         """``keyless``: events without key are rows to be added; what is more than that is refused.
+
+        ``binary``: the connector's ``binary.handling.mode``, if the feed says it.
 
         ``transactions``: which ones the events belong to is remembered for ``take_runs``.
         """
@@ -184,8 +192,9 @@ class Decoder:
         self._runs: list[TransactionRun] = []
         self._envelope: msgspec.json.Decoder[Any] = _with_transaction if transactions else _plain
         self._table = OneTable(TABLE_ADVICE)
-        self._keys = KnownSchemas(envelopes=False)
-        self._values = KnownSchemas(envelopes=True)
+        self._binary = binary
+        self._keys = KnownSchemas(envelopes=False, told=told_of_bytes(binary))
+        self._values = KnownSchemas(envelopes=True, told=told_of_bytes(binary))
         self._unavailable = Unavailable(unavailable_value)
         self._scalars = self._unavailable.scalars
         self._tombstones = Tombstones(self._tombstone)
@@ -215,7 +224,7 @@ class Decoder:
             return None
         row = self._row(envelope) if operation is _UPSERT else None
         if semantics is None:
-            semantics = _written_by(_connector(payload))
+            semantics = _written_by(_connector(payload), self._binary)
         self._semantics = semantics
         if operation is Operation.TRUNCATE:
             named: Row = {}
@@ -345,7 +354,7 @@ class Decoder:
             connector = _connector(payloads[0][0]) if envelopes else None
             if envelopes and _connector(payloads[0][-1]) != connector:
                 return None
-            semantics = _written_by(connector)
+            semantics = _written_by(connector, self._binary)
         if envelopes:
             self._semantics = semantics
         meaning = repeat(semantics)

@@ -63,8 +63,10 @@ def key_semantics(schema: Any) -> Semantics | None:
 class KnownSchemas:
     """Schema parts seen so far. ``split`` finds an event's payload without parsing a schema twice."""
 
-    def __init__(self, *, envelopes: bool) -> None:
+    def __init__(self, *, envelopes: bool, told: Semantics | None = None) -> None:
+        """``told``: what is known beside the schemas, and becomes part of each one's semantics."""
         self._envelopes = envelopes
+        self._told = told or {}
         self._known: dict[bytes, Semantics | None] = {}
         self._last: bytes = OPENING + b"\x00"  # no JSON starts like this
         self._last_semantics: Semantics | None = None
@@ -105,6 +107,8 @@ class KnownSchemas:
             return data, None  # a row (or key) that happens to have a column of that name
         read = envelope_semantics if self._envelopes else key_semantics
         semantics = None if schema is None else read(schema)
+        if semantics is not None:
+            semantics |= self._told
         self._learn(data, bytes(parts["schema"]), semantics)
         return bytes(parts["payload"]), semantics
 

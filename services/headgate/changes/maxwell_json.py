@@ -5,9 +5,10 @@ What names the row is in the record's key, in either of its forms (``kafka_key_f
 ``_uuid`` there, and is refused. An update whose ``old`` has key columns is of a row that had another key, which is
 deleted first.
 
-Numbers with a point are kept digit by digit, for they may be decimals; those within JSON are not. Bytes arrive as
-base64, times as text, a set as the list of its labels, which is for the sink's column to understand. Rows of a
-bootstrap are rows like any other; where it begins and ends is passed over, as is DDL.
+Numbers with a point are kept digit by digit, for they may be decimals, within JSON as well. Bytes arrive as base64,
+times as text, a set as the list of its labels, which is for the sink's column to understand. A column of JSON is part
+of the message's own JSON, so a text there is a JSON string: ``"123"`` is not the number (hence the CONNECTOR). Rows of
+a bootstrap are rows like any other; where it begins and ends is passed over, as is DDL.
 
 A tombstone is a delete of the row that its key names. Maxwell writes none by itself: its delete is a message, which
 compaction keeps; whoever added one did it to the key as it stands there.
@@ -21,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.changes.change import Change, ChangeError, Operation, Row, source_time
+from headgate.changes.change import CONNECTOR, Change, ChangeError, Operation, Row, source_time
 from headgate.changes.dealing import Whose, named
 from headgate.changes.decoding import Watermark, decode_each
 from headgate.changes.tables import OneTable, SourceTable, show_table
@@ -41,6 +42,7 @@ _PASSED_OVER: Final = frozenset(
 _KEY_COLUMN: Final = "pk."
 _NO_KEY: Final = "_uuid"
 _MS: Final = 1_000
+_MEANING: Final = {CONNECTOR: "maxwell"}
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -61,7 +63,6 @@ class _Label(msgspec.Struct, gc=False):
 
 _label: Final = msgspec.json.Decoder(_Label)
 _message: Final = msgspec.json.Decoder(_Message, float_hook=Decimal)
-_with_floats: Final = msgspec.json.Decoder(_Message)
 _key: Final = msgspec.json.Decoder(float_hook=Decimal)
 
 
@@ -114,7 +115,7 @@ class Decoder:
         operation = _ROWS.get(message.type)
         if operation is None:
             raise ChangeError(f"unknown type {message.type!r} of Maxwell; known are {', '.join(_ROWS)}")
-        row = self._row(message, value)
+        row = self._row(message)
         names = _key_columns(key)
         if not names:
             if not self._keyless or message.type not in ("insert", "bootstrap-insert"):
@@ -127,9 +128,9 @@ class Decoder:
         changes = []
         before = {**named, **{column: old for column, old in (message.old or {}).items() if column in named}}
         if operation is Operation.UPSERT and before != named:
-            changes.append(Change(partition, offset, Operation.DELETE, before, None, source_ms, append_ms))
+            changes.append(Change(partition, offset, Operation.DELETE, before, None, source_ms, append_ms, _MEANING))
         kept = row if operation is Operation.UPSERT else None
-        changes.append(Change(partition, offset, operation, named, kept, source_ms, append_ms))
+        changes.append(Change(partition, offset, operation, named, kept, source_ms, append_ms, _MEANING))
         return changes
 
     def _tombstone(self, key: bytes | None, partition: int, offset: int, append_ms: int) -> list[Change]:
@@ -144,9 +145,9 @@ class Decoder:
             )
         spelled = {column.lower(): column for column in self._columns}
         named: Row = {spelled.get(column.lower(), column): each for column, each in pairs.items()}
-        return [Change(partition, offset, Operation.DELETE, named, None, None, append_ms)]
+        return [Change(partition, offset, Operation.DELETE, named, None, None, append_ms, _MEANING)]
 
-    def _row(self, message: _Message, value: bytes) -> Row:
+    def _row(self, message: _Message) -> Row:
         if message.encrypted is not None:
             raise ChangeError("Maxwell has encrypted the row (its option encrypt): that cannot be read")
         if not message.data:
@@ -158,13 +159,6 @@ class Decoder:
                 f"the row lacks {', '.join(lacking)}, which its update has changed: let Maxwell write NULLs "
                 "(output_nulls=true), and all columns of the table"
             )
-        nested = [column for column, each in message.data.items() if isinstance(each, dict | list)]
-        if nested:
-            try:
-                plain = _with_floats.decode(value).data or {}
-            except msgspec.MsgspecError as error:
-                raise ChangeError(f"the value is no message of Maxwell: {error}") from error
-            return {**message.data, **{column: plain[column] for column in nested}}
         return message.data
 
 

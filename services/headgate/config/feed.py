@@ -147,7 +147,8 @@ class SourceSpec(_Strict):
     after it are not applied, and the feed is finished once everything before it is. ``transaction_topic``: where
     Debezium writes the ends of transactions, which say up to when a table is complete (changes/transactions.py).
     ``tables``: which tables the only topic carries for the feed, as schema.table or database.table; each goes to a sink
-    table of its own. Without it, a topic carries one table.
+    table of its own. Without it, a topic carries one table. ``binary_handling_mode``: the option of that name of
+    Debezium's connector, where it is not the default: how bytes are written as text, which no schema tells.
     """
 
     topics: tuple[str, ...] = ()
@@ -161,6 +162,7 @@ class SourceSpec(_Strict):
     topic_tables: dict[str, str] = {}
     """Topic → source table, for ``headgate verify``, where the topic is not named like its table."""
     unavailable_value: str = "__debezium_unavailable_value"
+    binary_handling_mode: Literal["bytes", "base64", "base64-url-safe", "hex"] | None = None
     registry: RegistrySpec | None = None
     """For formats whose schemas are in a registry."""
 
@@ -216,6 +218,16 @@ class SourceSpec(_Strict):
             read = topic in self.topics if self.topic_pattern is None else re.fullmatch(self.topic_pattern, topic)
             if not read:
                 raise ValueError(f"source.topic_tables names topic {topic!r}, which the feed does not read")
+        return self
+
+    @model_validator(mode="after")
+    def _binary_of_debezium(self) -> "SourceSpec":
+        formats = (SourceFormat.DEBEZIUM_JSON, SourceFormat.DEBEZIUM_AVRO)
+        if self.binary_handling_mode is not None and self.format not in formats:
+            raise ValueError(
+                f"source.binary_handling_mode is an option of Debezium's connectors: events of format {self.format} "
+                "say their bytes in one way only; leave it out"
+            )
         return self
 
     @property

@@ -9,6 +9,7 @@ CHANGEABLE = {
     ("source", "topics"),
     ("source", "topic_pattern"),
     ("source", "unavailable_value"),
+    ("source", "binary_handling_mode"),
     ("source", "topic_tables"),
     ("source", "registry"),
     ("source", "transaction_topic"),

@@ -76,10 +76,18 @@ class FeedParts:
         match source.format:
             case SourceFormat.DEBEZIUM_JSON:
                 return debezium_json.Decoder(
-                    source.unavailable_value, keyless=keyless, transactions=source.transaction_topic is not None
+                    source.unavailable_value,
+                    keyless=keyless,
+                    transactions=source.transaction_topic is not None,
+                    binary=source.binary_handling_mode,
                 )
             case SourceFormat.DEBEZIUM_AVRO:
-                return debezium_avro.Decoder(self._registry.schema, source.unavailable_value, keyless=keyless)
+                return debezium_avro.Decoder(
+                    self._registry.schema,
+                    source.unavailable_value,
+                    keyless=keyless,
+                    binary=source.binary_handling_mode,
+                )
             case SourceFormat.MAXWELL_JSON:
                 return maxwell_json.Decoder(keyless=keyless)
             case SourceFormat.CANAL_JSON | SourceFormat.TICDC_CANAL_JSON:

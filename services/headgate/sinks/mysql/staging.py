@@ -15,7 +15,7 @@ from typing import Final
 
 import pymysql
 
-from headgate.changes.change import CONNECTOR
+from headgate.changes.change import BINARY, CONNECTOR
 from headgate.changes.reducing import Reduced
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.mysql.catalog import DATABASE, Table, read_version
@@ -60,7 +60,7 @@ class Stage:
         self.table = table
         self._session = session
         self._stage = quoted(DATABASE, f"headgate_stage_{number}")
-        self._texts: dict[tuple[str, str | None, str | None], ColumnText] = {}
+        self._texts: dict[tuple[str, str | None, str | None, str | None], ColumnText] = {}
         self._filled = False
         columns = ", ".join(f"{quoted(name)} {column.definition}" for name, column in table.columns.items())
         engine = " ENGINE = Aria TRANSACTIONAL = 0" if session.is_mariadb else " ENGINE = InnoDB"
@@ -92,11 +92,13 @@ class Stage:
         return groups
 
     def _text(self, column: str, semantics: Semantics) -> ColumnText:
-        meaning, connector = (None, None) if semantics is None else (semantics.get(column), semantics.get(CONNECTOR))
-        text = self._texts.get((column, meaning, connector))
+        told = semantics or {}
+        known = (column, told.get(column), told.get(CONNECTOR), told.get(BINARY))
+        text = self._texts.get(known)
         if text is None:
-            made = column_text(self.table.columns[column], meaning, connector, in_key=column in self.table.key)
-            text = self._texts[column, meaning, connector] = made
+            text = self._texts[known] = column_text(
+                self.table.columns[column], *known[1:], in_key=column in self.table.key
+            )
         return text
 
     def _send(self, number: int, group: Group) -> None:

@@ -10,6 +10,7 @@ Bytes are sent as hexadecimal digits, bits as a number (see staging).
 """
 
 import re
+from collections.abc import Callable
 from datetime import date
 from functools import partial
 from typing import Final
@@ -18,12 +19,15 @@ from headgate.sinks.mysql.catalog import Column
 from headgate.sinks.relational.keys import unpadded
 from headgate.sinks.relational.logical import logical_json, logical_text
 from headgate.sinks.relational.text import (
+    MAXWELL,
     UNSIGNED_DIGITS,
     ColumnText,
     ToText,
     base64_bytes,
+    bytes_of,
     decimal_scale,
     json_text,
+    json_value,
     may_be_wrapped,
     not_wrapped,
     numeric,
@@ -109,8 +113,8 @@ def _text(kind: str, value: object) -> str:
     return scalar(kind, value)
 
 
-def _hex(kind: str, value: object) -> str:
-    return base64_bytes(value, kind).hex()
+def _hex(read: Callable[[object], bytes], value: object) -> str:
+    return read(value).hex()
 
 
 def _bits(value: object) -> str:
@@ -202,7 +206,7 @@ def _unit(column: Column, meaning: str | None) -> int | None:
     return 1_000 if precision is None or int(precision[1]) <= _ADAPTIVE_MILLIS_PRECISION else MICROS
 
 
-def _converter(column: Column, meaning: str | None, connector: str | None) -> tuple[ToText, bool]:  # noqa: PLR0911 - one case per type
+def _converter(column: Column, meaning: str | None, connector: str | None, binary: str | None) -> tuple[ToText, bool]:  # noqa: PLR0911 - one case per type
     """How a value becomes text, and whether strings already are that text."""
     kind = column.kind
     if kind in _INTEGERS or kind in _FLOATS:
@@ -216,7 +220,7 @@ def _converter(column: Column, meaning: str | None, connector: str | None) -> tu
         scale = decimal_scale(meaning)
         return partial(_decimal, scale), False
     if kind in BYTES:
-        return partial(_hex, kind), False
+        return partial(_hex, bytes_of(kind, meaning, binary)), False
     if kind in NUMBERS_SENT:
         return _bits, False
     if kind in _TIMES:
@@ -251,13 +255,21 @@ def _holds_unsigned(column: Column) -> bool:
 
 
 def column_text(
-    column: Column, meaning: str | None, connector: str | None = None, *, in_key: bool = False
+    column: Column,
+    meaning: str | None,
+    connector: str | None = None,
+    binary: str | None = None,
+    *,
+    in_key: bool = False,
 ) -> ColumnText:
     """The writer for a column, given what its values mean (None without a schema) and who says so.
 
-    ``connector``: see ``changes.change.CONNECTOR``. ``in_key``: the column is part of the table's key.
+    ``connector`` and ``binary``: see ``changes.change.CONNECTOR`` and ``BINARY``. ``in_key``: the column is part of the
+    table's key.
     """
-    to_text, strings_are_text = _converter(column, meaning, connector)
+    if column.kind == "json" and connector == MAXWELL:
+        return ColumnText(json_value)
+    to_text, strings_are_text = _converter(column, meaning, connector, binary)
     if in_key and column.kind in ("char", "binary"):
         pad, each = (" ", 1) if column.kind == "char" else ("00", 2)
         return ColumnText(unpadded(to_text, pad, each * int(_DIGITS.findall(column.declared)[0])))

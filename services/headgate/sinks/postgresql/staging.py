@@ -14,7 +14,7 @@ from typing import Final, LiteralString
 import psycopg
 from psycopg import sql
 
-from headgate.changes.change import CONNECTOR
+from headgate.changes.change import BINARY, CONNECTOR
 from headgate.changes.reducing import Reduced
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.postgresql.catalog import Connection, Table, read_version
@@ -55,7 +55,7 @@ class Stage:
         self._connection = connection
         self._stage = sql.Identifier("pg_temp", f"headgate_stage_{number}")
         self._rows = 0
-        self._texts: dict[tuple[str, str | None, str | None], ColumnText] = {}
+        self._texts: dict[tuple[str, str | None, str | None, str | None], ColumnText] = {}
         columns = sql.SQL(", ").join(self._as_staged(column) for column in table.columns)
         connection.execute(
             sql.SQL("CREATE TEMPORARY TABLE {} AS SELECT 0::int AS {}, {} FROM {} WITH NO DATA").format(
@@ -110,11 +110,13 @@ class Stage:
             self._connection.execute(sql.SQL("DELETE FROM {}").format(self._stage))
 
     def _text(self, column: str, semantics: Semantics) -> ColumnText:
-        meaning, connector = (None, None) if semantics is None else (semantics.get(column), semantics.get(CONNECTOR))
-        text = self._texts.get((column, meaning, connector))
+        told = semantics or {}
+        known = (column, told.get(column), told.get(CONNECTOR), told.get(BINARY))
+        text = self._texts.get(known)
         if text is None:
-            made = column_text(self.table.columns[column], meaning, connector, in_key=column in self.table.key)
-            text = self._texts[column, meaning, connector] = made
+            text = self._texts[known] = column_text(
+                self.table.columns[column], *known[1:], in_key=column in self.table.key
+            )
         return text
 
     def _copy(self, number: int, group: Group) -> None:

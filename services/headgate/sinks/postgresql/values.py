@@ -11,6 +11,7 @@ search through the whole column.
 """
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -23,13 +24,16 @@ from headgate.sinks.relational.text import (
     DECIMAL,
     FIELD_BEGINS,
     INFINITE_DECIMAL,
+    MAXWELL,
     UNSIGNED_DIGITS,
     ColumnText,
     ToText,
     base64_bytes,
+    bytes_of,
     check_element,
     decimal_scale,
     is_of_mysql,
+    json_value,
     may_be_wrapped,
     not_wrapped,
     numeric,
@@ -69,8 +73,8 @@ def _money(scale: int | None, value: object) -> str:
     return text
 
 
-def _bytea(value: object) -> str:
-    return "\\x" + base64_bytes(value, "bytea").hex()
+def _bytea(read: Callable[[object], bytes], value: object) -> str:
+    return "\\x" + read(value).hex()
 
 
 def _bits(kind: str, length: int | None, value: object) -> str:
@@ -129,7 +133,7 @@ class _Type(msgspec.Struct, frozen=True):
         return self.modifier is None or self.modifier - self.scale >= UNSIGNED_DIGITS
 
 
-def _converter(column: _Type, meaning: str | None, connector: str | None) -> tuple[ToText, bool]:  # noqa: PLR0911 - one case per type
+def _converter(column: _Type, meaning: str | None, connector: str | None, binary: str | None) -> tuple[ToText, bool]:  # noqa: PLR0911 - one case per type
     """How a value becomes text, and whether strings already are that text."""
     kind, modifier = column.kind, column.modifier
     scale = decimal_scale(meaning)
@@ -146,7 +150,7 @@ def _converter(column: _Type, meaning: str | None, connector: str | None) -> tup
     if kind in _DECIMALS:
         return partial(numeric, None), True
     if kind == "bytea":
-        return _bytea, False
+        return partial(_bytea, bytes_of(kind, meaning, binary)), False
     if kind in _BITS:
         width = modifier
         if meaning is not None and meaning.startswith(_BITS_MEANING) and kind == "bit varying":
@@ -157,7 +161,7 @@ def _converter(column: _Type, meaning: str | None, connector: str | None) -> tup
     if kind == "interval" or kind.startswith("interval "):
         return _interval, True
     if kind in _JSON:
-        return logical_json(meaning), True
+        return (json_value, False) if connector == MAXWELL else (logical_json(meaning), True)
     logical = logical_text(meaning)
     return (partial(_text, kind), True) if logical is None else (logical, False)
 
@@ -183,20 +187,21 @@ def _doubtful(kind: str) -> re.Pattern[str] | None:
 
 
 def column_text(
-    declared: str, meaning: str | None, connector: str | None = None, *, in_key: bool = False
+    declared: str, meaning: str | None, connector: str | None = None, binary: str | None = None, *, in_key: bool = False
 ) -> ColumnText:
     """The writer for a column of type ``declared``, given what its values mean (None without a schema) and who says so.
 
-    ``connector``: see ``changes.change.CONNECTOR``. ``in_key``: the column is part of the table's key.
+    ``connector`` and ``binary``: see ``changes.change.CONNECTOR`` and ``BINARY``. ``in_key``: the column is part of the
+    table's key.
     """
     column = _Type.parse(declared)
     if column.array:
         inner = None
         if meaning is not None and meaning.startswith(_ARRAY_MEANING):
             inner = meaning[len(_ARRAY_MEANING) : -1]
-        element, _ = _converter(column, inner, connector)
+        element, _ = _converter(column, inner, connector, binary)
         return ColumnText(partial(_array, element), strings_are_text=True)
-    to_text, strings_are_text = _converter(column, meaning, connector)
+    to_text, strings_are_text = _converter(column, meaning, connector, binary)
     if in_key and column.kind == "character" and column.modifier is not None:
         return ColumnText(unpadded(to_text, " ", column.modifier))
     if may_be_wrapped(meaning, connector) and column.kind == "numeric" and column.holds_unsigned:

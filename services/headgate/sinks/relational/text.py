@@ -9,27 +9,31 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from headgate.changes.change import DATA_ERRORS, reason_of
+from headgate.changes.change import DATA_ERRORS, TEXT_ONLY, reason_of
 from headgate.sinks.relational.times import NotTextError
 
 __all__ = [
     "DECIMAL",
     "FIELD_BEGINS",
     "INFINITE_DECIMAL",
+    "MAXWELL",
     "NULL",
     "UNSIGNED_DIGITS",
     "ColumnText",
     "ToText",
     "base64_bytes",
+    "bytes_of",
     "check_element",
     "decimal_scale",
     "escape",
     "is_of_mysql",
     "json_text",
+    "json_value",
     "may_be_wrapped",
     "not_wrapped",
     "numeric",
@@ -105,9 +109,81 @@ def scalar(kind: str, value: object) -> str:
     raise unreadable(value, kind)
 
 
+def _unhex(text: str) -> bytes:
+    return binascii.unhexlify(text)
+
+
+def _base64(text: str) -> bytes:
+    return binascii.a2b_base64(text, strict_mode=True)
+
+
+def _url_safe(text: str) -> bytes:
+    if "+" in text or "/" in text:
+        raise ValueError("+ and / are not among its letters")
+    return _base64(text.replace("-", "+").replace("_", "/"))
+
+
+_WRITTEN: Final[dict[str, Callable[[str], bytes]]] = {
+    "bytes": _base64,
+    "base64": _base64,
+    "base64-url-safe": _url_safe,
+    "hex": _unhex,
+}
+"""How bytes become text, by the word of ``binary.handling.mode``; "bytes" are base64 in JSON."""
+_BYTES_MEANINGS: Final = (DECIMAL, "io.debezium.data.Bits(")
+
+
+def _refused_text(kind: str, mode: str | None, value: str) -> bytes:
+    if mode == TEXT_ONLY:
+        raise NotTextError(
+            f"{value[:40]!r} is a text in the event, no bytes as a {kind} needs: give the column a text type"
+        )
+    raise NotTextError(
+        f"{value[:40]!r} is a text by the event's schema, and a {kind} needs bytes: if the connector's "
+        "binary.handling.mode is hex, base64 or base64-url-safe, say so in source.binary_handling_mode; else give the "
+        "column a text type"
+    )
+
+
+def bytes_of(kind: str, meaning: str | None, mode: str | None) -> Callable[[object], bytes]:
+    """How values of a binary column are read: bytes as they are, and a text as the event's schema, or the feed, says.
+
+    Hexadecimal digits are base64 as well, so nothing is guessed: a text whose schema says no more than that is one is
+    refused, unless the feed names the ``mode`` (see changes.change.BINARY). Without a schema the connector's default
+    holds, base64.
+    """
+    if meaning is None:
+        how = mode or "bytes"
+    elif meaning == "bytes" or meaning.startswith(_BYTES_MEANINGS):
+        how = "bytes"
+    else:
+        how = mode if meaning == "string" and mode not in (None, "bytes") else ""
+    decode = _WRITTEN.get(how or "", partial(_refused_text, kind, mode))
+
+    def read(value: object) -> bytes:
+        if isinstance(value, bytes):
+            return value
+        if not isinstance(value, str):
+            raise unreadable(value, kind)
+        try:
+            return decode(value)
+        except ValueError as error:
+            raise NotTextError(
+                f"{value[:40]!r} is not {'base64' if how == 'bytes' else how}, as {kind} needs it: {error} (is the "
+                "connector's binary.handling.mode the one that source.binary_handling_mode says, by default bytes?)"
+            ) from error
+
+    return read
+
+
+_json: Final = msgspec.json.Encoder(decimal_format="number")
+MAXWELL: Final = "maxwell"
+"""The CONNECTOR whose JSON columns are values, not texts that hold JSON."""
+
+
 def json_text(value: object) -> str:
     """JSON, from a text that is JSON already or from what was parsed of it. NaN and infinities become their names."""
-    return value if isinstance(value, str) else msgspec.json.encode(_named(value)).decode()
+    return value if isinstance(value, str) else json_value(_named(value))
 
 
 def _named(value: object) -> object:
@@ -118,6 +194,11 @@ def _named(value: object) -> object:
     if isinstance(value, dict):
         return {name: _named(item) for name, item in value.items()}
     return _NOT_FINITE.get(repr(value), value) if isinstance(value, float) else value
+
+
+def json_value(value: object) -> str:
+    """JSON from what was parsed of it, a text being a JSON string, decimals with their digits."""
+    return _json.encode(value).decode()
 
 
 def decimal_scale(meaning: str | None) -> int | None:
