@@ -62,7 +62,7 @@ def list_feeds(
     kafka_property: KafkaProperty = None,
 ) -> None:
     """List feeds with their states, tables and lag."""
-    columns = ("feed", "wanted", "state", "tables", "replicating", "rows", "lag_ms", "held_by", "error")
+    columns = ("feed", "wanted", "state", "tables", "replicating", "rows", "lag_ms", "held_by", "error", "notices")
     with connected(bootstrap, cluster, kafka_property) as (_, log):
 
         def look() -> None:
@@ -94,7 +94,6 @@ def _show(snapshot: Snapshot, feed: str, output: Output) -> None:
         "feed_id": record.feed_id,
         "incarnation": record.incarnation,
         "error_code": record.error_code,
-        "notices": list(record.notices),
         "checkpoint": _checkpoint(snapshot, feed, record),
         "target_ts": None if record.target_ts is None else {"ts": record.target_ts, "time": show_ts(record.target_ts)},
         "spec": msgspec.json.decode(record.spec),
@@ -289,4 +288,5 @@ def _feed_row(snapshot: Snapshot, feed: str, record: FeedRecorded) -> dict[str, 
         "lag_ms": max(lags, default=None),
         "held_by": f"{held.span} ({held.stage})" if held else None,
         "error": record.error,
+        "notices": list(record.notices),
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 __all__ = ["Output", "again", "age", "complain", "errors_as", "note", "show_object", "show_rows", "show_value"]
@@ -34,14 +34,30 @@ def show_value(output: Output, value: Any) -> None:
 
 
 def show_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output: Output) -> None:
-    """Rows under ``columns``; JSON has every field of each row, the table only the columns."""
+    """Rows under ``columns``; JSON has every field of each row, the table only the columns.
+
+    A row is one line, cut to a terminal's width; its long texts stand below the table, whole.
+    """
     if output is not Output.TABLE:
         show_value(output, list(rows))
         return
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    short = [column for column in columns if column not in _LONG_TEXTS]
+    headers = (Column(column, no_wrap=True, overflow="ellipsis") for column in short)
+    table = Table(*headers, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
-    Console(width=_width()).print(table)
+        table.add_row(*(Text(_cell(row.get(column))) for column in short))
+    console = Console(width=_width(), highlight=False)
+    console.print(table)
+    for row in rows:
+        for column in columns:
+            if column in _LONG_TEXTS and row.get(column):
+                whose = " ".join(_cell(row.get(name)) for name in short[:2] if name in _NAMES)
+                text = " ".join(_cell(row[column]).split())
+                console.print(Text(f"{whose or _cell(row.get(short[0]))}: {column}: {text}"), soft_wrap=True)
+
+
+_LONG_TEXTS = frozenset({"error", "notices", "detail", "advice", "reason"})
+_NAMES = frozenset({"feed", "span", "table", "place"})
 
 
 def show_object(facts: Mapping[str, Any], output: Output) -> None:

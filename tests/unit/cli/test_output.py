@@ -42,3 +42,20 @@ def test_what_is_watched_is_shown_again_at_its_pace(monkeypatch: pytest.MonkeyPa
     with pytest.raises(KeyboardInterrupt):
         again(lambda: shown.append("shown"), 2.0)
     assert shown == ["shown", "shown", "pause 2.0", "shown", "pause 2.0"]
+
+
+def test_a_row_is_one_line_and_its_long_texts_stand_below(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {"feed": "shop", "state": "warning " * 20, "error": "a long\nstory " * 30},
+        {"feed": "other", "state": "normal", "error": None, "notices": ["topic x is left out"]},
+    ]
+    for width in (None, 40):
+        monkeypatch.setattr(output, "_width", lambda width=width: width or 1000)
+        show_rows(("feed", "state", "error", "notices"), rows, Output.TABLE)
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 5
+        assert max(map(len, lines[:3])) <= (width or 1000)
+        assert lines[3] == "shop: error: " + " ".join(["a long story"] * 30)
+        assert lines[4] == 'other: notices: ["topic x is left out"]'
