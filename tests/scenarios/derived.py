@@ -56,8 +56,11 @@ def derived(state: CoordinatorState) -> dict[str, Any]:
     live = sorted(session for session in state.agents if session not in state.ended)
     holders = [(key, role, record) for key, record in records.items() if record for role in _roles(record)]
     words = {(session, key) for said in (state.tasks, state.progress) for key, of in said.items() for session in of}
+    abandoned = {name for name, feed in state.feeds.items() if feed.abandoned}
     return {
-        "needy": [key for key in keys if _is_needy(records[key], is_wanted=key in wanted)],
+        "needy": [
+            key for key in keys if _is_needy(records[key], is_wanted=key in wanted) and key.feed not in abandoned
+        ],
         "closing": [
             key
             for key in keys

@@ -388,8 +388,9 @@ class World:
         """``request resume p1 f [start=7]``: from offset 7 of every partition."""
         self.ask(request, "resume", feed, spec=start or None)
 
-    def do_request_remove(self, request: str, feed: str) -> None:
-        self.ask(request, "remove", feed)
+    def do_request_remove(self, request: str, feed: str, abandon: str = "") -> None:
+        """``request remove x1 f [abandon]``: without its sink."""
+        self.ask(request, "remove", feed, abandon_sink=bool(abandon))
 
     def do_request_move(self, request: str, feed: str, table: str, agent: str) -> None:
         self.ask(request, "move", feed, table=table, agent=agent)
@@ -424,8 +425,10 @@ class World:
         table: str | None = None,
         agent: str | None = None,
         parts: int | None = None,
+        abandon_sink: bool = False,
     ) -> None:
-        value = OperationRequested(KINDS[kind], feed, spec, table, agent, "tester", round(self.now * 1000), parts)
+        asked_ms = round(self.now * 1000)
+        value = OperationRequested(KINDS[kind], feed, spec, table, agent, "tester", asked_ms, parts, abandon_sink)
         self.write(Partition("changefeed", 0), RequestKey(request), value)
 
     def do_effects_hold(self) -> None:

@@ -74,7 +74,10 @@ class TableExecutor(Protocol):
         ...
 
     def remove_table(self, span: SpanId, *, seal: bool) -> bool:
-        """Stop at a batch border; with ``seal`` close the epoch at the sink. True if there is nothing left to stop."""
+        """Stop at a batch border; with ``seal`` close the epoch at the sink. True if there is nothing left to stop.
+
+        Without ``seal`` a seal that was asked for before is not tried any more.
+        """
         ...
 
     def close_table(self, task: SpanTask) -> bool:

@@ -53,7 +53,7 @@ def decide(state: AgentState, event: AgentInput, now: Now) -> Decision:
         case SessionStarted():
             return _join(
                 _answers(state, now, started=True),
-                *(_act(state, span, state.reports.get(span)) for span in sorted(state.dispatched)),
+                *(_act(state, span, state.reports.get(span), now) for span in sorted(state.dispatched)),
                 Decision(effects=(SetTimer(PROGRESS_TIMER, PROGRESS_SECONDS),)),
             )
         case Arrived(delivery=delivery):
@@ -75,10 +75,10 @@ def _on_record(state: AgentState, key: Key, now: Now) -> Decision:
         case SessionKey(agent=state.agent, session=state.session) if state.ended is not None:
             return Decision(effects=(Suicide(state.ended),))
         case SpanKey(feed=feed, span=span):
-            return _act(state, SpanId(feed, span), state.reports.get(SpanId(feed, span)))
+            return _act(state, SpanId(feed, span), state.reports.get(SpanId(feed, span)), now)
         case FeedKey(feed=feed):
             spans = [span for span in sorted(state.dispatched) if span.feed == feed]
-            return _join(*(_act(state, span, state.reports.get(span)) for span in spans))
+            return _join(*(_act(state, span, state.reports.get(span), now) for span in spans))
         case _:
             return Decision()
 
@@ -115,7 +115,7 @@ def _on_status(state: AgentState, status: TaskStatus, now: Now) -> Decision:
         return Decision()
     key = TaskKey(status.id.feed, status.id.span, state.agent, state.session)
     final = _progress(state, status, now) if status.state in {TaskState.STOPPED, TaskState.FAILED} else Decision()
-    return _join(Decision(facts=(Fact(key, report),)), final, _act(state, status.id, report))
+    return _join(Decision(facts=(Fact(key, report),)), final, _act(state, status.id, report, now))
 
 
 def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
@@ -146,10 +146,10 @@ def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
     return Decision(facts=(Fact(key, withheld(value, state.level)),))
 
 
-def _act(state: AgentState, span: SpanId, report: TaskReported | None) -> Decision:
+def _act(state: AgentState, span: SpanId, report: TaskReported | None, now: Now) -> Decision:
     """The action that the span's newest record and the task's state ask for."""
     record = state.dispatched.get(span)
-    directive = directive_of(state, record, report)
+    directive = directive_of(state, record, report, state.feeds.get(span.feed))
     task_state = None if report is None else report.state
     action = TRANSITIONS.get((task_state, directive))
     if action is None:
@@ -159,10 +159,22 @@ def _act(state: AgentState, span: SpanId, report: TaskReported | None) -> Decisi
             return Decision()
         case Action.SEAL | Action.STOP:
             return Decision(effects=(RemoveTable(span, seal=action is Action.SEAL),))
+        case Action.SAY_STOPPED:
+            return Decision(facts=_never_run(state, span, now))
         case Action.FORGET:
             return Decision(facts=_last_words(state, span) if record is None else (), effects=(ForgetTable(span),))
         case Action.PREPARE | Action.REPLICATE | Action.CLOSE:
             return _start(state, span, action)
+
+
+def _never_run(state: AgentState, span: SpanId, now: Now) -> tuple[Fact, ...]:
+    """The word of a session that was given a role and runs nothing under it, now or later."""
+    record = state.dispatched[span]
+    role = role_of(state, record)
+    if role is None:
+        return ()
+    said = TaskReported(record.feed_id, role.epoch, TaskState.STOPPED, {}, None, None, False, now.wall_ms)
+    return (Fact(TaskKey(span.feed, span.span, state.agent, state.session), said),)
 
 
 def _last_words(state: AgentState, span: SpanId) -> tuple[Fact, ...]:
@@ -194,14 +206,21 @@ def _is_under(record: SpanDispatched, feed: FeedRecorded) -> bool:
     return made_for == (feed.feed_id, feed.incarnation, feed.revision)
 
 
-def directive_of(state: AgentState, record: SpanDispatched | None, report: TaskReported | None) -> Directive:
-    """What ``record`` asks of this session, whose task last reported ``report``."""
+def directive_of(
+    state: AgentState, record: SpanDispatched | None, report: TaskReported | None, feed: FeedRecorded | None = None
+) -> Directive:
+    """What ``record``, of ``feed``, asks of this session, whose task last reported ``report``."""
     role = None if record is None else role_of(state, record)
+    is_over = report is None or report.state in (TaskState.STOPPED, TaskState.FAILED)
+    if feed is not None and feed.abandoned and report is not None and feed.feed_id == report.feed_id and not is_over:
+        return Directive.ABANDON
     if record is None or role is None:
         return Directive.NONE
     if report is not None and role.epoch < report.epoch:
         raise EpochWentBackError(f"role under epoch {role.epoch}, but a task has run under {report.epoch}")
     known = report is not None and role.epoch == report.epoch
+    if feed is not None and feed.abandoned and feed.feed_id == record.feed_id:
+        return Directive.ABANDON if known else Directive.ABANDON_ANEW
     if role is not record.primary:
         return Directive.PREPARE if known else Directive.PREPARE_ANEW
     ending = record.state is SetState.REMOVING or (record.state is SetState.COMMIT and record.secondary is not None)

@@ -21,7 +21,7 @@ class Directive(StrEnum):
     """What the newest dispatch record of a span asks of this session.
 
     The plain ones continue the epoch the task already has; ``…_anew`` and ``close`` come with an epoch this session
-    has never run.
+    has never run. ``abandon`` is to stop without the sink, which an operator has given up.
     """
 
     NONE = "none"
@@ -31,6 +31,8 @@ class Directive(StrEnum):
     REPLICATE_ANEW = "replicate_anew"
     DRAIN = "drain"
     CLOSE = "close"
+    ABANDON = "abandon"
+    ABANDON_ANEW = "abandon_anew"
 
 
 class Action(StrEnum):
@@ -44,11 +46,14 @@ class Action(StrEnum):
     STOP = "stop"
     CLOSE = "close"
     FORGET = "forget"
+    SAY_STOPPED = "say_stopped"
 
 
 _T = TaskState
 _D = Directive
 _A = Action
+
+_RUNNING: Final = (_T.PREPARING, _T.PREPARED, _T.REPLICATING, _T.STOPPING)
 
 TRANSITIONS: Final[dict[tuple[TaskState | None, Directive], Action]] = {
     # Nothing is run here (None): only an epoch never run can name this session.
@@ -103,6 +108,11 @@ TRANSITIONS: Final[dict[tuple[TaskState | None, Directive], Action]] = {
     (_T.FAILED, _D.REPLICATE_ANEW): _A.REPLICATE,
     (_T.FAILED, _D.DRAIN): _A.CLOSE,
     (_T.FAILED, _D.CLOSE): _A.CLOSE,
+    # Without the sink: whatever is under way is stopped, be it a seal that is tried again and again. Who has a role of
+    # which nothing is run says that it never will be.
+    **{(state, directive): _A.STOP for state in _RUNNING for directive in (_D.ABANDON, _D.ABANDON_ANEW)},
+    **{(state, _D.ABANDON): _A.KEEP for state in (_T.STOPPED, _T.FAILED)},
+    **{(state, _D.ABANDON_ANEW): _A.SAY_STOPPED for state in (None, _T.STOPPED, _T.FAILED)},
 }
 """(task state, directive) → action. Missing, because impossible: a plain directive without a task (it continues an
 epoch the session has run), and a primary made secondary under the same epoch."""

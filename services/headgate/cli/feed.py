@@ -209,6 +209,14 @@ def _start_json(start: str) -> str:
 def remove(
     feed: FeedName,
     *,
+    abandon_sink: Annotated[
+        bool,
+        typer.Option(
+            "--abandon-sink",
+            help="the sink is gone for good: end the feed without it, once every agent has stopped or ended; that "
+            "nobody writes there any more is then your word",
+        ),
+    ] = False,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     bootstrap: Bootstrap = None,
@@ -217,7 +225,7 @@ def remove(
 ) -> None:
     """Remove a feed; its tables stay as they are, what Headgate kept in the sink goes."""
     with connected(bootstrap, cluster, kafka_property) as (_, log):
-        _settle(log, OperationKind.REMOVE_FEED, feed, timeout, output)
+        _settle(log, OperationKind.REMOVE_FEED, feed, timeout, output, abandon_sink=abandon_sink)
 
 
 @app.command()
@@ -246,9 +254,16 @@ def rebalance(
 
 
 def _settle(
-    log: Log, kind: OperationKind, feed: str, timeout: float, output: Output, *, spec: str | None = None
+    log: Log,
+    kind: OperationKind,
+    feed: str,
+    timeout: float,
+    output: Output,
+    *,
+    spec: str | None = None,
+    abandon_sink: bool = False,
 ) -> None:
-    outcome = ask(log, operation(kind, feed, spec=spec), timeout)
+    outcome = ask(log, operation(kind, feed, spec=spec, abandon_sink=abandon_sink), timeout)
     if output is not Output.TABLE:
         show_value(
             output, {"feed": feed, "operation": kind.value, "status": outcome.status.value, "reason": outcome.reason}

@@ -45,6 +45,7 @@ def operation(
     table: str | None = None,
     agent: str | None = None,
     parts: int | None = None,
+    abandon_sink: bool = False,
 ) -> OperationRequested:
     """A request in the name of whoever runs this command."""
     return OperationRequested(
@@ -56,6 +57,7 @@ def operation(
         requested_by=f"{_user()}@{socket.gethostname()}",
         requested_ms=time.time_ns() // 1_000_000,
         parts=parts,
+        abandon_sink=abandon_sink,
     )
 
 

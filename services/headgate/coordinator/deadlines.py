@@ -79,7 +79,7 @@ def _overdue(draft: Draft, timer: str, waits: dict[SpanKey, Wait], seconds: floa
 
 def _give_up(draft: Draft, key: SpanKey, wait: Wait, code: str, error: str) -> None:
     record = draft.span(key)
-    if record is None or record.primary != wait.role:
+    if record is None or record.primary != wait.role or draft.is_abandoned(key.feed):
         return
     why = replace(cause(draft, reason=error), error_code=code, error=error)
     patience.pass_over(draft, key, (wait.role.agent, wait.role.session), wait.role.epoch)

@@ -67,8 +67,15 @@ class Draft:
         index = self.state.index.feeds.get(key.feed)
         return index is not None and key.span in index.plans
 
+    def is_abandoned(self, name: str) -> bool:
+        """The feed is to end without its sink (abandoning.py)."""
+        feed = self.feed(name)
+        return feed is not None and feed.abandoned
+
     def takes_agent(self, key: SpanKey) -> bool:
         """Nobody has the span and somebody should, and nobody can write a partition of it as part of another span."""
+        if self.is_abandoned(key.feed):
+            return False
         return takes_agent(self.span(key), is_wanted=self.is_wanted(key)) and not self.is_covered(key)
 
     def is_covered(self, key: SpanKey) -> bool:

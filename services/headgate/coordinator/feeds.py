@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator import acceptance, checkpoint, discovery, spans
+from headgate.coordinator import abandoning, acceptance, checkpoint, discovery, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.effects import (
     DiscoverTables,
@@ -60,6 +60,9 @@ EFFECT_RETRY_SECONDS: Final = 5.0
 """Pause before an effect that could not be run is asked for again."""
 
 
+_FORGOTTEN: Final = "removed: the sink holds nothing of Headgate's for it any more"
+
+
 def finish_effect(draft: Draft, effect: Any, result: Any) -> None:
     """The service's answer to an effect."""
     match effect, result:
@@ -86,8 +89,13 @@ def retry_forget(draft: Draft, name: str) -> None:
 def settle_feed(draft: Draft, name: str) -> None:
     """Bring a feed's state in line with its spans, and say so to whoever asked for it."""
     feed = draft.feed(name)
-    if feed is None:
-        return
+    if feed is not None and feed.abandoned:
+        _settle_abandoned(draft, name, feed)
+    elif feed is not None:
+        _settle(draft, name, feed)
+
+
+def _settle(draft: Draft, name: str, feed: FeedRecorded) -> None:
     discovery.watch(draft, name, feed)
     open_count, broken_count = draft.count_spans(name)
     if feed.wanted is not WantedState.RUNNING:
@@ -111,6 +119,16 @@ def settle_feed(draft: Draft, name: str) -> None:
         if feed.wanted is WantedState.RUNNING and not draft.has_timer("stuck", name):
             draft.set_timer("stuck", name, STUCK_SECONDS_MAX)
         _change(draft, name, feed, FeedState.WARNING)
+
+
+def _settle_abandoned(draft: Draft, name: str, feed: FeedRecorded) -> None:
+    for kind in ("discover", "stuck", "forget"):
+        draft.cancel_timer(kind, name)
+    if abandoning.is_over(draft, name, feed):
+        draft.cancel_timer("abandon", name)
+        delete_piece(draft, name)
+    elif not draft.has_timer("abandon", name):
+        draft.set_timer("abandon", name, abandoning.LOOK_SECONDS)
 
 
 def conclude(draft: Draft, name: str, resolved_ts: int | None) -> None:
@@ -207,6 +225,7 @@ def delete_piece(draft: Draft, name: str) -> None:
     if feed is None or feed.wanted is not WantedState.REMOVED:
         draft.term.forgetting.discard(name)
         return
+    told = abandoning.outcome_of(draft, name, feed) if feed.abandoned else _FORGOTTEN
     left = [key for key in spans_of(feed, name) if key in state.spans]
     for key in left[:DELETES_PER_DECISION_MAX]:
         draft.forget_span(key)
@@ -217,4 +236,4 @@ def delete_piece(draft: Draft, name: str) -> None:
     if name in state.feed_progress:
         draft.put(FeedProgressKey(name), None)
     draft.put(FeedKey(name), None)
-    draft.settle(feed.request, OutcomeStatus.DONE, "removed: the sink holds nothing of Headgate's for it any more")
+    draft.settle(feed.request, OutcomeStatus.DONE, told)

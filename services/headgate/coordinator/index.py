@@ -142,7 +142,12 @@ class Indexes:
         Proportional to the feed's spans when an operator's wish changes, to those that come and go when a table is
         divided otherwise (but for one pass over the plan), else free.
         """
-        if old is not None and new is not None and old.wanted is new.wanted and old.spans is new.spans:
+        if (
+            old is not None
+            and new is not None
+            and (old.wanted, old.abandoned) == (new.wanted, new.abandoned)
+            and old.spans is new.spans
+        ):
             return ()
         self._tables_changed(name, old, new)
         index = self.feed(name)
@@ -151,7 +156,8 @@ class Indexes:
         is_same = (
             old is not None
             and new is not None
-            and (old.feed_id, old.incarnation, old.wanted) == (new.feed_id, new.incarnation, new.wanted)
+            and (old.feed_id, old.incarnation, old.wanted, old.abandoned)
+            == (new.feed_id, new.incarnation, new.wanted, new.abandoned)
         )
         if old is None or new is None or (old.feed_id, old.incarnation) != (new.feed_id, new.incarnation):
             index.forget_counts()
@@ -274,7 +280,8 @@ class Indexes:
         is_wanted = feed is not None and feed.wanted is WantedState.RUNNING and is_planned
         state = SetState.ABSENT if record is None else record.state
         has_failed = record is not None and record.failures > 0
-        _mark(self.needy, key, takes_agent(record, is_wanted=is_wanted) and not has_failed)
+        is_abandoned = feed is not None and feed.abandoned
+        _mark(self.needy, key, takes_agent(record, is_wanted=is_wanted) and not has_failed and not is_abandoned)
         is_to_close = feed is not None and not is_wanted and is_open(record) and state is not SetState.REMOVING
         _mark(self.closing, key, is_to_close)
         is_outdated = feed is not None and not is_planned and record is not None and not is_open(record)

@@ -161,6 +161,7 @@ TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "drained": relocation.end_hold,
     "balance": _weigh,
     "even": _even_out,
+    "abandon": lambda draft, name: draft.feeds_touched.add(name),
     "discover": discovery.look,
     "schedule": lambda _draft, _subject: None,
 }

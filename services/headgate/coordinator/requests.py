@@ -6,6 +6,8 @@ having read the outcome, the owner deletes the outcome. A create whose request i
 taken back.
 """
 
+from msgspec.structs import replace
+
 from headgate.coordinator import acceptance, discovery, dividing, relocation, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.effects import ResignOwner
@@ -18,6 +20,7 @@ from headgate.coordinator.outcomes import (
     no_such_table,
     refuse,
     supersede,
+    waits_for_upgrade,
 )
 from headgate.coordinator.schedulers.move import seat_of
 from headgate.coordinator.scheduling import seats_of
@@ -107,6 +110,8 @@ def _want(draft: Draft, request: str, wish: OperationRequested, wanted: WantedSt
     feed = draft.feed(wish.feed)
     if feed is None:
         return refuse(draft, request, no_such_feed(draft, wish.feed))
+    if wish.abandon_sink and not feed.abandoned:
+        return _abandon(draft, request, wish, feed)
     if feed.wanted is WantedState.REMOVED:
         return refuse(draft, request, f"feed {wish.feed!r} is being removed")
     if feed.wanted is WantedState.FINISHED and wanted is WantedState.STOPPED:
@@ -117,6 +122,18 @@ def _want(draft: Draft, request: str, wish: OperationRequested, wanted: WantedSt
     supersede(draft, feed, request)
     draft.settle(request, OutcomeStatus.ACCEPTED, "every table is being drained and sealed")
     change_wish(draft, wish.feed, feed, wanted, request)
+    return None
+
+
+def _abandon(draft: Draft, request: str, wish: OperationRequested, feed: FeedRecorded) -> None:
+    """Remove a feed without its sink, also one that is being removed and cannot be sealed."""
+    changed = replace(feed, abandoned=True)
+    reason = waits_for_upgrade(draft, changed)
+    if reason is not None:
+        return refuse(draft, request, reason)
+    supersede(draft, feed, request)
+    draft.settle(request, OutcomeStatus.ACCEPTED, "every agent stops its tables; the sink is not asked any more")
+    change_wish(draft, wish.feed, changed, WantedState.REMOVED, request)
     return None
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator import patience
+from headgate.coordinator import abandoning, patience
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.replication import TRANSITIONS, Action, Cause, Phase, Signal, apply, phase
 from headgate.coordinator.signals import cause, cause_of, is_retryable, session_of, signals
@@ -100,7 +100,7 @@ def review(draft: Draft, key: SpanKey) -> None:
         if record is None:
             return
         for signal, word in signals(draft, key, record):
-            if TRANSITIONS[phase(record), signal] is not Action.WAIT:
+            if _action(draft, key, record, signal) is not Action.WAIT:
                 retries = word is None or word.state is not TaskState.FAILED or is_retryable(word)
                 act(draft, key, record, signal, cause_of(draft, record, signal, word), retries=retries)
                 break
@@ -186,7 +186,7 @@ def rearm(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
     if record.state is SetState.PREPARE and not draft.has_timer("prepare", key):
         draft.set_timer("prepare", key, PREPARE_SECONDS_MAX)
     patience.watch(draft, key, record)
-    is_waiting = record.primary is None and record.failures > 0
+    is_waiting = record.primary is None and record.failures > 0 and not draft.is_abandoned(key.feed)
     if is_waiting and not is_given_up(draft, key, record) and not draft.has_timer("retry", key):
         draft.set_timer("retry", key, _retry_seconds(record.failures))
 
@@ -209,7 +209,7 @@ def act(
     draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, why: Cause, *, retries: bool = True
 ) -> None:
     """Take the step that a signal leads to, with all that hangs on it; ``retries``: a failure is tried again."""
-    action = _allowed(draft, key, record, TRANSITIONS[phase(record), signal])
+    action = _action(draft, key, record, signal)
     step = apply(record, signal, why, action)
     changed = step.record
     if changed is record:
@@ -228,6 +228,11 @@ def act(
         patience.watch(draft, key, changed)
         return
     rearm(draft, key, changed)
+
+
+def _action(draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal) -> Action:
+    action = _allowed(draft, key, record, TRANSITIONS[phase(record), signal])
+    return abandoning.action_of(draft, record, action) if draft.is_abandoned(key.feed) else action
 
 
 def _allowed(draft: Draft, key: SpanKey, record: SpanDispatched, action: Action) -> Action:

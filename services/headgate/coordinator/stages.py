@@ -45,6 +45,10 @@ def standing_of(state: CoordinatorState, key: SpanKey) -> Standing:
     role = record.primary
     word = state.tasks.get(key, {}).get((role.agent, role.session))
     doing = word.state if word is not None and word.epoch == role.epoch else None
+    feed = state.feeds.get(key.feed)
+    if feed is not None and feed.abandoned:
+        advice = "nobody is passed over where no sink can fence: an agent that hangs must be ended"
+        return Standing(Stage.SINK, role.agent, "it is to stop without the sink", advice)
     if record.state is SetState.REMOVING:
         detail = f"its last position is being sealed at the sink{_before(record.last_error)}"
         return Standing(Stage.SINK, role.agent, detail, "the sink must answer for the table to be sealed")
@@ -142,6 +146,10 @@ def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool) -> tupl
         lines += [] if is_over else ["it has reached its target_ts; its last tables are being sealed"]
     elif record.error_code == PARTITIONS_GROWN:
         lines.append(f"it was stopped: {record.error}")
+    elif record.abandoned:
+        lines.append(
+            "an operator has given its sink up; it is gone once every agent has stopped its tables, or has ended"
+        )
     elif record.wanted is WantedState.REMOVED:
         lines.append("an operator has removed it; it is gone once every table is sealed and the sink is cleaned")
     elif record.wanted is not WantedState.RUNNING:

@@ -201,6 +201,8 @@ class SimulatedExecutor:
             run.stop = "seal" if seal else "plain"
             run.state = TaskState.STOPPING
             run.retry_at = None
+        elif not seal and run.stop == "seal":
+            run.stop, run.retry_at = "plain", None
         return False
 
     def close_table(self, task: SpanTask) -> bool:

@@ -141,6 +141,8 @@ RECORDS = {
     Directive.REPLICATE_ANEW: dispatch(SetState.COMMIT, ME, n=6),
     Directive.DRAIN: dispatch(SetState.COMMIT, ME, OTHER, n=5),
     Directive.CLOSE: dispatch(SetState.REMOVING, ME, n=6),
+    Directive.ABANDON: dispatch(SetState.REMOVING, ME, n=5),
+    Directive.ABANDON_ANEW: dispatch(SetState.REMOVING, ME, n=6),
 }
 
 EFFECTS = {
@@ -152,6 +154,7 @@ EFFECTS = {
     Action.STOP: (RemoveTable, False),
     Action.CLOSE: (CloseTable,),
     Action.FORGET: (ForgetTable,),
+    Action.SAY_STOPPED: (),
 }
 
 
@@ -176,7 +179,10 @@ def test_every_pair_leads_to_its_action_or_is_refused(task: TaskState | None, di
         state.dispatched[SPAN] = RECORDS[Directive.NONE]  # a record that is there, if not about us any more
         observe(state, status(task, n=5))
     record = RECORDS[directive]
-    without_task = {Directive.PREPARE, Directive.REPLICATE, Directive.DRAIN}
+    if directive in (Directive.ABANDON, Directive.ABANDON_ANEW):
+        state.feeds["shop"] = replace(feed(), wanted=WantedState.REMOVED, abandoned=True)
+    # While something runs that is not the role's, the epoch makes no difference: it is stopped first.
+    without_task = {Directive.PREPARE, Directive.REPLICATE, Directive.DRAIN, Directive.ABANDON}
     if task is None and directive in without_task:
         # The log cannot say this to a session without a task: the same record means a new epoch to it.
         assert (task, directive) not in TRANSITIONS
@@ -199,8 +205,32 @@ def test_the_table_holds_no_pair_twice_and_misses_only_the_impossible() -> None:
         (None, Directive.PREPARE),
         (None, Directive.REPLICATE),
         (None, Directive.DRAIN),
+        (None, Directive.ABANDON),
         (TaskState.REPLICATING, Directive.PREPARE),
     }
+
+
+def test_who_has_a_role_in_an_abandoned_feed_says_that_it_runs_nothing() -> None:
+    state = session()
+    arrive(state, FeedKey("shop"), replace(feed(), wanted=WantedState.REMOVED, abandoned=True))
+    (fact,) = arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.REMOVING, ME, n=6)).facts
+    assert isinstance(fact.value, TaskReported)
+    assert (fact.value.state, fact.value.epoch) == (TaskState.STOPPED, Epoch(1, 6))
+    assert arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.REMOVING, ME, n=6)).facts == ()
+
+
+@pytest.mark.parametrize("role", [ME, OTHER])
+def test_a_seal_that_is_tried_again_and_again_ends_when_the_sink_is_abandoned(role: tuple[str, str]) -> None:
+    state = session()
+    arrive(state, FeedKey("shop"), feed())
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, ME, n=5))
+    observe(state, status(TaskState.STOPPING, n=5))
+    assert arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.REMOVING, role, n=5)).effects == ()
+    abandoned = replace(feed(), wanted=WantedState.REMOVED, abandoned=True)
+    assert arrive(state, FeedKey("shop"), abandoned).effects == (RemoveTable(SPAN, seal=False),)
+    observe(state, status(TaskState.STOPPED, n=5))
+    gone = arrive(state, SpanKey("shop", "public.goods"), None)
+    assert gone.effects == (ForgetTable(SPAN),)
 
 
 def test_a_session_answers_unasked_and_then_once_per_owner() -> None:

@@ -95,6 +95,10 @@ class SparkExecutor:
                 run.state = TaskState.STOPPING
                 run.retry_at = None
                 self._changed.notify_all()
+            elif not seal and run.stop == "seal":
+                run.stop = "plain"
+                run.retry_at = None
+                self._changed.notify_all()
             return False
 
     def close_table(self, task: SpanTask) -> bool:
