@@ -45,13 +45,8 @@ def standing_of(state: CoordinatorState, key: SpanKey) -> Standing:
     role = record.primary
     word = state.tasks.get(key, {}).get((role.agent, role.session))
     doing = word.state if word is not None and word.epoch == role.epoch else None
-    feed = state.feeds.get(key.feed)
-    if feed is not None and feed.abandoned:
-        advice = "nobody is passed over where no sink can fence: an agent that hangs must be ended"
-        return Standing(Stage.SINK, role.agent, "it is to stop without the sink", advice)
     if record.state is SetState.REMOVING:
-        detail = f"its last position is being sealed at the sink{_before(record.last_error)}"
-        return Standing(Stage.SINK, role.agent, detail, "the sink must answer for the table to be sealed")
+        return _of_closing(state, key, record, role.agent)
     if record.secondary is not None and record.state is SetState.COMMIT:
         detail = f"moves: being drained and sealed for {record.secondary.agent}"
         advice = "wait: its writer is draining; if it hangs, another claims the table after a minute"
@@ -81,6 +76,15 @@ def _of_start(role: Role, doing: TaskState | None, last_error: str | None) -> St
 
 def _before(last_error: str | None) -> str:
     return f"; before: {last_error}" if last_error else ""
+
+
+def _of_closing(state: CoordinatorState, key: SpanKey, record: SpanDispatched, agent: str) -> Standing:
+    feed = state.feeds.get(key.feed)
+    if feed is not None and feed.abandoned:
+        advice = "nobody is passed over where no sink can fence: an agent that hangs must be ended"
+        return Standing(Stage.SINK, agent, "it is to stop without the sink", advice)
+    detail = f"its last position is being sealed at the sink{_before(record.last_error)}"
+    return Standing(Stage.SINK, agent, detail, "the sink must answer for the table to be sealed")
 
 
 def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched | None) -> Standing:
