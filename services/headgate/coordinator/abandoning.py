@@ -2,7 +2,7 @@
 
 A seal is what makes it certain that a frozen process which wakes up years later writes nothing. Without the sink there
 is none. What is left is to stop everybody who can be asked, and to leave the rest to whoever asked for it
-(docs/adr/0023): every session that the log knows to have run a table of the feed says that it has stopped, or is over.
+(docs/adr/0024): every session that the log knows to have run a table of the feed says that it has stopped, or is over.
 Nobody is passed over here, however long it takes: who hangs may still write, and is for the operator to end. Nobody
 is told to close anything either.
 
