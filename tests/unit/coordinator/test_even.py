@@ -80,6 +80,9 @@ def test_nobody_to_take_from_and_no_room() -> None:
     assert even.fill({b: 4}, {a: 1, b: 0}, lambda _: keys, lambda *_: True) == []
     assert even.fill({b: 0}, {a: 4, b: 0}, lambda _: keys, lambda *_: True) == []
     assert even.fill({b: 4}, {a: 2, b: 0}, lambda _: keys, lambda *_: True) == [(keys[0], b)]
+    # Who holds one more than the joiner gives nothing, though the fullest cannot: the two would only change places.
+    alone: Held = {a: [], c: keys[:2]}
+    assert even.fill({b: 4}, {a: 5, b: 1, c: 2}, lambda session: alone[session], lambda *_: True) == []
     # The fullest first; with nothing of it that can go, the next.
     spans = {a: keys[:1], c: keys[1:]}
     got = even.fill({b: 1}, {a: 5, b: 0, c: 4}, lambda session: spans[session], lambda key, _: key != keys[0])
