@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,9 @@ class Ticdc:
             self._write(partition, ts, {"type": "TIDB_WATERMARK"}, {"watermarkTs": ts})
         assert self._producer.flush(30) == 0
 
+    def close(self) -> None:
+        self._producer.close()
+
     def _write(self, partition: int, ts: int, message: dict[str, Any], extension: dict[str, int]) -> None:
         value = json.dumps({**message, "isDdl": False, "es": ts >> 18, "ts": ts >> 18, "_tidb": extension}).encode()
         self._producer.produce(self._topic, value, partition=partition, timestamp=ts >> 18)
@@ -69,7 +73,9 @@ def _show(what: str = "shop") -> dict[str, Any]:
 
 
 @pytest.fixture
-def feed(settings: Settings, log: KafkaLog, postgres_database: str, tmp_path: Path) -> tuple[Ticdc, Path, dict]:
+def feed(
+    settings: Settings, log: KafkaLog, postgres_database: str, tmp_path: Path
+) -> Iterator[tuple[Ticdc, Path, dict]]:
     """A topic, an empty table, and the file of a feed between them."""
     topic = f"{settings.cluster}-shop.orders"
     for future in log.connection.admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
@@ -89,7 +95,8 @@ def feed(settings: Settings, log: KafkaLog, postgres_database: str, tmp_path: Pa
             "table": "public.orders",
         },
     }
-    return Ticdc(settings.bootstrap, topic), tmp_path / "shop.yaml", spec
+    with closing(Ticdc(settings.bootstrap, topic)) as ticdc:
+        yield ticdc, tmp_path / "shop.yaml", spec
 
 
 def test_a_feed_with_a_target_ends_finished_and_can_be_gone_through_again(

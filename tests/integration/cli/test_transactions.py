@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,9 @@ class Debezium:
         self._write(self.ends, {"id": f"{number}:99"}, {**end, "data_collections": counts}, at_ms)
         assert self._producer.flush(30) == 0
 
+    def close(self) -> None:
+        self._producer.close()
+
     def _write(self, topic: str, key: object, value: object, at_ms: int) -> None:
         self._producer.produce(topic, json.dumps(value).encode(), json.dumps(key).encode(), 0, timestamp=at_ms)
 
@@ -100,7 +104,7 @@ def test_a_feed_of_debezium_ends_where_ends_of_transactions_say_so(
         file.write_text(yaml.safe_dump(spec), encoding="utf-8")
         return headgate("feed", "create", str(file))
 
-    with psycopg.connect(postgres_database, autocommit=True) as database:
+    with closing(connector), psycopg.connect(postgres_database, autocommit=True) as database:
         for table in ("goods", "rarely"):
             database.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY, what text)")
         node = serve("node", "node", "--name", "n1")

@@ -97,8 +97,10 @@ class Log:
 
 
 @pytest.fixture
-def log(kafka_bootstrap: str, kafka_prefix: str) -> Log:
-    return Log(kafka_bootstrap, f"{kafka_prefix}read")
+def log(kafka_bootstrap: str, kafka_prefix: str) -> Iterator[Log]:
+    made = Log(kafka_bootstrap, f"{kafka_prefix}read")
+    yield made
+    made.reader.close()
 
 
 def test_rows_come_from_the_named_offsets_in_order(log: Log) -> None:

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
@@ -54,14 +56,19 @@ class _Source:
             self._producer.produce(topic, value=b"x", partition=partition, timestamp=at)
         assert self._producer.flush(10) == 0
 
+    def close(self) -> None:
+        self._producer.close()
+        self.connection.close()
+
     def delete_below(self, topic: str, partition: int, offset: int) -> None:
         for future in self.admin.delete_records([KafkaPartition(topic, partition, offset)]).values():
             future.result(10)
 
 
 @pytest.fixture
-def source(kafka_bootstrap: str, kafka_prefix: str) -> _Source:
-    return _Source(kafka_bootstrap, kafka_prefix)
+def source(kafka_bootstrap: str, kafka_prefix: str) -> Iterator[_Source]:
+    with closing(_Source(kafka_bootstrap, kafka_prefix)) as source:
+        yield source
 
 
 def _spec(source: SourceSpec, table: str = "{schema}.{table}") -> FeedSpec:

@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
@@ -48,6 +50,10 @@ class Connector:
         counts = [{"data_collection": "public.a", "event_count": 2}]
         self.write(self.ends, {**record, "status": "END", "event_count": 2, "data_collections": counts}, at_ms)
 
+    def close(self) -> None:
+        self._producer.close()
+        self.connection.close()
+
     def spec(self, pattern: str = "shop[.].*") -> FeedSpec:
         source = SourceSpec(topic_pattern=f"{self.prefix}{pattern}", transaction_topic=self.ends)
         return FeedSpec(feed="f", source=source, sink=SinkSpec(type="postgresql", dsn="host=nowhere"))
@@ -59,8 +65,9 @@ class Connector:
 
 
 @pytest.fixture
-def shop(kafka_bootstrap: str, kafka_prefix: str) -> Connector:
-    return Connector(kafka_bootstrap, kafka_prefix)
+def shop(kafka_bootstrap: str, kafka_prefix: str) -> Iterator[Connector]:
+    with closing(Connector(kafka_bootstrap, kafka_prefix)) as connector:
+        yield connector
 
 
 def test_the_transaction_topic_must_be_there_and_is_no_table(shop: Connector) -> None:
