@@ -42,25 +42,64 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
         yield kafka
 
 
-@pytest.fixture
-def log(broker: EmbeddedKafka) -> Iterator[KafkaLog]:
+class Lost:
+    """Clusters whose owners ended a transaction that has lost its marker: all with one kill of the broker."""
+
+    def __init__(self, broker: EmbeddedKafka) -> None:
+        self._broker = broker
+        self.logs: dict[str, KafkaLog] = {}
+        self.offsets: dict[str, int] = {}
+
+    def end(self, name: str, *, commit: bool, before: bool = False) -> None:
+        log = self.logs[name] = opened(self._broker)
+        with closing(successor(log)) as owner:
+            if before:
+                owner.commit([ended("before")])
+            if commit:
+                (self.offsets[name],) = owner.commit([ended("hidden")])
+            else:
+                owner._withdraw([ended("aborted")])  # type: ignore[attr-defined]
+
+    def lose_markers(self) -> None:
+        """Kill the broker, cut the last batch off each dispatch/0, which is to be a marker, and start it again."""
+        for log in self.logs.values():
+            # A commit is answered before its markers are written, and these before all is said to be done: init waits.
+            successor(log).close()
+        self._broker.kill()
+        for log in self.logs.values():
+            folder = self._broker.data_dir / "kafka" / f"{topic_name(log.cluster, 'dispatch')}-0"
+            (segment,) = folder.glob("*.log")
+            data = segment.read_bytes()
+            last = last_marker(data)
+            assert last is not None
+            segment.write_bytes(data[:last])
+        self._broker.start()
+
+
+def opened(broker: EmbeddedKafka) -> KafkaLog:
     cluster = Cluster(broker.bootstrap, f"hang{next(_numbers)}")
     create_topics(cluster)
-    with closing(open_log(cluster)) as log:
+    return open_log(cluster)
+
+
+@pytest.fixture(scope="module")
+def lost(broker: EmbeddedKafka) -> Iterator[Lost]:
+    """One cluster for each test that wants one."""
+    made = Lost(broker)
+    made.end("committed", commit=True, before=True)
+    made.end("aborted", commit=False, before=True)
+    for name in ("not the last", "fenced", "role"):
+        made.end(name, commit=True)
+    made.lose_markers()
+    yield made
+    for log in made.logs.values():
+        log.close()
+
+
+@pytest.fixture
+def log(broker: EmbeddedKafka) -> Iterator[KafkaLog]:
+    with closing(opened(broker)) as log:
         yield log
-
-
-def lose_marker(broker: EmbeddedKafka, log: KafkaLog) -> None:
-    """Kill the broker, cut the last batch off dispatch/0, which is to be a marker, and start it again."""
-    # A commit is answered before its markers are written, and these before all is said to be done: init waits for that.
-    successor(log).close()
-    (segment,) = (broker.data_dir / "kafka" / f"{topic_name(log.cluster, 'dispatch')}-0").glob("*.log")
-    broker.kill()
-    data = segment.read_bytes()
-    last = last_marker(data)
-    assert last is not None
-    segment.write_bytes(data[:last])
-    broker.start()
 
 
 def last_marker(data: bytes) -> int | None:
@@ -91,13 +130,10 @@ def successor(log: KafkaLog) -> TransactionalWriter:
     return writer
 
 
-def test_a_successor_commits_what_was_committed(broker: EmbeddedKafka, log: KafkaLog) -> None:
-    with closing(successor(log)) as owner:
-        owner.commit([ended("before")])
-        (offset,) = owner.commit([ended("hidden")])
-    lose_marker(broker, log)
+def test_a_successor_commits_what_was_committed(lost: Lost) -> None:
+    log = lost.logs["committed"]
     with closing(successor(log)) as writer:
-        assert is_pinned(log) == offset, "init ends nothing"
+        assert is_pinned(log) == lost.offsets["committed"], "init ends nothing"
         assert writer.end_hanging([tombstone("nobody")])
         assert facts(read_all(log, [DISPATCH_0])) == [each.fact for each in map(ended, ("before", "hidden"))] + [
             tombstone("nobody").fact
@@ -105,11 +141,8 @@ def test_a_successor_commits_what_was_committed(broker: EmbeddedKafka, log: Kafk
         writer.commit([ended("after")])
 
 
-def test_a_successor_aborts_what_was_aborted(broker: EmbeddedKafka, log: KafkaLog) -> None:
-    with closing(successor(log)) as owner:
-        owner.commit([ended("before")])
-        owner._withdraw([ended("aborted")])  # type: ignore[attr-defined]
-    lose_marker(broker, log)
+def test_a_successor_aborts_what_was_aborted(lost: Lost) -> None:
+    log = lost.logs["aborted"]
     with closing(successor(log)) as writer:
         offset = is_pinned(log)
         assert offset is not None
@@ -118,10 +151,8 @@ def test_a_successor_aborts_what_was_aborted(broker: EmbeddedKafka, log: KafkaLo
         writer.commit([ended("after")])
 
 
-def test_nothing_is_ended_that_is_not_of_the_last_transaction(broker: EmbeddedKafka, log: KafkaLog) -> None:
-    with closing(successor(log)) as owner:
-        owner.commit([ended("hidden")])
-        lose_marker(broker, log)
+def test_nothing_is_ended_that_is_not_of_the_last_transaction(lost: Lost) -> None:
+    log = lost.logs["not the last"]
     with closing(successor(log)) as second:
         second.commit([progress("elsewhere")])
         assert not second.end_hanging([tombstone("nobody")])
@@ -129,10 +160,8 @@ def test_nothing_is_ended_that_is_not_of_the_last_transaction(broker: EmbeddedKa
     assert log.end_offsets([DISPATCH_0]) == {DISPATCH_0: 1}, "nothing was written"
 
 
-def test_a_fenced_successor_ends_nothing(broker: EmbeddedKafka, log: KafkaLog) -> None:
-    with closing(successor(log)) as owner:
-        owner.commit([ended("hidden")])
-    lose_marker(broker, log)
+def test_a_fenced_successor_ends_nothing(lost: Lost) -> None:
+    log = lost.logs["fenced"]
     with closing(successor(log)) as late, closing(successor(log)) as latest:
         with pytest.raises(FencedError):
             late.end_hanging([tombstone("nobody")])
@@ -140,10 +169,8 @@ def test_a_fenced_successor_ends_nothing(broker: EmbeddedKafka, log: KafkaLog) -
         assert latest.end_hanging([tombstone("nobody")])
 
 
-def test_a_role_comes_to_its_throne_over_a_hanging_transaction(broker: EmbeddedKafka, log: KafkaLog) -> None:
-    with closing(successor(log)) as owner:
-        owner.commit([ended("hidden")])
-    lose_marker(broker, log)
+def test_a_role_comes_to_its_throne_over_a_hanging_transaction(lost: Lost) -> None:
+    log = lost.logs["role"]
     settings = RoleSettings(
         shard=0,
         owner_id="one",
