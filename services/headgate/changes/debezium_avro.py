@@ -196,9 +196,10 @@ class Decoder:
         source_ms = source_times([ms for _, _, ms in events])
         meaning = repeat(plan.semantics)
         changes = list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
-        if changes and operations[-1] is _DELETE and not nulls:
+        merged = self._tombstones.among(changes, nulls, *everything) if nulls else changes
+        if changes and operations[-1] is _DELETE:  # its tombstone may begin the next batch
             self._tombstones.met_delete(keys[-1], partitions[-1], offsets[-1])
-        return self._tombstones.among(changes, nulls, *everything) if nulls else changes
+        return merged
 
     def _tombstone(self, key: bytes, partition: int, offset: int, append_ms: int) -> Change:
         plan, (row,) = self._keys.read(key)

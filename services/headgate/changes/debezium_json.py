@@ -359,9 +359,10 @@ class Decoder:
             self._semantics = semantics
         meaning = repeat(semantics)
         changes = list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
-        if changes and operations[-1] is _DELETE and not nulls:
+        merged = self._tombstones.among(changes, nulls, *everything) if nulls else changes
+        if changes and operations[-1] is _DELETE:  # its tombstone may begin the next batch
             self._tombstones.met_delete(keys[-1], partitions[-1], offsets[-1])
-        return self._tombstones.among(changes, nulls, *everything) if nulls else changes
+        return merged
 
     def _second_look(self, value: bytes, error: Exception) -> tuple[Any, dict[str, str] | None]:
         """A value that is no envelope as it stands: wrapped with a schema in an unusual way of writing, or wrong."""
