@@ -345,18 +345,19 @@ class Decoder:
         is_odd_time = self._transactions and source_ms is not told_ms
         if is_odd_time or any(len(row) == len(_WRAPPED) and row.keys() == _WRAPPED for row in key_rows):
             return None
-        if self._transactions:
-            self._remember(envelopes, partitions, offsets)
-        semantics = payloads[1]
+        semantics, is_of_two = payloads[1], False
         if semantics is None:
             # The first and the last one are asked: by how many connectors a topic has been written, one after the
             # other, is seen by that, and asking every event would cost a fifth of the time it takes to decode it.
             connector = _connector(payloads[0][0]) if envelopes else None
-            if envelopes and _connector(payloads[0][-1]) != connector:
-                return None
+            is_of_two = bool(envelopes) and _connector(payloads[0][-1]) != connector
             semantics = _written_by(connector, self._binary)
-        if envelopes:
-            self._semantics = semantics
+        # What the key of a tombstone in front means is said by a change before this batch.
+        if is_of_two or (envelopes and 0 in nulls and semantics != self._semantics):
+            return None
+        self._semantics = semantics if envelopes else self._semantics
+        if self._transactions:
+            self._remember(envelopes, partitions, offsets)
         meaning = repeat(semantics)
         changes = list(map(Change, partitions, offsets, operations, key_rows, rows, source_ms, appended_ms, meaning))
         merged = self._tombstones.among(changes, nulls, *everything) if nulls else changes

@@ -360,6 +360,20 @@ def test_the_key_of_a_tombstone_means_what_its_schema_says_where_no_change_was_m
     assert change.semantics is upsert.semantics
 
 
+def test_a_tombstone_repeats_the_delete_that_a_batch_with_another_tombstone_ended_with() -> None:
+    key, decoder = b'{"id":1}', Decoder()
+    changes = decoded((b'{"id":2}', None), (key, DELETED), decoder=decoder)
+    assert [change.offset for change in changes] == [0, 1]
+    assert decoded((key, None), decoder=decoder, first=2) == []
+
+
+def test_a_tombstone_in_front_of_a_batch_means_what_the_change_before_it_said() -> None:
+    decoder = Decoder()
+    (wrapped_one,) = decoded((b'{"id":5}', wrapped([field("id", "int32")], {"id": 5})), decoder=decoder)
+    tombstone, _ = decoded((b'{"id":5}', None), (b'{"id":6}', UPSERT), decoder=decoder, first=1)
+    assert tombstone.semantics == wrapped_one.semantics
+
+
 @pytest.mark.parametrize("key", [b"", b"1", b"{", b"\xff", b"null", b'{"schema":1'])
 def test_a_tombstone_whose_key_names_no_row_is_refused(key: bytes) -> None:
     with pytest.raises(UndecodableError, match="offset 1"):
