@@ -70,6 +70,9 @@ def configure_logs(
 
 
 def logger(**facts: object) -> structlog.stdlib.BoundLogger:
-    """A logger whose every line carries ``facts`` (service, shard, agent …)."""
-    bound: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger("headgate").bind(**facts)
-    return bound
+    """A logger whose every line carries ``facts`` (service, shard, agent …).
+
+    Its lines go where logs go when they are written, whenever it was made.
+    """
+    lazy: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger("headgate", **facts)
+    return lazy

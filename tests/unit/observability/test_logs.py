@@ -72,3 +72,12 @@ def test_what_py4j_raises_to_its_caller_it_does_not_print_as_well() -> None:
         record = logging.LogRecord("root", logging.ERROR, folder, 1, "Exception while sending command.", (), None)
         logging.getLogger().handle(record)
     assert out.getvalue().count("Exception while sending command.") == 1
+
+
+def test_a_logger_made_before_logs_are_set_up_writes_where_they_go() -> None:
+    made_before = logger(service="coordinator")
+    out = io.StringIO()
+    configure_logs("json", "info", out)
+    made_before.info("effect")
+    line = json.loads(out.getvalue())
+    assert (line["event"], line["service"]) == ("effect", "coordinator")
