@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from headgate.agent.executor import SpanId, TableExecutor, TaskStatus
+from headgate.agent.figures import FeedFigures
 from headgate.agent.messages import AgentInput, SessionStarted
 from headgate.agent.reading import TURN_SECONDS, SessionReader
 from headgate.agent.session import AGENT_LEASE_SECONDS, Heartbeat, IdWatch, Lease, SessionLostError
@@ -70,6 +71,7 @@ class AgentCounters(msgspec.Struct):
     garbage: int = 0
     facts: int = 0
     load_bytes_per_s: float = 0.0
+    feeds: FeedFigures = msgspec.field(default_factory=FeedFigures)
 
 
 class End(StrEnum):
@@ -257,7 +259,8 @@ class AgentSession:
         )
 
     def _measure(self, statuses: Sequence[TaskStatus]) -> None:
-        """Bytes a second since the last measure, of the spans that were there then and now."""
+        """Bytes a second since the last measure, of the spans that were there then and now; and what feeds count."""
+        self._counters.feeds.note(statuses)
         now = time.monotonic()
         counts = {s.id: s.bytes for s in statuses if s.state is TaskState.REPLICATING}
         moved = sum(max(0, counts[span] - self._bytes.get(span, counts[span])) for span in counts)

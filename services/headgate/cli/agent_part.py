@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.agent.service import AgentCounters, AgentOptions, run_agent
 from headgate.cli.running import Part, Surroundings
-from headgate.observability.metrics import AgentMemory, watch_agent
+from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics
 
 if TYPE_CHECKING:
     from headgate.agent.executor import TableExecutor
@@ -34,7 +34,8 @@ def agent_part(around: Surroundings, scratch: Path) -> Part:
         drain_seconds=max(DRAIN_SECONDS_MIN, settings.shutdown_seconds - SPARK_STOP_SECONDS),
     )
     counters, stop, spark = AgentCounters(), threading.Event(), _Spark(around, scratch)
-    watch_agent(around.registry, lambda name: float(getattr(counters, name)))
+    AgentMetrics(around.registry, lambda name: float(getattr(counters, name)))
+    AgentFeeds(around.registry, counters.feeds)
     AgentMemory(around.registry, spark.memory_bytes)
 
     def run() -> None:

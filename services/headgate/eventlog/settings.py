@@ -75,5 +75,7 @@ class RoleCounters(msgspec.Struct):
     facts: int = 0
     campaigns: int = 0
     terms: int = 0
+    sessions_ended: int = 0
+    """Agents' sessions that this process wrote dead: each is a failover of its tables, unless it had drained before."""
     falls: int = 0
     """Times the role threw its state away: lost its term, lost the log, or found a gap in its own turns."""

@@ -6,7 +6,7 @@ there are too many.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -19,7 +19,7 @@ from headgate import SCHEMA_VERSION, __version__
 from headgate.eventlog.role import RoleStatus
 from headgate.eventlog.settings import RoleCounters
 
-__all__ = ["AgentMemory", "RoleMetrics", "new_registry", "watch_agent"]
+__all__ = ["AgentFeeds", "AgentMemory", "AgentMetrics", "Figures", "RoleMetrics", "new_registry"]
 
 _TURN_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Seconds; an idle turn is under a millisecond, a transaction 3 to 30 (anchors/kafka-facts.md §2)."""
@@ -86,7 +86,8 @@ _ROLE_COUNTERS = {
     "commits": "transactions committed",
     "facts": "records written",
     "campaigns": "times this process campaigned",
-    "terms": "terms begun by this process",
+    "terms": "terms begun by this process: failovers of the shard, and the first term of all",
+    "sessions_ended": "sessions of agents written dead by this process: failovers of their tables, and drained agents",
     "falls": "times the state was thrown away and replayed",
 }
 
@@ -99,13 +100,63 @@ _AGENT_COUNTERS = {
 }
 
 
-def watch_agent(registry: CollectorRegistry, value: Callable[[str], float]) -> None:
-    """Show what an agent counts; ``value`` reads one of its counters by name, from any thread, at each scrape."""
-    for name, meaning in _AGENT_COUNTERS.items():
-        # A counter that somebody else keeps: a gauge can be read from a function, and the name says what it is.
-        Gauge(f"headgate_agent_{name}_total", meaning, registry=registry).set_function(partial(value, name))
-    load = Gauge("headgate_agent_load_bytes_per_second", "bytes of changes applied a second", registry=registry)
-    load.set_function(partial(value, "load_bytes_per_s"))
+class AgentMetrics(Collector):
+    """What an agent counts; ``value`` reads one of its counters by name, from any thread, at each scrape."""
+
+    def __init__(self, registry: CollectorRegistry, value: Callable[[str], float]) -> None:
+        self._value = value
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """Counters and a gauge."""
+        for name, meaning in _AGENT_COUNTERS.items():
+            yield CounterMetricFamily(f"headgate_agent_{name}", meaning, value=self._value(name))
+        load = self._value("load_bytes_per_s")
+        yield GaugeMetricFamily("headgate_agent_load_bytes_per_second", "bytes of changes applied a second", value=load)
+
+
+class Figures(Protocol):
+    """What an agent keeps by feed (agent/figures.py); read from any thread."""
+
+    rows: dict[str, int]
+    bytes: dict[str, int]
+    failures: dict[str, int]
+    lag_ms: dict[str, int]
+    tables: dict[str, int]
+
+
+class AgentFeeds(Collector):
+    """What an agent has done for each feed, and how late it is; label ``feed``."""
+
+    def __init__(self, registry: CollectorRegistry, figures: Figures) -> None:
+        self._figures = figures
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """Three counters and two gauges."""
+        now = self._figures
+        counted = (
+            ("rows", "changes applied by this process, without those since the last second", now.rows),
+            ("bytes", "bytes of changes applied by this process", now.bytes),
+            ("failures", "times a table of this process began to have an error", now.failures),
+        )
+        for name, meaning, by_feed in counted:
+            counter = CounterMetricFamily(f"headgate_feed_{name}", meaning, labels=["feed"])
+            for feed, count in sorted(by_feed.items()):
+                counter.add_metric([feed], count)
+            yield counter
+        tables = GaugeMetricFamily("headgate_feed_tables", "tables (or parts) that replicate here", labels=["feed"])
+        for feed, count in sorted(now.tables.items()):
+            tables.add_metric([feed], count)
+        yield tables
+        lag = GaugeMetricFamily(
+            "headgate_feed_lag_seconds",
+            "age of the oldest change of the last batch when it became visible, the worst table's; 0 when all is read",
+            labels=["feed"],
+        )
+        for feed, lag_ms in sorted(now.lag_ms.items()):
+            lag.add_metric([feed], lag_ms / 1000)
+        yield lag
 
 
 class AgentMemory(Collector):

@@ -1,6 +1,15 @@
 """What is read at a scrape, and from whom."""
 
-from headgate.observability.metrics import AgentMemory, new_registry
+from pathlib import Path
+
+from headgate.agent.executor import SpanId, TaskStatus
+from headgate.agent.figures import FeedFigures
+from headgate.agent.life import AgentCounters
+from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, new_registry
+from headgate.observability.page import page
+from headgate.records.control import Epoch, TaskState
+
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
 def test_an_agents_memory_is_asked_for_at_each_scrape_by_process() -> None:
@@ -10,3 +19,49 @@ def test_an_agents_memory_is_asked_for_at_each_scrape_by_process() -> None:
     assert registry.get_sample_value("headgate_agent_memory_bytes", {"process": "driver"}) == 5
     sizes["jvm"] = 7
     assert registry.get_sample_value("headgate_agent_memory_bytes", {"process": "jvm"}) == 7
+
+
+def test_the_page_is_made_of_the_metrics() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "make it anew: python -m headgate.observability.page"
+
+
+def test_a_feeds_counts_go_on_over_claims_and_its_lag_is_the_worst_tables() -> None:
+    registry, figures = new_registry(), FeedFigures()
+    AgentFeeds(registry, figures)
+
+    def value(name: str) -> float | None:
+        return registry.get_sample_value(f"headgate_feed_{name}", {"feed": "shop"})
+
+    figures.note([_status("a", rows=5, lag_ms=10), _status("b", rows=1, lag_ms=1500)])
+    assert (value("rows_total"), value("lag_seconds"), value("tables"), value("failures_total")) == (6, 1.5, 2, 0)
+    figures.note([_status("a", rows=7), _status("b", rows=1, error="it stuck")])
+    figures.note([_status("a", rows=7), _status("b", rows=1, error="it stuck")])
+    assert (value("rows_total"), value("failures_total")) == (8, 1)
+    figures.note([_status("a", rows=2, epoch=2)])
+    assert (value("rows_total"), value("bytes_total"), value("tables")) == (10, 100, 1), "a new claim counts from 0"
+    figures.note([])
+    assert (value("rows_total"), value("lag_seconds")) == (10, None)
+
+
+def _status(span: str, *, rows: int, lag_ms: int = 0, error: str | None = None, epoch: int = 1) -> TaskStatus:
+    return TaskStatus(
+        id=SpanId("shop", span),
+        feed_id="f1",
+        epoch=Epoch(0, epoch),
+        state=TaskState.REPLICATING,
+        positions={0: rows},
+        seen_ts=None,
+        rows=rows,
+        bytes=10 * rows,
+        lag_ms=lag_ms,
+        error_code=error and "sink",
+        error=error,
+        retryable=True,
+    )
+
+
+def test_an_agents_counters_are_counters() -> None:
+    registry, counters = new_registry(), AgentCounters(sessions_lost=2)
+    AgentMetrics(registry, lambda name: float(getattr(counters, name)))
+    assert registry.get_sample_value("headgate_agent_sessions_lost_total") == 2
+    assert {family.name: family.type for family in registry.collect()}["headgate_agent_sessions_lost"] == "counter"

@@ -1,0 +1,66 @@
+"""docs/metrics.md, made from the metrics themselves: each is registered once, with one example of every label."""
+
+import sys
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+
+from headgate.eventlog.role import RoleState, RoleStatus
+from headgate.eventlog.settings import RoleCounters
+from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, RoleMetrics, new_registry
+
+__all__ = ["page"]
+
+_PAGE_HEAD: Final = (
+    "# Metrics",
+    "",
+    "Every service answers `/metrics` on `HEADGATE_HTTP__PORT` in Prometheus's text format. Besides those below there",
+    "are the usual `process_…` and `python_…` metrics. Counters begin at 0 with each process. A metric with labels has",
+    "no value until there is something to count. This page is made from",
+    "`services/headgate/observability/metrics.py` by `python -m headgate.observability.page`.",
+    "",
+    "| name | type | labels | meaning |",
+    "|---|---|---|---|",
+)
+
+
+class _Example:
+    """One feed, so that every label shows."""
+
+    rows = bytes = failures = lag_ms = tables = {"shop": 0}  # noqa: RUF012 - never changed
+
+
+def page() -> str:
+    """docs/metrics.md."""
+    registry = _registry()
+    named = sorted((family for family in registry.collect() if family.name.startswith("headgate_")), key=_name)
+    rows = [f"| `{_name(each)}` | {each.type} | {_labels(each)} | {each.documentation} |" for each in named]
+    return "\n".join([*_PAGE_HEAD, *rows, ""])
+
+
+def _registry() -> CollectorRegistry:
+    """All metrics of a coordinator and an agent, each with a value."""
+    registry = new_registry()
+    roles = RoleMetrics(registry)
+    status = RoleStatus(RoleState.REPLAYING, None, False, None, None, None)
+    roles.watch(0, lambda: status, RoleCounters(garbage={"announce": 0}))
+    roles.turn_seconds.labels(shard="0")
+    roles.effects.labels(kind="DiscoverTables", result="TablesDiscovered")
+    AgentMetrics(registry, lambda _name: 0.0)
+    AgentFeeds(registry, _Example())
+    AgentMemory(registry, lambda: {"driver": 0})
+    return registry
+
+
+def _name(family: Metric) -> str:
+    return family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
+
+
+def _labels(family: Metric) -> str:
+    names = {label for sample in family.samples for label in sample.labels} - {"le"}
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
