@@ -1,4 +1,4 @@
-"""``headgate topic``: the control topics, decoded: everything Headgate knows about itself is there."""
+"""``headgate topic``: the control topics, decoded; and the topics that a feed reads."""
 
 import time
 from contextlib import closing
@@ -10,6 +10,7 @@ import typer
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, cluster_flags, connected
 from headgate.cli.output import Output, note, show_rows
+from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
 from headgate.config.settings import load_settings
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
@@ -29,13 +30,19 @@ TopicName = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help=f"one o
 @app.command("list")
 def list_topics(
     *,
+    feed: Annotated[
+        str | None, typer.Option("--feed", metavar="FEED", help="the topics that FEED reads, and how far it has come")
+    ] = None,
     output: Format = Output.TABLE,
     bootstrap: Bootstrap = None,
     cluster: Cluster = None,
     kafka_property: KafkaProperty = None,
 ) -> None:
-    """List the control topics with their partitions, ends, keys and garbage."""
+    """List the control topics with their partitions, ends, keys and garbage; or the source topics of a feed."""
     with connected(bootstrap, cluster, kafka_property) as (settings, log):
+        if feed is not None:
+            show_rows(SOURCE_COLUMNS, source_rows(log.connection, read_snapshot(log), feed), output)
+            return
         partitions = all_partitions(log, KEY_FORMS)
         ends = log.end_offsets(partitions)
         snapshot = read_snapshot(log, partitions)

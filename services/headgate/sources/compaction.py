@@ -7,12 +7,9 @@ comes out right all the same, and a tombstone is read as a delete; what does not
 from collections.abc import Iterable
 from typing import Final
 
-from confluent_kafka.admin import ConfigResource, ResourceType
-
 from headgate.config.feed import FeedSpec, SourceFormat
 from headgate.eventlog.connection import KafkaConnection
-from headgate.eventlog.log import LogError
-from headgate.sources.offsets import REQUEST_SECONDS_MAX
+from headgate.sources.topic_settings import topic_settings
 
 __all__ = ["compaction_warnings"]
 
@@ -41,18 +38,8 @@ _TABLES: Final = (
 
 def compaction_warnings(connection: KafkaConnection, spec: FeedSpec, topics: Iterable[str]) -> tuple[str, ...]:
     """A sentence on the topics that are compacted, and one on those of which that cannot be asked; none as a rule."""
-    compacted, untold = [], {}
-    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(set(topics))]
-    asked = connection.admin.describe_configs(resources, request_timeout=REQUEST_SECONDS_MAX) if resources else {}
-    for resource, future in asked.items():
-        try:
-            settings = connection.wait(f"reading settings of topic {resource.name}", future, REQUEST_SECONDS_MAX)
-        except LogError as error:
-            untold[resource.name] = str(error)
-        else:
-            policy = settings["cleanup.policy"].value if "cleanup.policy" in settings else None
-            if "compact" in (policy or ""):
-                compacted.append(resource.name)
+    told, untold = topic_settings(connection, topics)
+    compacted = [topic for topic, settings in told.items() if "compact" in (settings.get("cleanup.policy") or "")]
     warnings = []
     if compacted:
         lost = _LOST[spec.source.format] + (_TABLES if spec.source.tables else "")

@@ -568,3 +568,34 @@ def test_a_password_does_not_get_into_a_request(log: KafkaLog, shop: _Shop) -> N
     assert result.exit_code == ExitCode.SINK_REFUSED
     assert "password_file" in result.stderr
     assert "s3cret" not in result.stderr
+
+
+def test_the_topics_of_a_feed_are_listed_with_how_far_it_has_come(
+    log: KafkaLog, owner: CoordinatorService, shop: _Shop
+) -> None:
+    unknown = headgate("topic", "list", "--feed", "shop")
+    assert unknown.exit_code == ExitCode.NOT_FOUND, unknown.stderr
+    shop.topic = shop.topic.replace("-src", "-kept")
+    shop.make_topic(shop.topic, **{"retention.ms": "3600000", "cleanup.policy": "delete"})
+    created = headgate("feed", "create", shop.file("shop"))
+    assert created.exit_code == 0, created.stderr
+    producer = Producer({"bootstrap.servers": log.connection.bootstrap_servers})
+    for _ in range(3):
+        producer.produce(shop.topic, value=b"{}", partition=1)
+    assert producer.flush(10) == 0
+
+    listed = headgate("topic", "list", "--feed", "shop", "-o", "json")
+    assert listed.exit_code == 0, listed.stderr
+    rows = json.loads(listed.stdout)
+    assert [(row["topic"], row["partition"], row["table"]) for row in rows] == [
+        (shop.topic, 0, "public.orders"),
+        (shop.topic, 1, "public.orders"),
+    ]
+    assert [(row["first"], row["end"], row["position"], row["lag"]) for row in rows] == [(0, 0, 0, 0), (0, 3, 0, 3)]
+    assert {(row["retention_ms"], row["cleanup_policy"]) for row in rows} == {(3_600_000, "delete")}
+
+    log.connection.admin.delete_topics([shop.topic])[shop.topic].result(10)
+    eventually(lambda: shop.topic not in log.connection.admin.list_topics(timeout=10).topics, "the topic is gone")
+    missing = headgate("topic", "list", "--feed", "shop", "-o", "json")
+    assert missing.exit_code == ExitCode.SOURCE, missing.stderr
+    assert shop.topic in json.loads(missing.stderr)["error"]["message"]

@@ -1,0 +1,97 @@
+"""``headgate topic list --feed``: what a feed reads, partition by partition, and how far it has come there.
+
+``position`` is the next offset that the sink wants, by the last word of whoever writes the table; ``lag`` is how many
+offsets are behind it, markers of transactions and compacted records among them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headgate.cli.lookup import find_feed
+from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.snapshot import Snapshot
+from headgate.records.control import FeedProgressed, FeedRecorded, Positions, SpanPlan
+from headgate.records.keys import FeedProgressKey
+from headgate.sources.offsets import TopicMissingError, end_offsets, start_offsets
+from headgate.sources.topic_settings import topic_settings
+from headgate.sources.topics import present_topics
+
+__all__ = ["SOURCE_COLUMNS", "source_rows"]
+
+SOURCE_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "span",
+    "first",
+    "end",
+    "position",
+    "lag",
+    "retention_ms",
+    "cleanup_policy",
+    "notices",
+)
+
+
+def source_rows(connection: KafkaConnection, snapshot: Snapshot, feed: str) -> list[dict[str, Any]]:
+    """A row for each partition of each table, or part of one, of the feed.
+
+    Raises CommandError (no such feed), TopicMissingError, SourceUnreachableError.
+    """
+    record = find_feed(snapshot, feed)
+    plans = sorted(record.spans, key=lambda plan: (plan.topic, min(plan.start, default=0), plan.span))
+    counts = {plan.topic: 0 for plan in plans}
+    for plan in plans:
+        counts[plan.topic] = max(counts[plan.topic], *(partition + 1 for partition in plan.start), 0)
+    missing = sorted(set(counts) - set(present_topics(connection))) if counts else []
+    if missing:
+        raise TopicMissingError(
+            f"source topic {', '.join(missing)} of feed {feed} does not exist any more: make the feed again from a "
+            "fresh copy of the table"
+        )
+    first, end = start_offsets(connection, counts, "earliest"), end_offsets(connection, counts)
+    told, untold = topic_settings(connection, counts)
+    rows = []
+    for plan in plans:
+        settings = told.get(plan.topic, {})
+        shared = {
+            "retention_ms": _number(settings.get("retention.ms")),
+            "retention_bytes": _number(settings.get("retention.bytes")),
+            "cleanup_policy": settings.get("cleanup.policy"),
+            "notices": untold.get(plan.topic),
+        }
+        at = _positions(snapshot, feed, record, plan)
+        for partition in sorted(plan.start):
+            row = {"feed": feed, "topic": plan.topic, "partition": partition, "span": plan.span, "table": plan.table}
+            rows.append(row | _counted(first[plan.topic], end[plan.topic], at, partition) | shared)
+    return rows
+
+
+def _counted(first: Positions, end: Positions, at: Mapping[int, int], partition: int) -> dict[str, int]:
+    return {
+        "first": first[partition],
+        "end": end[partition],
+        "position": at[partition],
+        "lag": max(0, end[partition] - at[partition]),
+    }
+
+
+def _positions(snapshot: Snapshot, feed: str, record: FeedRecorded, plan: SpanPlan) -> dict[int, int]:
+    """Where the plan begins, unless more is known: from the feed's checkpoint, and from whoever has the table now."""
+    positions = dict(plan.start)
+    progress = snapshot.get(FeedProgressKey(feed), FeedProgressed)
+    if progress is not None and (progress.feed_id, progress.incarnation) == (record.feed_id, record.incarnation):
+        _forward(positions, progress.positions.get(plan.table, {}))
+    dispatched = snapshot.dispatched(feed, plan.span)
+    role = dispatched.primary if dispatched is not None else None
+    said = snapshot.progressed(feed, plan.span, role) if role is not None else None
+    if said is not None:
+        _forward(positions, said.positions)
+    return positions
+
+
+def _forward(positions: dict[int, int], known: Mapping[int, int]) -> None:
+    positions.update({partition: max(at, known.get(partition, 0)) for partition, at in positions.items()})
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
