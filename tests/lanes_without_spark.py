@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 
 from headgate.agent.executor import SpanId, SpanTask
-from headgate.agent.lane.alarm import Alarm
 from headgate.agent.lane.fleet import (
     ExecutorSettings,
     Fleet,
 )
 from headgate.agent.lane.keeper import Board, SpanKeeper
-from headgate.agent.lane.lane import Lane, LaneSource
-from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskPlan
+from headgate.agent.lane.lane import Lane
+from headgate.agent.lane.plan import SpanResult, TaskResult
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import SparkOptions, SparkRuntime
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
@@ -42,28 +41,33 @@ def fleet_of(board: Board, keeper: SpanKeeper, scratch: Path) -> Fleet:
 
 
 def lane_of(fleet: Fleet, name: str, starts: Mapping[int, int]) -> Lane:
-    lane = fleet.lanes[name] = Lane(name, fleet.crew, SPEC)
+    lane = fleet.lanes[name] = Lane(name, fleet.crew, SPEC, {("t", partition): at for partition, at in starts.items()})
     lane.started = True
-    lane.alarm = Alarm(name, lane, {"t": starts})
     return lane
 
 
 def run_on(lane: Lane, positions: Positions, spec: str = SPEC) -> SpanRun:
     plan = SpanPlan(span="s", topic="t", table="public.t", start=dict.fromkeys(positions, 0))
     run = SpanRun(SpanTask(SpanId("f", "s"), "0-1", 1, Epoch(1, 1), plan, spec), "c", primary=True)
-    run.state, run.claimed, run.positions, run.lane = TaskState.REPLICATING, True, positions, lane
+    run.state, run.claimed, run.positions, run.lane = TaskState.REPLICATING, True, dict(positions), lane
     lane.take_on(run)
     return run
 
 
-def shared_out(lane: Lane, batch: BatchPlan) -> TaskPlan:
-    return lane.planner.plan(batch, LaneSource("nowhere:1", 1000), 2, lambda _shares: None)
+def ends_of(lane: Lane, end: int = 1_000) -> dict[tuple[str, int], int]:
+    """A batch that goes as far in every partition."""
+    return dict.fromkeys(lane.delivered, end)
 
 
 def planned(fleet: Fleet, lane: Lane) -> list[dict[int, int]]:
-    plan = fleet.crew.begin_batch(lane)
-    assert plan is not None
-    return [work.expected for work in plan.works]
+    """What a batch is to write, everywhere up to 1 000; none, if it is not run."""
+    plan = fleet.crew.begin_batch(lane, ends_of(lane))
+    return [] if plan is None else [work.expected for work in plan.works]
+
+
+def ended(fleet: Fleet, lane: Lane, *results: SpanResult, seen: Mapping[int, int] | None = None) -> bool:
+    """The batch that was planned is over; its rows went up to ``seen``."""
+    return fleet.crew.end_batch(lane, ends_of(lane), [TaskResult({"t": dict(seen or {})}, results)])
 
 
 def result_of(run: SpanRun, **fields: Any) -> SpanResult:

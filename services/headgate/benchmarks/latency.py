@@ -18,7 +18,7 @@ from psycopg import sql
 
 from headgate.agent.executor import SpanTask
 from headgate.benchmarks.figures import Figure, Report, median_of
-from headgate.benchmarks.parts import BenchError, Parts, bench_parts, make_task, wait_for
+from headgate.benchmarks.parts import BenchError, Parts, bench_parts, make_task, spark_rows, spark_rows_since, wait_for
 from headgate.benchmarks.peers.debezium import DebeziumPeer
 from headgate.benchmarks.targets import PostgresTarget
 from headgate.benchmarks.workload import DDL, create_topic, insert_event
@@ -66,7 +66,11 @@ def bench_latency(options: LatencyOptions, say: Callable[[str], None]) -> Report
         for number, tables in enumerate(options.tables):
             say(f"{tables} table(s), {options.rate} changes/s in all, {options.seconds:.0f} s")
             course = _course(parts, f"lat_{number}", tables, with_schema=False)
-            figures |= _figures(f"tables_{tables}", _headgate(parts, options, course, number), GOALS_P50_MS.get(tables))
+            rows_before = spark_rows(parts)
+            latencies = _headgate(parts, options, course, number)
+            figures |= _figures(f"tables_{tables}", latencies, GOALS_P50_MS.get(tables))
+            rows = spark_rows_since(parts, rows_before, _changes(options))
+            figures[f"tables_{tables}_spark_input_rows"] = median_of([float(rows)], "rows", digits=0)
             if connect is not None:
                 course = _course(parts, f"dbz_{number}", tables, with_schema=True)
                 figures |= _figures(f"debezium_tables_{tables}", _debezium(parts, options, course, connect), None)
@@ -81,6 +85,11 @@ def _figures(prefix: str, latencies_ms: Sequence[float], goal: float | None) -> 
         f"{prefix}_{name}_ms": median_of([quantiles[place]], "ms", aims.get(name))
         for name, place in (("p50", 499), ("p99", 989), ("p99_9", 998))
     }
+
+
+def _changes(options: LatencyOptions) -> int:
+    """All that is written on one course, counted or not."""
+    return int(options.rate * (options.seconds + WARM_UP_SECONDS))
 
 
 def _course(parts: Parts, name: str, tables: int, *, with_schema: bool) -> Course:
@@ -163,7 +172,7 @@ def _write(parts: Parts, options: LatencyOptions, course: Course) -> tuple[int, 
     """Write at an even rate, table after table; the first counted id, and how many each topic got."""
     topics = list(course.tables)
     producer = confluent_kafka.Producer({"bootstrap.servers": parts.bootstrap, "acks": "all", "linger.ms": 0})
-    total = int(options.rate * (options.seconds + WARM_UP_SECONDS))
+    total = _changes(options)
     written = dict.fromkeys(topics, 0)
     started = time.monotonic()
     for change_id in range(total):

@@ -27,13 +27,16 @@ from headgate.embedded.java import java_home_for_spark
 from headgate.embedded.postgres import EmbeddedPostgres
 from headgate.records.control import Epoch, SpanPlan, TaskState
 
-__all__ = ["BenchError", "Parts", "bench_parts", "make_task", "wait_for"]
+__all__ = ["BenchError", "Parts", "bench_parts", "make_task", "spark_rows", "spark_rows_since", "wait_for"]
 
 CLUSTER_ID: Final = "bench"
 WAIT_SECONDS_MAX: Final = 900.0
 """A million changes at a tenth of the expected speed."""
 
 POLL_SECONDS: Final = 0.02
+
+PROGRESS_SECONDS_MAX: Final = 10.0
+"""Spark tells of a batch after it, when its rows are long at the sink."""
 
 # The embedded server does not wait for the disk, which would measure the disk; both sides write to the same server.
 POSTGRES_SETTINGS: Final = {
@@ -161,6 +164,21 @@ def make_task(
         plan=SpanPlan(span=table, topic=topic, table=table, start=dict.fromkeys(range(partitions), 0)),
         spec=spec.to_json(),
     )
+
+
+def spark_rows(parts: Parts) -> int:
+    """How many rows have come through the lanes' queries so far, by Spark's own count (``numInputRows``)."""
+    return parts.executor.progress().rows
+
+
+def spark_rows_since(parts: Parts, before: int, changes: int) -> int:
+    """How many have come since there were ``before``. Raises BenchError if they are fewer than ``changes``."""
+    deadline = time.monotonic() + PROGRESS_SECONDS_MAX
+    while (rows := spark_rows(parts) - before) < changes:
+        if time.monotonic() > deadline:
+            raise BenchError(f"{changes} changes were applied, but only {rows} rows came through Spark's queries")
+        time.sleep(POLL_SECONDS)
+    return rows
 
 
 def wait_for(parts: Parts, ends: Mapping[SpanId, Mapping[int, int]]) -> None:

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from headgate.benchmarks.cpu import CpuClock
 from headgate.benchmarks.figures import Figure, Report, median_of
-from headgate.benchmarks.parts import BenchError, Parts, bench_parts, make_task, wait_for
+from headgate.benchmarks.parts import BenchError, Parts, bench_parts, make_task, spark_rows, spark_rows_since, wait_for
 from headgate.benchmarks.peers.by_hand import ByHand, run_by_hand
 from headgate.benchmarks.shapes import SHAPES
 from headgate.benchmarks.targets import PostgresTarget, Target
@@ -44,6 +44,7 @@ class _Measured(msgspec.Struct):
     changes_per_s: list[float] = []
     bare_hands_per_s: list[float] = []
     ratio: list[float] = []
+    spark_input_rows: list[float] = []
     cpu_us_per_change: dict[str, list[float]] = {}
 
 
@@ -85,6 +86,7 @@ def _round(parts: Parts, workload: Workload, expected: Expected, measured: _Meas
     suffix = f"{int(workload.with_schema)}_{number}"
     target = PostgresTarget(parts.dsn)
     clock = CpuClock({"jvm": parts.jvm, "workers": parts.workers, "postgres": parts.servers, "broker": parts.broker})
+    rows_before = spark_rows(parts)
     before, cpu_before = clock.stock(), msgspec.structs.asdict(parts.executor.cpu)
     seconds = run_headgate(parts, workload, target, f"public.ours_{suffix}", 1 + number + 1000 * workload.with_schema)
     spent = {f"cpu_us_{name}": s * 1e6 for name, s in clock.seconds_since(before).items()}
@@ -94,6 +96,7 @@ def _round(parts: Parts, workload: Workload, expected: Expected, measured: _Meas
         for name in ("decode_us", "apply_us")
     }
     target.check(f"public.ours_{suffix}", expected)
+    measured.spark_input_rows.append(float(spark_rows_since(parts, rows_before, workload.changes)))
     for name, microseconds in spent.items():
         measured.cpu_us_per_change.setdefault(name, []).append(microseconds / workload.changes)
 
@@ -142,6 +145,7 @@ def _figures(measured: _Measured, suffix: str) -> dict[str, Figure]:
     figures = {
         f"changes_per_s{suffix}": median_of(measured.changes_per_s, "changes/s", digits=0),
         f"bare_hands_per_s{suffix}": median_of(measured.bare_hands_per_s, "changes/s", digits=0),
+        f"spark_input_rows{suffix}": median_of(measured.spark_input_rows, "rows", digits=0),
         f"ratio_to_bare_hands{suffix}": median_of(measured.ratio, "ratio", RATIO_GOAL, digits=3),
     }
     for name, values in sorted(measured.cpu_us_per_change.items()):

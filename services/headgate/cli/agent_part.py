@@ -5,9 +5,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from headgate.agent.lane.progress import LaneProgress
 from headgate.agent.service import AgentCounters, AgentOptions, run_agent
 from headgate.cli.running import Part, Surroundings
-from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics
+from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream
 
 if TYPE_CHECKING:
     from headgate.agent.executor import TableExecutor
@@ -37,6 +40,7 @@ def agent_part(around: Surroundings, scratch: Path) -> Part:
     AgentMetrics(around.registry, lambda name: float(getattr(counters, name)))
     AgentFeeds(around.registry, counters.feeds)
     AgentMemory(around.registry, spark.memory_bytes)
+    AgentStream(around.registry, spark.progress)
 
     def run() -> None:
         try:
@@ -63,6 +67,8 @@ class _Spark:
         self._scratch = scratch
         self._part: Any = None
         self._runtime: Any = None
+        self._executor: Any = None
+        self._past = LaneProgress()
 
     def start(self) -> None:
         if self._runtime is None:
@@ -71,8 +77,22 @@ class _Spark:
         self._part.start(self._runtime)
 
     def new_executor(self) -> "TableExecutor":
-        executor: TableExecutor = self._part.new_executor(self._runtime, self._around)
+        self._past = msgspec.structs.replace(self._total(), behind_rows=0)
+        self._executor = self._part.new_executor(self._runtime, self._around)
+        executor: TableExecutor = self._executor
         return executor
+
+    def progress(self) -> dict[str, Any]:
+        """What Spark says of all sessions' queries (agent/lane/progress.py)."""
+        return msgspec.structs.asdict(self._total())
+
+    def _total(self) -> LaneProgress:
+        total = msgspec.structs.replace(self._past, step_ms=dict(self._past.step_ms))
+        if self._executor is not None:
+            present = self._executor.progress()
+            total.add(present)
+            total.behind_rows = present.behind_rows
+        return total
 
     def memory_bytes(self) -> dict[str, int]:
         sizes: dict[str, int] = {} if self._runtime is None else self._runtime.memory_bytes()

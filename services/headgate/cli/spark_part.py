@@ -27,6 +27,7 @@ def new_runtime(settings: Settings, scratch: Path) -> SparkRuntime:
             cores=settings.spark.cores or _cores(settings.spark.master),
             driver_memory=settings.spark.memory,
             java_home=java_home_for_spark(),
+            ui=settings.spark.ui,
         )
     )
 

@@ -88,6 +88,9 @@ class SparkSettings(_Section):
         default="", description="the Kafka connector's jars: a directory, or files with commas; empty: the cache"
     )
     scratch: str = Field(default="", description="folder for Spark's temporary files; empty: the system's")
+    ui: bool = Field(
+        default=False, description="serve Spark's own web pages, from port 4040 on; the log says the address"
+    )
 
 
 class AgentSettings(_Section):

@@ -6,7 +6,7 @@ there are too many.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -19,7 +19,15 @@ from headgate import SCHEMA_VERSION, __version__
 from headgate.eventlog.role import RoleStatus
 from headgate.eventlog.settings import RoleCounters
 
-__all__ = ["AgentFeeds", "AgentMemory", "AgentMetrics", "Figures", "RoleMetrics", "new_registry"]
+__all__ = [
+    "AgentFeeds",
+    "AgentMemory",
+    "AgentMetrics",
+    "AgentStream",
+    "Figures",
+    "RoleMetrics",
+    "new_registry",
+]
 
 _TURN_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Seconds; an idle turn is under a millisecond, a transaction 3 to 30 (anchors/kafka-facts.md §2)."""
@@ -174,3 +182,27 @@ class AgentMemory(Collector):
         for process, size in sorted(self._sizes().items()):
             memory.add_metric([process], size)
         return [memory]
+
+
+class AgentStream(Collector):
+    """What Spark says of the lanes' queries: ``rows``, ``batches``, ``behind_rows``; ``step_ms`` by Spark's steps."""
+
+    def __init__(self, registry: CollectorRegistry, progress: Callable[[], Mapping[str, Any]]) -> None:
+        self._progress = progress
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """Two counters, a gauge, and one counter by step."""
+        said = self._progress()
+        rows = CounterMetricFamily("headgate_spark_input_rows", "rows that came through Spark's queries")
+        rows.add_metric([], said["rows"])
+        batches = CounterMetricFamily("headgate_spark_batches", "micro-batches with rows")
+        batches.add_metric([], said["batches"])
+        behind = GaugeMetricFamily("headgate_spark_behind_rows", "most offsets that a partition is behind its end")
+        behind.add_metric([], said["behind_rows"])
+        steps = CounterMetricFamily(
+            "headgate_spark_step_seconds", "time of micro-batches by Spark's steps", labels=["step"]
+        )
+        for step, ms in sorted(said["step_ms"].items()):
+            steps.add_metric([step], ms / 1000)
+        return [rows, batches, behind, steps]

@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 
 from headgate.eventlog.role import RoleState, RoleStatus
 from headgate.eventlog.settings import RoleCounters
-from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, RoleMetrics, new_registry
+from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, RoleMetrics, new_registry
 
 __all__ = ["page"]
 
@@ -50,6 +50,7 @@ def _registry() -> CollectorRegistry:
     AgentMetrics(registry, lambda _name: 0.0)
     AgentFeeds(registry, _Example())
     AgentMemory(registry, lambda: {"driver": 0})
+    AgentStream(registry, lambda: {"rows": 0, "batches": 0, "behind_rows": 0, "step_ms": {"addBatch": 0}})
     return registry
 
 

@@ -1,7 +1,7 @@
-"""Single records of a source topic, by partition and offset, as their bytes are: for people and for what went wrong."""
+"""A stretch of a source topic, record by record: for what looks back at the log, and not for what is replicated."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from headgate.eventlog.connection import PASSING_CODES, KafkaConnection
 from headgate.eventlog.log import LogError
 
-__all__ = ["RecordGoneError", "read_records", "read_stretch"]
+__all__ = ["RecordGoneError", "read_stretch"]
 
 READ_SECONDS_MAX: Final = 15.0
 """Without a single record in all that time the broker is taken for gone."""
@@ -20,23 +20,6 @@ POLL_SECONDS: Final = 0.1
 
 class RecordGoneError(LogError):
     """A record is no longer on its topic."""
-
-
-def read_records(
-    connection: KafkaConnection, topic: str, places: Iterable[tuple[int, int]]
-) -> dict[tuple[int, int], Message]:
-    """(partition, offset) → the record there. Raises RecordGoneError, LogError."""
-    found: dict[tuple[int, int], Message] = {}
-    with _consumer(connection) as consumer:
-        for partition, offset in sorted(set(places)):
-            consumer.assign([TopicPartition(topic, partition, offset)])
-            message = _next(connection, consumer, f"{topic}[{partition}] at offset {offset}")
-            if message is None or message.offset() != offset:
-                raise RecordGoneError(
-                    f"{topic}[{partition}]: the record at offset {offset} is not there any more (compaction, retention)"
-                )
-            found[partition, offset] = message
-    return found
 
 
 def read_stretch(connection: KafkaConnection, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:

@@ -101,3 +101,26 @@ def test_a_sink_that_goes_away_is_waited_for_without_reading_and_gone_on_with(be
         admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
     until(lambda: sorted(bed.rows(plan)) == list(range(500)), "nothing was lost")
     until(lambda: executor.status(task.id).error is None, "and it is well again")  # type: ignore[union-attr]
+
+
+def test_a_span_that_retention_overtakes_fails_and_its_neighbour_on_the_lane_goes_on(bed: Bed) -> None:
+    late, kept = bed.table("late"), bed.table("kept")
+    count, name = 20_000, b"x" * 2_000  # several times what a consumer fetches ahead
+    for number in range(count):
+        bed.raw(late, b'{"id":%d}' % number, b'{"op":"c","after":{"id":%d,"name":"%s","qty":1}}' % (number, name))
+    bed.put(kept, {n: _row(n) for n in range(10)})
+    tasks = [bed.task(plan, 1) for plan in (late, kept)]
+    spec = msgspec.json.encode(msgspec.json.decode(tasks[0].spec) | {"batch_rows_max": 500}).decode()
+    executor = bed.executor()
+    for task in tasks:
+        executor.add_table(msgspec.structs.replace(task, spec=spec), prepare=False)
+    until(lambda: executor.status(tasks[0].id).rows > 0, "the late one has begun")  # type: ignore[union-attr]
+    bed.delete_before(late, 0, count - 1)
+    until(lambda: executor.status(tasks[0].id).state is TaskState.FAILED, "it is refused")  # type: ignore[union-attr]
+    status = executor.status(tasks[0].id)
+    assert status is not None
+    assert (status.error_code, status.retryable) == ("source_offset_expired", False)
+    assert f"{late.topic}[0]: offset {status.positions[0]} is next to apply" in str(status.error)
+    bed.put(kept, {n: _row(n) for n in range(10, 20)})
+    until(lambda: len(bed.rows(kept)) == 20, "its neighbour goes on")
+    assert executor.status(tasks[1].id).state is TaskState.REPLICATING  # type: ignore[union-attr]

@@ -10,9 +10,10 @@ import pytest
 from headgate.agent.executor import SpanId
 from headgate.agent.lane import asides, task_run
 from headgate.agent.lane.fleet import Fleet
+from headgate.agent.lane.frames import Chunk
 from headgate.agent.lane.keeper import Board
-from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, SpanWork, TaskPlan, TaskResult
-from headgate.agent.lane.rows import BadChange
+from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, SpanWork, TaskResult
+from headgate.agent.lane.rows import BadChange, Original
 from headgate.changes import debezium_json
 from headgate.changes.dealing import Dealer, Look
 from headgate.changes.decoding import Decoder
@@ -24,7 +25,6 @@ from headgate.sinks.contract import (
     Claim,
     FeedIdentity,
 )
-from headgate.sources.reader import Chunk
 from lanes_without_spark import Restarts, fleet_of
 
 SPEC = "the feed's spec"
@@ -110,7 +110,7 @@ def chunk(table: str, partition: int, offsets: Sequence[int], bad: frozenset[int
 
 
 def run(works: Sequence[SpanWork], chunks: Sequence[Chunk]) -> TaskResult:
-    return task_run.run_task(TaskPlan(BatchPlan(SPEC, tuple(works)), "lane", {}, ((),), 100), chunks)
+    return task_run.run_task(BatchPlan(SPEC, tuple(works)), chunks)
 
 
 def by_table(result: TaskResult) -> Iterator[tuple[str, SpanResult]]:
@@ -124,12 +124,16 @@ class RecordingQuarantine:
     def __init__(self) -> None:
         self.kept: list[tuple[int, str]] = []
         self.under: list[str] = []
+        self.originals: list[Original] = []
         self.error: Exception | None = None
 
-    def keep(self, work: SpanWork, bad: Sequence[BadChange], table: str | None = None) -> None:
+    def keep(
+        self, work: SpanWork, bad: Sequence[BadChange], originals: Sequence[Original], table: str | None = None
+    ) -> None:
         if self.error is not None:
             raise self.error
         self.kept += [(each.offset, each.code) for each in bad]
+        self.originals += originals
         self.under += [table or work.claim.table for _ in bad]
 
 

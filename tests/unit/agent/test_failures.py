@@ -7,11 +7,11 @@ from headgate.agent.lane.merging import merge_results
 from headgate.agent.lane.plan import SpanResult, TaskResult
 from headgate.agent.lane.span import FAILURES_BORNE, SpanRun
 from headgate.records.control import TaskState
-from lanes_without_spark import Restarts, lane_of, result_of, run_on
+from lanes_without_spark import Restarts, ends_of, lane_of, planned, result_of, run_on
 
 
 def tasks(*results: SpanResult) -> list[TaskResult]:
-    return [TaskResult({}, {}, (result,)) for result in results]
+    return [TaskResult({}, (result,)) for result in results]
 
 
 def stuck(run: SpanRun, partition: int, code: str = "sink_unavailable", *, retryable: bool = True) -> SpanResult:
@@ -29,11 +29,10 @@ def test_a_stuck_partition_is_given_up_while_another_goes_on_in_another_task(fle
         run.lane, run.retry_at = lane, None
         if run not in lane.members:
             lane.take_on(run)
-        plan = fleet.crew.begin_batch(lane)
-        assert plan is not None
+        planned(fleet, lane)
         assert run.work().patient == (batches < FAILURES_BORNE)
         batches += 1
-        fleet.crew.end_batch(lane, plan, tasks(stuck(run, 0), result_of(run, positions={1: batches})))
+        fleet.crew.end_batch(lane, ends_of(lane), tasks(stuck(run, 0), result_of(run, positions={1: batches})))
     assert batches == FAILURES_MAX + 1
     assert run.status().positions == {0: 5, 1: FAILURES_MAX + 1}
     assert (run.status().state, run.status().error_code) == (TaskState.FAILED, "sink_unavailable")
@@ -43,10 +42,9 @@ def test_a_failure_keeps_its_code_whatever_order_the_tasks_end_in(fleet: Fleet) 
     for results in ([0, 1], [1, 0]):
         lane = lane_of(fleet, "a", {0: 0, 1: 0})
         run = run_on(lane, {0: 5, 1: 0})
-        plan = fleet.crew.begin_batch(lane)
-        assert plan is not None
+        planned(fleet, lane)
         both = [stuck(run, 0, "change_undecodable", retryable=False), result_of(run, positions={1: 3})]
-        fleet.crew.end_batch(lane, plan, tasks(*(both[number] for number in results)))
+        fleet.crew.end_batch(lane, ends_of(lane), tasks(*(both[number] for number in results)))
         status = run.status()
         assert (status.state, status.error_code) == (TaskState.FAILED, "change_undecodable")
         assert status.positions == {0: 5, 1: 3}

@@ -7,7 +7,8 @@ import pytest
 
 from headgate.agent.executor import SpanId
 from headgate.agent.lane import task_run
-from headgate.agent.lane.plan import BatchPlan, SpanWork, TaskPlan
+from headgate.agent.lane.frames import Chunk
+from headgate.agent.lane.plan import BatchPlan, SpanWork
 from headgate.changes import canal_json
 from headgate.changes.dealing import Dealer
 from headgate.changes.decoding import SchemasUnavailableError
@@ -18,8 +19,6 @@ from headgate.sinks.contract import (
     QuarantineUnavailableError,
     SinkUnavailableError,
 )
-from headgate.sources.offsets import OffsetExpiredError
-from headgate.sources.reader import Chunk, Reading
 
 from .conftest import BOX, SPEC, RecordingParts, RecordingQuarantine, by_table, canal, run
 
@@ -63,9 +62,9 @@ def test_each_table_gets_its_own_changes_and_all_positions_move_as_far(parts: Re
     chunks = [mixed(10, "a", "b", None, "x"), mixed(14, "a", "x", "x")]
     result = dict(by_table(run([one_of("a", {0: 10}), one_of("b", {0: 3})], chunks)))
     assert applied(parts) == [("a", [10, 14], {0: (10, 17)}), ("b", [11], {0: (3, 17)})]
-    assert {name: (span.positions, span.read_to, span.rows) for name, span in result.items()} == {
-        "public.a": ({0: 17}, {0: 17}, 2),
-        "public.b": ({0: 17}, {0: 17}, 1),
+    assert {name: (span.positions, span.rows) for name, span in result.items()} == {
+        "public.a": ({0: 17}, 2),
+        "public.b": ({0: 17}, 1),
     }
     assert {(span.passed_over, span.passed_over_table) for span in result.values()} == {(3, "public.x")}
 
@@ -80,17 +79,11 @@ def test_what_a_table_has_already_is_dropped_for_it_alone(parts: RecordingParts)
 def test_a_table_without_rows_costs_no_transaction_until_its_position_is_to_follow(parts: RecordingParts) -> None:
     (a, b) = run([one_of("a", {0: 0}), one_of("b", {0: 0})], [mixed(0, "a", "a")]).spans
     assert ([table for table, *_ in applied(parts)], a.positions, b.positions) == (["a"], {0: 2}, {})
-    assert (b.read_to, b.rows, b.oldest_append_ms) == ({0: 2}, 0, 1000), "it is as far as the topic has been read"
+    assert (b.rows, b.oldest_append_ms) == (0, 1000), "it is as far as the topic has been read"
 
     parts.batches.clear()
-    span = one_of("b", {0: 0, 1: 5}, begin={0: 2, 1: 5}, settle=True)
-    plan = TaskPlan(
-        BatchPlan(SPEC, (span,)), "lane", {}, ((Reading("t.shop", 0, 2, 0), Reading("t.shop", 1, 5, 0)),), 9
-    )
-    rests = msgspec.structs.replace(plan, batch=BatchPlan(SPEC, (msgspec.structs.replace(span, settle=False),)))
-    assert task_run.run_task(rests, []).spans == (), "it is not told again that it was read so far"
-    (b,) = task_run.run_task(plan, []).spans
-    assert (applied(parts), b.positions) == ([("b", [], {0: (0, 2)})], {0: 2}), "with no row to go along with"
+    (b,) = run([one_of("b", {0: 0, 1: 5}, begin={0: 2, 1: 5}, settle=True)], [mixed(2, "a")]).spans
+    assert (applied(parts), b.positions) == ([("b", [], {0: (0, 3)})], {0: 3}), "with no row to go along with"
 
 
 def test_poison_is_its_offsets_trouble_and_ends_no_task(parts: RecordingParts) -> None:
@@ -122,7 +115,7 @@ def test_a_bad_change_of_one_table_does_not_stop_its_neighbours(parts: Recording
 def test_a_sink_table_that_is_refused_does_not_stop_its_neighbours(parts: RecordingParts) -> None:
     parts.refuse["public.a"] = SinkUnavailableError("away")
     result = dict(by_table(run([one_of("a", {0: 0}), one_of("b", {0: 0})], [mixed(0, "a", "b")])))
-    assert (result["public.a"].positions, result["public.a"].read_to) == ({}, {})
+    assert result["public.a"].positions == {}
     assert result["public.b"].positions == {0: 2}
 
 
@@ -130,7 +123,7 @@ def test_an_event_that_does_not_say_its_table_stops_all_of_them_in_front_of_it(p
     works = [one_of("a", {0: 0}), one_of("b", {0: 0}), one_of("c", {0: 4})]
     parts.dealer = lambda _topic: Dealer(parts.look, ["public.a", "public.b", "public.c"])  # type: ignore[method-assign]
     result = dict(by_table(run(works, [mixed(0, "a", "a", "", "a", "c", "c")])))
-    assert {name: (span.error_code, span.read_to) for name, span in result.items()} == {
+    assert {name: (span.error_code, span.positions) for name, span in result.items()} == {
         "public.a": ("change_undecodable", {0: 2}),
         "public.b": ("change_undecodable", {0: 2}),
         "public.c": (None, {0: 6}),
@@ -144,7 +137,7 @@ def test_an_event_that_does_not_say_its_table_is_set_aside_once_before_anybody_m
 ) -> None:
     parts.before = lambda: list(quarantine.kept)
     works = (one_of("a", {0: 0}), one_of("b", {0: 0}))
-    plan = TaskPlan(BatchPlan(SPEC, works, BOX), "lane", {}, ((),), 100)
+    plan = BatchPlan(SPEC, works, BOX)
     result = task_run.run_task(plan, [mixed(0, "b", "", "b!", "b")])
     assert quarantine.kept == [(1, "change_undecodable"), (2, "change_undecodable")]
     assert quarantine.under == ["public.a", "public.b"], "under the name of the first, which has no rows here"
@@ -155,13 +148,13 @@ def test_an_event_that_does_not_say_its_table_is_set_aside_once_before_anybody_m
 
 def test_too_much_that_says_no_table_stops_all_of_them(parts: RecordingParts, quarantine: RecordingQuarantine) -> None:
     works = (one_of("a", {0: 0}), msgspec.structs.replace(one_of("b", {0: 0}), quarantine_left=1))
-    plan = TaskPlan(BatchPlan(SPEC, works, BOX), "lane", {}, ((),), 100)
+    plan = BatchPlan(SPEC, works, BOX)
     (a, b) = task_run.run_task(plan, [mixed(0, "", "", "b")]).spans
     assert (a.positions, b.positions, b.error_code) == ({0: 3}, {}, "quarantine_full")
 
     quarantine.error = QuarantineUnavailableError("no broker")
     held = task_run.run_task(plan, [mixed(0, "", "a")]).spans
-    assert [(span.error_code, span.read_to) for span in held] == [("quarantine_unavailable", {})] * 2
+    assert [(span.error_code, span.positions) for span in held] == [("quarantine_unavailable", {})] * 2
 
 
 def test_schemas_that_cannot_be_had_hold_all_tables_of_the_topic(parts: RecordingParts) -> None:
@@ -170,13 +163,7 @@ def test_schemas_that_cannot_be_had_hold_all_tables_of_the_topic(parts: Recordin
 
     parts.look = away
     for span in run([one_of("a", {0: 0}), one_of("b", {0: 0})], [mixed(0, "a")]).spans:
-        assert (span.error_code, span.retryable, span.read_to) == ("registry_unavailable", True, {})
-
-
-def test_a_partition_that_cannot_be_read_is_the_trouble_of_all_its_tables(parts: RecordingParts) -> None:
-    lost = Chunk("t.shop", 1, error=OffsetExpiredError("t.shop[1]: gone"))
-    for span in run([one_of("a", {0: 0, 1: 0}), one_of("b", {0: 0, 1: 0})], [mixed(0, "a"), lost]).spans:
-        assert (span.error_code, span.read_to) == ("source_offset_expired", {})
+        assert (span.error_code, span.retryable, span.positions) == ("registry_unavailable", True, {})
 
 
 def test_a_watermark_counts_for_all_tables_of_its_partition(parts: RecordingParts) -> None:
@@ -190,7 +177,7 @@ def test_a_watermark_counts_for_all_tables_of_its_partition(parts: RecordingPart
         chunks.append(msgspec.structs.replace(one, values=[msgspec.json.encode(said)]))
     (a, b) = run([one_of("a", {0: 0}), one_of("b", {0: 0})], chunks).spans
     assert applied(parts) == [("a", [0], {0: (0, 4)}), ("b", [2], {0: (0, 4)})], "what was sent twice is left out"
-    assert [(span.read_to, span.resolved) for span in (a, b)] == [({0: 4}, {0: 12})] * 2
+    assert [(span.positions, span.resolved) for span in (a, b)] == [({0: 4}, {0: 12})] * 2
 
 
 def test_portions_of_several_tables_leave_no_gap(parts: RecordingParts, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,4 +191,4 @@ def test_portions_of_several_tables_leave_no_gap(parts: RecordingParts, monkeypa
             at = ranges[0][1]
     assert sum(len(batch.changes) for batch in parts.batches) == 13
     assert len(parts.batches) > 2
-    assert [span.read_to for span in result.spans] == [{0: 13}] * 2
+    assert [span.positions for span in result.spans] == [{0: 12}, {0: 13}], "the last event is not of the first one"

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from headgate.agent.lane import task_run
-from headgate.agent.lane.plan import BatchPlan, SpanResult, TaskPlan
+from headgate.agent.lane.frames import Chunk
+from headgate.agent.lane.plan import BatchPlan, SpanResult
 from headgate.changes import canal_json, debezium_json
 from headgate.changes.decoding import SchemasUnavailableError
 from headgate.changes.transactions import Tail
@@ -17,8 +18,6 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
     ValueRefusedError,
 )
-from headgate.sources.offsets import OffsetExpiredError
-from headgate.sources.reader import Chunk
 
 from .conftest import BOX, SPEC, RecordingParts, RecordingQuarantine, by_table, canal, chunk, run, work
 
@@ -40,17 +39,15 @@ def test_rows_without_work_are_written_by_nobody(parts: RecordingParts) -> None:
     assert run([], []).seen == {}
 
 
-def test_a_partition_that_cannot_be_read_is_its_spans_trouble_only(parts: RecordingParts) -> None:
-    lost = Chunk("t.a", 1, error=OffsetExpiredError("t.a[1]: gone"))
-    chunks = [chunk("a", 0, [1]), lost, chunk("a", 0, [2]), chunk("b", 0, [1])]
-    result = dict(by_table(run([work("a", {0: 0, 1: 0}), work("b", {0: 0})], chunks)))
-    assert (result["a"].positions, result["a"].error_code, result["a"].retryable) == (
-        {},
-        "source_offset_expired",
-        False,
-    )
-    assert result["b"].positions == {0: 2}
-    assert [b.claim.table for b in parts.batches] == ["b"]
+def test_what_the_sink_has_already_is_dropped(parts: RecordingParts) -> None:
+    works = [work("a", {0: 3}), msgspec.structs.replace(work("b", {0: 1}), begin={0: 5})]
+    result = run(works, [chunk("a", 0, [1, 2]), chunk("a", 0, [2, 3, 4]), chunk("b", 0, [3, 4, 7])])
+    assert [[c.offset for c in batch.changes] for batch in parts.batches] == [[3, 4], [7]]
+    assert [{p: (r.expected, r.next) for p, r in batch.ranges.items()} for batch in parts.batches] == [
+        {0: (3, 5)},
+        {0: (1, 8)},
+    ]
+    assert result.seen == {"t.a": {0: 5}, "t.b": {0: 8}}
 
 
 def test_what_stands_before_a_broken_event_is_written_and_its_place_is_the_position(parts: RecordingParts) -> None:
@@ -232,7 +229,7 @@ def test_a_snapshot_after_the_target_is_said(traced_parts: RecordingParts) -> No
 
 def run_boxed(left: int, bad: frozenset[int], **more: bool) -> SpanResult:
     span = msgspec.structs.replace(work("a", {0: 0}), quarantine_left=left, **more)
-    plan = TaskPlan(BatchPlan(SPEC, (span,), BOX), "lane", {}, ((),), 100)
+    plan = BatchPlan(SPEC, (span,), BOX)
     return task_run.run_task(plan, [chunk("a", 0, OFFSETS, bad)]).spans[0]
 
 
@@ -255,6 +252,8 @@ def test_what_the_sink_refuses_is_kept_by_its_place_and_reason(
     parts.bad = {(0, 4): ValueRefusedError("too long", 0, 4)}
     result = run_boxed(9, frozenset())
     assert quarantine.kept == [(4, "value_refused")]
+    sent = chunk("a", 0, [4])
+    assert quarantine.originals == [(sent.keys[0], sent.values[0], [], 1004)]
     assert (result.positions, result.error, result.quarantined) == ({0: 9}, None, 1)
 
 
@@ -291,7 +290,7 @@ def test_no_position_moves_past_changes_that_could_not_be_kept_because_the_feed_
 ) -> None:
     ended_at(canal_parts, 10)
     span = msgspec.structs.replace(work("a", {0: 0}), quarantine_left=1)
-    plan = TaskPlan(BatchPlan(SPEC, (span,), BOX), "lane", {}, ((),), 100)
+    plan = BatchPlan(SPEC, (span,), BOX)
     (result,) = task_run.run_task(plan, [canal_chunk(ENDING, frozenset({2, 4}))]).spans
     assert (result.error_code, result.positions) == ("quarantine_full", {})
     assert (quarantine.kept, canal_parts.batches) == ([], [])

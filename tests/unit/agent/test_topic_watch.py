@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from headgate.agent.executor import SpanId, SpanTask
+from headgate.agent.lane.fleet import Fleet
 from headgate.agent.lane.keeper import Board
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.topic_watch import TOPICS_SECONDS, TopicWatch
 from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.sources.offsets import SourceUnreachableError
-from lanes_without_spark import SPEC, Restarts
+from lanes_without_spark import SPEC, Restarts, lane_of
 
 
 class Topics(Restarts):
@@ -38,14 +39,20 @@ def open_span(board: Board, topic: str, topic_id: str | None) -> SpanRun:
     return run
 
 
-def test_a_span_whose_topic_is_missing_twice_is_sent_back_and_its_neighbour_stays(board: Board, keeper: Topics) -> None:
+def test_a_span_whose_topic_is_missing_twice_is_sent_back_with_those_of_its_lane(
+    board: Board, keeper: Topics, fleet: Fleet
+) -> None:
     watch = TopicWatch(board, keeper, 0.0)
-    open_span(board, "t", "one")
-    open_span(board, "u", "two")
-    for present, restarted in (("tu", 0), ("u", 0), ("tu", 0), ("u", 0), ("u", 1)):
+    lane, elsewhere = lane_of(fleet, "a", {0: 0}), lane_of(fleet, "b", {0: 0})
+    for topic, topic_id, on in (("t", "one", lane), ("v", "two", lane), ("u", "two", elsewhere)):
+        run = open_span(board, topic, topic_id)
+        run.lane = on
+        on.take_on(run)
+    for present, restarted in (("tuv", 0), ("uv", 0), ("tuv", 0), ("uv", 0), ("uv", 2)):
         keeper.present = {topic: "one" if topic == "t" else "two" for topic in present}
         watch.look()
-        assert keeper.restarted == ["its topic is not there any more"] * restarted, present
+        assert keeper.restarted == ["its lane reads t, which is not there any more"] * restarted, present
+    assert len(elsewhere.members) == 1
 
 
 def test_a_span_whose_topic_is_another_one_fails_and_says_the_way_out(board: Board, keeper: Topics) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from headgate.agent.executor import SpanId, TaskStatus
 from headgate.agent.figures import FeedFigures
 from headgate.agent.life import AgentCounters
-from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, new_registry
+from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, new_registry
 from headgate.observability.page import page
 from headgate.records.control import Epoch, TaskState
 
@@ -65,3 +65,12 @@ def test_an_agents_counters_are_counters() -> None:
     AgentMetrics(registry, lambda name: float(getattr(counters, name)))
     assert registry.get_sample_value("headgate_agent_sessions_lost_total") == 2
     assert {family.name: family.type for family in registry.collect()}["headgate_agent_sessions_lost"] == "counter"
+
+
+def test_what_came_through_sparks_queries_is_told_with_the_time_of_their_steps() -> None:
+    registry = new_registry()
+    said = {"rows": 9, "batches": 2, "behind_rows": 4, "step_ms": {"addBatch": 1500}}
+    AgentStream(registry, lambda: said)
+    assert registry.get_sample_value("headgate_spark_input_rows_total") == 9
+    assert registry.get_sample_value("headgate_spark_behind_rows") == 4
+    assert registry.get_sample_value("headgate_spark_step_seconds_total", {"step": "addBatch"}) == 1.5

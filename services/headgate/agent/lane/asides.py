@@ -44,10 +44,11 @@ class Asides:
         fresh = [each for each in bad if not each.unreadable]
         topic = rows.work.topic
         shared = [each for each in bad if each.unreadable and (topic, each.partition, each.offset) not in self._shared]
+        originals = [rows.original(each.partition, each.offset) for each in (*fresh, *shared)]
         if fresh:
-            self._quarantine().keep(rows.work, fresh)
+            self._quarantine().keep(rows.work, fresh, originals[: len(fresh)])
         if shared:
-            self._quarantine().keep(rows.work, shared, self._keeper())
+            self._quarantine().keep(rows.work, shared, originals[len(fresh) :], self._keeper())
             self._shared.update((topic, each.partition, each.offset) for each in shared)
         rows.kept.update((each.partition, each.offset) for each in bad)
 

@@ -13,6 +13,7 @@ from headgate.agent.lane.crew import LaneCpu
 from headgate.agent.lane.fleet import ExecutorSettings, Fleet
 from headgate.agent.lane.keeper import Board, SpanKeeper
 from headgate.agent.lane.placement import ARRIVAL_SECONDS
+from headgate.agent.lane.progress import LaneProgress
 from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.spark import SparkRuntime
 from headgate.agent.lane.transactions import Witness
@@ -45,6 +46,10 @@ class SparkExecutor:
     def cpu(self) -> LaneCpu:
         """What workers have spent so far."""
         return self._fleet.crew.cpu
+
+    def progress(self) -> LaneProgress:
+        """What Spark says of the lanes' queries: rows that came through them, and how long their steps took."""
+        return self._fleet.progress()
 
     @property
     def lanes(self) -> dict[str, tuple[SpanId, ...]]:

@@ -22,7 +22,7 @@ from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, TaskState
-from headgate.sinks.contract import Claim, Sink, SinkError
+from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkError
 from headgate.sources.offsets import SourceError, check_retention
 from headgate.sources.topic_ids import check_topic_id, topic_ids
 
@@ -159,8 +159,6 @@ class SpanKeeper:
         finally:
             with self._board.changed:
                 run.busy = False
-                if run.lane is not None:
-                    run.lane.wake()  # it may be written now, and its log need not grow for that
                 self._board.changed.notify_all()
 
     def open(self, run: SpanRun) -> None:
@@ -189,6 +187,39 @@ class SpanKeeper:
                 run.ready_at = time.monotonic()
             elif primary:
                 run.state = TaskState.REPLICATING
+
+    def look(self, run: SpanRun) -> None:
+        """Find out how far the present writer of a warm span is. What goes wrong shows when it is to be written."""
+        if not self._board.killed and not run.primary:
+            self._pool.submit(self._look, run, run.opening)
+
+    def _look(self, run: SpanRun, opening: int) -> None:
+        try:
+            with self._sinks.lent(run.task.spec) as parts:
+                positions = parts.sink.positions(run.claim)
+        except SinkError as error:
+            _log.info("span %s, warm: %s", run.task.id, error)
+            return
+        with self._board.changed:
+            if not run.primary and run.opening == opening:
+                run.positions = positions
+                self._board.changed.notify_all()
+
+    def settle(self, run: SpanRun) -> None:
+        """The sink's positions follow what has been read, though there was nothing of it. No batch has it."""
+        with self._board.changed:
+            claim, opening = run.claim, run.opening
+            ranges = {
+                partition: OffsetRange(expected=position, next=run.reached(partition))
+                for partition, position in sorted(run.awaited.items())
+                if run.reached(partition) > position
+            }
+        with self._sinks.lent(run.task.spec) as parts:
+            applied = parts.writer().apply(ChangeBatch(claim, ranges, []))
+        with self._board.changed:
+            if run.opening == opening:
+                run.positions = {**run.positions, **applied.positions}
+                run.rests_since = None
 
     def end(self, run: SpanRun) -> None:
         """No batch has the span any more: seal it if so asked, claiming first what was never claimed."""
@@ -225,6 +256,17 @@ class SpanKeeper:
             run.retry_at = None
             _log.error("span %s: %s (%s)", run.task.id, text, code)
 
+    def lost(self, run: SpanRun, why: str, *, alone: bool) -> None:
+        """Its lane is over. If the span was ``alone`` on it, that is its own failure; else it may be a neighbour's."""
+        run.losses += 1
+        if alone:
+            self.fail(run, "lane_lost", why, retryable=True)
+        else:
+            self.leave(run)
+            if not (run.over or run.busy):
+                run.error = ("lane_lost", why[:ERROR_LENGTH_MAX], True)
+                run.retry_at = time.monotonic() + min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** (run.losses - 1))
+
     def restart(self, run: SpanRun, why: str) -> None:
         """Back through the door: a new look at the sink, then a new lane."""
         self.leave(run)
@@ -236,8 +278,10 @@ class SpanKeeper:
         """Off its lane."""
         if run.lane is not None:
             run.lane.part_with(run)
+        if run.heir is not None and run in run.heir.heirs:
+            run.heir.heirs.remove(run)
         run.lane = run.heir = run.ready_at = None
-        run.in_batch = False
+        run.in_batch = run.held = False
         self._board.changed.notify_all()
 
 

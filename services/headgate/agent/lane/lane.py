@@ -1,35 +1,29 @@
-"""A lane: batch after batch over its spans, read by Spark's tasks from the sink's positions until the log's end is met.
+"""A lane: one Structured Streaming query that reads several spans' partitions and hands every batch to its crew.
 
-A lane rests when there is nothing more; its alarm (a Structured Streaming query over its partitions) wakes it when the
-log grows. Who may write what in a batch is asked at each batch's border, so a span joins or leaves without its
-neighbours noticing: only the alarm is made anew, beside the lane, and until it watches the new span the lane looks by
-itself.
+A lane only reads, and remembers what it has delivered; who may write what in a batch is asked at each batch's border,
+so a span joins or leaves without the query noticing.
 """
 
-import functools
 import logging
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
 from py4j.protocol import Py4JError
-from pyspark import InheritableThread
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from headgate.agent.lane.alarm import Alarm, LaneSource
-from headgate.agent.lane.plan import BatchPlan, TaskPlan, TaskResult
-from headgate.agent.lane.planner import TaskPlanner
+from headgate.agent.lane.plan import BatchPlan, TaskResult
+from headgate.agent.lane.progress import LaneProgress, ProgressReader
 from headgate.agent.lane.span import SpanRun
-from headgate.agent.lane.task import read_task
+from headgate.agent.lane.stream import Ends, LaneSource, batch_ends, polling_delay, rows_of
+from headgate.agent.lane.task import RESULT_SCHEMA, applying
 from headgate.config.crash_points import CrashPoint, reach
-from headgate.sources.offsets import SourceUnreachableError
-from headgate.sources.reader import Reading
 
 __all__ = ["Crew", "Lane", "LaneSource"]
 
@@ -39,238 +33,196 @@ IDLE_SECONDS: Final = 3.0
 """Without a batch for so long there is nothing to read: a lane with data starts the next one within a second, under
 full load too."""
 
-OWED_SECONDS: Final = 0.05
-"""How soon a lane looks again for what its alarm does not watch yet, or for rows that are said to be there."""
+TOLD_SECONDS_MAX: Final = 5.0
+"""How long a lane that is to end waits for Spark to tell of its last batch, which takes milliseconds as a rule."""
 
-LINGER_SECONDS: Final = 0.25
-"""So long after its last row a lane goes on looking before it rests. A task's look costs a few milliseconds of a core
-and waits for rows where they come first; the alarm answers only after a micro-batch of Spark's, a tenth of a second."""
+TOLD_LOOK_SECONDS: Final = 0.02
 
-STALL_SECONDS_MAX: Final = 60.0
-"""The log is said to hold more and nothing comes: the lane is given up, and its spans start again."""
+BORDER_SECONDS_MAX: Final = 30.0
+"""How long a lane that is to end waits for its batch; then that is broken off, and the sink knows what it was."""
+
+_POLLING: Final = "spark.sql.streaming.pollingDelay"
+
+_starting = threading.Lock()
+"""The polling delay is the session's; a query takes it over while it is built."""
 
 
 class Crew(Protocol):
     """Decides what is written in each batch of a lane. Called on the lane's own thread."""
 
-    def begin_batch(self, lane: "Lane") -> BatchPlan | None:
-        """The batch's plan; the spans in it are this lane's until ``end_batch``. None: the lane is to stop."""
+    def begin_batch(self, lane: "Lane", ends: Ends) -> BatchPlan | None:
+        """The plan of the batch up to ``ends``; its spans are this lane's until ``end_batch``. None: it is not run."""
         ...
 
-    def end_batch(self, lane: "Lane", plan: BatchPlan, results: list[TaskResult] | None) -> None:
-        """The batch is over; ``results`` None means that nobody knows what it has written."""
+    def end_batch(self, lane: "Lane", ends: Ends, results: list[TaskResult] | None) -> bool:
+        """The batch is over; ``results`` None: nobody knows what it has written. False: it is to be planned again."""
         ...
 
 
 class Lane:
-    """One loop over batches. ``members`` are the spans it may write; ``alarm`` is what wakes it.
+    """One query over the partitions of ``starts``.
 
-    ``unwatched`` are partitions of its spans that the alarm does not know, ``unwatched_since`` when the first of them
-    came. ``changed_at`` is when a span last joined or left; ``wiring``: another alarm is on its way. All of these are
-    changed under the board's lock. ``looking_since``: from when on it has found nothing for which no alarm would wake
-    it, though it has looked. Times are monotonic seconds.
+    ``delivered`` is, per (topic, partition), behind the last offset handed over in a batch that is over; ``members``
+    are the spans it may write, ``heirs`` those it has yet to take over from other lanes, ``served`` those of the batch
+    under way. ``changed_at`` is when a span last came or left (monotonic seconds). All of these are changed under the
+    board's lock.
     """
 
-    def __init__(self, name: str, crew: Crew, spec: str) -> None:
+    def __init__(self, name: str, crew: Crew, spec: str, starts: Ends) -> None:
         self.name = name
         self.spec = spec
+        self.delivered = dict(starts)
         self.members: list[SpanRun] = []
+        self.heirs: list[SpanRun] = []
+        self.served: list[SpanRun] = []
+        self.in_batch = False
         self.started = False
         self.failed = False
-        self.wiring = False
         self.changed_at = time.monotonic()
-        self.looking_since: float | None = None
-        self.unwatched_since: float | None = None
-        self.alarm: Alarm | None = None
-        self.unwatched: set[tuple[str, int]] = set()
-        self.stopping = threading.Event()
         self.batches = 0
+        self.stopping = threading.Event()
+        self.warmed = threading.Event()
+        """Its first batch is over, be it that nothing of it was to be written."""
+        self.progress = ProgressReader()
+        self._starts = dict(starts)
         self._crew = crew
-        self._cores = 1
+        self._cores = self._rows_max = 1
+        self._latest_rows = 0
+        self._query: Any = None
         self._folder: Path | None = None
-        self._source = LaneSource(bootstrap="", rows_max=1)
-        self._numbers: Any = None
-        self._thread: threading.Thread | None = None
+        self._batch_ended_at: float | None = None
         self._broken: str | None = None
-        self._bell = threading.Condition()
-        self._wakes = self._rested = 0
-        self._rested_at: float | None = None
-        self.planner = TaskPlanner(name)
+        self._border = threading.Condition()
+        self._reading = threading.Lock()
+        self._serving = False
+        self._served_batch = -1
 
-    # --- life: called by the fleet --------------------------------------------------------------------------------
-
-    def begin(self, session: SparkSession, source: LaneSource, cores: int, scratch: Path) -> None:
-        """Begin to serve. Raises PySparkException, Py4JError or OSError."""
-        self._cores, self._source = cores, source
-        self._folder = Path(tempfile.mkdtemp(prefix="lane-", dir=scratch))
-        self._numbers = session.sparkContext.parallelize(range(cores), cores)
-        self._thread = InheritableThread(target=self._live, name=f"headgate-lane-{self.name}", daemon=True)
-        self._thread.start()
-        self.started = True
-
-    def warm_up(self, places: Sequence[Reading]) -> None:
-        """Have workers and readers ready for ``places``, of which nothing may be written yet; their rows are dropped.
-
-        On the caller's thread. Raises PySparkException or Py4JError.
-        """
-        plan = BatchPlan(spec=self.spec, works=())
-        readings = (tuple(places),) * self._cores
-        self._job(TaskPlan(plan, self.name, self._source.reader, readings, rows_max=1))
-
-    def watch_with(self, alarm: Alarm) -> Alarm | None:
-        """From now on ``alarm`` wakes it; returns the one before, put off, for the caller to stop."""
-        before, self.alarm = self.alarm, alarm
-        self.unwatched = {place for run in self.members for place in run.places} - alarm.places
-        self.looking_since = None
-        self.unwatched_since = time.monotonic() if self.unwatched else None
-        for old in (before, alarm if self.stopping.is_set() else None):
-            if old is not None:
-                old.off.set()
-        self._ring_bell()
-        return before
+    @property
+    def strangers(self) -> set[tuple[str, int]]:
+        """Partitions that it reads for nobody."""
+        return self._starts.keys() - {place for run in (*self.members, *self.heirs) for place in run.places}
 
     def take_on(self, run: SpanRun) -> None:
-        """A span more. It must be between two batches."""
+        """A span more."""
         self.members.append(run)
         self.changed_at = time.monotonic()
-        self.planner.hear({(run.task.plan.topic, partition): end for partition, end in run.log_ends.items()})
-        self.unwatched.update(set(run.places) - (self.alarm.places if self.alarm is not None else frozenset()))
-        if self.unwatched and self.unwatched_since is None:
-            self.unwatched_since = self.changed_at
 
     def part_with(self, run: SpanRun) -> None:
         """The span is not its any more."""
         if run in self.members:
             self.members.remove(run)
             self.changed_at = time.monotonic()
-            self.unwatched &= {place for other in self.members for place in other.places}
-            if not self.unwatched:
-                self.unwatched_since = None
+
+    def has_all_before(self, run: SpanRun) -> bool:
+        """Whether all that it has delivered is at the span's sink: then it has dropped nothing that is still wanted."""
+        topic = run.task.plan.topic
+        places = [(topic, partition) for partition in run.awaited]
+        return all(place in self.delivered and self.delivered[place] <= run.reached(place[1]) for place in places)
+
+    # --- life: called by the fleet --------------------------------------------------------------------------------
+
+    def start(self, session: SparkSession, source: LaneSource, cores: int, scratch: Path) -> None:
+        """Start reading. Raises RefusedOptionError, PySparkException, Py4JError or OSError; 0.3 to 0.6 s."""
+        self._cores, self._rows_max = cores, source.rows_max
+        self._folder = Path(tempfile.mkdtemp(prefix="lane-", dir=scratch))
+        stream = rows_of(session, source, self._starts).writeStream.queryName(self.name)
+        stream = stream.option("checkpointLocation", self._folder.as_uri()).foreachBatch(self._on_batch)
+        with _starting:
+            # Tasks of different lanes share the cores fairly; within a pool they would queue up.
+            session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
+            session.conf.set(_POLLING, polling_delay(len(self._starts)))
+            self._query = stream.start()
+        self._batch_ended_at = time.monotonic()
+        self.started = True
+        if self.stopping.is_set():
+            self.stop()
 
     def failure(self) -> str | None:
-        """Why it serves no more; None while it does."""
-        if self._broken is not None:
+        """Why it serves no more; None while it does, or has not been started."""
+        if self._broken is not None or self._query is None:
             return self._broken
-        return None if self.alarm is None else self.alarm.failure()
+        try:
+            if self._query.isActive:
+                return None
+            error = self._query.exception()
+        except (Py4JError, OSError) as gone:
+            return f"the Spark JVM does not answer: {gone}"
+        return "the query ended by itself" if error is None else str(error)
+
+    def read_progress(self) -> LaneProgress:
+        """What Spark says of its query so far; what it said before, when it does not answer."""
+        with suppress(Py4JError, OSError), self._reading:
+            if self._query is not None:
+                self.progress.read(self._query)
+        return self.progress.total
 
     def is_idle(self) -> bool:
-        """Whether it has found nothing to read for a while: what it has delivered is then all there is."""
-        rested = self._rested_at
-        return rested is not None and time.monotonic() - rested > IDLE_SECONDS
+        """Whether the query has found nothing to read for a while: what it has delivered is then all there is."""
+        ended = self._batch_ended_at
+        return not self._serving and ended is not None and time.monotonic() - ended > IDLE_SECONDS
 
-    @property
-    def is_resting(self) -> bool:
-        """Whether it has nothing to do just now."""
-        return self._rested == self._wakes
+    def has_caught_up(self) -> bool:
+        """Whether it reads what comes, and no backlog: its last batch was not as large as one may be."""
+        return self.started and (self.is_idle() or (self.batches > 0 and self._latest_rows <= self._rows_max // 2))
 
     def signal_stop(self) -> None:
         """It is to end at its next border."""
         self.stopping.set()
-        if self.alarm is not None:
-            self.alarm.off.set()
-        self._ring_bell()
 
     def stop(self) -> None:
-        """End it, its alarm, and its directory. Blocks until a batch under way is over; idempotent."""
-        self.signal_stop()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        if self.alarm is not None:
-            self.alarm.stop()
+        """End the query, at a border if one comes, and delete its directory; idempotent."""
+        self.stopping.set()
+        with self._border:
+            self._border.wait_for(lambda: not self._serving, BORDER_SECONDS_MAX)
+        self._await_progress()
+        try:
+            if self._query is not None:
+                self._query.stop()
+        except (Py4JError, PySparkException, OSError) as error:
+            _log.info("lane %s: stopping a query that is gone: %s", self.name, error)
+        self.read_progress()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    # --- sleeping and waking --------------------------------------------------------------------------------------
+    def _await_progress(self) -> None:
+        """Until Spark has told of the last batch, whose rows nobody would count otherwise; not if the query is over."""
+        deadline = time.monotonic() + TOLD_SECONDS_MAX
+        while self.progress.batch < self._served_batch and self.failure() is None and time.monotonic() < deadline:
+            self.read_progress()
+            time.sleep(TOLD_LOOK_SECONDS)
 
-    def wake(self, ends: Mapping[tuple[str, int], int] | None = None) -> None:
-        """The log has grown up to ``ends``; or, without, a span may now be written that could not before."""
-        with self._bell:
-            self.planner.tell(ends or {})
-            self._wakes += 1
-            self._bell.notify_all()
+    # --- batches: on the query's thread -------------------------------------------------------------------------------
 
-    def await_rest(self, off: threading.Event) -> None:
-        """See Sleeper."""
-        with self._bell:
-            mine = self._wakes
-            while self._rested < mine and not off.is_set() and not self.stopping.is_set() and self._broken is None:
-                self._bell.wait()
-
-    def _ring_bell(self) -> None:
-        with self._bell:
-            self._bell.notify_all()
-
-    def _live(self) -> None:
-        # Tasks of different lanes share the cores fairly; within a pool they would queue up.
+    def _on_batch(self, rows: DataFrame, batch: int) -> None:
+        if self.stopping.is_set() or self._broken is not None:
+            return
+        self._serving, self._served_batch = True, batch
         try:
-            self._numbers.context.setLocalProperty("spark.scheduler.pool", self.name)
-            while self._sleep():
-                self._rested_at = None
-                answered = self._wakes
-                self._serve()
-                self._rested_at = time.monotonic()
-                with self._bell:
-                    self._rested = answered
-                    self._bell.notify_all()
-        except Exception as error:  # noqa: BLE001 (whatever it is, the spans must not wait for a loop that is over)
+            assert self._folder is not None  # noqa: S101 - a query that has no directory has not been started
+            self._serve(rows, batch_ends(self._folder, batch, self._starts))
+        except Exception as error:  # noqa: BLE001 (whatever it is, the spans must not wait for a query that is over)
             self._broken = f"{type(error).__name__}: {error}"
-            if not isinstance(error, PySparkException | Py4JError | OSError | SourceUnreachableError):
+            if not isinstance(error, PySparkException | Py4JError | OSError):
                 _log.exception("lane %s", self.name)
-            self._ring_bell()
+        finally:
+            self._batch_ended_at = time.monotonic()
+            with self._border:
+                self._serving = False
+                self._border.notify_all()
 
-    def _sleep(self) -> bool:
-        """Until it is woken; False when it is to end."""
-        with self._bell:
-            while self._rested == self._wakes and not self.stopping.is_set():
-                self._bell.wait()
-        return not self.stopping.is_set()
-
-    # --- batches --------------------------------------------------------------------------------------------------
-
-    def _serve(self) -> None:
-        """Batch after batch until all that it was woken for is at the sink, and no more is there."""
-        fruitful_at, found = time.monotonic(), False
-        while not self.stopping.is_set():
-            plan = self._crew.begin_batch(self)
-            if plan is None or not plan.works:
-                return  # whoever may be written later wakes the lane
-            tasks = self.planner.plan(plan, self._source, self._cores, self._claims)
+    def _serve(self, rows: DataFrame, ends: Ends) -> None:
+        is_over = False
+        self._latest_rows = sum(end - self.delivered[place] for place, end in ends.items())
+        while not is_over and (plan := self._crew.begin_batch(self, ends)) is not None:
             results: list[TaskResult] | None = None
             try:
-                results = self._job(tasks)
-                self.planner.learn(tasks, results)
-                reach(CrashPoint.BEFORE_CHECKPOINT)
+                results = self._run(rows, plan)
+                if plan.works:
+                    reach(CrashPoint.BEFORE_CHECKPOINT)
             finally:
-                self._crew.end_batch(self, plan, results)
-            self.batches += 1
-            now = time.monotonic()
-            if any(span.rows or span.passed_over or span.read_to for result in results for span in result.spans):
-                fruitful_at, found = now, True
-                self.looking_since = None
-                continue
-            missing = self.planner.missing(tasks, results)
-            if found and now - fruitful_at < LINGER_SECONDS:
-                continue
-            if not missing and not plan.waiting:
-                return
-            if plan.waiting and self.looking_since is None:
-                self.looking_since = now
-            if missing and now - fruitful_at > STALL_SECONDS_MAX:
-                raise SourceUnreachableError(
-                    f"{missing[0].topic}[{missing[0].partition}] is said to end at {missing[0].until}, but nothing "
-                    f"came after {missing[0].start} for {STALL_SECONDS_MAX:.0f} s: look at the broker"
-                )
-            self.stopping.wait(OWED_SECONDS)
+                is_over = self._crew.end_batch(self, ends, results)
+        self.batches += is_over
 
-    def _claims(self, shares: int) -> str | None:
-        """Where tasks choose among several shares: a new name for each batch."""
-        if shares == 1 or self._folder is None or not self._source.one_machine:
-            return None
-        for claimed in self._folder.glob("share-*"):
-            claimed.unlink()
-        return str(self._folder / f"share-{self.batches}")
-
-    def _job(self, plan: TaskPlan) -> list[TaskResult]:
-        numbers = range(len(plan.readings))
-        answers = self._numbers.context.runJob(self._numbers, functools.partial(read_task, plan), numbers)
-        return [msgspec.json.decode(answer, type=TaskResult) for answer in answers]
+    def _run(self, rows: DataFrame, plan: BatchPlan) -> list[TaskResult]:
+        answers = rows.coalesce(self._cores).mapInArrow(applying(plan), RESULT_SCHEMA).collect()
+        return [msgspec.json.decode(bytes(answer[0]), type=TaskResult) for answer in answers]

@@ -45,7 +45,6 @@ def _merged(results: Sequence[SpanResult]) -> SpanResult:
         wall_ms=max(result.wall_ms for result in results),
         tail=next((result.tail for result in reversed(results) if result.tail is not None), None),
         cut=tuple(sorted({partition for result in results for partition in result.cut})),
-        read_to=_highest(result.read_to for result in results),
         passed_over=sum(result.passed_over for result in results),
         passed_over_table=next((r.passed_over_table for r in reversed(results) if r.passed_over_table), None),
         held=tuple(sorted({partition for result in results for partition in result.held})),

@@ -1,15 +1,14 @@
-"""Which lane a span is on, and how it gets from one to another.
+"""Which lane a span is on, and how lanes are joined.
 
-A span changes lanes between two batches, and nobody waits for it. Each feed has a home lane, its largest. A span that
-arrives with little to catch up goes there at once; one with a backlog, or one that is slow, has a lane beside it until
-it has caught up.
+A query reads the same partitions for as long as it runs. So a span that arrives starts in a small lane; once nothing
+has come for a while, one lane for all spans of a feed starts beside the old ones, and takes them over (crew.py).
 """
 
-import time
-from collections.abc import Callable
-from typing import Final
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
-from headgate.agent.executor import SpanId, SpanTask
+from headgate.agent.executor import SpanId
 from headgate.agent.lane.keeper import Board, SpanKeeper
 from headgate.agent.lane.lane import Lane
 from headgate.agent.lane.span import SpanRun
@@ -18,16 +17,21 @@ from headgate.records.control import TaskState
 __all__ = ["ARRIVAL_SECONDS", "JOIN_SECONDS", "Placement"]
 
 ARRIVAL_SECONDS: Final = 0.2
-"""Spans that become ready within this time share a lane; a lane of its own for each would cost its fixed work."""
-
-ARRIVAL_ROWS_MAX: Final = 20_000
-"""A span with so much to catch up joins the home lane at once: it is less than half a second of a batch of all."""
+ARRIVAL_SECONDS_MAX: Final = 2.0
+"""Spans that become ready within this time share a lane; a lane of its own for each would cost its fixed work. Longer
+while others of the feed are being opened: a whole feed comes at a time."""
 
 JOIN_SECONDS: Final = 5.0
-"""Spans go over to their feed's home lane once no lane has started for so long: several arrive at a time."""
+"""Lanes of a feed are joined once none has started, and no span has come or left, for so long: a start costs half a
+second of a core."""
 
-JOIN_LAG_MS: Final = 2_000
-"""A span that lags more has better things to do than to share batches."""
+LOSSES_BORNE: Final = 1
+"""So often in a row spans whose lane was lost come together again (a worker was killed). After that they come in parts,
+until whoever cannot be read has a lane to itself."""
+
+PARTS: Final = 4
+
+_Group: TypeAlias = tuple[str, bool, SpanId | None, int]
 
 
 class Placement:
@@ -38,7 +42,7 @@ class Placement:
         board: Board,
         keeper: SpanKeeper,
         lanes: dict[str, Lane],
-        launch: Callable[[SpanTask, float], Lane],
+        launch: Callable[[Sequence[SpanRun], float], Lane],
     ) -> None:
         self._board = board
         self._keeper = keeper
@@ -46,48 +50,36 @@ class Placement:
         self._launch = launch
 
     def place_ready(self, now: float) -> None:
-        """The home lane for those that may share it, if there is one; else one lane per kind (written, warm, slow)."""
-        groups: dict[tuple[str, bool, SpanId | None], list[SpanRun]] = {}
+        """One lane per feed and kind (written, warm, slow, suspect) for what is ready, the first having waited."""
+        groups: dict[_Group, list[SpanRun]] = {}
         for _, run in sorted(self._board.runs.items()):
-            if run.ready_at is None or run.busy or run.stop or run.over:
-                continue
-            alone = run.task.id if run.alone_until > now else None
-            home = self._home(run.task.spec) if alone is None and run.backlog <= ARRIVAL_ROWS_MAX else None
-            if home is not None:
-                self._enter(home, run)
-            else:
-                groups.setdefault((run.task.spec, run.claimed, alone), []).append(run)
-        for runs in groups.values():
-            if now - min(run.ready_at or now for run in runs) >= ARRIVAL_SECONDS:
-                lane = self._launch(runs[0].task, now)
+            if run.ready_at is not None and not (run.busy or run.stop or run.over):
+                alone = run.task.id if run.alone_until > now else None
+                groups.setdefault((run.task.spec, run.claimed, alone, _part_of(run)), []).append(run)
+        coming = {run.task.spec for run in self._board.runs.values() if run.busy and run.lane is None and not run.stop}
+        for (spec, *_), runs in groups.items():
+            waited = now - min(run.ready_at or now for run in runs)
+            if waited >= (ARRIVAL_SECONDS_MAX if spec in coming else ARRIVAL_SECONDS):
+                lane = self._launch(runs, now)
                 for run in runs:
-                    self._enter(lane, run)
+                    run.lane, run.ready_at = lane, None
+                    lane.take_on(run)
 
     def join(self, now: float) -> None:
-        """Spans that have caught up beside their feed's home lane go over to it."""
-        for spec in sorted({lane.spec for lane in self._lanes.values()}):
-            for run in [run for lane in self._lanes.values() if lane.spec == spec for run in lane.members]:
-                if run.has_caught_up(JOIN_LAG_MS):
-                    run.backlog = 0
-            home = self._home(spec)
-            if home is None or not home.started:
+        """One lane for all spans of a feed that have caught up, if they are on several, or on one with strangers."""
+        feeds: dict[str, list[Lane]] = {}
+        for _, lane in sorted(self._lanes.items()):
+            if all(_is_quiet(run, now) for run in lane.members) and lane.has_caught_up() and not lane.failed:
+                feeds.setdefault(lane.spec, []).append(lane)
+        for _, lanes in sorted(feeds.items()):
+            if any(lane.heirs or now - lane.changed_at < JOIN_SECONDS for lane in lanes):
                 continue
-            for lane in [lane for _, lane in sorted(self._lanes.items()) if lane.spec == spec and lane is not home]:
-                for run in list(lane.members):
-                    quiet = run.writable and run.state is TaskState.REPLICATING and run.alone_until <= now
-                    if quiet and run.has_caught_up(JOIN_LAG_MS):
-                        run.heir = home
-                        self.go_over(run)
-
-    def go_over(self, run: SpanRun) -> None:
-        """To the lane that it is to be on, if no batch has it."""
-        home = run.heir
-        if home is None or run.in_batch or run.lane is None:
-            return
-        run.heir = None
-        if home.name in self._lanes and not home.failed:
-            run.lane.part_with(run)
-            self._enter(home, run)
+            members = [run for lane in lanes for run in lane.members]
+            if members and (len(lanes) > 1 or lanes[0].strangers):
+                joined = self._launch(members, now)
+                joined.heirs = members
+                for run in members:
+                    run.heir = joined
 
     def settle(self, run: SpanRun) -> None:
         """Its lane serves."""
@@ -96,22 +88,14 @@ class Placement:
         if run.primary and not run.claimed and not run.busy and not run.stop:
             self._keeper.submit(run, self._keeper.open)
 
-    def _home(self, spec: str) -> Lane | None:
-        """Where a feed's spans belong together: its lane with the most of them, none of which is slow."""
-        now = time.monotonic()
-        lanes = [
-            lane
-            for _, lane in sorted(self._lanes.items())
-            if lane.spec == spec
-            and not lane.failed
-            and not lane.stopping.is_set()
-            and not any(run.alone_until > now or run.backlog > ARRIVAL_ROWS_MAX for run in lane.members)
-        ]
-        return max(lanes, key=lambda lane: len(lane.members), default=None)
 
-    def _enter(self, lane: Lane, run: SpanRun) -> None:
-        run.lane, run.heir, run.ready_at = lane, None, None
-        lane.take_on(run)
-        if lane.started:
-            self.settle(run)
-            lane.wake()
+def _is_quiet(run: SpanRun, now: float) -> bool:
+    is_written = (run.writable or run.is_at_target) and run.state is TaskState.REPLICATING
+    return is_written and run.heir is None and run.alone_until <= now
+
+
+def _part_of(run: SpanRun) -> int:
+    if run.losses <= LOSSES_BORNE:
+        return 0
+    parts: int = PARTS ** (run.losses - LOSSES_BORNE)
+    return 1 + zlib.crc32(str(run.task.id).encode()) % parts

@@ -1,14 +1,11 @@
 """What the driver tells a task about one batch, and what the task tells the driver: small values, pickled or JSON.
 
-The driver knows, per span, the claim and the position at the sink, and that is where the task begins to read; the task
-knows which rows came. The end of the log that the driver has heard of is only a hint: it may lie behind markers and
-compaction gaps, where the sink's position never stands. A position is always "last offset seen + 1", so what is
-expected is exactly what the sink has.
+The driver knows, per span, the claim and the position at the sink, and from where to where the batch goes; the task
+knows which rows came. The end of a batch may lie behind markers and compaction gaps, where nothing is to be written:
+the sink's position is "last offset seen + 1", and what lies between is the driver's to remember (span.py).
 
 Python workers import this module for every batch's closure: it stays light.
 """
-
-from collections.abc import Mapping
 
 import msgspec
 
@@ -16,9 +13,8 @@ from headgate.agent.executor import SpanId
 from headgate.changes.transactions import Tail
 from headgate.records.control import Positions
 from headgate.sinks.contract import Claim
-from headgate.sources.reader import Reading
 
-__all__ = ["BatchPlan", "Letterbox", "SpanResult", "SpanWork", "TaskPlan", "TaskResult"]
+__all__ = ["BatchPlan", "Letterbox", "SpanResult", "SpanWork", "TaskResult"]
 
 
 class Letterbox(msgspec.Struct, frozen=True):
@@ -39,9 +35,9 @@ class SpanWork(msgspec.Struct, frozen=True):
     ``quarantine_left`` is how many changes may still be set aside. With ``patient``, one that only a rule between rows
     refuses is not set aside yet (see sinks.contract.Aside).
 
-    ``source_table`` is the span's among several of its topic; None where the topic has one. Of such a span ``begin`` is
-    up to where, beyond ``expected``, its partitions have been read and had nothing of it; with ``settle`` the sink's
-    positions are to follow.
+    ``begin`` is up to where, beyond ``expected``, its partitions have been read and had nothing of it. ``source_table``
+    is the span's among several of its topic; None where the topic has one. With ``settle`` the sink's positions of such
+    a span are to follow, be there rows of it or not.
     """
 
     id: SpanId
@@ -60,7 +56,7 @@ class SpanWork(msgspec.Struct, frozen=True):
 
 
 class BatchPlan(msgspec.Struct, frozen=True):
-    """One batch of a lane: what may be written. ``waiting``: some of its spans cannot be written yet, but will be.
+    """One batch of a lane: the spans that have rows in it and may be written. All other rows are dropped.
 
     ``spec`` is the feed's JSON; a worker opens decoder and sink from it once and keeps them. Without a ``letterbox`` a
     bad change ends its span's batch.
@@ -69,23 +65,6 @@ class BatchPlan(msgspec.Struct, frozen=True):
     spec: str
     works: tuple[SpanWork, ...]
     letterbox: Letterbox | None = None
-    waiting: bool = False
-
-
-class TaskPlan(msgspec.Struct, frozen=True):
-    """One batch as its tasks see it: ``readings[i]`` is what task ``i`` reads, at most ``rows_max`` rows of it.
-
-    ``lane`` and ``source`` (librdkafka's properties) name the reader that a worker keeps for the lane. A warm lane has
-    readings without works: their rows are dropped. ``shares``, where all workers share one file system, is a path: the
-    task that first creates it with a share's number behind it has that share, so that a worker can keep to its own.
-    """
-
-    batch: BatchPlan
-    lane: str
-    source: Mapping[str, str]
-    readings: tuple[tuple[Reading, ...], ...]
-    rows_max: int
-    shares: str | None = None
 
 
 class SpanResult(msgspec.Struct, frozen=True):
@@ -97,9 +76,8 @@ class SpanResult(msgspec.Struct, frozen=True):
     set aside, ``wall_ms`` the time that decoding and applying took, waits at the sink included. ``tail``: the newest
     transaction that is applied up to some change; ``cut``: partitions whose next change is one after the feed's target.
     ``held`` are the partitions that ``error`` keeps from going on.
-    Of a span whose topic carries others, ``read_to`` is up to where nothing of it has been left out, be it beyond the
-    sink's positions; ``passed_over`` counts changes of tables that nobody named, ``passed_over_table`` is the last
-    one's.
+    Of a span whose topic carries others ``passed_over`` counts changes of tables that nobody named,
+    ``passed_over_table`` is the last one's.
     """
 
     id: SpanId
@@ -119,20 +97,13 @@ class SpanResult(msgspec.Struct, frozen=True):
     wall_ms: int = 0
     tail: Tail | None = None
     cut: tuple[int, ...] = ()
-    read_to: Positions = {}
     passed_over: int = 0
     passed_over_table: str | None = None
     held: tuple[int, ...] = ()
 
 
 class TaskResult(msgspec.Struct, frozen=True):
-    """All of one task: per topic and partition the last offset that came + 1, and where the log's end was met.
-
-    ``ahead`` is up to where the log goes, as far as the reader has heard, where that is further than what came; open
-    transactions count.
-    """
+    """All of one task: per topic and partition the last offset that came + 1, written or not; a result per span."""
 
     seen: dict[str, dict[int, int]]
-    ends: dict[str, dict[int, int]]
     spans: tuple[SpanResult, ...]
-    ahead: dict[str, dict[int, int]] = {}

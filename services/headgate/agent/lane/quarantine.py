@@ -1,8 +1,6 @@
 """Setting bad changes aside: the source record as it was, to the deadletter topic, before anything moves past it.
 
-The originals are read again from the source, by offset: bytes and headers are exact, and the way of all the good
-changes carries nothing for the sake of the few bad ones. What is gone from the topic in the meantime (compaction,
-retention) is no longer to be applied either: the batch fails, and the lane, which reads again, does not find it.
+What is set aside is what the lane's query brought: bytes and headers are exact.
 
 Lives in the process that applies the batch. A crash between the acknowledgement and the sink's commit leaves the record
 twice, under one key.
@@ -13,10 +11,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
-from confluent_kafka import Message
-
 from headgate.agent.lane.plan import Letterbox, SpanWork
-from headgate.agent.lane.rows import BadChange
+from headgate.agent.lane.rows import BadChange, Original
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import LogError
@@ -26,7 +22,6 @@ from headgate.eventlog.writers import KafkaWriter
 from headgate.records.control import ChangeQuarantined, Header
 from headgate.records.keys import DeadLetterKey, Fact
 from headgate.sinks.contract import QuarantineUnavailableError
-from headgate.sources.records import read_records
 
 __all__ = ["Quarantine"]
 
@@ -45,17 +40,19 @@ class Quarantine:
         self._connection = KafkaConnection(letterbox.bootstrap, dict(letterbox.kafka))
         self._codec = Codec(schemas())
 
-    def keep(self, work: SpanWork, bad: Sequence[BadChange], table: str | None = None) -> None:
+    def keep(
+        self, work: SpanWork, bad: Sequence[BadChange], originals: Sequence[Original], table: str | None = None
+    ) -> None:
         """Return once all of ``bad`` are acknowledged on the deadletter topic. Raises QuarantineUnavailableError.
 
-        ``table``: under whose name, if not the span's.
+        ``originals`` is what each came as. ``table``: under whose name, if not the span's.
         """
         box, claim = self._letterbox, work.claim
         shard = shard_of(claim.identity.feed, box.shards)
         try:
-            originals = read_records(self._connection, work.topic, [(each.partition, each.offset) for each in bad])
             facts = [
-                _fact(work, table or work.claim.table, each, originals[each.partition, each.offset]) for each in bad
+                _fact(work, table or work.claim.table, each, original)
+                for each, original in zip(bad, originals, strict=True)
             ]
             name = f"{DEADLETTER}/{claim.identity.feed}/{claim.table}"
             # A pen each time: bad changes are rare, and an idle producer in every worker would be for ever.
@@ -69,20 +66,19 @@ class Quarantine:
             ) from error
 
 
-def _fact(work: SpanWork, table: str, bad: BadChange, original: Message) -> Fact:
+def _fact(work: SpanWork, table: str, bad: BadChange, original: Original) -> Fact:
     claim = work.claim
     key = DeadLetterKey(claim.identity.feed, table, work.topic, bad.partition, bad.offset)
-    headers = original.headers() or []
     value = ChangeQuarantined(
         feed_id=claim.identity.feed_id,
         incarnation=claim.incarnation,
         epoch=claim.epoch,
         error_code=bad.code,
         error=bad.reason[:ERROR_LENGTH_MAX],
-        key=original.key(),
-        value=original.value(),
-        headers=tuple(Header(name, content) for name, content in headers),
-        append_ms=original.timestamp()[1],
+        key=original.key,
+        value=original.value,
+        headers=tuple(Header(name, content) for name, content in original.headers),
+        append_ms=original.append_ms,
         quarantined_ms=time.time_ns() // 1_000_000,
     )
     return Fact(key, value)

@@ -1,10 +1,12 @@
 """What one task has gathered for one span, and what became of it: the task's own notes, never sent anywhere."""
 
 import time
-from typing import Final
+from bisect import bisect_left
+from typing import Final, NamedTuple
 
 import msgspec
 
+from headgate.agent.lane.frames import Chunk
 from headgate.agent.lane.plan import SpanResult, SpanWork
 from headgate.changes.change import Change
 from headgate.changes.decoding import Watermark
@@ -14,7 +16,7 @@ from headgate.records.control import Positions
 from headgate.records.ts import ts_of_ms
 from headgate.sinks.contract import Aside, ChangeBatch, OffsetRange
 
-__all__ = ["BadChange", "SnapshotAfterTargetError", "SpanRows"]
+__all__ = ["BadChange", "Original", "SnapshotAfterTargetError", "SpanRows"]
 
 ERROR_LENGTH_MAX: Final = 2000
 """An error travels to a control topic and to people's screens; a whole row in it would do neither good."""
@@ -34,6 +36,15 @@ class BadChange(msgspec.Struct, frozen=True):
     unreadable: bool = False
 
 
+class Original(NamedTuple):
+    """A record as it came from the log; ``headers`` in the order in which they were written."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    append_ms: int
+
+
 class SpanRows:
     """``next`` is where the positions are to go; ``bad`` are changes that could not be decoded and are to be set aside.
 
@@ -48,6 +59,8 @@ class SpanRows:
         self._settled: dict[int, int] = {}
         self._settled_rows = self._settled_bytes = 0
         self.bad: list[BadChange] = []
+        self.originals: list[Chunk] = []
+        """What its changes came as, where bad ones are set aside; until they are at the sink."""
         self.kept: set[tuple[int, int]] = set()
         self.next: dict[int, int] = {}
         self.bytes = 0
@@ -82,13 +95,21 @@ class SpanRows:
         part = (self.bytes - self._settled_bytes) * written // max(1, len(self.changes))
         self.rows, self.bytes = self._settled_rows + written, self._settled_bytes + part
         self.next = {**self._settled, **reached}
-        self.changes, self.bad, self.waiting_bytes = [], [], 0
+        self.changes, self.bad, self.originals, self.waiting_bytes = [], [], [], 0
 
     def settle(self) -> None:
         """All that was gathered so far is at the sink."""
         self._settled, self._settled_rows, self._settled_bytes = dict(self.next), self.rows, self.bytes
         self.work = msgspec.structs.replace(self.work, expected={**self.work.expected, **self.next})
-        self.changes, self.bad, self.waiting_bytes = [], [], 0
+        self.changes, self.bad, self.originals, self.waiting_bytes = [], [], [], 0
+
+    def original(self, partition: int, offset: int) -> Original:
+        """What came from the log at that place."""
+        for chunk in self.originals:
+            row = bisect_left(chunk.offsets, offset)
+            if chunk.partition == partition and row < len(chunk.offsets) and chunk.offsets[row] == offset:
+                return Original(chunk.keys[row], chunk.values[row], chunk.headers_at(row), chunk.appended_ms[row])
+        raise AssertionError(f"{self.work.topic}[{partition}]: nothing came at offset {offset}")
 
     @property
     def is_waiting(self) -> bool:
@@ -140,7 +161,6 @@ class SpanRows:
             quarantined=sum(offset < self.next.get(partition, 0) for partition, offset in self.kept),
             tail=self._tail(),
             cut=() if self.error is not None else tuple(sorted(self.cut)),
-            read_to={} if self.work.source_table is None else self.next,
             passed_over=self.passed_over,
             passed_over_table=self.passed_over_table,
             held=tuple(sorted(self.held)),

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -40,9 +40,10 @@ class SpanRun:
 
     ``primary``: writing is wanted (a claim is allowed). ``claimed``: the sink holds our epoch; only then is it planned.
     ``busy``: a sink or source call is under way in the pool. ``in_batch``: a lane's tasks may be writing it.
-    ``stop`` is "" or how it is to end, "plain" or "seal". ``heir`` is the lane that it goes over to at its batch's end.
-    ``log_ends`` is where the log ended when it was opened, ``backlog`` how many offsets ahead that was. Until
-    ``alone_until`` (monotonic) it shares no lane, being slow.
+    ``stop`` is "" or how it is to end, "plain" or "seal". ``heir`` is the joined lane that is to take it over; while it
+    is ``held``, its present lane begins no batch. ``backlog`` is how many offsets ahead the log's end was when it was
+    opened. Until ``alone_until`` (monotonic) it shares no lane, being slow. ``losses``: how often in a row its lane was
+    lost under it, nothing of it applied between.
     """
 
     def __init__(self, task: SpanTask, cluster_id: str, *, primary: bool) -> None:
@@ -55,9 +56,9 @@ class SpanRun:
         self.state = TaskState.PREPARING
         self.lane: Lane | None = None
         self.heir: Lane | None = None
+        self.held = False
+        self.losses = 0
         self.backlog = 0
-        self.log_ends: Positions = {}
-        self._has_applied = False
         self.ready_at: float | None = None
         self.retry_at: float | None = None
         self.failures = Failures()
@@ -65,8 +66,8 @@ class SpanRun:
         """Kafka's id of the topic when the span was opened."""
         self.positions: Positions = {}
         self.read_to: dict[int, int] = {}
-        """Of one of several tables of a topic: up to where its partitions have been read beyond the sink's positions,
-        and had nothing of it."""
+        """Up to where its partitions have been read beyond the sink's positions, and had nothing of it: markers, gaps
+        that compaction left, changes of other tables of its topic."""
         self.rests_since: float | None = None
         """Since when the sink's positions have been behind that (monotonic)."""
         self.passed_over = 0
@@ -149,18 +150,11 @@ class SpanRun:
         """The partitions it reads."""
         return [(self.task.plan.topic, partition) for partition in self.task.plan.start]
 
-    def has_caught_up(self, lag_max_ms: int) -> bool:
-        """Whether it has been seen to be no further behind, since it was opened."""
-        rests = self.lane is not None and self.lane.is_idle()
-        return rests or (self._has_applied and self.lag_ms <= lag_max_ms)
-
     def opened(self, positions: Positions, ends: Positions | None = None) -> None:
         """It goes on from the sink's positions, the log from there to ``ends``; evidence of time is looked for anew."""
         self.positions = positions
         self.read_to, self.rests_since = {}, None
-        self.log_ends = ends or {}
-        self.backlog = sum(end - positions[partition] for partition, end in self.log_ends.items())
-        self._has_applied = False
+        self.backlog = sum(end - positions[partition] for partition, end in (ends or {}).items())
         self.resolved = {}
         self.opening += 1
         self.tail = self.evidence = None
@@ -199,12 +193,16 @@ class SpanRun:
         """Whether it is time for the sink's positions to follow what has been read, though there was nothing of it."""
         return self.rests_since is not None and now - self.rests_since >= REST_SECONDS
 
-    def _pass(self, result: SpanResult) -> None:
-        """Take note of how far one of several tables of a topic has been read, be the sink's positions behind that."""
-        self.read_to.update(result.read_to)
-        self.passed_over += result.passed_over
-        self.passed_over_table = result.passed_over_table or self.passed_over_table
-        if any(end > self.positions.get(partition, end) for partition, end in self.read_to.items()):
+    def reached(self, partition: int) -> int:
+        """The first offset that may have something of it that is not at the sink."""
+        return max(self.positions[partition], self.read_to.get(partition, 0))
+
+    def pass_to(self, ends: Mapping[tuple[str, int], int]) -> None:
+        """All of it that stands below ``ends`` (by topic and partition) is at the sink, be its positions behind."""
+        topic = self.task.plan.topic
+        for partition in self.awaited:
+            self.read_to[partition] = max(ends.get((topic, partition), 0), self.reached(partition))
+        if any(end > self.positions[partition] for partition, end in self.read_to.items()):
             self.rests_since = self.rests_since or time.monotonic()
         else:
             self.rests_since = None
@@ -220,8 +218,9 @@ class SpanRun:
         moved = [p for p, end in result.positions.items() if end > self.positions.get(p, -1)]
         self.failures.went_on(moved)
         self.positions = {**self.positions, **result.positions}
-        if result.read_to:
-            self._pass(result)
+        self.passed_over += result.passed_over
+        self.passed_over_table = result.passed_over_table or self.passed_over_table
+        if result.positions or result.error is None:
             self._note_lag(result)
         for partition, ts in result.resolved.items():
             self.resolved[partition] = max(ts, self.resolved.get(partition, ts))
@@ -237,15 +236,14 @@ class SpanRun:
             self.quarantined += result.quarantined
         if not self.over and self.retry_at is None:
             self.error = None  # a failure keeps its code, whatever arrives of a batch behind it
+        self.losses = 0
         self.rows += result.rows
         self.bytes += result.bytes
-        self._note_lag(result)
         if result.newest_source_ms is not None:
             self.seen_ms = max(result.newest_source_ms, self.seen_ms or 0)
 
     def _note_lag(self, result: SpanResult) -> None:
         if result.oldest_append_ms is not None:
-            self._has_applied = True
             self.lag_ms = max(0, result.visible_ms - result.oldest_append_ms)
 
     @property
@@ -281,11 +279,11 @@ class SpanRun:
         return min(self.resolved.values())
 
 
-def positions_of(runs: Iterable[SpanRun]) -> dict[str, dict[int, int]]:
-    """Topic → partition → where its span stands; the last of them, where several read it."""
-    found: dict[str, dict[int, int]] = {}
+def positions_of(runs: Iterable[SpanRun]) -> dict[tuple[str, int], int]:
+    """(topic, partition) → from where its span is to be read on; the last of them, where several read it."""
+    found: dict[tuple[str, int], int] = {}
     for run in runs:
-        at = found.setdefault(run.task.plan.topic, {})
-        for partition, position in run.positions.items():
-            at[partition] = min(position, at.get(partition, position))
+        for partition in run.positions:
+            place, start = (run.task.plan.topic, partition), run.reached(partition)
+            found[place] = min(start, found.get(place, start))
     return found

@@ -22,6 +22,7 @@ import msgspec
 import psutil
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import headgate
@@ -56,15 +57,20 @@ REFUSED_OPTIONS: Final[dict[str, str]] = {
 CONSUMER_CACHE_CAPACITY: Final = 16_384
 """Above any number of partitions of one agent: an evicted consumer costs a reconnect in every batch."""
 
+ARROW_ROWS_MAX: Final = 20_000
+ARROW_BYTES_MAX: Final = 32 << 20
+"""One Arrow batch on its way to a Python worker: with records of several MB 20 000 rows would be more than a machine
+has. (Spark 4.0.5 closes a batch with the row that passes the limit.)"""
+
 _FIXED: Final[dict[str, str]] = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",  # no shuffle to adapt, 10 ms of planning less
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.sql.streaming.numRecentProgressUpdates": "40",  # read twice a second (progress.py)
     "spark.sql.streaming.minBatchesToRetain": "2",
-    "spark.sql.streaming.pollingDelay": "25ms",  # 10 ms, the default, costs a quarter of a core per idle lane
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS_MAX),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
     "spark.kafka.consumer.cache.capacity": str(CONSUMER_CACHE_CAPACITY),
     # Spark's progress log is never the truth, so it needs no checksum files: each costs a process (chmod) per batch.
@@ -103,6 +109,7 @@ class SparkOptions(msgspec.Struct, frozen=True):
     """How to run Spark. ``jars`` are the Kafka connector's four; ``java_home`` None means whatever Spark finds.
 
     ``cores`` is how many tasks a batch is coalesced to: that of ``master``, when it is ``local[n]``.
+    ``ui``: Spark's own web pages are served, at the address that the log then says.
     ``options`` are further Spark properties, refused by name when they would break order.
     """
 
@@ -112,6 +119,7 @@ class SparkOptions(msgspec.Struct, frozen=True):
     cores: int = 2
     driver_memory: str = "1g"
     java_home: Path | None = None
+    ui: bool = False
     options: Mapping[str, str] = {}
 
     @property
@@ -241,6 +249,7 @@ class SparkRuntime:
             "spark.executorEnv.MALLOC_ARENA_MAX": WORKER_MEMORY_ARENAS,
             **{f"spark.executorEnv.{name}": value for name, value in secrets.rules().items()},
             **settings.options,
+            "spark.ui.enabled": str(settings.ui).lower(),
             "spark.driver.memory": settings.driver_memory,
             "spark.jars": ",".join(str(jar) for jar in settings.jars),
             "spark.local.dir": str(settings.scratch),
@@ -260,8 +269,9 @@ class SparkRuntime:
             _hush(session)
             if not settings.in_one_process:
                 _ship(session, settings.scratch)
-            session.range(1).collect()  # what a lane's query needs of Spark SQL, too
             _warm_up(session, settings.cores)
+            if settings.ui:
+                _log.info("Spark's pages are at %s", session.sparkContext.uiWebUrl)
         except Exception as error:
             raise SparkStartError(
                 f"Spark did not start with master {settings.master}: {error}; look at its output above, at JAVA_HOME "
@@ -308,8 +318,8 @@ def _warm_up(session: SparkSession, cores: int) -> None:
     """Have a Python worker for each core. One that is killed under it is replaced by the JVM, if asked again."""
     for tries_left in reversed(range(WARM_TRIES)):
         try:
-            session.sparkContext.parallelize(range(cores), cores).mapPartitions(warm).collect()
-        except Py4JJavaError:
+            session.range(cores, numPartitions=cores).mapInArrow(warm, "id bigint").collect()
+        except (Py4JJavaError, PySparkException):
             if not tries_left:
                 raise
         else:

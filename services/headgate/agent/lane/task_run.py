@@ -1,8 +1,8 @@
 """The work of one task: rows grouped by span, decoded, and applied in one fenced sink transaction per (table, task).
 
-Each partition comes in offset order, from the sink's position on. A span that fails says so in its result and writes
-nothing; its neighbours in the task go on. Decoders and sink connections are kept per worker process, because each
-costs more than a small batch.
+Each partition comes in offset order; what lies below a span's position is dropped. A span that fails says so in its
+result and writes nothing; its neighbours in the task go on. Decoders and sink connections are kept per worker process,
+because each costs more than a small batch.
 """
 
 import time
@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from headgate.agent.executor import SpanId
 from headgate.agent.lane.asides import Asides, too_many
+from headgate.agent.lane.frames import Chunk
 from headgate.agent.lane.parts import FeedParts
-from headgate.agent.lane.plan import SpanResult, SpanWork, TaskPlan, TaskResult
+from headgate.agent.lane.plan import BatchPlan, SpanResult, SpanWork, TaskResult
 from headgate.agent.lane.rows import BadChange, SnapshotAfterTargetError, SpanRows
 from headgate.changes.change import Change, ChangeError
 from headgate.changes.dealing import Columns, Dealt
 from headgate.changes.decoding import Decoder, SchemasUnavailableError, TransactionDecoder, UndecodableError
 from headgate.records.control import Positions
 from headgate.sinks.contract import SinkError, SinkUnavailableError
-from headgate.sources.reader import Chunk, Reading
 
 __all__ = ["TaskRun", "run_task"]
 
@@ -37,24 +37,23 @@ _POISONED_ADVICE: Final = (
 _parts: dict[str, FeedParts] = {}
 
 
-def run_task(plan: TaskPlan, chunks: Iterable[Chunk]) -> TaskResult:
-    """Apply rows that have been read: all of the plan's readings."""
-    run = TaskRun(plan, [one for readings in plan.readings for one in readings])
+def run_task(plan: BatchPlan, chunks: Iterable[Chunk]) -> TaskResult:
+    """Apply the rows of one task."""
+    run = TaskRun(plan)
     run.run(chunks)
-    return run.result({}, {})
+    return run.result()
 
 
 class TaskRun:
     """One task of one batch: ``run``, then ``result``."""
 
-    def __init__(self, plan: TaskPlan, readings: Sequence[Reading]) -> None:
+    def __init__(self, plan: BatchPlan) -> None:
         self._works: dict[tuple[str, int], list[SpanWork]] = {}
-        for work in plan.batch.works:
+        for work in plan.works:
             for partition in work.expected:
                 self._works.setdefault((work.topic, partition), []).append(work)
-        self._places = [(one.topic, one.partition) for one in readings]
-        self._spec = plan.batch.spec
-        letterbox = plan.batch.letterbox
+        self._spec = plan.spec
+        letterbox = plan.letterbox
         self._asides = None if letterbox is None else Asides(letterbox, lambda: self._parts().keeper)
         self._open: dict[SpanId, SpanRows] = {}
         self._done: list[SpanResult] = []
@@ -62,16 +61,14 @@ class TaskRun:
 
     def run(self, chunks: Iterable[Chunk]) -> None:
         """Gather the chunks by span, then apply span after span."""
-        self._catch_up()
         for chunk in chunks:
-            if chunk.error is None:
-                self._seen.setdefault(chunk.topic, {})[chunk.partition] = chunk.offsets[-1] + 1
+            self._seen.setdefault(chunk.topic, {})[chunk.partition] = chunk.offsets[-1] + 1
             works = self._works.get((chunk.topic, chunk.partition), ())
             if works and works[0].source_table is not None:
                 self._deal(works, chunk)
             else:
                 for work in works:  # one, of the only span that has the partition
-                    self._take(self._rows(work), chunk)
+                    self._take_whole(self._rows(work), chunk)
             self._make_room()
         for span in sorted(self._open):
             self._finish(span)
@@ -82,16 +79,22 @@ class TaskRun:
             rows = self._open[work.id] = SpanRows(work)
         return rows
 
-    def _catch_up(self) -> None:
-        """Where the sink's positions are to follow what was passed before, they do, be there rows or not."""
-        for topic, partition in self._places:
-            for work in self._works.get((topic, partition), ()):
-                if work.settle and work.start(partition) > work.expected[partition]:
-                    self._rows(work).next[partition] = work.start(partition)
+    def result(self) -> TaskResult:
+        """What came of it."""
+        return TaskResult(seen=self._seen, spans=tuple(self._done))
 
-    def result(self, ends: dict[str, dict[int, int]], ahead: dict[str, dict[int, int]]) -> TaskResult:
-        """What came of it; ``ends`` and ``ahead`` as in TaskResult."""
-        return TaskResult(seen=self._seen, ends=ends, spans=tuple(self._done), ahead=ahead)
+    def _take_whole(self, rows: SpanRows, chunk: Chunk) -> None:
+        """All that the sink does not have yet."""
+        start = rows.work.start(chunk.partition)
+        if chunk.offsets[-1] < start:
+            return
+        self._remember(rows, chunk)
+        self._take(rows, chunk if chunk.offsets[0] >= start else chunk.from_offset(start))
+
+    def _remember(self, rows: SpanRows, chunk: Chunk) -> None:
+        """Where bad changes are set aside, with all that they came with."""
+        if self._asides is not None and rows.error is None:
+            rows.originals.append(chunk)
 
     def _deal(self, works: Sequence[SpanWork], chunk: Chunk) -> None:
         """Give each of several tables of a topic its rows of a chunk.
@@ -101,9 +104,7 @@ class TaskRun:
         """
         partition = chunk.partition
         spans = [rows for rows in map(self._rows, works) if rows.error is None and partition not in rows.ended]
-        if chunk.error is not None or not spans:
-            for rows in spans:
-                self._take(rows, chunk)
+        if not spans:
             return
         try:
             dealt = (
@@ -128,6 +129,7 @@ class TaskRun:
         start, end = max(rows.work.start(partition), rows.next.get(partition, 0)), chunk.offsets[-1] + 1
         if end <= start:
             return
+        self._remember(rows, chunk)
         wrong = [
             BadChange(partition, offset, "change_undecodable", f"partition {partition}, offset {offset}: {why}", True)
             for offset, why in dealt.unreadable
@@ -171,9 +173,6 @@ class TaskRun:
         """
         partition = chunk.partition
         if rows.error is not None or partition in rows.ended:
-            return
-        if chunk.error is not None:
-            rows.failed(partition, chunk.error.code, str(chunk.error), retryable=chunk.error.retryable)
             return
         began, began_wall = time.thread_time_ns(), time.monotonic_ns()
         offsets, appended, values = chunk.offsets, chunk.appended_ms, chunk.values

@@ -58,8 +58,12 @@ class TopicWatch:
             missing = topics.difference(present)
             for run in self._watched():
                 topic = run.task.plan.topic
+                if run.busy:  # sent back with a neighbour, in this look
+                    continue
                 if topic in missing & self._missing:
-                    self._keeper.restart(run, "its topic is not there any more")
+                    # Its neighbours too: their query asks for that topic, and waits for an answer that does not come.
+                    for member in (run,) if run.lane is None else tuple(run.lane.members):
+                        self._keeper.restart(member, f"its lane reads {topic}, which is not there any more")
                 elif topic in present:
                     try:
                         check_topic_id(topic, run.topic_id, present[topic])

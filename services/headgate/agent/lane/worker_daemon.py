@@ -1,6 +1,6 @@
 """The process that Spark's Python workers are forked from: Spark's own daemon, without what made each task wait.
 
-A lane runs a job per batch, many a second, so what every task pays before its first row counts (docs/adr/0018):
+A lane runs a job per batch, several a second, so what every task pays before its first row counts (docs/adr/0018):
 
 - Spark's JVM writes a task in two pieces and holds the second one back until the first is acknowledged (Nagle), while
   the worker's kernel delays its acknowledgement for 40 ms in case there is an answer to send it with. Here what has
@@ -58,7 +58,7 @@ def prompt(main: Callable[[BinaryIO, BinaryIO], None]) -> Callable[[BinaryIO, Bi
 
 def serve() -> None:
     """Fork workers until Spark closes standard input."""
-    assert callable(task.read_task)  # noqa: S101 - imported for those who are forked from here
+    assert callable(task.apply)  # noqa: S101 - imported for those who are forked from here
     daemon.worker_main = prompt(daemon.worker_main)
     forget_archives()
     gc.collect()

@@ -18,11 +18,12 @@ Members = Callable[[], Sequence[psutil.Process]]
 
 
 class Run(msgspec.Struct):
-    """One side, one run."""
+    """One side, one run; ``spark_input_rows`` is of Headgate's alone."""
 
     seconds: float
     cpu_seconds: float
     peak_mib: float
+    spark_input_rows: int | None = None
 
 
 class _Memory(threading.Thread):

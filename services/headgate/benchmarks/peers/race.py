@@ -16,7 +16,7 @@ import psutil
 
 from headgate.benchmarks.cpu import tree
 from headgate.benchmarks.figures import Figure, Report, median_of
-from headgate.benchmarks.parts import BenchError, Parts, bench_parts
+from headgate.benchmarks.parts import BenchError, Parts, bench_parts, spark_rows, spark_rows_since
 from headgate.benchmarks.peers.by_hand import ByHand, run_by_hand
 from headgate.benchmarks.peers.debezium import DEBEZIUM_SETTINGS, DebeziumPeer
 from headgate.benchmarks.peers.flink import FlinkPeer
@@ -159,10 +159,13 @@ class _Track:
 
     def _headgate(self, table: str, number: int) -> Run:
         parts = self._peers.parts
-        return measured(
+        rows_before = spark_rows(parts)
+        run = measured(
             lambda: run_headgate(parts, self._workload, self._target, table, number),
             lambda: [*parts.jvm(), *parts.workers()],
         )
+        run.spark_input_rows = spark_rows_since(parts, rows_before, self._workload.changes)
+        return run
 
     def _bare_hands(self, table: str) -> Run:
         race, workload = self._race, self._workload
@@ -273,6 +276,9 @@ def _figures(changes: int, runs: dict[str, list[Run]], suffix: str) -> dict[str,
         cpu = [run.cpu_seconds / changes * 1e6 for run in found]
         figures[f"{side}_cpu_s_per_million{suffix}"] = median_of(cpu, "s", None, 2)
         figures[f"{side}_peak_mib{suffix}"] = median_of([run.peak_mib for run in found], "MiB", None, 0)
+        rows = [float(run.spark_input_rows) for run in found if run.spark_input_rows is not None]
+        if rows:
+            figures[f"spark_input_rows{suffix}"] = median_of(rows, "rows", None, 0)
         if side != "headgate":
             ratios = [theirs.seconds / mine for theirs, mine in zip(found, ours, strict=True)]
             figures[f"ratio_to_{side}{suffix}"] = median_of(ratios, "ratio", GOALS.get(side), 3)

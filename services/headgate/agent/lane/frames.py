@@ -1,0 +1,96 @@
+"""Rows of a lane's query as its tasks get them: Arrow batches in, chunks of one partition out.
+
+A task reads several source partitions one after the other, each in offset order (the lane refuses every option that
+would split one).
+"""
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["COLUMNS", "HEADERS", "Chunk", "chunks_of"]
+
+COLUMNS: Final = ("topic", "partition", "offset", "unix_millis(timestamp) AS append_ms", "key", "value")
+"""Spark SQL for the columns that tasks expect, in this order."""
+
+HEADERS: Final = "headers"
+"""One column more where bad changes are set aside with all that they came with."""
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Rows of one partition in offset order, column by column; ``headers`` is Spark's column, if it was asked for."""
+
+    topic: str
+    partition: int
+    offsets: Sequence[int] = ()
+    appended_ms: Sequence[int] = ()
+    keys: Sequence[bytes | None] = ()
+    values: Sequence[bytes | None] = ()
+    headers: Any = None
+
+    def from_offset(self, start: int) -> "Chunk":
+        """What stands at ``start`` and behind it."""
+        part = slice(bisect_left(self.offsets, start), None)
+        return Chunk(
+            self.topic,
+            self.partition,
+            offsets=self.offsets[part],
+            appended_ms=self.appended_ms[part],
+            keys=self.keys[part],
+            values=self.values[part],
+            headers=None if self.headers is None else self.headers[part],
+        )
+
+    def headers_at(self, row: int) -> list[tuple[str, bytes | None]]:
+        """Of one row, in the order in which they were written."""
+        found: Sequence[Mapping[str, Any]] | None = None if self.headers is None else self.headers[row].as_py()
+        return [(header["key"], header["value"]) for header in found or ()]
+
+
+def chunks_of(batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
+    """The rows of one task, in the order in which they come."""
+    for batch in batches:
+        topics, partitions, offsets, appended, keys, values, *headers = batch.columns
+        for topic, partition, start, stop in _stretches(topics, partitions.to_numpy(zero_copy_only=False)):
+            length = stop - start
+            yield Chunk(
+                topic,
+                partition,
+                offsets=_objects(offsets.slice(start, length)),
+                appended_ms=_objects(appended.slice(start, length)),
+                keys=_objects(keys.slice(start, length)),
+                values=_objects(values.slice(start, length)),
+                headers=headers[0].slice(start, length) if headers else None,
+            )
+
+
+def _objects(column: pa.Array) -> list[Any]:
+    values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+    return values
+
+
+def _stretches(topics: pa.Array, partitions: Any) -> Iterator[tuple[str, int, int, int]]:
+    """(topic, partition, start, stop) of each stretch of rows of one partition."""
+    if not len(partitions):
+        return
+    edges = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+    for start, stop in itertools.pairwise(edges):
+        for topic, first, last in _same_topic(topics, start, stop):
+            yield topic, int(partitions[start]), first, last
+
+
+def _same_topic(topics: pa.Array, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
+    # All rows of a partition stand together, so one whose first and last row are of one topic has no other between.
+    if topics[start] == topics[stop - 1]:
+        yield topics[start].as_py(), start, stop
+        return
+    codes = topics.slice(start, stop - start).dictionary_encode()
+    numbers = codes.indices.to_numpy(zero_copy_only=False)
+    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for first, last in itertools.pairwise(edges):
+        yield codes.dictionary[numbers[first]].as_py(), start + first, start + last

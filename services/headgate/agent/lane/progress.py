@@ -1,0 +1,60 @@
+"""What Spark says of a lane's query: rows that came through it, how long its steps take, how far behind it is."""
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["LaneProgress", "ProgressReader"]
+
+
+class LaneProgress(msgspec.Struct):
+    """Of one query so far. ``rows`` is the sum of ``numInputRows``, ``batches`` counts those with rows.
+
+    ``step_ms`` is by Spark's names (triggerExecution, addBatch, latestOffset, walCommit, …), all batches together;
+    ``behind_rows`` how many offsets the partition that was furthest behind had left after the latest one.
+    """
+
+    batches: int = 0
+    rows: int = 0
+    step_ms: dict[str, int] = {}
+    behind_rows: int = 0
+
+    def add(self, other: "LaneProgress") -> None:
+        """What another query did counts, too; how far behind it is does not."""
+        self.batches += other.batches
+        self.rows += other.rows
+        for step, ms in other.step_ms.items():
+            self.step_ms[step] = self.step_ms.get(step, 0) + ms
+
+
+class ProgressReader:
+    """Sums up the progress of one query. A listener would be called with each batch, and cost a dozen calls of it.
+
+    What Spark says as JSON names every partition three times; these few numbers are asked for one by one.
+    """
+
+    def __init__(self) -> None:
+        self.total = LaneProgress()
+        self.batch = -1
+        """The number of the latest batch that Spark has told of."""
+        self._seen = ""
+
+    def read(self, query: Any) -> None:
+        """Take over what has been added since. Raises Py4JError, OSError."""
+        fresh = []
+        for update in reversed(list(query._jsq.recentProgress())):
+            at = str(update.timestamp())
+            if at <= self._seen:
+                break
+            number, rows = int(update.batchId()), int(update.numInputRows())
+            fresh.append((at, number, rows, _pairs(update.durationMs()), update.sources()))
+        for at, number, rows, steps, sources in reversed(fresh):
+            self._seen, self.batch = at, number
+            self.total.add(LaneProgress(int(rows > 0), rows, {step: int(ms) for step, ms in steps.items()}))
+            behind = [int(_pairs(source.metrics()).get("maxOffsetsBehindLatest", 0)) for source in sources]
+            self.total.behind_rows = max(behind, default=0)
+
+
+def _pairs(java_map: Any) -> dict[str, str]:
+    """A map of words or numbers, in one call instead of one per entry."""
+    return dict(pair.split("=", 1) for pair in java_map.toString().strip("{}").split(", ") if pair)
