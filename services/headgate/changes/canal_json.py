@@ -92,7 +92,7 @@ class Decoder:
         """``tidb``: the TiDB extension is required. Changes with a commit ts above ``target_ts`` are left out."""
         self._tidb = tidb
         self._target_ts = target_ts
-        self._table = OneTable('TiCDC: a dispatcher with topic = "{schema}_{table}"; Canal: canal.mq.dynamicTopic')
+        self.table = OneTable('TiCDC: a dispatcher with topic = "{schema}_{table}"; Canal: canal.mq.dynamicTopic')
         self._passed: dict[int, Watermark] = {}
         self._met: list[Watermark] = []
 
@@ -183,7 +183,7 @@ class Decoder:
             )
         if not message.data:
             raise ChangeError(f"type {message.type} without rows: 'data' is missing or empty")
-        self._table.check((message.database, message.table))
+        self.table.check((message.database, message.table))
 
     def _replaced(self, message: _Message, number: int, key: Row) -> Row | None:
         """The key that the row had before, if it was another."""

@@ -106,7 +106,7 @@ class Decoder:
         self._values = _Plans(schemas, "value", _value_plan, told_of_bytes(binary))
         self._keys = _Plans(schemas, "key", _key_plan, told_of_bytes(binary))
         self._unavailable = Unavailable(unavailable_value)
-        self._table = OneTable(TABLE_ADVICE)
+        self.table = OneTable(TABLE_ADVICE)
         self._tombstones = Tombstones(self._tombstone)
         self._only: dict[tuple[int, SourceTable], Reader] = {}
 
@@ -124,7 +124,7 @@ class Decoder:
         if operation is None:
             return None
         if (named := tuple(table)) != UNNAMED:
-            self._table.check(named)
+            self.table.check(named)
         if operation is _UPSERT:
             if after is None:
                 raise ChangeError(f"op={op!r} without a row: 'after' is missing or null")
@@ -207,7 +207,7 @@ class Decoder:
 
     def _reader_of_one(self, plan: _Plan) -> Reader:
         """Reads events of the topic's table only: its name is compared where it stands, and never built."""
-        table = self._table.name or UNNAMED
+        table = self.table.name or UNNAMED
         read = self._only.get((plan.schema_id, table))
         if read is None:
             if len(self._only) >= SCHEMAS_MAX:

@@ -191,7 +191,7 @@ class Decoder:
         self._transactions = transactions
         self._runs: list[TransactionRun] = []
         self._envelope: msgspec.json.Decoder[Any] = _with_transaction if transactions else _plain
-        self._table = OneTable(TABLE_ADVICE)
+        self.table = OneTable(TABLE_ADVICE)
         self._binary = binary
         self._keys = KnownSchemas(envelopes=False, told=told_of_bytes(binary))
         self._values = KnownSchemas(envelopes=True, told=told_of_bytes(binary))
@@ -219,7 +219,7 @@ class Decoder:
         operation = operation_of(envelope.op)
         source = envelope.source
         if operation is not None and source is not None and (table := _table_of(source)) != UNNAMED:
-            self._table.check(table)
+            self.table.check(table)
         if operation is None:
             return None
         row = self._row(envelope) if operation is _UPSERT else None
@@ -324,7 +324,7 @@ class Decoder:
         key_payloads = None if None in keys else self._keys.cut_all(keys)
         if payloads is None or key_payloads is None:
             return None
-        decoder = _only(self._table.name or UNNAMED, transactions=self._transactions)
+        decoder = _only(self.table.name or UNNAMED, transactions=self._transactions)
         try:
             envelopes = list(map(decoder.decode, payloads[0]))
             key_rows = list(map(_row.decode, key_payloads[0]))

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from headgate.changes.change import DATA_ERRORS, Change, ChangeError, reason_of
+from headgate.changes.tables import OneTable
 from headgate.changes.transactions import TransactionRun
 
 __all__ = [
@@ -55,6 +56,9 @@ class SchemasUnavailableError(Exception):
 
 class Decoder(Protocol):
     """Decodes the events of one topic. One per thread: it remembers what it has met (schemas, watermarks)."""
+
+    table: OneTable
+    """The topic's table, whose name the caller may know already."""
 
     def decode_batch(
         self,

@@ -81,7 +81,7 @@ class Decoder:
     def __init__(self, *, keyless: bool = False) -> None:
         """``keyless``: rows without key are to be added; what is more than that is refused."""
         self._keyless = keyless
-        self._table = OneTable("kafka_topic=%{database}.%{table}")
+        self.table = OneTable("kafka_topic=%{database}.%{table}")
         self._columns: tuple[str, ...] = ()
         """The key's, as the last row spelled them."""
 
@@ -152,7 +152,7 @@ class Decoder:
             raise ChangeError("Maxwell has encrypted the row (its option encrypt): that cannot be read")
         if not message.data:
             raise ChangeError(f"type {message.type} without a row: 'data' is missing or empty")
-        self._table.check((message.database, message.table))
+        self.table.check((message.database, message.table))
         lacking = sorted((message.old or {}).keys() - message.data.keys())
         if lacking:
             raise ChangeError(

@@ -11,6 +11,8 @@ apply, and whether that epoch is closed. The rules, each one a contract test tha
 - ``seal`` closes an epoch: nothing is applied under it any more, whatever process wakes up later. A claim reopens.
 - ``claim`` and ``seal`` need their rows only, not the table: one that is missing, or refused, can be closed (``check``
   is what proves that a table can be written).
+- ``apply`` remembers whose events a topic's are (``ChangeBatch.source_table``), or refuses those of another table, for
+  as long as the incarnation lasts; ``source_table`` tells it to whoever comes next.
 - the sink is right and the log may be behind; a sink *ahead* of every epoch the log knows, another cluster's row, or
   a second feed on an open table is a hard error with its reason, never a guess.
 """
@@ -21,6 +23,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from headgate.changes.change import Change
+from headgate.changes.tables import SourceTable
 from headgate.records.control import Epoch, Positions
 
 __all__ = [
@@ -100,12 +103,16 @@ class ChangeBatch(msgspec.Struct, frozen=True):
     """Changes of one table in log order per partition, with the offset ranges they cover (empty ranges count).
 
     Without ``aside`` the batch ends before the first change that is refused.
+
+    ``source_table``: the table that the topic's events are of, where the sink is not known to have it. It is stored in
+    the batch's transaction; if the sink has another one by then, from another partition, SinkMovedError.
     """
 
     claim: Claim
     ranges: Mapping[int, OffsetRange]
     changes: Sequence[Change]
     aside: Aside | None = None
+    source_table: SourceTable | None = None
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -146,7 +153,7 @@ class SinkFencedError(SinkError):
 
 
 class SinkMovedError(SinkError):
-    """The sink's position is not the expected one (late attempt, restored sink): go on from the sink's."""
+    """The sink's position (late attempt, restored sink), or source table, is not the expected one: take its own."""
 
     code = "sink_moved"
     retryable = True
@@ -265,6 +272,13 @@ class Sink(Protocol):
 
     def positions(self, claim: Claim) -> Positions:
         """The positions a claim would go on from (``start`` where this incarnation has no row yet); changes nothing."""
+        ...
+
+    def source_table(self, claim: Claim) -> SourceTable | None:
+        """The table that the topic's events are of, whichever partition told it; None where none has, or a rewind was.
+
+        To be asked under the claim, which is at the sink.
+        """
         ...
 
     def forget(self, identity: FeedIdentity) -> None:

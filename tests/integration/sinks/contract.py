@@ -18,7 +18,8 @@ import msgspec
 import psutil
 import pytest
 
-from headgate.changes.change import Change, Operation
+from headgate.changes.change import Change, ChangeError, Operation
+from headgate.changes.tables import SourceTable
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import (
     Aside,
@@ -40,6 +41,8 @@ from headgate.sinks.contract import (
 
 HOLDER = Path(__file__).with_name("frozen_holder.py")
 FEED = FeedIdentity("cluster-a", "0-7", "shop")
+ORDERS: SourceTable = ("d", "s", "orders")
+ITEMS: SourceTable = ("d", "s", "items")
 SECONDS_MAX = 20.0
 
 
@@ -50,6 +53,8 @@ class Bench(Protocol):
     table: str
 
     def rows(self) -> dict[int, str | None]: ...
+
+    def execute(self, statement: str) -> list[tuple]: ...
 
     def drop(self) -> None:
         """Drop the table."""
@@ -96,6 +101,11 @@ def batch_of(claim: Claim, expected: int, *changes: Change, to: int | None = Non
     """Changes of partition 0, from ``expected`` to behind the last."""
     end = to if to is not None else max((change.offset for change in changes), default=expected) + 1
     return ChangeBatch(claim, {0: OffsetRange(expected, end)}, changes)
+
+
+def met(batch: ChangeBatch, table: SourceTable) -> ChangeBatch:
+    """The same, having met events of that table of the source."""
+    return msgspec.structs.replace(batch, source_table=table)
 
 
 def unfit(offset: int) -> Change:
@@ -219,6 +229,102 @@ class SinkContract:
         # Closed before anybody has looked at the topic, as after a pause at once: the old id is not kept.
         bench.sink.claim(claim_of(bench, 3, incarnation=2))
         bench.sink.claim(claim_of(bench, 4, incarnation=2, topic_id="third"))
+
+    # --- the source's table ---
+
+    def test_the_source_table_that_a_batch_met_is_told_to_whoever_claims_next(
+        self, bench: Bench, writer: SinkWriter
+    ) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        assert bench.sink.source_table(claim) is None
+        writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+        assert bench.sink.source_table(claim) is None
+        table = (None, 'odd "\x00', "é😀" * 400)
+        writer.apply(met(batch_of(claim, 6, upsert(6, 1, "a")), table))
+        bench.sink.claim(claim_of(bench, 2))
+        assert bench.sink.source_table(claim_of(bench, 2)) == table
+        assert bench.sink.source_table(claim_of(bench, 2, topic="another")) is None
+
+    def test_what_was_not_applied_has_told_no_source_table(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        for refused in (batch_of(claim, 5, unfit(5)), batch_of(claim, 4, upsert(4, 1, "a"))):
+            with pytest.raises((SinkError, ChangeError)):
+                writer.apply(met(refused, ORDERS))
+            assert bench.sink.source_table(claim) is None
+        writer.apply(met(batch_of(claim, 5, upsert(5, 1, "a"), unfit(6)), ORDERS))
+        assert (bench.rows(), bench.sink.source_table(claim)) == ({1: "a"}, ORDERS)
+
+    def test_of_two_partitions_with_different_source_tables_the_second_is_read_again(
+        self, bench: Bench, writer: SinkWriter
+    ) -> None:
+        """Each in a part of the table, or a task, of its own: neither knows what the other has met."""
+        first, second = (claim_of(bench, n, start={n - 1: 5}, span=f"t#{n - 1}") for n in (1, 2))
+        for claim in (first, second):
+            bench.sink.claim(claim)
+        writer.apply(met(batch_of(first, 5, upsert(5, 1, "a")), ORDERS))
+        strange = ChangeBatch(second, {1: OffsetRange(5, 6)}, [upsert(5, 2, "b", partition=1)])
+        with pytest.raises(SinkMovedError, match=r"carries changes of d\.s\.orders.*of d\.s\.items"):
+            writer.apply(met(strange, ITEMS))
+        in_parts = msgspec.structs.replace(
+            strange,
+            ranges={1: OffsetRange(5, 7)},
+            changes=[*strange.changes, msgspec.structs.replace(unfit(6), partition=1)],
+        )
+        with pytest.raises(SinkMovedError):
+            writer.apply(met(in_parts, ITEMS))
+        assert (bench.rows(), bench.sink.positions(second)) == ({1: "a"}, {1: 5})
+        assert bench.sink.source_table(second) == ORDERS
+        writer.apply(met(strange, ORDERS))
+        assert bench.rows() == {1: "a", 2: "b"}
+
+    def test_of_two_partitions_that_meet_different_source_tables_at_once_one_is_applied(self, bench: Bench) -> None:
+        claims = [claim_of(bench, n + 1, start={n: 5}, span=f"t#{n}") for n in range(2)]
+        batches = []
+        for n, (claim, table) in enumerate(zip(claims, (ORDERS, ITEMS), strict=True)):
+            bench.sink.claim(claim)
+            batches.append(met(ChangeBatch(claim, {n: OffsetRange(5, 6)}, [upsert(5, n, "x", partition=n)]), table))
+        outcomes: dict[int, str] = {}
+
+        def apply(n: int) -> None:
+            writer = bench.sink.writer()
+            try:
+                writer.apply(batches[n])
+                outcomes[n] = "applied"
+            except SinkMovedError:
+                outcomes[n] = "moved"
+            finally:
+                writer.close()
+
+        _run_all([threading.Thread(target=apply, args=(n,)) for n in range(2)])
+        assert sorted(outcomes.values()) == ["applied", "moved"]
+        (winner,) = (n for n, outcome in outcomes.items() if outcome == "applied")
+        assert (bench.rows(), bench.sink.source_table(claims[0])) == ({winner: "x"}, (ORDERS, ITEMS)[winner])
+
+    def test_a_rewind_knows_no_source_table_and_may_meet_another(self, bench: Bench, writer: SinkWriter) -> None:
+        claim, rewind = claim_of(bench, 1), claim_of(bench, 2, incarnation=1)
+        bench.sink.claim(claim)
+        writer.apply(met(batch_of(claim, 5, upsert(5, 1, "a")), ORDERS))
+        bench.sink.claim(rewind)
+        assert bench.sink.source_table(rewind) is None
+        writer.apply(met(batch_of(rewind, 5, upsert(5, 1, "a")), ITEMS))
+        assert bench.sink.source_table(rewind) == ITEMS
+        bench.sink.seal(rewind)
+        bench.sink.forget(FEED)
+        assert bench.sink.source_table(rewind) is None
+
+    def test_a_sink_of_before_source_tables_were_kept_is_taken_on(self, bench: Bench, writer: SinkWriter) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        bench.execute("DROP TABLE headgate.source_tables")
+        bench.sink.claim(claim)
+        writer.apply(met(batch_of(claim, 5, upsert(5, 1, "a")), ORDERS))
+        assert bench.sink.source_table(claim) == ORDERS
+        bench.execute("DROP TABLE headgate.source_tables")
+        bench.sink.seal(claim)
+        bench.sink.forget(FEED)
+        assert bench.sink.positions(claim) == {0: 5, 1: 0}
 
     # --- apply ---
 

@@ -173,13 +173,14 @@ class SpanKeeper:
             with self._sinks.lent(run.task.spec) as parts:
                 parts.sink.check([claim.table])
                 positions = _claimed(parts.sink, claim) if primary else parts.sink.positions(claim)
+                known_table = parts.sink.source_table(claim) if primary else None
             ends = check_retention(self._source, claim.topic, positions)
             with self._board.changed:
                 opened = (claim.epoch, primary) == (run.task.epoch, run.primary)
                 run.claimed = opened and primary
                 if opened:
                     run.topic_id = seen
-                    run.opened(positions, ends)
+                    run.opened(positions, ends, known_table)
                 if self._board.killed or run.stop:
                     return
         with self._board.changed:

@@ -47,6 +47,7 @@ def _merged(results: Sequence[SpanResult]) -> SpanResult:
         cut=tuple(sorted({partition for result in results for partition in result.cut})),
         passed_over=sum(result.passed_over for result in results),
         passed_over_table=next((r.passed_over_table for r in reversed(results) if r.passed_over_table), None),
+        known_table=next((r.known_table for r in results if r.known_table is not None), None),
         held=tuple(sorted({partition for result in results for partition in result.held})),
     )
 

@@ -10,6 +10,7 @@ Python workers import this module for every batch's closure: it stays light.
 import msgspec
 
 from headgate.agent.executor import SpanId
+from headgate.changes.tables import SourceTable
 from headgate.changes.transactions import Tail
 from headgate.records.control import Positions
 from headgate.sinks.contract import Claim
@@ -37,7 +38,8 @@ class SpanWork(msgspec.Struct, frozen=True):
 
     ``begin`` is up to where, beyond ``expected``, its partitions have been read and had nothing of it. ``source_table``
     is the span's among several of its topic; None where the topic has one. With ``settle`` the sink's positions of such
-    a span are to follow, be there rows of it or not.
+    a span are to follow, be there rows of it or not. ``known_table`` is the table, by its name at the source, that the
+    topic's events are known to be of (changes/tables.py).
     """
 
     id: SpanId
@@ -49,6 +51,7 @@ class SpanWork(msgspec.Struct, frozen=True):
     source_table: str | None = None
     begin: Positions = {}
     settle: bool = False
+    known_table: SourceTable | None = None
 
     def start(self, partition: int) -> int:
         """The first offset that is wanted."""
@@ -76,6 +79,7 @@ class SpanResult(msgspec.Struct, frozen=True):
     set aside, ``wall_ms`` the time that decoding and applying took, waits at the sink included. ``tail``: the newest
     transaction that is applied up to some change; ``cut``: partitions whose next change is one after the feed's target.
     ``held`` are the partitions that ``error`` keeps from going on.
+    ``known_table`` is the source's, as the sink has it now.
     Of a span whose topic carries others ``passed_over`` counts changes of tables that nobody named,
     ``passed_over_table`` is the last one's.
     """
@@ -100,6 +104,7 @@ class SpanResult(msgspec.Struct, frozen=True):
     passed_over: int = 0
     passed_over_table: str | None = None
     held: tuple[int, ...] = ()
+    known_table: SourceTable | None = None
 
 
 class TaskResult(msgspec.Struct, frozen=True):

@@ -54,6 +54,8 @@ class SpanRows:
 
     def __init__(self, work: SpanWork) -> None:
         self.work = work
+        self.table = work.known_table
+        """The source's, as the sink has it or as the first event says."""
         self.changes: list[Change] = []
         self.waiting_bytes = 0
         self._settled: dict[int, int] = {}
@@ -100,7 +102,8 @@ class SpanRows:
     def settle(self) -> None:
         """All that was gathered so far is at the sink."""
         self._settled, self._settled_rows, self._settled_bytes = dict(self.next), self.rows, self.bytes
-        self.work = msgspec.structs.replace(self.work, expected={**self.work.expected, **self.next})
+        expected = {**self.work.expected, **self.next}
+        self.work = msgspec.structs.replace(self.work, expected=expected, known_table=self.table)
         self.changes, self.bad, self.originals, self.waiting_bytes = [], [], [], 0
 
     def original(self, partition: int, offset: int) -> Original:
@@ -138,7 +141,8 @@ class SpanRows:
         if reached:
             changes = [change for change in changes if change.offset >= expected[change.partition]]
         ranges = {p: OffsetRange(expected=expected[p], next=end) for p, end in sorted(self.next.items())}
-        return ChangeBatch(self.work.claim, ranges, changes, aside)
+        first_met = None if self.work.known_table is not None else self.table
+        return ChangeBatch(self.work.claim, ranges, changes, aside, first_met)
 
     def result(self, *, rests: bool = False) -> SpanResult:
         """For the driver. ``rests``: what is not settled is not at the sink."""
@@ -164,6 +168,7 @@ class SpanRows:
             passed_over=self.passed_over,
             passed_over_table=self.passed_over_table,
             held=tuple(sorted(self.held)),
+            known_table=self.work.known_table,
         )
 
     def end_at(self, partition: int, target_ts: int | None, marks: list[Watermark]) -> int | None:

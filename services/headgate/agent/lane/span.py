@@ -10,6 +10,7 @@ from headgate.agent.executor import SpanTask, TaskStatus
 from headgate.agent.lane.failures import Failures
 from headgate.agent.lane.parts import feed_of
 from headgate.agent.lane.plan import SpanResult, SpanWork
+from headgate.changes.tables import SourceTable
 from headgate.changes.transactions import TableEvidence, Tail
 from headgate.config.feed import SourceSpec
 from headgate.records.control import Positions, TaskState
@@ -64,6 +65,8 @@ class SpanRun:
         self.failures = Failures()
         self.topic_id: str | None = None
         """Kafka's id of the topic when the span was opened."""
+        self.known_table: SourceTable | None = None
+        """The table that the topic's events are of, as the sink has it."""
         self.positions: Positions = {}
         self.read_to: dict[int, int] = {}
         """Up to where its partitions have been read beyond the sink's positions, and had nothing of it: markers, gaps
@@ -150,9 +153,12 @@ class SpanRun:
         """The partitions it reads."""
         return [(self.task.plan.topic, partition) for partition in self.task.plan.start]
 
-    def opened(self, positions: Positions, ends: Positions | None = None) -> None:
+    def opened(
+        self, positions: Positions, ends: Positions | None = None, known_table: SourceTable | None = None
+    ) -> None:
         """It goes on from the sink's positions, the log from there to ``ends``; evidence of time is looked for anew."""
         self.positions = positions
+        self.known_table = known_table
         self.read_to, self.rests_since = {}, None
         self.backlog = sum(end - positions[partition] for partition, end in (ends or {}).items())
         self.resolved = {}
@@ -182,6 +188,7 @@ class SpanRun:
             source_table=self.source_table,
             begin=dict(self.read_to),
             settle=settle,
+            known_table=self.known_table,
         )
 
     @cached_property
@@ -218,6 +225,7 @@ class SpanRun:
         moved = [p for p, end in result.positions.items() if end > self.positions.get(p, -1)]
         self.failures.went_on(moved)
         self.positions = {**self.positions, **result.positions}
+        self.known_table = result.known_table or self.known_table
         self.passed_over += result.passed_over
         self.passed_over_table = result.passed_over_table or self.passed_over_table
         if result.positions or result.error is None:

@@ -180,7 +180,9 @@ class TaskRun:
         decoder: Decoder | None = None
         try:
             decoder = self._parts().decoder(rows.work.topic, rows.work.source_table)
+            decoder.table.name = rows.table  # what this worker has met before is not what the sink knows
             end, changes, bad = self._decode(decoder, rows, partition, (offsets, appended, chunk.keys, values))
+            rows.table = decoder.table.name
             end = last if end is None else end
             ends_at = None
             if isinstance(decoder, TransactionDecoder):

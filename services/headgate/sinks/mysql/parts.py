@@ -21,6 +21,7 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.mysql.connection import Session, errno, message
 from headgate.sinks.mysql.progress import advance
+from headgate.sinks.mysql.source_tables import store_source_table
 from headgate.sinks.mysql.staging import BAD_VALUES, Stage
 from headgate.sinks.relational.batches import ORPHANS, check_truncates, last_words, refused_change, unmoved
 from headgate.sinks.relational.grouping import Merged, OrphanRowsError, UnwritableError
@@ -88,6 +89,7 @@ def apply_in_parts(session: Session, stage: Stage, batch: ChangeBatch) -> Applie
     claim, table = batch.claim, stage.table.name
     with session.transaction():
         advance(session, claim, table, unmoved(batch))  # the fence, and the locks, before the table is touched
+        store_source_table(session, batch, table)
         stage.lock()
         stage.check_version()  # what is refused is to be judged by the table as it is
         trial = _Trial(session, stage, batch)

@@ -16,6 +16,8 @@ import msgspec
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange
 from headgate.sinks.mysql.connection import Session
+from headgate.sinks.mysql.source_tables import CREATE as CREATE_SOURCE_TABLES
+from headgate.sinks.mysql.source_tables import forget_source_tables
 from headgate.sinks.relational.fence import (
     FenceRow,
     check_advance,
@@ -81,10 +83,11 @@ _CREATE: Final = (
         KEY by_table (table_name)
     ) ENGINE = InnoDB COMMENT 'Headgate: how far each table is, and who may write it. Remove with its last feed.'
     """,
+    CREATE_SOURCE_TABLES,
 )
 
 _EXISTS: Final = (
-    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'headgate' AND table_name = 'progress'"
+    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'headgate' AND table_name = %(table)s"
 )
 _NOW: Final = "UTC_TIMESTAMP(6)"
 _MINE: Final = "cluster_id = %(cluster)s AND feed_id = %(feed_id)s AND table_name = %(table)s AND topic = %(topic)s"
@@ -189,12 +192,12 @@ def _read(session: Session, parameters: dict[str, object]) -> dict[int, FenceRow
 
 def progress_exists(session: Session) -> bool:
     """Whether Headgate has ever claimed anything on this server."""
-    return session.execute(_EXISTS) == [(1,)]
+    return session.execute(_EXISTS, {"table": "progress"}) == [(1,)]
 
 
 def ensure_progress(session: Session) -> None:
     """Create database and tables on first use; two sessions may do so at once. Outside of any transaction."""
-    if not progress_exists(session):
+    if session.execute(_EXISTS, {"table": "source_tables"}) != [(1,)]:  # the newest of them
         for statement in _CREATE:
             session.execute(statement)
 
@@ -253,6 +256,7 @@ def forget_rows(session: Session, identity: FeedIdentity) -> None:
     """Delete a feed's rows, if none is open, and remember that it was removed: one small row for ever."""
     if not progress_exists(session):
         return
+    ensure_progress(session)
     mine: dict[str, Any] = {"cluster": identity.cluster_id, "feed_id": identity.feed_id, "feed": identity.feed}
     whose = "cluster_id = %(cluster)s AND feed_id = %(feed_id)s"
     holder = str(Holder(session.prove_life(), identity.feed_id, Epoch(0, 0)))
@@ -272,6 +276,7 @@ def forget_rows(session: Session, identity: FeedIdentity) -> None:
         if unsealed:
             raise still_open(identity, unsealed)
         session.execute(f"DELETE FROM headgate.progress WHERE {whose}", mine)
+        forget_source_tables(session, identity)
         if rows:
             session.execute(
                 "INSERT IGNORE INTO headgate.removed (cluster_id, feed_id, feed, removed_at) "

@@ -7,6 +7,7 @@ from math import ceil
 
 import pymysql
 
+from headgate.changes.tables import SourceTable
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim, FeedIdentity, TableShape
 from headgate.sinks.mysql.catalog import check_database, load_table
@@ -23,6 +24,7 @@ from headgate.sinks.mysql.progress import (
     refuse_strangers,
     seal_rows,
 )
+from headgate.sinks.mysql.source_tables import read_source_table
 from headgate.sinks.mysql.writer import MysqlWriter
 
 __all__ = ["MysqlSettings", "MysqlSink"]
@@ -74,6 +76,11 @@ class MysqlSink:
             if not progress_exists(session):
                 return dict(claim.start)
             return read_positions(session, claim, name_to_claim(session, claim))
+
+    def source_table(self, claim: Claim) -> SourceTable | None:
+        """See the contract."""
+        with self._session(f"reading the source table of {claim.table}") as session:
+            return read_source_table(session, claim, name_to_claim(session, claim))
 
     def forget(self, identity: FeedIdentity) -> None:
         """See the contract."""

@@ -18,6 +18,7 @@ from headgate.sinks.mysql.catalog import load_table
 from headgate.sinks.mysql.connection import MysqlSettings, Session, connect, errno, sink_error
 from headgate.sinks.mysql.parts import REFUSALS, apply_in_parts, is_refusal
 from headgate.sinks.mysql.progress import advance
+from headgate.sinks.mysql.source_tables import store_source_table
 from headgate.sinks.mysql.staging import Stage
 from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words, places_of
@@ -116,6 +117,7 @@ def _apply(session: Session, stage: Stage, batch: ChangeBatch) -> Applied:
     reach(CrashPoint.ROWS_SENT)
     with session.transaction():
         advance(session, claim, table.name, batch.ranges)
+        store_source_table(session, batch, table.name)
         merged = stage.merge(reduced, groups)
         if batch.changes:
             stage.check_version()

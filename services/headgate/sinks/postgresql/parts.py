@@ -22,6 +22,7 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.postgresql.catalog import Connection
 from headgate.sinks.postgresql.progress import advance
+from headgate.sinks.postgresql.source_tables import store_source_table
 from headgate.sinks.postgresql.staging import Stage
 from headgate.sinks.relational.batches import ORPHANS, check_truncates, last_words, refused_change, unmoved
 from headgate.sinks.relational.grouping import Merged, OrphanRowsError, UnwritableError
@@ -95,6 +96,7 @@ def apply_in_parts(connection: Connection, stage: Stage, batch: ChangeBatch) -> 
     with connection.transaction():
         connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
         advance(connection, claim, table, unmoved(batch))  # the fence, and the locks, before the table is touched
+        store_source_table(connection, batch, table)
         stage.lock()
         stage.check_version()  # what is refused is to be judged by the table as it is
         trial = _Trial(connection, stage, batch)

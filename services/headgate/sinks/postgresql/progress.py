@@ -13,6 +13,8 @@ from psycopg import sql
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange
 from headgate.sinks.postgresql.catalog import Connection
+from headgate.sinks.postgresql.source_tables import CREATE as CREATE_SOURCE_TABLES
+from headgate.sinks.postgresql.source_tables import forget_source_tables
 from headgate.sinks.relational.fence import (
     FenceRow,
     check_advance,
@@ -149,11 +151,13 @@ def progress_exists(connection: Connection) -> bool:
 
 def ensure_progress(connection: Connection) -> None:
     """Create schema and table on first use; two sessions may do so at once."""
-    if progress_exists(connection):
+    row = connection.execute("SELECT to_regclass('headgate.source_tables') IS NOT NULL").fetchone()
+    if row is not None and row[0]:  # the newest of them
         return
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('headgate', 0))")
         connection.execute(_CREATE)
+        connection.execute(CREATE_SOURCE_TABLES)
 
 
 def refuse_strangers(connection: Connection, identity: FeedIdentity, table: str) -> None:
@@ -217,6 +221,7 @@ def forget_rows(connection: Connection, identity: FeedIdentity) -> None:
     """Delete a feed's rows, if none is open, and remember that it was removed: one small row for ever."""
     if not progress_exists(connection):
         return
+    ensure_progress(connection)
     mine = {"cluster": identity.cluster_id, "feed_id": identity.feed_id, "feed": identity.feed}
     with connection.transaction():
         tables = connection.execute(
@@ -238,6 +243,7 @@ def forget_rows(connection: Connection, identity: FeedIdentity) -> None:
         connection.execute(
             "DELETE FROM headgate.progress WHERE cluster_id = %(cluster)s AND feed_id = %(feed_id)s", mine
         )
+        forget_source_tables(connection, identity)
         if rows:
             connection.execute(
                 "INSERT INTO headgate.removed (cluster_id, feed_id, feed) VALUES (%(cluster)s, %(feed_id)s, %(feed)s) "

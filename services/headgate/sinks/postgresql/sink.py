@@ -6,6 +6,7 @@ from functools import partial
 
 import psycopg
 
+from headgate.changes.tables import SourceTable
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim, FeedIdentity, TableShape
 from headgate.sinks.postgresql.catalog import Connection, check_database, load_table
@@ -22,6 +23,7 @@ from headgate.sinks.postgresql.progress import (
     refuse_strangers,
     seal_rows,
 )
+from headgate.sinks.postgresql.source_tables import read_source_table
 from headgate.sinks.postgresql.writer import PostgresWriter
 
 __all__ = ["PostgresSettings", "PostgresSink"]
@@ -83,6 +85,11 @@ class PostgresSink:
             if not progress_exists(connection):
                 return dict(claim.start)
             return read_positions(connection, claim, name_to_claim(connection, claim))
+
+    def source_table(self, claim: Claim) -> SourceTable | None:
+        """See the contract."""
+        with self._session(f"reading the source table of {claim.table}") as connection:
+            return read_source_table(connection, claim, name_to_claim(connection, claim))
 
     def forget(self, identity: FeedIdentity) -> None:
         """See the contract."""

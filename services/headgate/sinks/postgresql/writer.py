@@ -20,6 +20,7 @@ from headgate.sinks.postgresql.catalog import Connection, load_table
 from headgate.sinks.postgresql.connection import Label, PostgresSettings, connect, sink_error
 from headgate.sinks.postgresql.parts import REFUSALS, apply_in_parts
 from headgate.sinks.postgresql.progress import advance
+from headgate.sinks.postgresql.source_tables import store_source_table
 from headgate.sinks.postgresql.staging import Stage
 from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words, places_of
@@ -128,6 +129,7 @@ def _apply(connection: Connection, stage: Stage, batch: ChangeBatch) -> Applied:
         groups = stage.fill(reduced) if batch.changes else []
         reach(CrashPoint.ROWS_SENT)
         advance(connection, claim, table.name, batch.ranges)
+        store_source_table(connection, batch, table.name)
         merged = stage.merge(reduced, groups)
         if batch.changes:
             stage.check_version()

@@ -1,0 +1,34 @@
+"""The source table that a topic's events are of, as a sink keeps it: one row for all partitions, the same everywhere.
+
+A worker knows a topic's table from the first event it met, and forgets it when it ends; another worker would take the
+next event's table for the topic's. So the name is a row at the sink, per (cluster, feed, table, topic), made in the
+transaction that moves the position past the first event. Two workers that meet different tables in two partitions at
+once meet at the row's key: the second one is refused, and starts again knowing the name.
+"""
+
+import json
+
+from headgate.changes.tables import SourceTable, show_table
+from headgate.sinks.contract import Claim, SinkMovedError
+
+__all__ = ["check_same", "source_table_of", "text_of"]
+
+
+def text_of(table: SourceTable) -> str:
+    """As it is stored: JSON in ASCII, which any database's encoding has."""
+    return json.dumps(table)
+
+
+def source_table_of(text: str) -> SourceTable:
+    """What ``text_of`` wrote."""
+    return tuple(json.loads(text))
+
+
+def check_same(claim: Claim, table: str, met: SourceTable, stored: str) -> None:
+    """Raises SinkMovedError where the sink has another table than was met."""
+    known = source_table_of(stored)
+    if known != met:
+        raise SinkMovedError(
+            f"{table}: topic {claim.topic} carries changes of {show_table(known)}, as another partition has told the "
+            f"sink, and this batch is of {show_table(met)}: it is read again"
+        )
