@@ -22,7 +22,8 @@ CREATE: Final = """
     """
 
 _MINE: Final = "cluster_id = %(cluster)s AND feed_id = %(feed_id)s AND table_name = %(table)s AND topic = %(topic)s"
-_READ: Final = f"SELECT source_table FROM headgate.source_tables WHERE {_MINE} AND incarnation = %(incarnation)s"
+_STORED: Final = f"SELECT source_table FROM headgate.source_tables WHERE {_MINE}"
+_READ: Final = f"{_STORED} AND incarnation = %(incarnation)s"
 
 # Assignments see each other, from left to right. A rewind's first batch puts its own words in the old ones' place.
 _STORE: Final = """
@@ -59,7 +60,7 @@ def store_source_table(session: Session, batch: ChangeBatch, table: str) -> None
     parameters = _parameters(batch.claim, table)
     session.execute(_STORE, parameters | {"source_table": text_of(batch.source_table)})
     # Locking, so that it is the row as it is and not as an older snapshot of this transaction has it.
-    ((stored,),) = session.execute(f"{_READ} FOR UPDATE", parameters)
+    ((stored,),) = session.execute(f"{_STORED} FOR UPDATE", parameters)
     check_same(batch.claim, table, batch.source_table, str(stored))
 
 
