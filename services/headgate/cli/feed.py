@@ -196,11 +196,13 @@ def _start_json(start: str) -> str:
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise typer.BadParameter(
             f"{start!r} is neither earliest nor latest{hint}, and no file that can be read "
-            f"({error.strerror}); {not_a_time}"
+            f"({error.strerror}); {not_a_time}",
+            param_hint="--from",
         ) from error
     except msgspec.MsgspecError as error:
         raise typer.BadParameter(
-            f'{start}: write JSON, topic → partition → offset, as in {{"shop.public.orders": {{"0": 17}}}} ({error})'
+            f'{start}: write JSON, topic → partition → offset, as in {{"shop.public.orders": {{"0": 17}}}} ({error})',
+            param_hint="--from",
         ) from error
     return msgspec.json.encode(offsets).decode()
 

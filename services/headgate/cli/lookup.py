@@ -1,5 +1,7 @@
 """Looked up in a snapshot of the log: a feed by its name, and what a shard's owner knows."""
 
+from difflib import get_close_matches
+
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.coordinator.state import CoordinatorState, evolve, new_state
 from headgate.eventlog.snapshot import Snapshot
@@ -23,6 +25,8 @@ def find_feed(snapshot: Snapshot, feed: str) -> FeedRecorded:
     record = snapshot.get(FeedKey(feed), FeedRecorded)
     if record is None:
         names = [key.feed for key, _ in snapshot.each(FeedKey, FeedRecorded)]
-        there = f"there are {', '.join(names)}" if names else "there are none yet: `headgate feed create FILE`"
+        near = get_close_matches(feed, names, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        there = f"{hint}there are {', '.join(names)}" if names else "there are none yet: `headgate feed create FILE`"
         raise CommandError(ExitCode.NOT_FOUND, f"no feed is called {feed!r}; {there}")
     return record

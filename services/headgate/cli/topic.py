@@ -12,6 +12,7 @@ from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, clus
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
 from headgate.config.settings import load_settings
+from headgate.config.wording import one_of
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.eventlog.topics import create_topics
@@ -135,9 +136,7 @@ def _topics(topic: str | None) -> tuple[str, ...]:
         return tuple(KEY_FORMS)
     name = topic.rpartition(".")[2]
     if name not in KEY_FORMS:
-        raise CommandError(
-            ExitCode.NOT_FOUND, f"no control topic is called {topic!r}; there are {', '.join(KEY_FORMS)}"
-        )
+        raise CommandError(ExitCode.NOT_FOUND, f"control topic {one_of(topic, tuple(KEY_FORMS))}")
     return (name,)
 
 

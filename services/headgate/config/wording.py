@@ -1,10 +1,10 @@
 """What is wrong with an option, in our words: the library's say nothing to who wrote the file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-__all__ = ["explained"]
+__all__ = ["explained", "one_of"]
 
 _KINDS: Final = {
     "missing": "it is missing",
@@ -28,7 +28,8 @@ def explained(detail: Mapping[str, Any]) -> str:
     if kind == "value_error":
         return str(context.get("error", detail["msg"]))
     if kind in ("literal_error", "enum"):
-        return _one_of(given, str(context["expected"]))
+        known = str(context["expected"]).replace(" or ", ", ").split(", ")
+        return one_of(given, [word.strip("'") for word in known])
     bounds = [f"{word} {context[name]}" for name, word in _BOUNDS.items() if name in context]
     if bounds:
         return f"{given!r} cannot be: it must be {' and '.join(bounds)}"
@@ -43,8 +44,8 @@ def explained(detail: Mapping[str, Any]) -> str:
 _BOUNDS: Final = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
-def _one_of(given: Any, expected: str) -> str:
-    known = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+def one_of(given: Any, known: Sequence[str]) -> str:
+    """That ``given`` is none of ``known``, with the nearest of them."""
     near = get_close_matches(str(given), known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{given!r} is unknown; {hint}known are {', '.join(known)}"

@@ -11,13 +11,19 @@ from typer.testing import CliRunner
 from headgate.cli import main
 from headgate.cli.errors import Commands
 from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of
+from headgate.cli.lookup import find_feed
 from headgate.config.feed import FeedSpecError
 from headgate.config.settings import SettingsError
 from headgate.embedded.errors import NoJavaError
 from headgate.eventlog.connection import BrokerUnreachableError
 from headgate.eventlog.log import FencedError, NewerSchemaError
+from headgate.eventlog.memory import MemoryBroker
+from headgate.eventlog.sharding import place
+from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import TopicNotCompactedError
 from headgate.observability.http import PortTakenError
+from headgate.records.control import FeedRecorded, FeedState, WantedState
+from headgate.records.keys import Fact, FeedKey
 from headgate.sinks.contract import SinkConflictError, SinkUnavailableError
 from headgate.sources.topics import TableClashError
 
@@ -80,3 +86,81 @@ def test_an_error_is_printed_as_results_are(option: list[str], tmp_path: Path) -
     assert (error["code"], error["name"]) == (11, "feed_spec")
     assert "none.yaml: No such file" in error["message"]
     assert option[1] != "json" or json.loads(result.stderr)["error"] == error
+
+
+def _run_main(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """As a shell runs it: exit status, standard output, standard error."""
+    with pytest.raises(SystemExit) as ended:
+        main.app(list(arguments))
+    printed = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, printed.out, printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["feed", "lst"], "No such command 'lst'. Did you mean 'list'?"),
+        (["feed", "list", "--bogus"], "No such option: --bogus"),
+        (["feed", "show"], "Missing argument 'FEED'."),
+        (["sim", "--seeds", "x"], "'x' cannot be: write a whole number"),
+        (["sim", "--seeds", "0"], "'0' cannot be: it must be at least 1"),
+        (["chaos", "--sink", "postgresq"], "'postgresq' is unknown; did you mean 'postgresql'? known are"),
+        (["feed", "resume", "shop", "--from", "yesterday"], "'yesterday' is neither earliest nor latest"),
+    ],
+)
+@pytest.mark.parametrize("asked", [["-o", "json"], ["-ojson"], ["--output", "yaml"], ["--output=yaml"]])
+def test_an_error_of_usage_is_printed_as_results_are(
+    arguments: list[str], says: str, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = _run_main(capsys, *arguments, *asked)
+    error = yaml.safe_load(err)["error"]
+    assert (code, out, error["code"], error["name"]) == (2, "", 2, "usage")
+    assert says in error["message"]
+
+
+def test_an_error_of_usage_on_a_terminal_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    for asked in ([], ["-o", "table"], ["-o", "json", "-o", "table"], ["--", "-o", "json"]):
+        code, _, err = _run_main(capsys, "feed", "shw", *asked)
+        assert (code, "Usage: " in err, '{"error"' in err) == (2, True, False)
+
+
+@pytest.mark.parametrize("command", [["feed", "list"], ["why", "shop"], ["demo"], ["sim"]])
+def test_a_wrong_way_of_printing_is_told_with_the_right_ones(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = _run_main(capsys, *command, "-o", "jsno")
+    words = " ".join(err.replace("│", " ").split())
+    assert code == 2
+    assert "'jsno' is unknown; did you mean 'json'? known are table, json" in words
+    assert "Value error" not in words
+
+
+def test_an_interrupt_is_no_result(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "show_object", interrupted)
+    assert _run_main(capsys, "version", "-o", "json")[0] == _run_main(capsys, "version")[0] == 130
+
+
+@pytest.mark.parametrize("given", ["yesterday", "tomorow", "1 hour ago"])
+def test_a_time_that_is_none_says_what_can_be_written(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = _run_main(capsys, "feed", "resume", "shop", "--from", given, "-o", "json")
+    message = json.loads(err)["error"]["message"]
+    assert message.startswith(f"Invalid value for --from: '{given}' is neither earliest nor latest, and no file")
+    assert "RFC 3339 with its zone, as 2026-11-21T17:00:00Z" in message
+    assert "[Errno" not in message
+
+
+def test_a_control_topic_and_a_feed_that_do_not_exist_are_told_with_the_nearest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, _, err = _run_main(capsys, "topic", "show", "dispach", "-o", "json")
+    assert code == json.loads(err)["error"]["code"] == ExitCode.NOT_FOUND
+    assert "control topic 'dispach' is unknown; did you mean 'dispatch'? known are" in err
+    record = FeedRecorded("0-7", 1, 1, "{}", (), WantedState.RUNNING, FeedState.NORMAL, None, None, None, changed_ms=0)
+    broker = MemoryBroker(shards=1)
+    broker.client().writer("test").write([place(Fact(FeedKey("orders"), record), 0)], 1)
+    with pytest.raises(CommandError, match="no feed is called 'order'; did you mean 'orders'"):
+        find_feed(read_snapshot(broker.client()), "order")
