@@ -175,7 +175,7 @@ _ROWS: Final = (
         "sink_moved",
         Stage.SINK,
         True,
-        "the sink's position is not where this assignment left it",
+        "the sink's position is not where this assignment left it, or another partition told it another table",
         "nothing: it goes on from the sink's",
     ),
     ErrorCode(
