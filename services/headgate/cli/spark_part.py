@@ -3,10 +3,11 @@
 import os
 import re
 from pathlib import Path
+from typing import Final
 
 from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
 from headgate.agent.lane.plan import Letterbox
-from headgate.agent.lane.spark import SparkOptions, SparkRuntime, SparkStartError
+from headgate.agent.lane.spark import RefusedOptionError, SparkOptions, SparkRuntime, SparkStartError
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.running import Surroundings
 from headgate.config.security import java_properties
@@ -16,20 +17,26 @@ from headgate.embedded.java import java_home_for_spark
 
 __all__ = ["new_executor", "new_runtime", "start"]
 
+_PROPERTIES: Final = "HEADGATE_SPARK__PROPERTIES"
+
 
 def new_runtime(settings: Settings, scratch: Path) -> SparkRuntime:
     """Spark, not started. Raises SettingsError, NoJavaError, ArtifactError."""
-    return SparkRuntime(
-        SparkOptions(
-            jars=_jars(settings.spark.jars),
-            scratch=scratch,
-            master=settings.spark.master,
-            cores=settings.spark.cores or _cores(settings.spark.master),
-            driver_memory=settings.spark.memory,
-            java_home=java_home_for_spark(),
-            ui=settings.spark.ui,
-        )
+    options = SparkOptions(
+        jars=_jars(settings.spark.jars),
+        scratch=scratch,
+        master=settings.spark.master,
+        cores=settings.spark.cores or _cores(settings.spark.master),
+        driver_memory=settings.spark.memory,
+        java_home=java_home_for_spark(),
+        ui=settings.spark.ui,
+        ui_port=settings.spark.ui_port,
+        options=_properties(settings.spark.properties),
     )
+    try:
+        return SparkRuntime(options)
+    except RefusedOptionError as error:
+        raise SettingsError(f"{_PROPERTIES}: {error}") from error
 
 
 def start(runtime: SparkRuntime) -> None:
@@ -60,6 +67,22 @@ def _cores(master: str) -> int:
     if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):
         return int(found[1]) * int(found[2])
     return os.cpu_count() or 1
+
+
+def _properties(text: str) -> dict[str, str]:
+    """Lines of a name and a value, with blanks or ``=`` between, as in Spark's own spark-defaults.conf."""
+    properties: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found = re.fullmatch(r"\s*(spark\.[^\s=]+)(?:\s*=\s*|\s+)(\S.*?)\s*", line)
+        if found is None:
+            wanted = "wanted is the name of a Spark property (spark.…), a blank or =, and its value"
+            raise SettingsError(f"{_PROPERTIES}, line {number}: {wanted}")
+        if found[1] in properties:
+            raise SettingsError(f"{_PROPERTIES}, line {number}: {found[1]} is given twice")
+        properties[found[1]] = found[2]
+    return properties
 
 
 def _jars(setting: str) -> tuple[Path, ...]:

@@ -88,8 +88,13 @@ class SparkSettings(_Section):
         default="", description="the Kafka connector's jars: a directory, or files with commas; empty: the cache"
     )
     scratch: str = Field(default="", description="folder for Spark's temporary files; empty: the system's")
-    ui: bool = Field(
-        default=False, description="serve Spark's own web pages, from port 4040 on; the log says the address"
+    ui: bool = Field(default=False, description="serve Spark's own web pages; the log says the address")
+    ui_port: int = Field(
+        default=4040, ge=0, le=65535, description="port of these pages, or the next free one; 0 takes any free one"
+    )
+    properties: str = Field(
+        default="",
+        description="further Spark properties, one per line; best as a file in the form of spark-defaults.conf",
     )
 
 
@@ -305,4 +310,7 @@ def redacted(settings: Settings) -> dict[str, Any]:
     for name in shown["kafka"]:
         if any(word in name for word in _SECRET_WORDS):
             shown["kafka"][name] = "(hidden)"
+    # A name and a value per line; which of them are secrets Spark alone knows.
+    lines = settings.spark.properties.replace("=", " ").splitlines()
+    shown["spark"]["properties"] = [line.split()[0] for line in lines if line.strip()]
     return shown

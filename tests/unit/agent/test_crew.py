@@ -123,8 +123,25 @@ def test_a_batch_nobody_knows_about_sends_its_spans_back(fleet: Fleet, keeper: R
     lane = lane_of(fleet, "a", {0: 3})
     run_on(lane, {0: 5})
     planned(fleet, lane)
+    lane.signal_stop()
     fleet.crew.end_batch(lane, ends_of(lane), None)
     assert keeper.restarted == ["the batch ended without an answer"]
+
+
+def test_a_batch_that_ends_its_lane_is_said_of_all_who_are_on_it(fleet: Fleet, board: Board) -> None:
+    lane, slow, quick = two_on_a_lane(board, fleet)
+    planned(fleet, lane)
+    lane._broken = "a worker died"
+    fleet.crew.end_batch(lane, ends_of(lane), None)
+    assert [(run.error, run.lane, run.failures.worst) for run in (slow, quick)] == 2 * [
+        (("lane_lost", "a worker died", True), None, 0)
+    ]
+    alone = lane_of(fleet, "b", {0: 0})
+    run = run_on(alone, {0: 0})
+    planned(fleet, alone)
+    alone._broken = "a worker died"
+    fleet.crew.end_batch(alone, ends_of(alone), None)
+    assert (run.error, run.failures.worst) == (("lane_lost", "a worker died", True), 1)
 
 
 def test_a_span_that_has_left_in_the_middle_of_a_batch_is_not_moved_by_it(fleet: Fleet) -> None:

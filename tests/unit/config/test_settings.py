@@ -81,6 +81,11 @@ def test_secret_comes_from_a_file_and_is_not_shown(monkeypatch: pytest.MonkeyPat
     assert redacted(settings)["kafka"] == {"sasl.password": "(hidden)", "sasl.username": "ann"}
 
 
+def test_of_spark_properties_only_names_are_shown() -> None:
+    settings = load_settings({"spark": {"properties": "spark.authenticate.secret=s3cret\n\nspark.cores.max 4"}})
+    assert redacted(settings)["spark"]["properties"] == ["spark.authenticate.secret", "spark.cores.max"]
+
+
 def test_value_and_file_together_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "b").write_text("h:1", encoding="utf-8")
     monkeypatch.setenv("HEADGATE_BOOTSTRAP", "h:2")

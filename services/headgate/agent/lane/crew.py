@@ -9,7 +9,7 @@ the spans over one by one when they are between two batches; the old lanes, left
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -168,10 +168,18 @@ class LaneCrew:
                     self._adopt(runs[result.id], result)
             self._part(lane, merged, runs)
             if results is None:
-                for run in runs.values():
-                    self._keeper.restart(run, "the batch ended without an answer")
+                self._lose(lane, runs.values())
             self._deliver(lane, seen, ends)
             return True
+
+    def _lose(self, lane: Lane, runs: Iterable[SpanRun]) -> None:
+        """Nobody knows what a batch has written: the sink does. A lane that was not told to end is over with it."""
+        why = None if lane.stopping.is_set() or self._board.killed else lane.failure()
+        members = tuple(lane.members)
+        for run in members if why is not None else ():
+            self._keeper.lost(run, why or "", alone=len(members) == 1)
+        for run in runs if why is None else ():
+            self._keeper.restart(run, "the batch ended without an answer")
 
     def _deliver(self, lane: Lane, seen: Ends, ends: Ends | None = None) -> None:
         """A batch is over in which rows up to ``seen`` came; up to ``ends``, what is not at the sink is nobody's."""

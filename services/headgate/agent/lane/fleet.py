@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from headgate.agent.executor import SpanId
+from headgate.agent.lane.causes import cause_of
 from headgate.agent.lane.crew import LaneCrew
 from headgate.agent.lane.keeper import Board, SpanKeeper
 from headgate.agent.lane.lane import Lane, LaneSource
@@ -110,10 +111,11 @@ class Fleet:
         try:
             step(lane)
         except (SparkStartError, RefusedOptionError, PySparkException, Py4JError, OSError) as error:
+            why = str(error) if isinstance(error, SparkStartError) else cause_of(error)
             with self._board.changed:
                 lane.failed = True
                 for run in list(lane.members):
-                    self._keeper.fail(run, "lane_not_started", str(error), retryable=True)
+                    self._keeper.fail(run, "lane_not_started", why, retryable=True)
                 self._drop(lane)
 
     def _begin(self, lane: Lane) -> None:

@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from headgate.agent.lane.causes import cause_of
 from headgate.agent.lane.plan import BatchPlan, TaskResult
 from headgate.agent.lane.progress import LaneProgress, ProgressReader
 from headgate.agent.lane.span import SpanRun
@@ -147,7 +148,7 @@ class Lane:
             error = self._query.exception()
         except (Py4JError, OSError) as gone:
             return f"the Spark JVM does not answer: {gone}"
-        return "the query ended by itself" if error is None else str(error)
+        return "the query ended by itself" if error is None else cause_of(error)
 
     def read_progress(self) -> LaneProgress:
         """What Spark says of its query so far; what it said before, when it does not answer."""
@@ -201,7 +202,7 @@ class Lane:
             assert self._folder is not None  # noqa: S101 - a query that has no directory has not been started
             self._serve(rows, batch_ends(self._folder, batch, self._starts))
         except Exception as error:  # noqa: BLE001 (whatever it is, the spans must not wait for a query that is over)
-            self._broken = f"{type(error).__name__}: {error}"
+            self._broken = cause_of(error)
             if not isinstance(error, PySparkException | Py4JError | OSError):
                 _log.exception("lane %s", self.name)
         finally:
@@ -219,6 +220,9 @@ class Lane:
                 results = self._run(rows, plan)
                 if plan.works:
                     reach(CrashPoint.BEFORE_CHECKPOINT)
+            except (PySparkException, Py4JError, OSError) as error:
+                self._broken = cause_of(error)  # the crew is to know why there is no answer
+                raise
             finally:
                 is_over = self._crew.end_batch(self, ends, results)
         self.batches += is_over

@@ -26,6 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import headgate
+from headgate.agent.lane.causes import cause_of
 from headgate.agent.lane.task import warm
 from headgate.config import secrets
 
@@ -51,8 +52,17 @@ REFUSED_OPTIONS: Final[dict[str, str]] = {
     "spark.python.worker.reuse": "a sink connection would be made for every batch",
     "spark.sql.shuffle.partitions": "there is no shuffle, a key never leaves its source partition",
     "spark.jars.packages": "jars are given by path, each checked against a pinned hash",
+    "spark.jars": "it is HEADGATE_SPARK__JARS",
+    "spark.master": "it is HEADGATE_SPARK__MASTER",
+    "spark.app.name": "it is headgate-agent",
+    "spark.driver.memory": "it is HEADGATE_SPARK__MEMORY",
+    "spark.driver.extrajavaoptions": "spark.driver.defaultJavaOptions takes what a JVM is to be told",
+    "spark.local.dir": "it is HEADGATE_SPARK__SCRATCH",
+    "spark.sql.warehouse.dir": "it is HEADGATE_SPARK__SCRATCH",
+    "spark.ui.enabled": "it is HEADGATE_SPARK__UI",
+    "spark.ui.port": "it is HEADGATE_SPARK__UI_PORT",
 }
-"""Options by lower-case name that would break order or exactness, and why."""
+"""Options by lower-case name that would break order or exactness, or that are settings of our own, and why."""
 
 CONSUMER_CACHE_CAPACITY: Final = 16_384
 """Above any number of partitions of one agent: an evicted consumer costs a reconnect in every batch."""
@@ -82,6 +92,8 @@ _FIXED: Final[dict[str, str]] = {
     "spark.log.level": "ERROR",
 }
 
+LOOPBACK: Final = "127.0.0.1"
+
 WORKER_DAEMON: Final = "headgate.agent.lane.worker_daemon"
 """What workers are forked from; by name, because only they import it."""
 
@@ -109,7 +121,7 @@ class SparkOptions(msgspec.Struct, frozen=True):
     """How to run Spark. ``jars`` are the Kafka connector's four; ``java_home`` None means whatever Spark finds.
 
     ``cores`` is how many tasks a batch is coalesced to: that of ``master``, when it is ``local[n]``.
-    ``ui``: Spark's own web pages are served, at the address that the log then says.
+    ``ui``: Spark's own web pages are served, from ``ui_port`` on, at the address that the log then says.
     ``options`` are further Spark properties, refused by name when they would break order.
     """
 
@@ -120,6 +132,7 @@ class SparkOptions(msgspec.Struct, frozen=True):
     driver_memory: str = "1g"
     java_home: Path | None = None
     ui: bool = False
+    ui_port: int = 4040
     options: Mapping[str, str] = {}
 
     @property
@@ -167,9 +180,11 @@ class SparkRuntime:
     def start(self) -> SparkSession:
         """The session, started and warmed if there is none (about 8 s). Raises SparkStartError."""
         with self._lock:
-            if self._session is not None and self._alive():
+            if self._alive():
+                assert self._session is not None  # noqa: S101 - else it would not be alive
                 return self._session
             self._killed = False
+            self._kill_tree()  # a context that was stopped leaves its JVM behind
             self._discard()
             self._session = self._launch()
             if self._killed:
@@ -205,8 +220,8 @@ class SparkRuntime:
             return []
 
     def alive(self) -> bool:
-        """Whether a started JVM still runs."""
-        return self._session is not None and self._alive()
+        """Whether Spark was started, and runs."""
+        return self._alive()
 
     def stop(self) -> None:
         """End Spark in order; a start under way is given up, and its JVM ends with this process at the latest."""
@@ -227,7 +242,13 @@ class SparkRuntime:
         self._kill_tree()
 
     def _alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        """Whether there is a JVM, and in it a context that has not been stopped, as by a master that gave it up."""
+        if self._process is None or self._process.poll() is not None or self._session is None:
+            return False
+        try:
+            return not self._session.sparkContext._jsc.sc().isStopped()
+        except (Py4JError, OSError):
+            return False
 
     def _launch(self) -> SparkSession:
         settings = self.settings
@@ -250,6 +271,7 @@ class SparkRuntime:
             **{f"spark.executorEnv.{name}": value for name, value in secrets.rules().items()},
             **settings.options,
             "spark.ui.enabled": str(settings.ui).lower(),
+            "spark.ui.port": str(settings.ui_port),
             "spark.driver.memory": settings.driver_memory,
             "spark.jars": ",".join(str(jar) for jar in settings.jars),
             "spark.local.dir": str(settings.scratch),
@@ -260,7 +282,10 @@ class SparkRuntime:
         if settings.in_one_process:
             properties.setdefault("spark.python.daemon.module", WORKER_DAEMON)
         if settings.master.startswith("local"):
-            properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            properties = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK} | properties
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # or Spark's pages are open to every network
+            # ``local-cluster``: its executors' folders would be made where pyspark is installed, and stay there.
+            os.environ.setdefault("SPARK_WORKER_DIR", str(settings.scratch / "workers"))
         for name, value in sorted(properties.items()):
             builder = builder.config(name, value)
         try:
@@ -269,14 +294,21 @@ class SparkRuntime:
             _hush(session)
             if not settings.in_one_process:
                 _ship(session, settings.scratch)
-            _warm_up(session, settings.cores)
-            if settings.ui:
-                _log.info("Spark's pages are at %s", session.sparkContext.uiWebUrl)
         except Exception as error:
             raise SparkStartError(
-                f"Spark did not start with master {settings.master}: {error}; look at its output above, at JAVA_HOME "
-                f"({os.environ.get('JAVA_HOME', 'not set')}) and at the free space of {settings.scratch}"
+                f"Spark did not start with master {settings.master}: {cause_of(error)}; look at its output above, at "
+                f"JAVA_HOME ({os.environ.get('JAVA_HOME', 'not set')}) and at the free space of {settings.scratch}"
             ) from error
+        try:
+            _warm_up(session, settings.cores)
+        except (PySparkException, Py4JError, OSError) as error:
+            raise SparkStartError(
+                f"Spark did not start with master {settings.master}: a first job failed: {cause_of(error)}; its Python "
+                f"is {os.environ['PYSPARK_PYTHON']} and must be {sys.version_info[0]}.{sys.version_info[1]} with all "
+                "that Headgate depends on, on every executor (docs/configuration.md, On a Spark cluster)"
+            ) from error
+        if settings.ui:
+            _log.info("Spark's pages are at %s", session.sparkContext.uiWebUrl)
         return session
 
     def _kill_tree(self) -> None:

@@ -1,0 +1,61 @@
+"""Errors of Spark as PySpark hands them over, in a line."""
+
+import pytest
+
+from headgate.agent.lane.causes import LINE_LENGTH_MAX, cause_of
+
+LOST_WORKER = """An error occurred while calling o385.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times: \
+Python worker exited (crashed)
+\tat org.apache.spark.scheduler.Task.run(Task.scala:147)
+
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2)
+Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)
+Caused by: java.io.EOFException
+\t... 21 more
+"""
+
+NO_KEY = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Failed to construct kafka consumer
+
+JVM stacktrace:
+org.apache.kafka.common.KafkaException: Failed to construct kafka consumer
+\tat org.apache.kafka.clients.consumer.KafkaConsumer.<init>(KafkaConsumer.java:1)
+Caused by: org.apache.kafka.common.KafkaException: Failed to load SSL keystore
+\t... 7 more
+Caused by: org.apache.kafka.common.errors.InvalidConfigurationException: Invalid PEM keystore configs
+"""
+
+PYTHON = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "./headgate-4de9.zip/headgate/agent/lane/task.py", line 7, in <module>
+    import msgspec
+ModuleNotFoundError: No module named 'msgspec'
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+Driver stacktrace:
+"""
+
+
+STREAM = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Failed to construct kafka consumer"
+KEYSTORE = "org.apache.kafka.common.errors.InvalidConfigurationException: Invalid PEM keystore configs"
+JOB = "Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times: Python worker exited (crashed)"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LOST_WORKER, f"{JOB}; caused by java.io.EOFException"),
+        (NO_KEY, f"{STREAM}; caused by {KEYSTORE}"),
+        (PYTHON, "a Python worker of Spark ended with ModuleNotFoundError: No module named 'msgspec'"),
+        ("connection refused", "connection refused"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_the_beginning_and_the_cause_are_said(text: str, said: str) -> None:
+    assert cause_of(RuntimeError(text)) == said
+
+
+def test_it_is_a_line_however_long_the_message_is() -> None:
+    assert len(cause_of(RuntimeError("x" * 9_999))) == LINE_LENGTH_MAX
