@@ -17,7 +17,9 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
+import yaml
 
 from headgate.embedded.pace import patience
 
@@ -141,6 +143,7 @@ def test_what_is_up_says_where_it_is_and_ends_when_its_broker_is_gone(tmp_path: 
             connection.request("GET", "/readyz")
             assert connection.getresponse().status == 200
             connection.close()
+        assert _a_feed_of_ones_own(said, tmp_path) == (0, "")
         words = {process: " ".join(_words(process)) for process in psutil.process_iter()}
         jvms = [process for process, said in words.items() if folder[1] in said and "GatewayServer" in said]
         assert len(jvms) == 1, jvms
@@ -153,6 +156,33 @@ def test_what_is_up_says_where_it_is_and_ends_when_its_broker_is_gone(tmp_path: 
         if up.process.poll() is None:
             up.process.send_signal(signal.SIGINT)
             up.process.wait(END_SECONDS_MAX)
+
+
+def _a_feed_of_ones_own(said: str, folder: Path) -> tuple[int, str]:
+    """By somebody who pastes what was printed into another terminal, and writes a feed as the documentation has it."""
+    pasted = re.search(r"^\s+(export HEADGATE_.*)$", said, re.MULTILINE)
+    shown = re.search(r"as in (\S+\.yaml)", said)
+    target = re.search(r"target PostgreSQL (.+)$", said, re.MULTILINE)
+    assert pasted is not None, said
+    assert shown is not None, said
+    assert target is not None, said
+    with psycopg.connect(target[1]) as connection:
+        connection.execute("CREATE TABLE public.mine (LIKE shop.orders INCLUDING ALL)")
+    spec = yaml.safe_load(Path(shown[1]).read_text(encoding="utf-8"))
+    own = {
+        "feed": "mine",
+        "source": spec["source"] | {"topics": [topic for topic in spec["source"]["topics"] if "orders" in topic]},
+        "sink": spec["sink"] | {"password_file": "target.password", "table": "public.mine"},
+    }
+    file = folder / "mine.yaml"
+    file.write_text(yaml.safe_dump(own), encoding="utf-8")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
+    command = f"{pasted[1]}; {sys.executable} -m headgate feed create {file} --dry-run >&2 && "
+    command += f"{sys.executable} -m headgate feed create {file} --timeout {END_SECONDS_MAX:g} >/dev/null"
+    done = subprocess.run(
+        ["bash", "-c", command], env=clean, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False
+    )
+    return done.returncode, "" if done.returncode == 0 else done.stderr
 
 
 def _words(process: psutil.Process) -> list[str]:

@@ -5,9 +5,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import yaml
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
@@ -51,28 +52,38 @@ def show_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output:
     for row in rows:
         for column in columns:
             if column in _LONG_TEXTS and row.get(column):
-                whose = " ".join(_cell(row.get(name)) for name in short[:2] if name in _NAMES)
-                text = " ".join(_cell(row[column]).split())
-                console.print(Text(f"{whose or _cell(row.get(short[0]))}: {column}: {text}"), soft_wrap=True)
+                whose = " ".join(_cell(row.get(name)) for name in short if name in _NAMES)
+                text = f"{whose or _cell(row.get(short[0]))}: {column}: {_cell(row[column])}"
+                console.print(Text(text), soft_wrap=True)
 
 
-_LONG_TEXTS = frozenset({"error", "notices", "detail", "advice", "reason"})
-_NAMES = frozenset({"feed", "span", "table", "place"})
+_LONG_TEXTS = frozenset({"error", "notices", "detail", "advice", "reason", "record"})
+_NAMES = frozenset({"feed", "span", "table", "place", "topic", "partition", "offset", "key"})
 
 
 def show_object(facts: Mapping[str, Any], output: Output) -> None:
-    """One thing's facts, a line each."""
+    """One thing's facts, a line each, cut to a terminal's width; what is longer stands below, whole."""
     if output is not Output.TABLE:
         show_value(output, dict(facts))
         return
-    table = Table("", "", box=None, pad_edge=False, show_header=False)
-    for name, value in facts.items():
-        table.add_row(Text(name, style="bold"), Text(_cell(value)))
-    Console(width=_width()).print(table)
+    texts = {name: _cell(value) for name, value in facts.items()}
+    names = max(map(cell_len, texts), default=0)
+    value = Column(no_wrap=True, overflow="ellipsis")
+    table = Table(Column(min_width=names, no_wrap=True), value, box=None, pad_edge=False, show_header=False)
+    for name, text in texts.items():
+        table.add_row(Text(name, style="bold"), Text(text))
+    console = Console(width=_width(), highlight=False)
+    console.print(table)
+    for name, text in texts.items():
+        if names + _GAP + cell_len(text) > console.width:
+            console.print(Text(f"{name}: {text}"), soft_wrap=True)
 
 
-_PIPE_WIDTH = 1000
-"""Into a pipe nothing is cut: the reader is a program or a pager."""
+_GAP: Final = 2
+"""Blanks between two columns of a table without lines."""
+
+_PIPE_WIDTH: Final = 2**30
+"""Into a pipe nothing is cut: the reader is a program or a pager. No record is as long as that."""
 
 
 def _width() -> int | None:
@@ -85,7 +96,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
-        return value
+        return " ".join(value.split())
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else str(value)
 
 

@@ -77,8 +77,8 @@ def show(
     read: list[Delivery | Garbage] = [*snapshot.standing(), *snapshot.garbage]
     rows = [_row(each) for each in read]
     if output is Output.TABLE:
-        rows = [row | {"value": _text(row)} for row in rows]
-    show_rows(("topic", "partition", "offset", "key", "value"), rows, output)
+        rows = [row | {"record": _text(row)} for row in rows]
+    show_rows(("topic", "partition", "offset", "key", "record"), rows, output)
 
 
 @app.command()

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from enum import StrEnum
+from shlex import quote
 from typing import Annotated, Final
 
 import typer
@@ -15,6 +16,8 @@ from headgate.demo.load import LoadError
 from headgate.demo.processes import ServiceError, ServiceProcess
 from headgate.demo.report import show_report
 from headgate.demo.scenario import Options, Shop, demonstrate, running_shop
+from headgate.demo.services import PASSWORD_FILE
+from headgate.demo.stack import FEED
 from headgate.demo.watch import WatchError
 
 __all__ = ["demo", "up"]
@@ -28,6 +31,9 @@ RATE_GENTLE: Final = 20.0
 AGENTS_DEFAULT: Final = 3
 AGENTS_SHORT: Final = 2
 SEED_MAX: Final = 1_000_000
+
+SETTINGS_OF_COMMANDS: Final = ("HEADGATE_BOOTSTRAP", "HEADGATE_SHARDS", "HEADGATE_SECRETS_DIR")
+"""What commands in another terminal need to know: where the cluster is, and where the secrets that feeds name are."""
 
 EXIT_FAILED: Final = 50
 """Something that was checked does not hold, or a fault was not made up for (docs/exit-codes.md)."""
@@ -154,11 +160,13 @@ def _show_addresses(display: Display, shop: Shop) -> None:
         ),
         "",
         "Try, in another terminal:",
-        f"  export HEADGATE_BOOTSTRAP={shop.stack.bootstrap} HEADGATE_SHARDS=1",
+        f"  export {' '.join(f'{name}={quote(shop.services.settings[name])}' for name in SETTINGS_OF_COMMANDS)}",
         "  headgate feed show shop",
         "  headgate topic tail dispatch",
         "  headgate table move shop shop.orders agent-2",
         f"  kill -9 {shop.services.all[-1].pid}    # and watch its tables go elsewhere",
+        f"A feed of your own is made as in {shop.scratch.folder / f'{FEED}.yaml'}; the target's password is",
+        f"password_file: {PASSWORD_FILE}, in the folder for secrets that is named above.",
         "",
         "Ctrl-C stops everything.",
     ]

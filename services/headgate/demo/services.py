@@ -33,6 +33,7 @@ from headgate.embedded.ports import HOST, free_ports
 __all__ = [
     "COORDINATORS",
     "LEASE_SECONDS",
+    "PASSWORD_FILE",
     "Services",
     "SinkAddress",
     "create_feed",
@@ -61,6 +62,9 @@ COMMAND_SECONDS_MAX: Final = 600.0
 OUTCOME_SECONDS_MAX: Final = 240.0
 """For an owner to look at topics and sink and to answer: a second, on a quiet machine."""
 
+
+PASSWORD_FILE: Final = "target.password"  # noqa: S105 - the name of a file
+"""In the folder for secrets, by the name that feeds use."""
 
 SESSIONS_LOST: Final = re.compile(r"^headgate_agent_sessions_lost_total (\S+)$", re.MULTILINE)
 
@@ -189,7 +193,7 @@ def feed_text(sink: SinkAddress, password_file: Path) -> str:
 
 def create_feed(sink: SinkAddress, services: Services, folder: Path) -> Path:
     """Write the feed's file and run ``headgate feed create`` on it; the file. Raises ServiceError."""
-    password_file = folder / "target.password"
+    password_file = folder / PASSWORD_FILE
     password_file.touch(mode=0o600)
     password_file.write_text(sink.password, encoding="utf-8")
     file = folder / f"{FEED}.yaml"

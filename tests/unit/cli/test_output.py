@@ -59,3 +59,40 @@ def test_a_row_is_one_line_and_its_long_texts_stand_below(
         assert max(map(len, lines[:3])) <= (width or 1000)
         assert lines[3] == "shop: error: " + " ".join(["a long story"] * 30)
         assert lines[4] == 'other: notices: ["topic x is left out"]'
+
+
+def test_facts_are_a_line_each_and_what_is_longer_than_the_terminal_stands_below(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = {"topics": [f"shop.public.t{n}" for n in range(20)]}
+    facts = {"feed": "shop", "state": "normal", "error": "a long\nstory " * 9, "spec": long}
+    monkeypatch.setattr(output, "_width", lambda: 40)
+    show_object(facts, Output.TABLE)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines[:4])) == 40
+    assert [line.split()[0] for line in lines[:4]] == list(facts)
+    assert lines[4:] == ["error: " + " ".join(["a long story"] * 9), f"spec: {json.dumps(long)}"]
+    monkeypatch.undo()
+    show_object(facts, Output.TABLE)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[3].split(maxsplit=1) == ["spec", json.dumps(long)]
+
+
+def test_a_fact_that_just_fits_the_terminal_is_not_told_twice(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "_width", lambda: 40)
+    for length, lines in ((40 - len("feed  "), 1), (41 - len("feed  "), 2)):
+        show_object({"feed": "x" * length}, Output.TABLE)
+        printed = capsys.readouterr().out.splitlines()
+        assert len(printed) == lines
+        assert printed[-1].count("x") == length
+
+
+def test_into_a_pipe_no_row_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"topic": "dispatch", "offset": 7, "state": "y" * 5_000, "record": "x" * 5_000}]
+    show_rows(("topic", "offset", "state", "record"), rows, Output.TABLE)
+    _, row, below = capsys.readouterr().out.splitlines()
+    assert "y" * 5_000 in row
+    assert below == "dispatch 7: record: " + "x" * 5_000
