@@ -23,7 +23,14 @@ from headgate.agent.executor import SpanId, TableExecutor, TaskStatus
 from headgate.agent.figures import FeedFigures
 from headgate.agent.messages import AgentInput, SessionStarted
 from headgate.agent.reading import TURN_SECONDS, SessionReader
-from headgate.agent.session import AGENT_LEASE_SECONDS, Heartbeat, IdWatch, Lease, SessionLostError
+from headgate.agent.session import (
+    AGENT_LEASE_SECONDS,
+    SETTLE_LEASES_MAX,
+    Heartbeat,
+    IdWatch,
+    Lease,
+    SessionLostError,
+)
 from headgate.agent.state import evolve, new_state, task_count
 from headgate.agent.turns import Turns, place_word
 from headgate.agent.warming import Warming
@@ -108,7 +115,7 @@ class AgentSession:
         self._executor: TableExecutor | None = None
         self._lease = Lease(options.lease_seconds)
         self._told_level = log.level.writes
-        self._watch = IdWatch(self.key, options.lease_seconds, time.monotonic(), former)
+        self._watch = IdWatch(self.key, former)
         self._heartbeat = Heartbeat(log, self.key, self._lease, self._announcement, on_lost=self._kill)
 
     def run(self, stop: threading.Event) -> End:
@@ -143,7 +150,8 @@ class AgentSession:
 
     def _started(self, reader: SessionReader, stop: threading.Event) -> TableExecutor | None:
         """The executor, once the name is ours and all is warm; None if asked to stop before."""
-        while not self._watch.settled(time.monotonic()):
+        patience = time.monotonic() + SETTLE_LEASES_MAX * self._options.lease_seconds
+        while not self._watch.settled and time.monotonic() < patience:
             if stop.is_set():
                 return None
             self._follow(reader)

@@ -58,7 +58,7 @@ class SessionReader:
                 self._on_garbage()
                 _log.warning("%s at %d is skipped: %s", item.partition, item.offset, item.reason)
                 continue
-            self._watch.read(item.key, item.value, now)
+            self._watch.read(item.key, item.value)
             deliveries.append(item)
         return deliveries
 

@@ -17,7 +17,16 @@ from headgate.eventlog.sharding import ANNOUNCE, place
 from headgate.records.control import AgentAnnounced, Liveness, Record
 from headgate.records.keys import AgentKey, Fact, Key, SessionKey
 
-__all__ = ["AGENT_LEASE_SECONDS", "Clock", "Heartbeat", "IdInUseError", "IdWatch", "Lease", "SessionLostError"]
+__all__ = [
+    "AGENT_LEASE_SECONDS",
+    "SETTLE_LEASES_MAX",
+    "Clock",
+    "Heartbeat",
+    "IdInUseError",
+    "IdWatch",
+    "Lease",
+    "SessionLostError",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -29,9 +38,13 @@ AGENT_LEASE_SECONDS: Final = 10.0
 HEARTBEATS_PER_LEASE: Final = 5
 """Four in a row may be late before anybody is taken for dead."""
 
-SETTLE_LEASES: Final = 0.5
-"""How long an agent waits for a sign of life of another under its name before it starts Spark: two heartbeats and a
-half. Longer would hold up every restart after a crash; who is slower than that is still found, only later."""
+SETTLE_HEARTBEATS: Final = 3
+"""So many times of its own an agent announces itself before it takes it that no elder lives and starts Spark: 0.6 of a
+lease. An elder that lives is read at least in two of the spaces between, even if one of its own heartbeats is late.
+Longer would hold up every restart after a crash; who is slower than that is still found, only later."""
+
+SETTLE_LEASES_MAX: Final = 3.0
+"""An open transaction of an owner that died may hide the announcements for a minute: nobody is waited for longer."""
 
 
 class SessionLostError(Exception):
@@ -172,44 +185,47 @@ class IdWatch:
     Whose announcement stands before ours on the log was there first, so of two that start at the same moment one goes.
     A predecessor that was killed says nothing more, but for what was on the wire; one that is stopping will not for
     long. One that goes on announcing itself behind our own announcement lives, and has the name: we go.
+
+    What counts is the order of announcements on the log and not when they are read: a machine on which all is slow, or
+    a process that stands still for a while, reads late what was written at its pace, and finds out the same.
     """
 
-    def __init__(self, key: AgentKey, lease_seconds: float, started_at: float, former: str | None = None) -> None:
+    def __init__(self, key: AgentKey, former: str | None = None) -> None:
         """``former`` is the session that this very process had before: it is over, whatever the log still says."""
         self._key = key
         self._former = former
-        self._apart_seconds = lease_seconds / HEARTBEATS_PER_LEASE / 2
-        self._settled_at = started_at + SETTLE_LEASES * lease_seconds
-        self._there = False
-        self._elders: dict[str, float | None] = {}
-        """Session → when its first announcement behind ours was read."""
+        self._own = 0
+        """Announcements of ours that were read."""
+        self._elders: dict[str, int | None] = {}
+        """Session → behind how many of ours its first announcement behind ours was read."""
 
-    def settled(self, now: float) -> bool:
+    @property
+    def settled(self) -> bool:
         """Whether nobody who was there before us is expected to say any more that he lives."""
-        return (self._there and not self._elders) or now >= self._settled_at
+        return self._own > (SETTLE_HEARTBEATS if self._elders else 0)
 
-    def read(self, key: Key, value: Record | None, now: float) -> None:
+    def read(self, key: Key, value: Record | None) -> None:
         """One record, in the order of the log. Raises IdInUseError."""
         match key:
             case SessionKey(agent=self._key.agent):
                 self._elders.pop(key.session, None)
             case AgentKey(agent=self._key.agent, session=self._key.session):
-                self._there = True
+                self._own += 1
             case AgentKey(agent=self._key.agent) if key.session != self._former:
                 if not isinstance(value, AgentAnnounced) or value.liveness is not Liveness.ALIVE:
                     self._elders.pop(key.session, None)
-                elif not self._there:
+                elif not self._own:
                     self._elders[key.session] = None
                 elif key.session in self._elders:
-                    self._heard(key.session, value.address, now)
+                    self._heard(key.session, value.address)
             case _:
                 pass
 
-    def _heard(self, session: str, address: str, now: float) -> None:
+    def _heard(self, session: str, address: str) -> None:
         first = self._elders[session]
         if first is None:
-            self._elders[session] = now
-        elif now - first >= self._apart_seconds:
+            self._elders[session] = self._own
+        elif self._own > first:
             raise IdInUseError(
                 f"agent name {self._key.agent} is in use by session {session} at {address}: "
                 "give this agent another name (HEADGATE_AGENT__NAME), or stop the other one"

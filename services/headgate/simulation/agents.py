@@ -130,7 +130,7 @@ class _Session:
             self._log, self.key, self.lease, self._announcement, on_lost=self.executor.kill, clock=stage.monotonic
         )
         self.state = new_state(process.name, name, self._log.shards)
-        self._watch = IdWatch(self.key, self.lease.seconds, stage.monotonic())
+        self._watch = IdWatch(self.key)
         shards = range(self._log.shards)
         self._partitions = [ANNOUNCE, *(Partition(t, s) for t in ("changefeed", "dispatch") for s in shards)]
         self._reader = self._log.reader(dict.fromkeys(self._partitions, 0))
@@ -221,10 +221,9 @@ class _Session:
             return []
         except LogError:
             return []
-        now = self._stage.monotonic()
         deliveries = [item for item in items if isinstance(item, Delivery)]
         for item in deliveries:
-            self._watch.read(item.key, item.value, now)
+            self._watch.read(item.key, item.value)
         return deliveries
 
     def _write(self, facts: list[Fact]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from headgate import SCHEMA_VERSION
 from headgate.agent.service import AgentCounters, AgentOptions, run_agent
 from headgate.agent.session import IdInUseError
+from headgate.embedded.pace import patience
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.memory import MemoryBroker
 from headgate.eventlog.sharding import place, shard_of
@@ -35,7 +36,7 @@ from headgate.records.control import (
 from headgate.records.keys import AgentKey, Fact, FeedKey, Key, SessionKey, SpanKey
 from remembering_executor import RememberingExecutor
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = patience(30)
 SHARDS = 2
 PLAN = SpanPlan(span="public.goods", topic="shop.public.goods", table="public.goods", start={0: 3})
 

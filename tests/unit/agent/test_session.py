@@ -74,57 +74,76 @@ def test_stopping_is_said_and_never_taken_back() -> None:
     assert [a.liveness for a in read(log)] == [Liveness.ALIVE, Liveness.STOPPING, Liveness.STOPPING]
 
 
-def elder(watch: IdWatch, session: str, now: float, liveness: Liveness = Liveness.ALIVE) -> None:
-    watch.read(AgentKey("a1", session), announced(liveness, 1), now)
+def elder(watch: IdWatch, session: str, liveness: Liveness = Liveness.ALIVE) -> None:
+    watch.read(AgentKey("a1", session), announced(liveness, 1))
 
 
-def mine(watch: IdWatch, now: float) -> None:
-    watch.read(KEY, announced(Liveness.ALIVE, 1), now)
+def mine(watch: IdWatch) -> None:
+    watch.read(KEY, announced(Liveness.ALIVE, 1))
 
 
 def test_an_elder_that_goes_on_announcing_itself_has_the_name() -> None:
-    watch = IdWatch(KEY, 10.0, started_at=0.0)
-    elder(watch, "old", 0.1)
-    mine(watch, 0.2)
-    assert not watch.settled(0.3)
-    elder(watch, "old", 1.5)
-    elder(watch, "old", 1.6)  # what was on the wire when it was killed comes at once
+    watch = IdWatch(KEY)
+    elder(watch, "old")
+    mine(watch)
+    assert not watch.settled
+    elder(watch, "old")
+    elder(watch, "old")  # what was on the wire when it was killed comes at once
+    mine(watch)
+    mine(watch)
+    assert not watch.settled, "an elder whose heartbeats are late is waited for"
     with pytest.raises(IdInUseError, match="name a1 is in use by session old at here:1"):
-        elder(watch, "old", 3.5)
+        elder(watch, "old")
+
+
+def test_of_two_that_announce_themselves_by_turns_the_younger_goes_before_it_is_settled() -> None:
+    """However late all that is read: only the order counts."""
+    first, second = IdWatch(AgentKey("a1", "first")), IdWatch(AgentKey("a1", "second"))
+    for turn in range(2):
+        for session in ("first", "second"):
+            for watch in (first, second):
+                watch.read(AgentKey("a1", session), announced(Liveness.ALIVE, turn))
+        assert (first.settled, second.settled) == (True, False)
+    elder(first, "first")
+    with pytest.raises(IdInUseError, match="session first at"):
+        elder(second, "first")
 
 
 def test_an_elder_that_is_slow_is_still_found_when_all_has_long_begun() -> None:
-    watch = IdWatch(KEY, 10.0, started_at=0.0)
-    elder(watch, "old", 0.1)
-    mine(watch, 0.2)
-    elder(watch, "old", 4.0)
-    assert watch.settled(5.0)
+    watch = IdWatch(KEY)
+    elder(watch, "old")
+    mine(watch)
+    elder(watch, "old")
+    for _ in range(3):
+        assert not watch.settled
+        mine(watch)
+    assert watch.settled
     with pytest.raises(IdInUseError):
-        elder(watch, "old", 60.0)
+        elder(watch, "old")
 
 
 def test_nobody_is_waited_for_where_nobody_was_or_only_this_very_process() -> None:
-    assert not IdWatch(KEY, 10.0, started_at=0.0).settled(0.2), "its own announcement is not on the log yet"
-    watch = IdWatch(KEY, 10.0, started_at=0.0, former="mine before")
-    elder(watch, "mine before", 0.1)
-    mine(watch, 0.2)
-    assert watch.settled(0.2)
-    for now in (3.0, 6.0):
-        elder(watch, "mine before", now)
+    assert not IdWatch(KEY).settled, "its own announcement is not on the log yet"
+    watch = IdWatch(KEY, former="mine before")
+    elder(watch, "mine before")
+    mine(watch)
+    assert watch.settled
+    for _ in range(2):
+        elder(watch, "mine before")
+        mine(watch)
 
 
 def test_predecessors_that_are_dead_or_leaving_and_younger_sessions_do_not_matter() -> None:
-    watch = IdWatch(KEY, 10.0, started_at=0.0)
-    elder(watch, "dead", 0.1)
-    elder(watch, "leaving", 0.1)
-    elder(watch, "gone", 0.1)
-    mine(watch, 0.2)
-    elder(watch, "leaving", 5.0, Liveness.STOPPING)
-    watch.read(AgentKey("a1", "gone"), None, 5.0)
-    watch.read(SessionKey("a1", "dead"), SessionEnded(1, "silent", 0), 6.0)
-    watch.read(AgentKey("a2", "x"), announced(Liveness.ALIVE, 1), 12.0)
-    for now in (11.0, 13.0):
-        elder(watch, "younger", now)
-        elder(watch, "dead", now)
-        elder(watch, "gone", now)
-        mine(watch, now)
+    watch = IdWatch(KEY)
+    for session in ("dead", "leaving", "gone"):
+        elder(watch, session)
+    mine(watch)
+    elder(watch, "leaving", Liveness.STOPPING)
+    watch.read(AgentKey("a1", "gone"), None)
+    watch.read(SessionKey("a1", "dead"), SessionEnded(1, "silent", 0))
+    watch.read(AgentKey("a2", "x"), announced(Liveness.ALIVE, 1))
+    assert watch.settled
+    for _ in range(2):
+        for session in ("younger", "dead", "gone"):
+            elder(watch, session)
+        mine(watch)
