@@ -1,6 +1,6 @@
 """Lanes, their spans and their fleet without Spark, broker or sink, for tests of who is where and what is written."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,14 @@ from headgate.agent.lane.fleet import (
     ExecutorSettings,
     Fleet,
 )
-from headgate.agent.lane.keeper import Board, SpanKeeper
+from headgate.agent.lane.keeper import SpanKeeper
 from headgate.agent.lane.lane import Lane
-from headgate.agent.lane.plan import SpanResult, TaskResult
-from headgate.agent.lane.span import SpanRun
+from headgate.agent.lane.plan import TaskResult
+from headgate.agent.lane.span_table import SpanTable
 from headgate.agent.lane.spark import SparkOptions, SparkRuntime
-from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
+from headgate.agent.span.inputs import Opened, Placed, Served, SpanInput, SpanResult, TellRestart
+from headgate.agent.span.states import Span
+from headgate.records.control import Epoch, Positions, SpanPlan
 
 SPEC = '{"feed": "f", "source": {"topics": ["t"]}, "sink": {"type": "postgresql", "dsn": ""}}'
 
@@ -24,34 +26,51 @@ NOON = 1_795_262_400_000 << 18
 
 
 class Restarts(SpanKeeper):
-    """A keeper that only remembers who was sent back."""
+    """A keeper that calls nobody, and remembers what was asked for and who was sent back."""
 
-    def __init__(self, board: Board) -> None:
-        super().__init__(board, None)  # type: ignore[arg-type]  # nothing here asks a broker
+    def __init__(self, table: SpanTable) -> None:
+        super().__init__(table, None)  # type: ignore[arg-type]  # nothing here asks a broker
         self.restarted: list[str] = []
+        self.called: list[str] = []
+        table.performers[TellRestart] = lambda _, told: self.restarted.append(told.why)
 
-    def restart(self, run: SpanRun, why: str) -> None:
-        self.restarted.append(why)
-        self.leave(run)
+    def _call(self, span: Span, _step: Callable[[Span], SpanInput]) -> None:
+        self.called.append(span.id.span)
 
 
-def fleet_of(board: Board, keeper: SpanKeeper, scratch: Path) -> Fleet:
+def fleet_of(table: SpanTable, keeper: SpanKeeper, scratch: Path) -> Fleet:
     runtime = SparkRuntime(SparkOptions(jars=(), scratch=scratch))
-    return Fleet(board, keeper, runtime, ExecutorSettings(bootstrap="nowhere:1", cluster_id="c"))
+    return Fleet(table, keeper, runtime, ExecutorSettings(bootstrap="nowhere:1", cluster_id="c"))
 
 
-def lane_of(fleet: Fleet, name: str, starts: Mapping[int, int]) -> Lane:
-    lane = fleet.lanes[name] = Lane(name, fleet.crew, SPEC, {("t", partition): at for partition, at in starts.items()})
+def lane_of(fleet: Fleet, name: str, starts: Mapping[int, int], spec: str = SPEC) -> Lane:
+    lane = fleet.lanes[name] = Lane(name, fleet.crew, spec, {("t", partition): at for partition, at in starts.items()})
     lane.started = True
     return lane
 
 
-def run_on(lane: Lane, positions: Positions, spec: str = SPEC) -> SpanRun:
-    plan = SpanPlan(span="s", topic="t", table="public.t", start=dict.fromkeys(positions, 0))
-    run = SpanRun(SpanTask(SpanId("f", "s"), "0-1", 1, Epoch(1, 1), plan, spec), "c", primary=True)
-    run.state, run.claimed, run.positions, run.lane = TaskState.REPLICATING, True, dict(positions), lane
-    lane.take_on(run)
-    return run
+def is_open(table: SpanTable, positions: Positions, name: str = "s", spec: str = SPEC, **how: Any) -> SpanId:
+    """A span that waits for a lane; ``how``: ``primary``, ``topic``, and what else Opened says."""
+    primary, topic = how.pop("primary", True), how.pop("topic", "t")
+    plan = SpanPlan(span=name, topic=topic, table=f"public.{name}", start=dict.fromkeys(positions, 0))
+    task = SpanTask(SpanId("f", name), "0-1", 1, Epoch(1, 1), plan, spec)
+    table.add(task, primary=primary)
+    table.apply(task.id, Opened(task.epoch, primary, dict(positions), **how))
+    return task.id
+
+
+def is_on(table: SpanTable, lane: Lane, positions: Positions, name: str = "s", spec: str = SPEC, **how: Any) -> SpanId:
+    """A span that its lane serves; claimed, unless ``primary`` is False."""
+    span = is_open(table, positions, name, spec, **how)
+    table.apply(span, Placed(lane.name))
+    table.apply(span, Served())
+    return span
+
+
+def now_is(table: SpanTable, span: SpanId) -> Span:
+    found = table.get(span)
+    assert found is not None
+    return found
 
 
 def ends_of(lane: Lane, end: int = 1_000) -> dict[tuple[str, int], int]:
@@ -70,10 +89,10 @@ def ended(fleet: Fleet, lane: Lane, *results: SpanResult, seen: Mapping[int, int
     return fleet.crew.end_batch(lane, ends_of(lane), [TaskResult({"t": dict(seen or {})}, results)])
 
 
-def result_of(run: SpanRun, **fields: Any) -> SpanResult:
+def result_of(span: SpanId, **fields: Any) -> SpanResult:
     """One row up to offset 5, but for what ``fields`` say."""
     result = SpanResult(
-        id=run.task.id,
+        id=span,
         positions={0: 5},
         rows=1,
         bytes=1,
@@ -89,10 +108,6 @@ def result_of(run: SpanRun, **fields: Any) -> SpanResult:
     return msgspec.structs.replace(result, **fields)
 
 
-def two_on_a_lane(board: Board, fleet: Fleet) -> tuple[Lane, SpanRun, SpanRun]:
+def two_on_a_lane(table: SpanTable, fleet: Fleet) -> tuple[Lane, SpanId, SpanId]:
     lane = lane_of(fleet, "l", {0: 0})
-    slow, quick = run_on(lane, {0: 0}), run_on(lane, {0: 0})
-    quick.task = msgspec.structs.replace(quick.task, id=SpanId("f", "quick"))
-    for run in (slow, quick):
-        board.runs[run.task.id] = run
-    return lane, slow, quick
+    return lane, is_on(table, lane, {0: 0}, "slow"), is_on(table, lane, {0: 0}, "quick")

@@ -23,7 +23,7 @@ from mutation.verdicts import Verdict, conclude
 
 SERVICES = Path(__file__).parents[2].resolve() / "services"
 
-MACHINES = ("headgate.coordinator", "headgate.agent.machine", "headgate.agent.state")
+MACHINES = ("headgate.coordinator", "headgate.agent.machine", "headgate.agent.state", "headgate.agent.span")
 """What is put on trial: a module, or all modules of a package but its shell."""
 
 SHELLS = ("headgate.coordinator.service", "headgate.coordinator.work")

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.eventlog.levels import Readership
+from headgate.records.control import Positions
 from headgate.simulation.campaign import Campaign, play, shrink
 from headgate.simulation.executor import Run, SimulatedExecutor
 from headgate.simulation.profile import FAULT_RATES, Profile, draw_profile
@@ -102,9 +103,9 @@ def test_retention_stops_a_span_and_never_makes_it_skip() -> None:
 
 
 def test_a_reader_that_skips_what_was_deleted_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def skip(executor: Any, run: Run) -> bool:
-        for partition, at in run.positions.items():
-            run.positions[partition] = max(at, executor._world.source_begin(run.task.plan.topic, partition))
+    def skip(executor: Any, run: Run, positions: Positions) -> bool:
+        for partition, at in positions.items():
+            positions[partition] = max(at, executor._world.source_begin(run.task.plan.topic, partition))
         return False
 
     monkeypatch.setattr(SimulatedExecutor, "_has_expired", skip)

@@ -1,17 +1,40 @@
 """A data plane without data: a TableExecutor whose tasks are counters, and whose sink is far away.
 
 Each call to the sink is a request on a wire. It may be slow, be lost, be answered by nobody, or arrive long after its
-sender gave up, was frozen, or died: what a database sees of a killed agent's last transaction. Tasks follow the life
-that the lanes give theirs (agent/lane/keeper.py): open, claim, write, come back through the same door after a
-failure, drain and seal.
+sender gave up, was frozen, or died: what a database sees of a killed agent's last transaction. What becomes of a span
+is decided by the very machine that lanes have (agent/span/machine.py); here is only what performs its effects.
 """
 
 from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.agent.executor import SpanId, SpanTask, TaskStatus
+from headgate.agent.span.inputs import (
+    Add,
+    BatchOver,
+    CallFailed,
+    Close,
+    Failed,
+    Forget,
+    LaneLost,
+    Open,
+    Opened,
+    Placed,
+    Planned,
+    Remove,
+    RetryDue,
+    Seal,
+    Sealed,
+    Served,
+    Settle,
+    SpanInput,
+    SpanResult,
+)
+from headgate.agent.span.machine import decide
+from headgate.agent.span.states import OVER, Phase, Span, Stop
 from headgate.records.control import Positions, TaskState
 from headgate.records.keys import AgentKey
 from headgate.simulation.sink_audit import end_of, ts_of
@@ -19,10 +42,11 @@ from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange, SinkError
 
 __all__ = ["EXPIRED", "Request", "Run", "SimulatedExecutor", "Surroundings"]
 
-RETRY_SECONDS_MIN: Final = 0.25
-RETRY_SECONDS_MAX: Final = 2.0
 FAILURES_MAX: Final = 2
 """Fewer than in a lane, so that failures come to the owner often enough."""
+
+LANE: Final = "lane"
+"""A lane is nothing here but a name: batches are requests, and what joins lanes is not simulated."""
 
 HANG_SECONDS: Final = (20.0, 90.0, 200.0)
 """How long a drain hangs: within its deadline (coordinator/patience.py), beyond it, and beyond that of the next one."""
@@ -103,129 +127,95 @@ class Surroundings(Protocol):
 
 
 class Run:
-    """One run of one span under one role; fields as in agent/lane/span.py."""
+    """One run of one span: its state, the call that its machine has asked for, and the request that is on its way."""
 
-    def __init__(self, executor: "SimulatedExecutor", task: SpanTask, *, primary: bool) -> None:
+    def __init__(self, executor: "SimulatedExecutor", span: Span) -> None:
         self.executor = executor
-        self.task = task
-        self.primary = primary
-        self.state = TaskState.PREPARING
-        self.claimed = False
-        self.stop = ""
+        self.span = span
+        self.call: Open | Seal | None = None
         self.request: Request | None = None
-        self.retry_at: float | None = None
-        self.failures = 0
-        self.positions: Positions = {}
-        self.rows = 0
-        self.seen_ts: int | None = None
-        self.resolved: dict[int, int] = {}
-        self.target_ts = target_of(task.spec)
-        self.error: tuple[str, str, bool] | None = None
+        self.hangs_until = 0.0
+        task = span.task
         self._identity = FeedIdentity(executor.cluster_id, task.feed_id, task.id.feed)
-        self._claim: Claim | None = None
+
+    @property
+    def task(self) -> SpanTask:
+        """What it runs."""
+        return self.span.task
 
     @property
     def over(self) -> bool:
         """Nothing is running and nothing will be, under this epoch."""
-        return self.state is TaskState.STOPPED or self.state is TaskState.FAILED
+        return self.span.phase in OVER
 
     @property
     def claim(self) -> Claim:
         """The assignment as the sink sees it."""
         task = self.task
-        if self._claim is None or self._claim.epoch != task.epoch:
-            self._claim = Claim(
-                self._identity, task.plan.table, task.plan.topic, task.epoch, task.incarnation, task.plan.start
-            )
-        return self._claim
-
-    def status(self) -> TaskStatus:
-        """How it stands."""
-        code, text, retryable = self.error or (None, None, False)
-        return TaskStatus(
-            id=self.task.id,
-            feed_id=self.task.feed_id,
-            epoch=self.task.epoch,
-            state=self.state,
-            positions=dict(self.positions),
-            seen_ts=self.seen_ts,
-            rows=self.rows,
-            bytes=self.rows * 100,
-            lag_ms=0,
-            error_code=code,
-            error=text,
-            retryable=retryable,
-            resolved_ts=min(self.resolved.values()) if self.resolved.keys() == self.positions.keys() != set() else None,
-        )
+        return Claim(self._identity, task.plan.table, task.plan.topic, task.epoch, task.incarnation, task.plan.start)
 
 
 class SimulatedExecutor:
-    """See the module's docstring. ``work`` is what its threads would do; calls only note what is wanted."""
+    """See the module's docstring. ``work`` is what its threads would do; calls only tell the machine what is wanted."""
 
     def __init__(self, world: Surroundings, cluster_id: str, session: AgentKey) -> None:
         self._world = world
         self._session = session
         self.cluster_id = cluster_id
         self.runs: dict[SpanId, Run] = {}
+        self.lives = 0
         self.killed = False
         self._replies: list[tuple[Run, Request, Positions | SinkError]] = []
+
+    def _apply(self, span: SpanId, given: SpanInput) -> Span | None:
+        run = self.runs.get(span)
+        step = decide(None if run is None else run.span, given, self._world.monotonic())
+        if step.span is None:
+            self.runs.pop(span, None)
+            return None
+        if run is None or run.span.life != step.span.life:
+            run = self.runs[span] = Run(self, step.span)
+        run.span = step.span
+        for effect in step.effects:
+            if isinstance(effect, Open | Seal):
+                run.call = effect
+            elif isinstance(effect, Settle):
+                raise TypeError("no position rests here: every change is the span's")
+        return step.span
 
     # --- TableExecutor ----------------------------------------------------------------------------------------
 
     def add_table(self, task: SpanTask, *, prepare: bool) -> bool:
         """See TableExecutor."""
-        run = self.runs.get(task.id)
-        if run is not None and task.epoch < run.task.epoch:
-            raise ValueError(f"{task.id}: epoch {task.epoch} is below {run.task.epoch}, which has run here")
-        warm = run is not None and run.state is TaskState.PREPARED and not run.stop
-        if run is None or (task.epoch > run.task.epoch and not warm):
-            self.runs[task.id] = Run(self, task, primary=not prepare)
-            return False
-        if warm:
-            run.task = task
-        if not prepare and not run.over:
-            run.primary = True
+        self.lives += 1
+        self._apply(task.id, Add(task, not prepare, self.lives, FAILURES_MAX))
         return self.is_add_table_finished(task.id, prepare=prepare)
 
     def is_add_table_finished(self, span: SpanId, *, prepare: bool) -> bool:
         """See TableExecutor."""
         run = self.runs.get(span)
-        return run is not None and (run.state is TaskState.REPLICATING or (prepare and run.state is TaskState.PREPARED))
+        state = None if run is None else run.span.state
+        return state is TaskState.REPLICATING or (prepare and state is TaskState.PREPARED)
 
     def remove_table(self, span: SpanId, *, seal: bool) -> bool:
         """See TableExecutor."""
-        run = self.runs.get(span)
-        if run is None or run.over:
-            return True
-        if not run.stop:
-            run.stop = "seal" if seal else "plain"
-            run.state = TaskState.STOPPING
-            run.retry_at = None
-        elif not seal and run.stop == "seal":
-            run.stop, run.retry_at = "plain", None
-        return False
+        found = self._apply(span, Remove(seal))
+        return found is None or found.phase in OVER
 
     def close_table(self, task: SpanTask) -> bool:
         """See TableExecutor."""
-        run = self.runs.get(task.id)
-        if run is not None and run.task.epoch == task.epoch:
-            if run.over and (run.state is TaskState.STOPPED or run.stop):
-                return True
-            if not run.over:
-                return self.remove_table(task.id, seal=True)
-        self.runs[task.id] = Run(self, task, primary=True)
-        return self.remove_table(task.id, seal=True)
+        self.lives += 1
+        found = self._apply(task.id, Close(task, self.lives))
+        return found is not None and found.phase in OVER
 
     def is_remove_table_finished(self, span: SpanId) -> Positions | None:
         """See TableExecutor."""
         run = self.runs.get(span)
-        return dict(run.positions) if run is not None and run.state is TaskState.STOPPED else None
+        return dict(run.span.positions) if run is not None and run.span.phase is Phase.STOPPED else None
 
     def forget_table(self, span: SpanId) -> None:
         """See TableExecutor."""
-        run = self.runs.get(span)
-        if run is not None and run.over:
-            del self.runs[span]
+        self._apply(span, Forget())
 
     def all_spans(self) -> tuple[SpanId, ...]:
         """See TableExecutor."""
@@ -234,7 +224,8 @@ class SimulatedExecutor:
     def status(self, span: SpanId) -> TaskStatus | None:
         """See TableExecutor."""
         run = self.runs.get(span)
-        return None if run is None else run.status()
+        # Changes have no time here but their ts, so that is what batches say in place of milliseconds.
+        return None if run is None else replace(run.span.status(), seen_ts=run.span.progress.seen_ms)
 
     def kill(self) -> None:
         """See TableExecutor. What is on the wire stays there."""
@@ -252,70 +243,86 @@ class SimulatedExecutor:
             return
         replies, self._replies = self._replies, []
         for run, request, result in replies:
-            if run.request is request:
-                run.request = None
-                if isinstance(result, SinkError):
-                    self._fail(run, result.code, str(result), retryable=result.retryable)
-                else:
-                    self._adopt(run, request, result)
+            if run.request is request and self.runs.get(run.task.id) is run:
+                self._adopt(run, request, result)
         now = self._world.monotonic()
         for run in list(self.runs.values()):
-            is_due = run.request is None and not run.over and (run.retry_at is None or run.retry_at <= now)
-            if is_due and self._world.gets_on():
+            waits_until = max(run.span.retry_at or now, run.hangs_until)
+            if run.request is None and not run.over and waits_until <= now and self._world.gets_on():
                 self._step(run)
 
     def _step(self, run: Run) -> None:
-        run.retry_at = None
-        if self._world.is_sick(run.task.plan.table) and not run.stop:
+        if run.span.retry_at is not None:
+            self._apply(run.task.id, RetryDue())
+        is_ending = run.span.stop is not Stop.NOT
+        if run.over:
+            return
+        if self._world.is_sick(run.task.plan.table) and not is_ending:
             self._fail(run, "source_unreachable", "the source does not answer", retryable=True)
         elif self._world.strikes("task_failure"):
             self._fail(run, "source_gone", "the source does not answer", retryable=self._world.gets_on())
-        elif run.stop == "plain":
-            run.state = TaskState.STOPPED
-            run.error = None
-        elif run.stop and self._world.strikes("drain_hung"):
+        elif is_ending and self._world.strikes("drain_hung"):
             self._world.mark("a drain hung")
-            run.retry_at = self._world.monotonic() + self._world.how_long(HANG_SECONDS)
-        elif run.stop:
-            self._send(run, "seal" if run.claimed else "claim")
-        elif not run.primary:
-            if run.state is TaskState.PREPARING:
-                run.positions = self._world.positions(run.claim)
-                if not self._has_expired(run):
-                    run.state = TaskState.PREPARED
-        elif not run.claimed:
-            self._send(run, "claim")
-        elif self._has_expired(run):
-            pass
-        elif run.state is not TaskState.REPLICATING:
-            run.state = TaskState.REPLICATING
+            run.hangs_until = self._world.monotonic() + self._world.how_long(HANG_SECONDS)
+        elif run.call is not None:
+            self._call(run, run.call)
         else:
-            self._write(run)
+            self._go_on(run)
 
-    def _has_expired(self, run: Run) -> bool:
+    def _call(self, run: Run, call: Open | Seal) -> None:
+        match call:
+            case Open(primary=False):
+                self._opened(run, self._world.positions(run.claim), primary=False)
+            case Open() | Seal(claim=True):
+                self._send(run, "claim")
+            case Seal():
+                self._send(run, "seal")
+
+    def _opened(self, run: Run, positions: Positions, *, primary: bool, claim: Claim | None = None) -> None:
+        if self._has_expired(run, positions):
+            return
+        run.call = None
+        epoch = (claim or run.claim).epoch
+        self._apply(run.task.id, Opened(epoch, primary, positions, target_ts=target_of(run.task.spec)))
+
+    def _go_on(self, run: Run) -> None:
+        match run.span.phase:
+            case Phase.WAITING:
+                self._apply(run.task.id, Placed(LANE))
+            case Phase.READING | Phase.CLAIMED if run.span.state is TaskState.PREPARING:
+                self._apply(run.task.id, Served())
+            case Phase.CLAIMED if not self._has_expired(run, run.span.positions):
+                self._write(run)
+
+    def _has_expired(self, run: Run, positions: Positions) -> bool:
         """What is to be read next is not there any more: an error for a person, never a skip (sources/offsets.py)."""
-        begins = {p: self._world.source_begin(run.task.plan.topic, p) for p in run.positions}
-        gone = [partition for partition, at in sorted(run.positions.items()) if at < begins[partition]]
+        begins = {p: self._world.source_begin(run.task.plan.topic, p) for p in positions}
+        gone = [partition for partition, at in sorted(positions.items()) if at < begins[partition]]
         if gone:
-            text = f"offset {run.positions[gone[0]]} has expired, the source begins at {begins[gone[0]]}"
+            text = f"offset {positions[gone[0]]} has expired, the source begins at {begins[gone[0]]}"
             self._fail(run, EXPIRED, text, retryable=False)
             self._world.mark("a span was stopped by retention")
         return bool(gone)
 
     def _write(self, run: Run) -> None:
-        ranges = {}
-        for partition, begin in sorted(run.positions.items()):
+        ranges, target_ts = {}, run.span.target_ts
+        for partition, begin in sorted(run.span.awaited.items()):
             written = self._world.source_end(run.task.plan.topic, partition)
             end = min(written, begin + BATCH_EVENTS_MAX)
-            if run.target_ts is not None:
-                cap = max(begin, end_of(run.target_ts))
+            if target_ts is not None:
+                cap = max(begin, end_of(target_ts))
                 if begin == cap < written:
-                    run.resolved[partition] = run.target_ts  # what follows in the log is after the target
+                    self._rest(run, partition, target_ts)  # what follows in the log is after the target
                 end = min(end, cap)
             if end > begin:
                 ranges[partition] = OffsetRange(begin, end)
         if ranges:
+            self._apply(run.task.id, Planned())
             self._send(run, "apply", ranges)
+
+    def _rest(self, run: Run, partition: int, target_ts: int) -> None:
+        self._apply(run.task.id, Planned())
+        self._apply(run.task.id, BatchOver(_result(run, {}, resolved={partition: target_ts}), {}))
 
     def _send(self, run: Run, kind: str, ranges: dict[int, OffsetRange] | None = None) -> None:
         if kind == "claim":
@@ -323,33 +330,51 @@ class SimulatedExecutor:
         run.request = Request(kind, run.claim, ranges or {}, run)
         self._world.send(run.request)
 
-    def _adopt(self, run: Run, request: Request, positions: Positions) -> None:
-        if request.claim.epoch != run.task.epoch:
-            return
-        if request.kind != "seal" or run.positions:
-            run.positions = {**run.positions, **positions}
-        if request.kind == "claim":
-            run.claimed, run.resolved = True, {}
+    def _adopt(self, run: Run, request: Request, result: Positions | SinkError) -> None:
+        run.request = None
+        if isinstance(result, SinkError):
+            self._fail(run, result.code, str(result), retryable=result.retryable)
         elif request.kind == "apply":
-            run.failures, run.error = 0, None
-            run.rows += sum(part.next - part.expected for part in request.ranges.values())
-            if run.target_ts is not None:
-                for partition, part in request.ranges.items():
-                    run.resolved[partition] = ts_of(part.next - 1)
-            newest = max(ts_of(part.next - 1) for part in request.ranges.values())
-            run.seen_ts = newest if run.seen_ts is None else max(newest, run.seen_ts)
+            self._apply(run.task.id, BatchOver(_result(run, request.ranges), {}))
+        elif request.kind == "seal":
+            run.call = None
+            self._apply(run.task.id, Sealed(result))
+        elif isinstance(run.call, Seal):
+            run.call = Seal(claim=False)
         else:
-            run.positions = dict(positions)
-            run.state = TaskState.STOPPED
-            run.error = None
+            self._opened(run, result, primary=True, claim=request.claim)
 
     def _fail(self, run: Run, code: str, text: str, *, retryable: bool) -> None:
-        """Back through the door, or to the owner; a seal is tried for as long as it may succeed."""
-        run.failures += 1
-        run.error = (code, text, retryable)
-        run.claimed = False
-        if retryable and (run.stop or run.failures <= FAILURES_MAX):
-            delay = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** (run.failures - 1))
-            run.retry_at = self._world.monotonic() + delay
+        """Of the call or the batch under way, or of its lane."""
+        span, call, run.call = run.task.id, run.call, None
+        if call is not None:
+            self._apply(span, CallFailed(code, text, retryable))
+        elif run.span.phase in {Phase.WRITING, Phase.DRAINING}:
+            failed = replace(_result(run, {}), error_code=code, error=text, retryable=retryable)
+            self._apply(span, BatchOver(failed, {}))
+        elif retryable and run.span.lane is not None and not self._world.is_sick(run.task.plan.table):
+            self._apply(span, LaneLost(text, alone=self._world.gets_on()))
         else:
-            run.state = TaskState.FAILED
+            self._apply(span, Failed(code, text, retryable))
+
+
+def _result(run: Run, ranges: dict[int, OffsetRange], resolved: dict[int, int] | None = None) -> SpanResult:
+    """What a batch over ``ranges`` has made visible."""
+    rows = sum(part.next - part.expected for part in ranges.values())
+    if run.span.target_ts is not None:
+        resolved = {**(resolved or {}), **{p: ts_of(part.next - 1) for p, part in ranges.items()}}
+    return SpanResult(
+        id=run.task.id,
+        positions={partition: part.next for partition, part in ranges.items()},
+        rows=rows,
+        bytes=rows * 100,
+        oldest_append_ms=None,
+        newest_source_ms=max((ts_of(part.next - 1) for part in ranges.values()), default=None),
+        visible_ms=0,
+        error_code=None,
+        error=None,
+        retryable=False,
+        decode_cpu_us=0,
+        apply_cpu_us=0,
+        resolved=resolved or {},
+    )

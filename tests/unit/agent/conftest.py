@@ -11,9 +11,10 @@ from headgate.agent.executor import SpanId
 from headgate.agent.lane import asides, task_run
 from headgate.agent.lane.fleet import Fleet
 from headgate.agent.lane.frames import Chunk
-from headgate.agent.lane.keeper import Board
-from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanResult, SpanWork, TaskResult
+from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanWork, TaskResult
 from headgate.agent.lane.rows import BadChange, Original
+from headgate.agent.lane.span_table import SpanTable
+from headgate.agent.span.inputs import SpanResult
 from headgate.changes import debezium_json
 from headgate.changes.dealing import Dealer, Look
 from headgate.changes.decoding import Decoder
@@ -162,15 +163,15 @@ def canal(rows: Sequence[tuple[int, int, int]], table: str = "a") -> list[Chunk]
 
 
 @pytest.fixture
-def board() -> Board:
-    return Board()
+def table() -> SpanTable:
+    return SpanTable("c")
 
 
 @pytest.fixture
-def keeper(board: Board) -> Restarts:
-    return Restarts(board)
+def keeper(table: SpanTable) -> Restarts:
+    return Restarts(table)
 
 
 @pytest.fixture
-def fleet(board: Board, keeper: Restarts, tmp_path: Path) -> Fleet:
-    return fleet_of(board, keeper, tmp_path)
+def fleet(table: SpanTable, keeper: Restarts, tmp_path: Path) -> Fleet:
+    return fleet_of(table, keeper, tmp_path)

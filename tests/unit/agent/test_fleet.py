@@ -6,8 +6,10 @@ import pytest
 
 from headgate.agent.lane.fleet import Fleet
 from headgate.agent.lane.lane import IDLE_SECONDS
+from headgate.agent.lane.span_table import SpanTable
 from headgate.agent.lane.spark import RefusedOptionError, check_options
-from lanes_without_spark import lane_of, run_on
+from headgate.agent.span.inputs import BatchOver, Planned
+from lanes_without_spark import is_on, lane_of, now_is, result_of
 
 
 @pytest.mark.parametrize("option", ["minPartitions", "maxRecordsPerPartition", "spark.speculation", "failOnDataLoss"])
@@ -17,13 +19,21 @@ def test_options_that_break_order_are_refused_by_name(option: str) -> None:
     check_options({"spark.executor.memory": "2g"})
 
 
-def test_a_lane_that_finds_nothing_to_read_has_caught_up(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lane_that_finds_nothing_to_read_has_caught_up(
+    table: SpanTable, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lane = lane_of(fleet, "a", {0: 3})
-    run = run_on(lane, {0: 5})
-    run.lag_ms = 9_000
-    assert run.status().lag_ms == 9_000, "before its first batch a lane has not looked"
+    span = is_on(table, lane, {0: 5})
+    table.apply(span, Planned())
+    table.apply(span, BatchOver(result_of(span, oldest_append_ms=1_000, visible_ms=10_000), {}))
+
+    def lag_ms() -> int:
+        found = now_is(table, span)
+        return found.status(lane_is_idle=fleet.is_idle(found)).lag_ms
+
+    assert lag_ms() == 9_000, "before its first batch a lane has not looked"
     lane._batch_ended_at = time.monotonic()
-    assert run.status().lag_ms == 9_000, "just after a batch there may be more"
+    assert lag_ms() == 9_000, "just after a batch there may be more"
     rested = lane._batch_ended_at
     monkeypatch.setattr("headgate.agent.lane.lane.time.monotonic", lambda: rested + IDLE_SECONDS + 1)
-    assert run.status().lag_ms == 0
+    assert lag_ms() == 0

@@ -6,7 +6,7 @@ watched, and ended without spans.
 
 import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -17,16 +17,18 @@ from pyspark.errors import PySparkException
 from headgate.agent.executor import SpanId
 from headgate.agent.lane.causes import cause_of
 from headgate.agent.lane.crew import LaneCrew
-from headgate.agent.lane.keeper import Board, SpanKeeper
+from headgate.agent.lane.keeper import SpanKeeper
 from headgate.agent.lane.lane import Lane, LaneSource
 from headgate.agent.lane.parts import feed_of
 from headgate.agent.lane.placement import JOIN_SECONDS, Placement
 from headgate.agent.lane.plan import Letterbox
 from headgate.agent.lane.progress import LaneProgress
-from headgate.agent.lane.span import SpanRun, positions_of
+from headgate.agent.lane.span_table import SpanTable
 from headgate.agent.lane.spark import RefusedOptionError, SparkRuntime, SparkStartError
+from headgate.agent.span.inputs import Failed, JoinLane, LaneLost, LeaveLane, Served, SettleDue
+from headgate.agent.span.states import Span
 
-__all__ = ["ExecutorSettings", "Fleet"]
+__all__ = ["ExecutorSettings", "Fleet", "positions_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -57,18 +59,25 @@ class ExecutorSettings(msgspec.Struct, frozen=True):
 class Fleet:
     """All lanes; ``turn`` and ``watch`` are the control thread's."""
 
-    def __init__(self, board: Board, keeper: SpanKeeper, runtime: SparkRuntime, settings: ExecutorSettings) -> None:
+    def __init__(self, table: SpanTable, keeper: SpanKeeper, runtime: SparkRuntime, settings: ExecutorSettings) -> None:
         self.lanes: dict[str, Lane] = {}
-        self.placement = Placement(board, keeper, self.lanes, self._launch)
-        self.crew = LaneCrew(board, keeper, settings.letterbox)
-        self._board = board
-        self._keeper = keeper
+        self.placement = Placement(table, self.lanes, self._launch)
+        self.crew = LaneCrew(table, keeper, settings.letterbox)
+        self._table = table
         self._runtime = runtime
         self._settings = settings
         self._started_at = 0.0
         self._ending: list[Lane] = []
         self._ended = LaneProgress()
         self._starter = ThreadPoolExecutor(STARTERS, thread_name_prefix="headgate-lane")
+        table.performers[JoinLane] = self._join
+        table.performers[LeaveLane] = self._leave
+
+    def _join(self, span: Span, effect: JoinLane) -> None:
+        self.lanes[effect.lane].take_on(span.id)
+
+    def _leave(self, span: Span, effect: LeaveLane) -> None:
+        self.lanes[effect.lane].part_with(span.id)
 
     def signal_stop(self) -> None:
         """Every lane is to end at its next border."""
@@ -79,7 +88,7 @@ class Fleet:
         """Take no more work."""
         self._starter.shutdown(wait=False, cancel_futures=True)
 
-    # --- starting and ending lanes: on the control thread, with the board's lock ------------------------
+    # --- starting and ending lanes: on the control thread, with the table's lock ------------------------
 
     def turn(self, now: float) -> None:
         """Find lanes for what is ready, join those that have caught up, end lanes without spans, move positions."""
@@ -93,12 +102,12 @@ class Fleet:
             self.placement.join(now)
         for lane in self.lanes.values():
             if lane.started and not lane.in_batch:
-                for run in self.crew.owing(lane):
-                    self._keeper.submit(run, self._keeper.settle)
+                for span in self.crew.owing(lane):
+                    self._table.apply(span.id, SettleDue())
 
-    def _launch(self, runs: Sequence[SpanRun], now: float) -> Lane:
-        task = runs[0].task
-        lane = Lane(f"{task.id.feed}-{next(_lane_numbers)}", self.crew, task.spec, positions_of(runs))
+    def _launch(self, spans: Sequence[Span], now: float) -> Lane:
+        task = spans[0].task
+        lane = Lane(f"{task.id.feed}-{next(_lane_numbers)}", self.crew, task.spec, positions_of(spans))
         self.lanes[lane.name] = lane
         self._started_at = now
         self._starter.submit(self._guarded, lane, self._begin)
@@ -106,16 +115,16 @@ class Fleet:
 
     def _guarded(self, lane: Lane, step: Callable[[Lane], None]) -> None:
         """On the starter's threads: a lane that cannot be started, or watched, sends its spans back."""
-        if self._board.killed:
+        if self._table.killed:
             return
         try:
             step(lane)
         except (SparkStartError, RefusedOptionError, PySparkException, Py4JError, OSError) as error:
             why = str(error) if isinstance(error, SparkStartError) else cause_of(error)
-            with self._board.changed:
+            with self._table.changed:
                 lane.failed = True
-                for run in list(lane.members):
-                    self._keeper.fail(run, "lane_not_started", why, retryable=True)
+                for span in tuple(lane.members):
+                    self._table.apply(span, Failed("lane_not_started", why, retryable=True))
                 self._drop(lane)
 
     def _begin(self, lane: Lane) -> None:
@@ -128,18 +137,15 @@ class Fleet:
             headers=feed.on_bad_change == "quarantine",
         )
         lane.start(session, source, options.cores, options.scratch)
-        with self._board.changed:
-            is_behind = any(run.backlog and not run.claimed for run in lane.members)
-        if is_behind:
+        if any(span.progress.backlog and not span.claimed for span in self._table.members(lane.members)):
             lane.warmed.wait(WARM_SECONDS_MAX)
-        with self._board.changed:
-            for run in lane.members:
-                self.placement.settle(run)
-            self._board.changed.notify_all()
+        with self._table.changed:
+            for span in tuple(lane.members):
+                self._table.apply(span, Served())
 
     def watch(self) -> None:
         """Spans of a lane that is over go back to the sink's positions; a dead JVM ends every lane."""
-        with self._board.changed:
+        with self._table.changed:
             lanes = list(self.lanes.values())
         for lane in lanes:
             lane.read_progress()
@@ -147,42 +153,53 @@ class Fleet:
             if why is None:
                 continue
             _log.warning("lane %s is over: %s", lane.name, why)
-            with self._board.changed:
-                members = list(lane.members)
-                for run in members:
-                    self._keeper.lost(run, why, alone=len(members) == 1 or not self._runtime.alive())
+            with self._table.changed:
+                members = tuple(lane.members)
+                for span in members:
+                    self._table.apply(span, LaneLost(why, alone=len(members) == 1 or not self._runtime.alive()))
                 self._drop(lane)
 
     def _drop(self, lane: Lane) -> None:
-        for run in lane.heirs:
-            run.heir, run.held = None, False
         lane.heirs = []
         if self.lanes.pop(lane.name, None) is not None:
             self._ending.append(lane)
         lane.signal_stop()
-        self._board.changed.notify_all()
+        self._table.changed.notify_all()
         self._starter.submit(self._end, lane)
 
     def _end(self, lane: Lane) -> None:
         lane.stop()
-        with self._board.changed:
+        with self._table.changed:
             if lane in self._ending:
                 self._ending.remove(lane)
                 self._ended.add(lane.progress.total)
 
+    def is_idle(self, span: Span) -> bool:
+        """Whether its lane finds nothing to read."""
+        lane = None if span.lane is None else self.lanes.get(span.lane)
+        return lane is not None and lane.is_idle()
+
     def crews(self) -> dict[str, tuple[SpanId, ...]]:
         """The lanes that run and the spans on each, for people and tests."""
-        with self._board.changed:
-            return {
-                name: tuple(sorted(run.task.id for run in lane.members)) for name, lane in sorted(self.lanes.items())
-            }
+        with self._table.changed:
+            return {name: tuple(sorted(lane.members)) for name, lane in sorted(self.lanes.items())}
 
     def progress(self) -> LaneProgress:
         """What Spark says of all queries so far, those that are over included."""
-        with self._board.changed:
+        with self._table.changed:
             total = msgspec.structs.replace(self._ended, step_ms=dict(self._ended.step_ms), behind_rows=0)
             lanes = [*self.lanes.values(), *self._ending]
         for lane in lanes:
             total.add(lane.read_progress())
             total.behind_rows = max(total.behind_rows, lane.progress.total.behind_rows)
         return total
+
+
+def positions_of(spans: Iterable[Span]) -> dict[tuple[str, int], int]:
+    """(topic, partition) → from where its span is to be read on; the last of them, where several read it."""
+    found: dict[tuple[str, int], int] = {}
+    for span in spans:
+        for partition in span.positions:
+            place, start = (span.task.plan.topic, partition), span.reached(partition)
+            found[place] = min(start, found.get(place, start))
+    return found

@@ -1,46 +1,52 @@
-"""The door of a span: it is opened at source and sink, and ended there, however often that takes.
+"""The calls to source and sink that a span's machine asks for: it is opened there, moved without rows, and sealed.
 
-All of it runs in a small pool, because a sink may be slow and one table's trouble is not another's. A span whose batch
-failed, or whose lane died, comes back through the same door: the sink says where it goes on.
+All of it runs in a small pool, because a sink may be slow and one table's trouble is not another's. A call works from
+the span as it was when it was asked for, changes nothing of it, and gives an answer that the machine decides about.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.agent.executor import SpanId
-from headgate.agent.lane.parts import FeedParts
-from headgate.agent.lane.span import SpanRun
+from headgate.agent.lane.parts import FeedParts, feed_of
+from headgate.agent.lane.span_table import SpanTable
 from headgate.agent.lane.topic_watch import TopicWatch
+from headgate.agent.span.inputs import (
+    CallFailed,
+    Looked,
+    Open,
+    Opened,
+    RetryDue,
+    Seal,
+    Sealed,
+    Settle,
+    Settled,
+    SpanInput,
+    TellFailure,
+    TellRestart,
+)
+from headgate.agent.span.states import Span
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
-from headgate.records.control import Positions, TaskState
+from headgate.records.control import Positions
 from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkError
 from headgate.sources.offsets import SourceError, check_retention
 from headgate.sources.topic_ids import check_topic_id, topic_ids
 
-__all__ = ["Board", "SpanKeeper"]
+__all__ = ["SpanKeeper"]
 
 _log = logging.getLogger(__name__)
 
-RETRY_SECONDS_MIN: Final = 0.25
-RETRY_SECONDS_MAX: Final = 5.0
-FAILURES_MAX: Final = 8
-"""A span that cannot be opened so often in a row (about 20 s) is the owner's affair: it is reported failed."""
-
 POOL_THREADS: Final = 8
 """Slow sinks of other feeds must not hold up a claim; more would only queue up at the sink."""
-
-ERROR_LENGTH_MAX: Final = 1_000
-"""Java's stack traces belong into the log, not onto a control topic."""
-
 
 KEPT_SECONDS: Final = 5.0
 """Spans come in crowds: a sink's session is kept for so long after the last of them. At most one per thread."""
@@ -95,24 +101,20 @@ class _Sinks:
             parts.close()
 
 
-class Board:
-    """What all threads of an executor share: the spans, and the lock and signal of every change to them."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition(threading.RLock())
-        self.runs: dict[SpanId, SpanRun] = {}
-        self.killed = False
-
-
 class SpanKeeper:
-    """Opens and ends spans. Methods are called with the board's lock held."""
+    """Performs the calls of spans, and tells of them."""
 
-    def __init__(self, board: Board, source: KafkaConnection) -> None:
-        self._board = board
+    def __init__(self, table: SpanTable, source: KafkaConnection) -> None:
+        self._table = table
         self._source = source
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="headgate-span")
         self._sinks = _Sinks()
-        self._topics = TopicWatch(board, self, time.monotonic())
+        self._topics = TopicWatch(table, partial(topic_ids, source), time.monotonic())
+        table.performers[Open] = lambda span, _: self._call(span, self._open)
+        table.performers[Settle] = lambda span, _: self._call(span, self._settle)
+        table.performers[Seal] = lambda span, seal: self._call(span, partial(self._seal, seal))
+        table.performers[TellFailure] = _tell_failure
+        table.performers[TellRestart] = _tell_restart
 
     def close(self) -> None:
         """Take no more work."""
@@ -120,170 +122,95 @@ class SpanKeeper:
         self._sinks.close()
 
     def turn(self, now: float) -> None:
-        """Retry what is due, and end what no batch has any more."""
+        """Retry what is due."""
         if self._sinks.are_due(now):
             self._pool.submit(self._sinks.purge, now)
         if self._topics.is_due(now):
             self._pool.submit(self._topics.look)
-        for _, run in sorted(self._board.runs.items()):
-            if run.busy:
-                continue
-            if run.retry_at is not None:
-                if run.retry_at <= now:
-                    self.submit(run, self.end if run.stop else self.open)
-            elif run.stop and not run.over and not run.in_batch:
-                self.leave(run)
-                self.submit(run, self.end)
+        for span in self._table.all():
+            if span.retry_at is not None and span.retry_at <= now:
+                self._table.apply(span.id, RetryDue())
 
-    def submit(self, run: SpanRun, step: Callable[[SpanRun], None]) -> None:
-        """Run ``step`` in the pool; the span takes no part in anything else meanwhile."""
-        if self._board.killed:
-            return
-        run.busy = True
-        run.retry_at = None
-        self._pool.submit(self._guarded, run, step)
+    def _call(self, span: Span, step: Callable[[Span], SpanInput]) -> None:
+        if not self._table.killed:
+            self._pool.submit(self._guarded, span, step)
 
-    def _guarded(self, run: SpanRun, step: Callable[[SpanRun], None]) -> None:
+    def _guarded(self, span: Span, step: Callable[[Span], SpanInput]) -> None:
+        answer: SpanInput
         try:
-            step(run)
+            answer = step(span)
         except (SinkError, SourceError) as error:
-            with self._board.changed:
-                self.fail(run, error.code, str(error), retryable=error.retryable)
+            answer = CallFailed(error.code, str(error), error.retryable)
         except FeedSpecError as error:
-            with self._board.changed:
-                self.fail(run, "feed_spec", str(error), retryable=False)
+            answer = CallFailed("feed_spec", str(error), retryable=False)
         except Exception as error:  # noqa: BLE001 (a fault of ours with one span must not end the thread of all)
-            _log.exception("span %s", run.task.id)
-            with self._board.changed:
-                self.fail(run, "internal", f"{type(error).__name__}: {error}", retryable=False)
-        finally:
-            with self._board.changed:
-                run.busy = False
-                self._board.changed.notify_all()
+            _log.exception("span %s", span.id)
+            answer = CallFailed("internal", f"{type(error).__name__}: {error}", retryable=False)
+        self._table.apply(span.id, answer, span.life)
 
-    def open(self, run: SpanRun) -> None:
-        """Check sink and source; claim if the span is ours to write. Then it waits for a lane, or flips its own."""
-        opened = False
-        while not opened:
-            with self._board.changed:
-                claim, primary = run.claim, run.primary
-            seen = topic_ids(self._source, [claim.topic]).get(claim.topic)
-            check_topic_id(claim.topic, run.task.plan.topic_id, seen)
-            claim = replace(claim, topic_id=seen)
-            with self._sinks.lent(run.task.spec) as parts:
-                parts.sink.check([claim.table])
-                positions = _claimed(parts.sink, claim) if primary else parts.sink.positions(claim)
-                known_table = parts.sink.source_table(claim) if primary else None
-            ends = check_retention(self._source, claim.topic, positions)
-            with self._board.changed:
-                opened = (claim.epoch, primary) == (run.task.epoch, run.primary)
-                run.claimed = opened and primary
-                if opened:
-                    run.topic_id = seen
-                    run.opened(positions, ends, known_table)
-                if self._board.killed or run.stop:
-                    return
-        with self._board.changed:
-            if run.lane is None:
-                run.ready_at = time.monotonic()
-            elif primary:
-                run.state = TaskState.REPLICATING
+    def _open(self, span: Span) -> Opened:
+        """Check sink and source; claim if the span is ours to write."""
+        claim = self._table.claim_of(span)
+        seen = topic_ids(self._source, [claim.topic]).get(claim.topic)
+        check_topic_id(claim.topic, span.task.plan.topic_id, seen)
+        claim = replace(claim, topic_id=seen)
+        with self._sinks.lent(span.task.spec) as parts:
+            parts.sink.check([claim.table])
+            positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
+            known_table = parts.sink.source_table(claim) if span.primary else None
+        ends = check_retention(self._source, claim.topic, positions)
+        return Opened(
+            claim.epoch,
+            span.primary,
+            positions,
+            backlog=sum(end - positions[partition] for partition, end in ends.items()),
+            topic_id=seen,
+            known_table=known_table,
+            target_ts=feed_of(span.task.spec).source.target_ts,
+        )
 
-    def look(self, run: SpanRun) -> None:
+    def look(self, span: Span) -> None:
         """Find out how far the present writer of a warm span is. What goes wrong shows when it is to be written."""
-        if not self._board.killed and not run.primary:
-            self._pool.submit(self._look, run, run.opening)
+        if not self._table.killed:
+            self._pool.submit(self._look, span)
 
-    def _look(self, run: SpanRun, opening: int) -> None:
+    def _look(self, span: Span) -> None:
         try:
-            with self._sinks.lent(run.task.spec) as parts:
-                positions = parts.sink.positions(run.claim)
+            with self._sinks.lent(span.task.spec) as parts:
+                positions = parts.sink.positions(self._table.claim_of(span))
         except SinkError as error:
-            _log.info("span %s, warm: %s", run.task.id, error)
+            _log.info("span %s, warm: %s", span.id, error)
             return
-        with self._board.changed:
-            if not run.primary and run.opening == opening:
-                run.positions = positions
-                self._board.changed.notify_all()
+        self._table.apply(span.id, Looked(span.progress.opening, positions), span.life)
 
-    def settle(self, run: SpanRun) -> None:
+    def _settle(self, span: Span) -> Settled:
         """The sink's positions follow what has been read, though there was nothing of it. No batch has it."""
-        with self._board.changed:
-            claim, opening = run.claim, run.opening
-            ranges = {
-                partition: OffsetRange(expected=position, next=run.reached(partition))
-                for partition, position in sorted(run.awaited.items())
-                if run.reached(partition) > position
-            }
-        with self._sinks.lent(run.task.spec) as parts:
-            applied = parts.writer().apply(ChangeBatch(claim, ranges, []))
-        with self._board.changed:
-            if run.opening == opening:
-                run.positions = {**run.positions, **applied.positions}
-                run.rests_since = None
+        ranges = {
+            partition: OffsetRange(expected=position, next=span.reached(partition))
+            for partition, position in sorted(span.awaited.items())
+            if span.reached(partition) > position
+        }
+        with self._sinks.lent(span.task.spec) as parts:
+            return Settled(parts.writer().apply(ChangeBatch(self._table.claim_of(span), ranges, [])).positions)
 
-    def end(self, run: SpanRun) -> None:
-        """No batch has the span any more: seal it if so asked, claiming first what was never claimed."""
-        positions = dict(run.positions)
-        if run.stop == "seal":
-            with self._sinks.lent(run.task.spec) as parts:
-                if not run.claimed:
-                    parts.sink.claim(run.claim)
-                positions = parts.sink.seal(run.claim)
-        with self._board.changed:
-            run.positions = positions
-            run.state = TaskState.STOPPED
-            run.error = None
+    def _seal(self, seal: Seal, span: Span) -> Sealed:
+        """Close its epoch, claiming first what was never claimed."""
+        claim = self._table.claim_of(span)
+        with self._sinks.lent(span.task.spec) as parts:
+            if seal.claim:
+                parts.sink.claim(claim)
+            return Sealed(parts.sink.seal(claim))
 
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
-        """See sources/topic_ids.py."""
-        return topic_ids(self._source, topics)
 
-    def fail(self, run: SpanRun, code: str, text: str, *, retryable: bool, held: Sequence[int] = ()) -> None:
-        """Leave the lane; try again later, or report the failure. A seal is tried for as long as it may succeed.
+def _tell_failure(span: Span, told: TellFailure) -> None:
+    if told.retry_seconds is None:
+        _log.error("span %s: %s (%s)", span.id, told.text, told.code)
+    else:
+        _log.warning("span %s: %s (%s); again in %.2f s", span.id, told.text, told.code, told.retry_seconds)
 
-        ``held``: the partitions that it keeps from going on; none where it is the span's as a whole.
-        """
-        self.leave(run)
-        run.failures.count(held)
-        failures = run.failures.worst
-        run.error = (code, text[:ERROR_LENGTH_MAX], retryable)
-        if retryable and (run.stop or failures <= FAILURES_MAX):
-            delay = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** (failures - 1))
-            run.retry_at = time.monotonic() + delay
-            _log.warning("span %s: %s (%s); again in %.2f s", run.task.id, text, code, delay)
-        else:
-            run.state = TaskState.FAILED
-            run.retry_at = None
-            _log.error("span %s: %s (%s)", run.task.id, text, code)
 
-    def lost(self, run: SpanRun, why: str, *, alone: bool) -> None:
-        """Its lane is over. If the span was ``alone`` on it, that is its own failure; else it may be a neighbour's."""
-        run.losses += 1
-        if alone:
-            self.fail(run, "lane_lost", why, retryable=True)
-        else:
-            self.leave(run)
-            if not (run.over or run.busy):
-                run.error = ("lane_lost", why[:ERROR_LENGTH_MAX], True)
-                run.retry_at = time.monotonic() + min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** (run.losses - 1))
-
-    def restart(self, run: SpanRun, why: str) -> None:
-        """Back through the door: a new look at the sink, then a new lane."""
-        self.leave(run)
-        if not run.stop and not run.over:
-            _log.info("span %s: %s; it starts again from the sink's position", run.task.id, why)
-            self.submit(run, self.open)
-
-    def leave(self, run: SpanRun) -> None:
-        """Off its lane."""
-        if run.lane is not None:
-            run.lane.part_with(run)
-        if run.heir is not None and run in run.heir.heirs:
-            run.heir.heirs.remove(run)
-        run.lane = run.heir = run.ready_at = None
-        run.in_batch = run.held = False
-        self._board.changed.notify_all()
+def _tell_restart(span: Span, told: TellRestart) -> None:
+    _log.info("span %s: %s; it starts again from the sink's position", span.id, told.why)
 
 
 def _claimed(sink: Sink, claim: Claim) -> Positions:

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -18,12 +19,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from headgate.agent.executor import SpanId
 from headgate.agent.lane.causes import cause_of
 from headgate.agent.lane.plan import BatchPlan, TaskResult
 from headgate.agent.lane.progress import LaneProgress, ProgressReader
-from headgate.agent.lane.span import SpanRun
 from headgate.agent.lane.stream import Ends, LaneSource, batch_ends, polling_delay, rows_of
 from headgate.agent.lane.task import RESULT_SCHEMA, applying
+from headgate.agent.span.states import Span
 from headgate.config.crash_points import CrashPoint, reach
 
 __all__ = ["Crew", "Lane", "LaneSource"]
@@ -66,16 +68,16 @@ class Lane:
     ``delivered`` is, per (topic, partition), behind the last offset handed over in a batch that is over; ``members``
     are the spans it may write, ``heirs`` those it has yet to take over from other lanes, ``served`` those of the batch
     under way. ``changed_at`` is when a span last came or left (monotonic seconds). All of these are changed under the
-    board's lock.
+    span table's lock; ``members`` as the spans' machine says (JoinLane, LeaveLane).
     """
 
     def __init__(self, name: str, crew: Crew, spec: str, starts: Ends) -> None:
         self.name = name
         self.spec = spec
         self.delivered = dict(starts)
-        self.members: list[SpanRun] = []
-        self.heirs: list[SpanRun] = []
-        self.served: list[SpanRun] = []
+        self.members: list[SpanId] = []
+        self.heirs: list[SpanId] = []
+        self.served: list[SpanId] = []
         self.in_batch = False
         self.started = False
         self.failed = False
@@ -98,27 +100,25 @@ class Lane:
         self._serving = False
         self._served_batch = -1
 
-    @property
-    def strangers(self) -> set[tuple[str, int]]:
-        """Partitions that it reads for nobody."""
-        return self._starts.keys() - {place for run in (*self.members, *self.heirs) for place in run.places}
-
-    def take_on(self, run: SpanRun) -> None:
+    def take_on(self, span: SpanId) -> None:
         """A span more."""
-        self.members.append(run)
+        self.members.append(span)
         self.changed_at = time.monotonic()
 
-    def part_with(self, run: SpanRun) -> None:
+    def part_with(self, span: SpanId) -> None:
         """The span is not its any more."""
-        if run in self.members:
-            self.members.remove(run)
-            self.changed_at = time.monotonic()
+        self.members.remove(span)
+        self.changed_at = time.monotonic()
 
-    def has_all_before(self, run: SpanRun) -> bool:
+    def reads_only(self, spans: Iterable[Span]) -> bool:
+        """Whether it reads no partition but those of ``spans``."""
+        return self._starts.keys() <= {(span.task.plan.topic, p) for span in spans for p in span.task.plan.start}
+
+    def has_all_before(self, span: Span) -> bool:
         """Whether all that it has delivered is at the span's sink: then it has dropped nothing that is still wanted."""
-        topic = run.task.plan.topic
-        places = [(topic, partition) for partition in run.awaited]
-        return all(place in self.delivered and self.delivered[place] <= run.reached(place[1]) for place in places)
+        topic = span.task.plan.topic
+        places = [(topic, partition) for partition in span.awaited]
+        return all(place in self.delivered and self.delivered[place] <= span.reached(place[1]) for place in places)
 
     # --- life: called by the fleet --------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from headgate.agent.executor import SpanId
-from headgate.agent.lane.plan import SpanResult, TaskResult
+from headgate.agent.lane.plan import TaskResult
+from headgate.agent.span.inputs import SpanResult
 
 __all__ = ["merge_results"]
 

@@ -12,7 +12,7 @@ from headgate.sinks.open import open_sink
 from headgate.sources.registry import SchemaRegistry
 from headgate.sources.topics import source_tables
 
-__all__ = ["FeedParts", "feed_of"]
+__all__ = ["FEEDS_MAX", "FeedParts", "feed_of"]
 
 FEEDS_MAX: Final = 256
 """Descriptions kept parsed: reading one takes a millisecond, and every batch asks."""

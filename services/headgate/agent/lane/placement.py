@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from headgate.agent.executor import SpanId
-from headgate.agent.lane.keeper import Board, SpanKeeper
 from headgate.agent.lane.lane import Lane
-from headgate.agent.lane.span import SpanRun
+from headgate.agent.lane.span_table import SpanTable
+from headgate.agent.span.inputs import Placed
+from headgate.agent.span.states import Phase, Span
 from headgate.records.control import TaskState
 
 __all__ = ["ARRIVAL_SECONDS", "JOIN_SECONDS", "Placement"]
@@ -30,72 +31,63 @@ LOSSES_BORNE: Final = 1
 until whoever cannot be read has a lane to itself."""
 
 PARTS: Final = 4
+PARTINGS_MAX: Final = 8
+"""A part of 65 536 has one span, as a rule."""
 
 _Group: TypeAlias = tuple[str, bool, SpanId | None, int]
 
 
 class Placement:
-    """Finds lanes for spans among ``lanes``, by name; ``launch`` starts another one. With the board's lock held."""
+    """Finds lanes for spans among ``lanes``, by name; ``launch`` starts another one. With the table's lock held."""
 
     def __init__(
-        self,
-        board: Board,
-        keeper: SpanKeeper,
-        lanes: dict[str, Lane],
-        launch: Callable[[Sequence[SpanRun], float], Lane],
+        self, table: SpanTable, lanes: dict[str, Lane], launch: Callable[[Sequence[Span], float], Lane]
     ) -> None:
-        self._board = board
-        self._keeper = keeper
+        self._table = table
         self._lanes = lanes
         self._launch = launch
 
     def place_ready(self, now: float) -> None:
         """One lane per feed and kind (written, warm, slow, suspect) for what is ready, the first having waited."""
-        groups: dict[_Group, list[SpanRun]] = {}
-        for _, run in sorted(self._board.runs.items()):
-            if run.ready_at is not None and not (run.busy or run.stop or run.over):
-                alone = run.task.id if run.alone_until > now else None
-                groups.setdefault((run.task.spec, run.claimed, alone, _part_of(run)), []).append(run)
-        coming = {run.task.spec for run in self._board.runs.values() if run.busy and run.lane is None and not run.stop}
-        for (spec, *_), runs in groups.items():
-            waited = now - min(run.ready_at or now for run in runs)
+        groups: dict[_Group, list[Span]] = {}
+        coming: set[str] = set()
+        for span in self._table.all():
+            if span.phase is Phase.WAITING:
+                alone = span.id if span.alone_until > now else None
+                groups.setdefault((span.task.spec, span.claimed, alone, _part_of(span)), []).append(span)
+            elif span.phase is Phase.OPENING:
+                coming.add(span.task.spec)
+        for (spec, *_), spans in groups.items():
+            waited = now - min(span.since for span in spans)
             if waited >= (ARRIVAL_SECONDS_MAX if spec in coming else ARRIVAL_SECONDS):
-                lane = self._launch(runs, now)
-                for run in runs:
-                    run.lane, run.ready_at = lane, None
-                    lane.take_on(run)
+                lane = self._launch(spans, now)
+                for span in spans:
+                    self._table.apply(span.id, Placed(lane.name))
 
     def join(self, now: float) -> None:
         """One lane for all spans of a feed that have caught up, if they are on several, or on one with strangers."""
+        heirs = {span for lane in self._lanes.values() for span in lane.heirs}
+        spans = {span.id: span for span in self._table.all()}
         feeds: dict[str, list[Lane]] = {}
         for _, lane in sorted(self._lanes.items()):
-            if all(_is_quiet(run, now) for run in lane.members) and lane.has_caught_up() and not lane.failed:
+            is_quiet = heirs.isdisjoint(lane.members) and all(_is_quiet(spans[span], now) for span in lane.members)
+            if is_quiet and lane.has_caught_up() and not lane.failed:
                 feeds.setdefault(lane.spec, []).append(lane)
         for _, lanes in sorted(feeds.items()):
             if any(lane.heirs or now - lane.changed_at < JOIN_SECONDS for lane in lanes):
                 continue
-            members = [run for lane in lanes for run in lane.members]
-            if members and (len(lanes) > 1 or lanes[0].strangers):
-                joined = self._launch(members, now)
-                joined.heirs = members
-                for run in members:
-                    run.heir = joined
-
-    def settle(self, run: SpanRun) -> None:
-        """Its lane serves."""
-        if run.state is TaskState.PREPARING and not run.stop:
-            run.state = TaskState.REPLICATING if run.claimed else TaskState.PREPARED
-        if run.primary and not run.claimed and not run.busy and not run.stop:
-            self._keeper.submit(run, self._keeper.open)
+            members = [spans[span] for lane in lanes for span in lane.members]
+            if members and (len(lanes) > 1 or not lanes[0].reads_only(members)):
+                self._launch(members, now).heirs = [span.id for span in members]
 
 
-def _is_quiet(run: SpanRun, now: float) -> bool:
-    is_written = (run.writable or run.is_at_target) and run.state is TaskState.REPLICATING
-    return is_written and run.heir is None and run.alone_until <= now
+def _is_quiet(span: Span, now: float) -> bool:
+    is_written = span.phase in {Phase.CLAIMED, Phase.WRITING} and span.state is TaskState.REPLICATING
+    return is_written and span.alone_until <= now
 
 
-def _part_of(run: SpanRun) -> int:
-    if run.losses <= LOSSES_BORNE:
+def _part_of(span: Span) -> int:
+    if span.losses <= LOSSES_BORNE:
         return 0
-    parts: int = PARTS ** (run.losses - LOSSES_BORNE)
-    return 1 + zlib.crc32(str(run.task.id).encode()) % parts
+    parts: int = PARTS ** min(span.losses - LOSSES_BORNE, PARTINGS_MAX)
+    return 1 + zlib.crc32(str(span.id).encode()) % parts

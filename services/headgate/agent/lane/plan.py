@@ -2,7 +2,7 @@
 
 The driver knows, per span, the claim and the position at the sink, and from where to where the batch goes; the task
 knows which rows came. The end of a batch may lie behind markers and compaction gaps, where nothing is to be written:
-the sink's position is "last offset seen + 1", and what lies between is the driver's to remember (span.py).
+the sink's position is "last offset seen + 1", and what lies between is the driver's to remember (SpanProgress).
 
 Python workers import this module for every batch's closure: it stays light.
 """
@@ -10,12 +10,12 @@ Python workers import this module for every batch's closure: it stays light.
 import msgspec
 
 from headgate.agent.executor import SpanId
+from headgate.agent.span.inputs import SpanResult
 from headgate.changes.tables import SourceTable
-from headgate.changes.transactions import Tail
 from headgate.records.control import Positions
 from headgate.sinks.contract import Claim
 
-__all__ = ["BatchPlan", "Letterbox", "SpanResult", "SpanWork", "TaskResult"]
+__all__ = ["BatchPlan", "Letterbox", "SpanWork", "TaskResult"]
 
 
 class Letterbox(msgspec.Struct, frozen=True):
@@ -68,43 +68,6 @@ class BatchPlan(msgspec.Struct, frozen=True):
     spec: str
     works: tuple[SpanWork, ...]
     letterbox: Letterbox | None = None
-
-
-class SpanResult(msgspec.Struct, frozen=True):
-    """What one task did for one span: positions after it, and an error (beside which a prefix may have been written).
-
-    ``oldest_append_ms`` and ``visible_ms`` are wall clock, for the lag only. ``decode_cpu_us`` and ``apply_cpu_us`` are
-    this thread's, so that the bench can say where the microseconds per row go. ``resolved`` is, per partition, the
-    newest watermark all before which is at the sink. ``quarantined`` counts the changes below the positions that were
-    set aside, ``wall_ms`` the time that decoding and applying took, waits at the sink included. ``tail``: the newest
-    transaction that is applied up to some change; ``cut``: partitions whose next change is one after the feed's target.
-    ``held`` are the partitions that ``error`` keeps from going on.
-    ``known_table`` is the source's, as the sink has it now.
-    Of a span whose topic carries others ``passed_over`` counts changes of tables that nobody named,
-    ``passed_over_table`` is the last one's.
-    """
-
-    id: SpanId
-    positions: Positions
-    rows: int
-    bytes: int
-    oldest_append_ms: int | None
-    newest_source_ms: int | None
-    visible_ms: int
-    error_code: str | None
-    error: str | None
-    retryable: bool
-    decode_cpu_us: int
-    apply_cpu_us: int
-    resolved: dict[int, int] = {}
-    quarantined: int = 0
-    wall_ms: int = 0
-    tail: Tail | None = None
-    cut: tuple[int, ...] = ()
-    passed_over: int = 0
-    passed_over_table: str | None = None
-    held: tuple[int, ...] = ()
-    known_table: SourceTable | None = None
 
 
 class TaskResult(msgspec.Struct, frozen=True):

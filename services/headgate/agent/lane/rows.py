@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate.agent.lane.frames import Chunk
-from headgate.agent.lane.plan import SpanResult, SpanWork
+from headgate.agent.lane.plan import SpanWork
+from headgate.agent.span.inputs import SpanResult
 from headgate.changes.change import Change
 from headgate.changes.decoding import Watermark
 from headgate.changes.transactions import Tail, TransactionRun

@@ -15,8 +15,9 @@ from headgate.agent.executor import SpanId
 from headgate.agent.lane.asides import Asides, too_many
 from headgate.agent.lane.frames import Chunk
 from headgate.agent.lane.parts import FeedParts
-from headgate.agent.lane.plan import BatchPlan, SpanResult, SpanWork, TaskResult
+from headgate.agent.lane.plan import BatchPlan, SpanWork, TaskResult
 from headgate.agent.lane.rows import BadChange, SnapshotAfterTargetError, SpanRows
+from headgate.agent.span.inputs import SpanResult
 from headgate.changes.change import Change, ChangeError
 from headgate.changes.dealing import Columns, Dealt
 from headgate.changes.decoding import Decoder, SchemasUnavailableError, TransactionDecoder, UndecodableError

@@ -5,14 +5,14 @@ something else. The owner looks as often (coordinator/discovery.py), but only an
 """
 
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
-from headgate.agent.lane.span import SpanRun
+from headgate.agent.lane.span_table import SpanTable
+from headgate.agent.span.inputs import Failed, SentBack
+from headgate.agent.span.states import Phase, Span
 from headgate.sources.offsets import SourceUnreachableError
 from headgate.sources.topic_ids import TopicReplacedError, check_topic_id
-
-if TYPE_CHECKING:
-    from headgate.agent.lane.keeper import Board, SpanKeeper
 
 __all__ = ["TopicWatch"]
 
@@ -23,12 +23,19 @@ TOPICS_SECONDS: Final = 10.0
 goes on from its beginning, which the error asks for, applies it again in its order."""
 
 
+OPEN: Final = frozenset({Phase.WAITING, Phase.READING, Phase.CLAIMED, Phase.WRITING})
+"""Who is opening, being called, or has failed, asks at source and sink anyway."""
+
+
 class TopicWatch:
     """For all spans of an executor; ``look`` is the pool's, all else the control thread's."""
 
-    def __init__(self, board: "Board", keeper: "SpanKeeper", now: float) -> None:
-        self._board = board
-        self._keeper = keeper
+    def __init__(
+        self, table: SpanTable, topic_ids: Callable[[Iterable[str]], Mapping[str, str | None]], now: float
+    ) -> None:
+        """``topic_ids``: see sources/topic_ids.py."""
+        self._table = table
+        self._topic_ids = topic_ids
         self._looked_at = now
         self._missing: frozenset[str] = frozenset()
 
@@ -39,34 +46,34 @@ class TopicWatch:
         self._looked_at = now
         return True
 
-    def _watched(self) -> list[SpanRun]:
-        """Spans that are open: who is opening, or has failed, asks at its door anyway."""
-        runs = (run for _, run in sorted(self._board.runs.items()))
-        return [run for run in runs if run.is_open and not run.busy and run.retry_at is None]
+    def _watched(self) -> list[Span]:
+        return [span for span in self._table.all() if span.phase in OPEN]
 
     def look(self) -> None:
         """Send spans back whose topic is missing at two looks in a row; fail those whose topic is another one."""
-        with self._board.changed:
-            topics = {run.task.plan.topic for run in self._watched()}
+        topics = {span.task.plan.topic for span in self._watched()}
         try:
-            present = self._keeper.topic_ids(topics)
+            present = self._topic_ids(topics)
         except SourceUnreachableError as error:
             _log.info("looking for the topics of spans: %s", error)
             return
-        with self._board.changed:
+        with self._table.changed:
             # At one look only it may be so new that this broker has not heard of it yet.
             missing = topics.difference(present)
-            for run in self._watched():
-                topic = run.task.plan.topic
-                if run.busy:  # sent back with a neighbour, in this look
-                    continue
-                if topic in missing & self._missing:
-                    # Its neighbours too: their query asks for that topic, and waits for an answer that does not come.
-                    for member in (run,) if run.lane is None else tuple(run.lane.members):
-                        self._keeper.restart(member, f"its lane reads {topic}, which is not there any more")
-                elif topic in present:
-                    try:
-                        check_topic_id(topic, run.topic_id, present[topic])
-                    except TopicReplacedError as error:
-                        self._keeper.fail(run, error.code, str(error), retryable=error.retryable)
+            gone = missing & self._missing
+            lanes = {span.lane: span.task.plan.topic for span in self._watched() if span.task.plan.topic in gone}
+            for span in self._table.all():
+                topic = span.task.plan.topic
+                # Neighbours too: their query asks for that topic, and waits for an answer that does not come.
+                lost = lanes.get(span.lane) if span.lane is not None or topic in gone else None
+                if lost is not None and (span.lane is not None or span.phase in OPEN):
+                    self._table.apply(span.id, SentBack(f"its lane reads {lost}, which is not there any more"))
+                elif span.phase in OPEN and topic in present:
+                    self._check(span, present[topic])
             self._missing = frozenset(missing)
+
+    def _check(self, span: Span, seen: str | None) -> None:
+        try:
+            check_topic_id(span.task.plan.topic, span.progress.topic_id, seen)
+        except TopicReplacedError as error:
+            self._table.apply(span.id, Failed(error.code, str(error), error.retryable))

@@ -1,7 +1,7 @@
 """The witness: reads the ends of transactions beside the lanes, and says of each span up to when it is complete.
 
 One thread and, per transaction topic, one reader for all spans of the agent. An END is told to the spans that it counts
-changes of; of the others it says that they wait for nothing new. What is applied is told by the batches (span.py), and,
+changes of; of the others it says that they wait for nothing new. What is applied is told by the spans' progress, and,
 for a span that has just been opened, by the log in front of the sink's position: evidence is kept nowhere else.
 
 A span that is far behind is no member: its waiting ENDs would fill the memory, and its claim would be old anyway. It
@@ -11,12 +11,14 @@ joins when it has come close, or is cut at the feed's target, from the time of i
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headgate.agent.executor import SpanId
-from headgate.agent.lane.keeper import Board
-from headgate.agent.lane.span import SpanRun
+from headgate.agent.lane.parts import feed_of
+from headgate.agent.lane.span_table import SpanTable
+from headgate.agent.span.inputs import Completed
+from headgate.agent.span.states import Span
 from headgate.changes.change import ChangeError
 from headgate.changes.transactions import End, TableEvidence
 from headgate.eventlog.connection import KafkaConnection
@@ -58,9 +60,11 @@ LOOK_SECONDS: Final = 1.0
 class Witness:
     """A thread that serves every transaction topic of an executor's spans."""
 
-    def __init__(self, board: Board, source: KafkaConnection) -> None:
-        self._board = board
+    def __init__(self, table: SpanTable, source: KafkaConnection, is_idle: Callable[[Span], bool]) -> None:
+        """``is_idle``: whether a span's lane finds nothing to read, so that it lags behind nothing."""
+        self._table = table
         self._source = source
+        self._is_idle = is_idle
         self._topics: dict[str, TransactionTopic] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headgate-transactions", daemon=True)
@@ -84,27 +88,23 @@ class Witness:
             topic.close()
 
     def _start_anew(self) -> None:
-        with self._board.changed:
-            for run in self._board.runs.values():
-                run.evidence = None
         while self._topics:
             self._topics.popitem()[1].close()
         self._stop.wait(RETRY_SECONDS)
 
     def _turn(self) -> None:
-        wanted: dict[str, list[SpanRun]] = {}
-        with self._board.changed:
-            for _, run in sorted(self._board.runs.items()):
-                if run.claimed and not run.over and not run.stop and run.state is TaskState.REPLICATING:
-                    topic = run.source.transaction_topic
-                    if topic is not None:
-                        wanted.setdefault(topic, []).append(run)
+        wanted: dict[str, list[Span]] = {}
+        for span in self._table.all():
+            if span.claimed and span.state is TaskState.REPLICATING:
+                topic = feed_of(span.task.spec).source.transaction_topic
+                if topic is not None:
+                    wanted.setdefault(topic, []).append(span)
         for name in sorted(self._topics.keys() - wanted.keys()):
             self._topics.pop(name).close()
-        for name, runs in sorted(wanted.items()):
+        for name, spans in sorted(wanted.items()):
             if name not in self._topics:
-                self._topics[name] = TransactionTopic(self._board, self._source, name)
-            self._topics[name].turn(runs)
+                self._topics[name] = TransactionTopic(self._table, self._source, name, self._is_idle)
+            self._topics[name].turn(spans)
         if not wanted:
             self._stop.wait(IDLE_SECONDS)
 
@@ -112,8 +112,8 @@ class Witness:
 class _Member:
     """A span, its evidence, the first END it has not been told, and where the topic ended when it joined."""
 
-    def __init__(self, run: SpanRun, evidence: TableEvidence, start: int, head: int, *, is_whole: bool) -> None:
-        self.run = run
+    def __init__(self, span: Span, evidence: TableEvidence, start: int, head: int, *, is_whole: bool) -> None:
+        self.span = span
         self.evidence = evidence
         self.next = start
         self.ready_at = max(start, head)
@@ -121,13 +121,24 @@ class _Member:
         """Its initial snapshot is behind it: no END counts the rows of one."""
         self.look_at = 0.0
 
+    def is_of(self, span: Span | None) -> bool:
+        """Whether its evidence still is that of ``span``: it has not been opened anew."""
+        return span is not None and _opening(span) == _opening(self.span)
+
+    def see(self, span: Span) -> None:
+        """The span as it is now."""
+        if span.progress.tail is not None and span.progress.tail != self.span.progress.tail:
+            self.evidence.reached(span.progress.tail)
+        self.span = span
+
 
 class TransactionTopic:
     """One transaction topic and the spans it tells of. Times are ms, and never go back (changes/transactions.py)."""
 
-    def __init__(self, board: Board, source: KafkaConnection, topic: str) -> None:
-        self._board = board
+    def __init__(self, table: SpanTable, source: KafkaConnection, topic: str, is_idle: Callable[[Span], bool]) -> None:
+        self._table = table
         self._source = source
+        self._is_idle = is_idle
         self._topic = topic
         self._reader: EndReader | None = None
         self._members: dict[SpanId, _Member] = {}
@@ -143,36 +154,42 @@ class TransactionTopic:
         if self._reader is not None:
             self._reader.close()
 
-    def turn(self, runs: Sequence[SpanRun]) -> None:
-        """Read on, and say of each of ``runs`` up to when it is complete. Raises SourceError, ChangeError."""
-        with self._board.changed:
-            self._part(runs)
-            newcomers = [run for run in runs if run.evidence is None and _is_close(run)]
-        for run in newcomers:
-            self._join(run)
+    def turn(self, spans: Sequence[Span]) -> None:
+        """Read on, and say of each of ``spans`` up to when it is complete. Raises SourceError, ChangeError."""
+        self._part(spans)
+        for span in spans:
+            if span.id not in self._members and (span.progress.cut or self._lag_ms(span) < CLOSE_MS):
+                self._join(span)
         if self._reader is None:
             return
         self._look_for_whole()
         ends = self._reader.read(TURN_SECONDS)
-        with self._board.changed:
-            self._tell(ends, self._reader.next)
-            self._claim(self._reader.next)
+        self._refresh()
+        self._tell(ends, self._reader.next)
+        self._claim(self._reader.next)
 
-    def _part(self, runs: Sequence[SpanRun]) -> None:
-        present = {run.task.id: run for run in runs}
-        for span, member in list(self._members.items()):
-            run = member.run
-            is_too_far = run.lag_now_ms > FAR_MS or len(member.evidence) > WAITING_MAX
-            if is_too_far and not run.cut:
-                run.evidence = None
-            if present.get(span) is not run or run.evidence is not member.evidence:
-                del self._members[span]
+    def _lag_ms(self, span: Span) -> int:
+        return 0 if self._is_idle(span) else span.progress.lag_ms
 
-    def _join(self, run: SpanRun) -> None:
-        with self._board.changed:
-            opening, positions = run.opening, dict(run.positions)
-        topic = run.task.plan.topic
-        standing, appended_ms = look_back(self._source, topic, positions[0])
+    def _part(self, spans: Sequence[Span]) -> None:
+        present = {span.id for span in spans}
+        self._refresh()
+        for name, member in list(self._members.items()):
+            is_too_far = self._lag_ms(member.span) > FAR_MS or len(member.evidence) > WAITING_MAX
+            if name not in present or (is_too_far and not member.span.progress.cut):
+                del self._members[name]
+
+    def _refresh(self) -> None:
+        """What has become of the members since."""
+        for name, member in list(self._members.items()):
+            span = self._table.get(name)
+            if span is not None and member.is_of(span):
+                member.see(span)
+            else:
+                del self._members[name]
+
+    def _join(self, span: Span) -> None:
+        standing, appended_ms = look_back(self._source, span.task.plan.topic, span.positions[0])
         start = first_end(self._source, self._topic, appended_ms)
         if self._reader is None:
             self._reader = EndReader(self._source, self._topic, start)
@@ -180,22 +197,20 @@ class TransactionTopic:
         elif start < self._reader.next:
             self._reader.go_to(start)
             self._reading_ms = 0
-        with self._board.changed:
-            if run.opening == opening:
-                run.evidence = TableEvidence(run.tail or standing.tail)
-                self._members[run.task.id] = _Member(run, run.evidence, start, self._head, is_whole=standing.is_whole)
+        now_is = self._table.get(span.id)
+        if now_is is not None and _opening(now_is) == _opening(span):
+            evidence = TableEvidence(now_is.progress.tail or standing.tail)
+            self._members[span.id] = _Member(now_is, evidence, start, self._head, is_whole=standing.is_whole)
 
     def _look_for_whole(self) -> None:
         """Tables that may be in the middle of their initial snapshot: by its last row, a change, or their log's end."""
         now = time.monotonic()
-        with self._board.changed:
-            for member in self._members.values():
-                member.is_whole |= member.run.tail is not None
-            unsure = [member for member in self._members.values() if not member.is_whole and member.look_at <= now]
-            positions = [member.run.positions[0] for member in unsure]
-        for member, position in zip(unsure, positions, strict=True):
+        for _, member in sorted(self._members.items()):
+            member.is_whole |= member.span.progress.tail is not None
+            if member.is_whole or member.look_at > now:
+                continue
             member.look_at = now + LOOK_SECONDS
-            topic = member.run.task.plan.topic
+            topic, position = member.span.task.plan.topic, member.span.positions[0]
             standing, _ = look_back(self._source, topic, position)
             is_settled = self._told_at is not None and now - self._told_at >= WHOLE_SECONDS
             member.is_whole = standing.is_whole or (is_settled and rests_at(self._source, topic, position))
@@ -203,7 +218,7 @@ class TransactionTopic:
     def _tell(self, ends: Sequence[tuple[int, End]], reached: int) -> None:
         told: dict[str, list[_Member]] = {}
         for _, member in sorted(self._members.items()):
-            name = collection_of(self._topic, member.run.task.plan.topic)
+            name = collection_of(self._topic, member.span.task.plan.topic)
             if name is not None:
                 told.setdefault(name, []).append(member)
         if ends and self._told_at is None:
@@ -221,18 +236,16 @@ class TransactionTopic:
             member.next = max(member.next, reached)
 
     def _claim(self, reached: int) -> None:
-        changed = False
-        for member in self._members.values():
-            if reached < member.ready_at or not member.is_whole or member.run.evidence is not member.evidence:
+        for name, member in sorted(self._members.items()):
+            if reached < member.ready_at or not member.is_whole:
                 continue
             waits_for_ms = member.evidence.waits_for_ms
             complete_ms = self._head_ms if waits_for_ms is None else waits_for_ms
             if complete_ms is not None:
                 # Another transaction may have the same millisecond.
-                changed |= member.run.complete(ts_of_ms(complete_ms) - 1)
-        if changed:
-            self._board.changed.notify_all()
+                ts = ts_of_ms(complete_ms) - 1
+                self._table.apply(name, Completed(member.span.progress.opening, ts), member.span.life)
 
 
-def _is_close(run: SpanRun) -> bool:
-    return bool(run.cut) or run.lag_now_ms < CLOSE_MS
+def _opening(span: Span) -> tuple[int, int]:
+    return span.life, span.progress.opening

@@ -41,9 +41,15 @@ UNTOLD: Final = frozenset(
         "retry_at",
         "reported_ms",
         "answered_ms",
+        "lives",
+        "life",
+        "opening",
+        "read_to",
+        "hangs_until",
     }
 )
-"""What does not tell one session's state from another's: links, the clock's readings, and what is derived."""
+"""What does not tell one session's state from another's: links, the clock's readings, numbers that only have to be
+unlike each other, and what is derived (no position rests here, so nothing is read beyond it)."""
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -136,11 +142,8 @@ class _SteppedExecutor(SimulatedExecutor):
         self._step(run)
 
     def settle(self, run: Run, result: Positions | SinkError) -> None:
-        request, run.request = run.request, None
-        if isinstance(result, SinkError):
-            self._fail(run, result.code, str(result), retryable=result.retryable)
-        elif request is not None:
-            self._adopt(run, request, result)
+        if run.request is not None:
+            self._adopt(run, run.request, result)
 
 
 class AgentPart:
@@ -185,7 +188,7 @@ class AgentPart:
         """Take one task a step further, or let it fail (``retryable``, or ``final``)."""
         run = self.runs[span]
         self.ties.looked_up, self.ties.failure = looked_up, failure
-        self.ties.ends = {partition: min(self.ties.events, at + 1) for partition, at in run.positions.items()}
+        self.ties.ends = {partition: min(self.ties.events, at + 1) for partition, at in run.span.positions.items()}
         return self._do(lambda: self.executor.step(run))
 
     def settle(self, span: SpanId, result: Positions | SinkError) -> Outcome:
@@ -215,11 +218,11 @@ class AgentPart:
     def replicates(self, span: SpanId, epoch: Any) -> bool:
         """Whether the task runs under this epoch."""
         run = self.runs.get(span)
-        return run is not None and run.state is TaskState.REPLICATING and run.task.epoch == epoch
+        return run is not None and run.span.state is TaskState.REPLICATING and run.task.epoch == epoch
 
     def _do(self, act: Any) -> Outcome:
         before = [(run, run.request) for run in self.runs.values()]
-        primaries = [id(run) for run in self.runs.values() if run.primary]
+        primaries = [(id(run), run.task.epoch) for run in self.runs.values() if run.span.primary]
         lives = True
         try:
             act()
@@ -228,7 +231,7 @@ class AgentPart:
         except Exception as error:
             raise Violation(f"session {self.key.agent}/{self.key.session}: {type(error).__name__}: {error}") from error
         for span, run in self.runs.items():
-            if run.primary and id(run) not in primaries:
+            if run.span.primary and (id(run), run.task.epoch) not in primaries:
                 self._check_primary(span, run)
         present = [id(run) for run in self.runs.values()] if lives else []
         orphans = [request for run, request in before if request is not None and id(run) not in present]

@@ -1,0 +1,249 @@
+"""Every history of one span: whatever its surroundings do, in whatever order, the table has an answer to it."""
+
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from headgate.agent.executor import SpanId, SpanTask
+from headgate.agent.span.failures import RETRY_SECONDS_MAX, back_off, counted, went_on, worst
+from headgate.agent.span.inputs import (
+    Add,
+    BatchOver,
+    CallFailed,
+    Close,
+    Completed,
+    Effect,
+    Failed,
+    Forget,
+    JoinLane,
+    LaneLost,
+    LeaveLane,
+    Looked,
+    Open,
+    Opened,
+    Passed,
+    Placed,
+    Planned,
+    Remove,
+    RetryDue,
+    Seal,
+    Sealed,
+    SentBack,
+    Served,
+    Settle,
+    Settled,
+    SettleDue,
+    Slowed,
+    SpanInput,
+    SpanResult,
+)
+from headgate.agent.span.machine import ACTIONS, decide
+from headgate.agent.span.progress import QUARANTINE_WINDOW_SECONDS, SpanProgress, adopted, quarantined_lately
+from headgate.agent.span.states import CALLING, ENDING, OVER, Phase, Span, Stop
+from headgate.agent.span.transitions import TRANSITIONS, Action, Signal, UnknownTransitionError, signal_of
+from headgate.records.control import Epoch, SpanPlan, TaskState
+
+SPAN = SpanId("f", "t")
+PLAN = SpanPlan(span="t", topic="t", table="public.t", start={0: 0})
+EPOCHS = 2
+
+Call = tuple[str, int, bool]
+
+
+class World(msgspec.Struct, frozen=True):
+    """A span, the call of its life that is not answered yet (kind, epoch, role), and the lane that has it."""
+
+    span: Span | None = None
+    call: Call | None = None
+    lane: str | None = None
+    claimed: int = 0
+    """The epoch that the sink was last claimed with, as far as the span has been told."""
+
+
+def task(n: int) -> SpanTask:
+    return SpanTask(SPAN, "0-1", 1, Epoch(1, n), PLAN, "{}")
+
+
+def result(code: str | None = None, *, retryable: bool = False) -> SpanResult:
+    return SpanResult(SPAN, {0: 5}, 1, 1, None, None, 0, code, code, retryable, 0, 0, held=(0,) if code else ())
+
+
+def possible(world: World) -> Iterator[SpanInput]:
+    """All that may happen next."""
+    span = world.span
+    now = 1 if span is None else span.task.epoch.n
+    for n in range(now, EPOCHS + 1):
+        yield from (Add(task(n), True, 0, 1), Add(task(n), False, 0, 1), Close(task(n), 0))
+    yield from (Remove(True), Remove(False), Forget())
+    if span is None:
+        return
+    yield from (Slowed(1.0), Looked(span.progress.opening, {0: 5}), Looked(-1, {0: 5}))
+    yield from (Completed(span.progress.opening, 7), Completed(-1, 7))
+    match world.call:
+        case ("open", n, primary):
+            yield Opened(Epoch(1, n), primary, {0: 5})
+        case ("settle", _, _):
+            yield Settled({0: 5})
+        case ("seal", _, _):
+            yield Sealed({0: 5})
+    if world.call is not None:
+        yield from (CallFailed("c", "", True), CallFailed("c", "", False))
+    yield from of_lanes(span)
+    if span.retry_at is not None:
+        yield RetryDue()
+
+
+def of_lanes(span: Span) -> Iterator[SpanInput]:
+    troubles = (SentBack(""), Failed("f", "", retryable=True), Failed("f", "", retryable=False))
+    if span.phase is Phase.WAITING:
+        yield from (Placed("one"), *troubles)
+    if span.lane is not None:
+        yield from (Served(), LaneLost("", alone=True), LaneLost("", alone=False), *troubles)
+    if span.writable:
+        yield from (Planned(), Passed({("t", 0): 9}), SettleDue(), Placed("two"))
+    if span.lane is not None and span.phase in {Phase.WRITING, Phase.DRAINING}:
+        for each in (None, result(), result("e", retryable=True), result("e")):
+            yield BatchOver(each, {})
+
+
+def told(world: World, given: SpanInput) -> World:
+    """The world after it; fails if the machine has asked for what must not be."""
+    before, step = world.span, decide(world.span, given, 0.0)
+    span, call, lane, claimed = step.span, world.call, world.lane, world.claimed
+    is_new = isinstance(given, Add | Close) and signal_of(before, given) in {Signal.ADD, Signal.CLOSE}
+    if isinstance(given, Opened | Settled | Sealed | CallFailed) or is_new:
+        call = None
+    if isinstance(given, Opened) and given.primary and signal_of(before, given) is Signal.OPENED:
+        claimed = given.epoch.n
+    for effect in step.effects:
+        call, lane = performed(effect, span, call, lane)
+    assert lane == (None if span is None else span.lane)
+    assert (call is not None) == (span is not None and (span.phase in CALLING))
+    if span is not None:
+        check(span, claimed)
+    return World(span, call, lane, claimed)
+
+
+def performed(effect: Effect, span: Span | None, call: Call | None, lane: str | None) -> tuple[Call | None, str | None]:
+    match effect:
+        case JoinLane(lane=name):
+            assert lane is None, "it left the other one first"
+            return call, name
+        case LeaveLane(lane=name):
+            assert lane == name
+            return call, None
+        case Open() | Settle() | Seal():
+            assert call is None, "one call at a time"
+            assert span is not None
+            primary = effect.primary if isinstance(effect, Open) else span.primary
+            assert primary == span.primary, "it claims only where it is primary"
+            return (type(effect).__name__.lower(), span.task.epoch.n, primary), lane
+        case _:
+            return call, lane
+
+
+def check(span: Span, claimed: int) -> None:
+    if span.phase in {Phase.CLAIMED, Phase.WRITING}:
+        assert span.claimed
+        assert span.primary
+        assert claimed == span.task.epoch.n, "it writes under the epoch that it claimed with"
+    assert (span.stop is not Stop.NOT) == (span.phase in ENDING) or span.phase in OVER
+    assert (span.retry_at is not None) == (span.phase in {Phase.RETRYING, Phase.RESEALING})
+    assert (span.lane is None) or span.phase not in {Phase.OPENING, Phase.WAITING, Phase.RETRYING, *OVER}
+    assert span.state is not TaskState.FAILED or span.error is not None
+    assert span.state is not TaskState.STOPPED or span.error is None
+
+
+def alike(world: World) -> World:
+    """Without what only grows."""
+    if world.span is None:
+        return World()
+    progress = SpanProgress(positions=world.span.positions)
+    failures = {p: min(count, 1) for p, count in world.span.failures.items()}
+    retry_at = None if world.span.retry_at is None else 1.0
+    span = replace(world.span, progress=progress, failures=failures, losses=0, retry_at=retry_at, alone_until=0.0)
+    return replace(world, span=span)
+
+
+def test_whatever_happens_is_in_the_table_and_all_of_the_table_happens() -> None:
+    met: set[tuple[Phase, Signal]] = set()
+    seen, todo = {repr(World())}, deque([World()])
+    ends: dict[str, set[str]] = {}
+    while todo:
+        world = todo.popleft()
+        name = repr(world)
+        ends[name] = set()
+        for given in possible(world):
+            met.add((Phase.ABSENT if world.span is None else world.span.phase, signal_of(world.span, given)))
+            after = alike(told(world, given))
+            ends[name].add(repr(after))
+            if repr(after) not in seen:
+                seen.add(repr(after))
+                todo.append(after)
+    assert met == TRANSITIONS.keys(), (met - TRANSITIONS.keys(), TRANSITIONS.keys() - met)
+    assert len(seen) > 200
+    _check_that_all_come_to_an_end(ends)
+
+
+def _check_that_all_come_to_an_end(ends: dict[str, set[str]]) -> None:
+    """From everywhere there is a way to nothing."""
+    leads_here: dict[str, set[str]] = {}
+    for name, afters in ends.items():
+        for after in afters:
+            leads_here.setdefault(after, set()).add(name)
+    reached, todo = {repr(World())}, [repr(World())]
+    while todo:
+        for name in leads_here.get(todo.pop(), set()) - reached:
+            reached.add(name)
+            todo.append(name)
+    assert reached == ends.keys()
+
+
+def test_every_action_is_in_the_table_and_is_a_function() -> None:
+    assert set(TRANSITIONS.values()) == set(Action) == ACTIONS.keys()
+
+
+def test_a_pair_that_cannot_be_is_an_error_that_names_it() -> None:
+    with pytest.raises(UnknownTransitionError, match=r"planned .* for a span that is absent"):
+        decide(None, Planned(), 0.0)
+
+
+def test_a_table_line_that_lets_a_secondary_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the search is for."""
+    monkeypatch.setitem(TRANSITIONS, (Phase.OPENING, Signal.OUTDATED), Action.ENTER)
+    with pytest.raises(AssertionError):
+        test_whatever_happens_is_in_the_table_and_all_of_the_table_happens()
+
+
+def test_what_went_to_quarantine_counts_for_an_hour() -> None:
+    one = replace(result(), quarantined=2)
+    progress = adopted(adopted(SpanProgress(positions={0: 0}), one, 0.0), one, 10.0)
+    assert quarantined_lately(progress, QUARANTINE_WINDOW_SECONDS) == 4
+    assert quarantined_lately(progress, QUARANTINE_WINDOW_SECONDS + 1) == 2
+    assert adopted(progress, one, QUARANTINE_WINDOW_SECONDS + 11).set_aside == ((QUARANTINE_WINDOW_SECONDS + 11, 2),)
+
+
+def test_a_partition_that_moves_begins_to_count_anew() -> None:
+    failures = counted(counted(counted({}, (0,)), (0,)), (0, 1))
+    assert worst(failures) == 3
+    assert worst(went_on(failures, ())) == 3, "it stands where it stood"
+    assert worst(went_on(failures, (1,))) == 3
+    assert worst(went_on(failures, (0,))) == 1
+
+
+def test_failures_of_the_whole_span_end_with_any_progress() -> None:
+    failures = counted(counted(counted({}), (2,)), (2,))
+    assert worst(failures) == 2
+    failures = counted(went_on(failures, [0]))
+    assert worst(failures) == 2
+    assert worst(counted(failures)) == 2
+    assert worst(went_on(failures, [2])) == 0
+
+
+def test_a_delay_grows_up_to_a_bound_after_any_number_of_failures() -> None:
+    """A seal is tried for as long as it may succeed: after 1 024 failures a doubled float is out of range."""
+    delays = [back_off(failures) for failures in (1, 2, 3, 8, 1_025, 100_000)]
+    assert delays == [0.25, 0.5, 1.0, RETRY_SECONDS_MAX, RETRY_SECONDS_MAX, RETRY_SECONDS_MAX]
