@@ -9,9 +9,9 @@ from headgate.records.error_codes import ERROR_CODES, PARTITIONS_GROWN
 
 ROOT = Path(__file__).parents[3]
 SERVICES = ROOT / "services" / "headgate"
-RAISED_IN = ("agent/lane", "changes", "sinks", "sources")
+RAISED_IN = ("agent/lane", "agent/span", "changes", "sinks", "sources")
 """Where tables fail."""
-FAILING = ("fail", "failed", "stopped")
+FAILING = ("fail", "failed", "stopped", "Failed", "CallFailed")
 
 
 SAID_BY_THE_OWNER = {START_CODE: True, DRAIN_CODE: True, PARTITIONS_GROWN: False}
@@ -45,7 +45,7 @@ def in_calls() -> dict[str, bool]:
     """Code → retryable, as written where a table is failed without an exception of ours."""
     found = {}
     for node in trees():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FAILING:
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", None)) in FAILING:
             codes = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
             flags = [word.value.value for word in node.keywords if isinstance(word.value, ast.Constant)]
             if codes and flags:

@@ -187,8 +187,8 @@ def _adopt(span: Span, given: BatchOver, now: float) -> Step:
 def _adopt_failed(span: Span, given: BatchOver, now: float) -> Step:
     result = given.result
     assert result is not None  # noqa: S101 - a batch without a result of it says of no error
-    code, text = result.error_code or "", result.error or ""
-    return _failed(_adopted(span, result, now), (code, text, result.retryable), now, held=result.held)
+    why = Failed(result.error_code or "", result.error or "", result.retryable)
+    return _failed(_adopted(span, result, now), why, now, held=result.held)
 
 
 def _pass(span: Span, given: Passed, now: float) -> Step:
@@ -236,33 +236,37 @@ def _restart(span: Span, given: SentBack, now: float) -> Step:
 
 
 def _lose(span: Span, given: LaneLost, now: float) -> Step:
-    losses = span.losses + 1
-    error, delay = ("lane_lost", given.why[:ERROR_LENGTH_MAX], True), back_off(losses)
-    left = replace(span, lane=None, losses=losses, error=error, retry_at=now + delay)
-    return _to(left, Phase.RETRYING, now, *_off(span))
+    lost = replace(span, lane=None, losses=span.losses + 1, error=_error(_of_lane(given)))
+    return _to(lost, Phase.RETRYING, now, *_off(span), retry_at=now + back_off(lost.losses))
 
 
 def _fail(span: Span, given: CallFailed | Failed | LaneLost, now: float) -> Step:
     if isinstance(given, LaneLost):
-        span = replace(span, losses=span.losses + 1)
-        return _failed(span, ("lane_lost", given.why, True), now)
-    return _failed(span, (given.code, given.text, given.retryable), now)
+        return _failed(replace(span, losses=span.losses + 1), _of_lane(given), now)
+    return _failed(span, given, now)
 
 
-def _failed(span: Span, error: tuple[str, str, bool], now: float, held: tuple[int, ...] = ()) -> Step:
+def _of_lane(given: LaneLost) -> Failed:
+    return Failed("lane_lost", given.why, retryable=True)
+
+
+def _error(why: CallFailed | Failed) -> tuple[str, str, bool]:
+    return why.code, why.text[:ERROR_LENGTH_MAX], why.retryable
+
+
+def _failed(span: Span, why: CallFailed | Failed, now: float, held: tuple[int, ...] = ()) -> Step:
     """Try again later, or report it. A seal is tried for as long as it may succeed.
 
     ``held``: the partitions that it keeps from going on; none where it is the span's as a whole.
     """
-    code, text, retryable = error
     is_ending = span.stop is not Stop.NOT
     failures = counted(span.failures, held)
-    left = replace(span, failures=failures, error=(code, text[:ERROR_LENGTH_MAX], retryable), lane=None)
-    if retryable and (is_ending or worst(failures) <= span.failures_max):
+    left = replace(span, failures=failures, error=_error(why), lane=None)
+    if why.retryable and (is_ending or worst(failures) <= span.failures_max):
         delay = back_off(worst(failures))
         phase = Phase.RESEALING if is_ending else Phase.RETRYING
-        return _to(left, phase, now, *_off(span), TellFailure(code, text, delay), retry_at=now + delay)
-    return _to(left, Phase.FAILED, now, *_off(span), TellFailure(code, text, None), retry_at=None)
+        return _to(left, phase, now, *_off(span), TellFailure(why.code, why.text, delay), retry_at=now + delay)
+    return _to(left, Phase.FAILED, now, *_off(span), TellFailure(why.code, why.text, None), retry_at=None)
 
 
 # --- ending -----------------------------------------------------------------------------------------------------------
