@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.agent.executor import SpanId, SpanTask
-from headgate.agent.lane import span as lane_span
+from headgate.agent.span import states
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import Epoch, SpanPlan, TaskState
@@ -94,7 +94,7 @@ class Shop:
 
 @pytest.fixture
 def shop(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    monkeypatch.setattr(lane_span, "REST_SECONDS", 0.5)
+    monkeypatch.setattr(states, "REST_SECONDS", 0.5)
     return Shop(bed)
 
 
