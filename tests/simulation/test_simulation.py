@@ -124,8 +124,11 @@ def test_a_sink_that_forgets_removed_feeds_is_found_out_and_the_finding_shrinks(
     monkeypatch.setattr(
         SimulatedSink, "__init__", lambda self, witness, **_: original(self, witness, remembers_removed=False)
     )
-    # Histories change with the code; today seed 78 is the first that finds it.
-    found = next((seed for seed in range(75, 475) if play(draw_profile(seed, ticks=400)).finding), None)
+    # Worlds in which many requests are late and many feeds are removed. Histories change with the code; today seed 824
+    # is the first that finds it.
+    worlds = [draw_profile(seed, ticks=400) for seed in range(800, 2_000)]
+    apt = (world for world in worlds if world.rate("request_late") >= 0.02 and world.request_rate >= 0.1)
+    found = next((world.seed for world in apt if play(world).finding), None)
     assert found is not None
     whole, least = draw_profile(found, ticks=400), shrink(found)
     assert least is not None
