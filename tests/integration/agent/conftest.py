@@ -94,8 +94,8 @@ class Bed:
             spec=msgspec.json.encode(spec).decode(),
         )
 
-    def executor(self) -> SparkExecutor:
-        settings = ExecutorSettings(bootstrap=self.bootstrap, cluster_id="test/headgate.")
+    def executor(self, lane_options: Mapping[str, str] | None = None) -> SparkExecutor:
+        settings = ExecutorSettings(self.bootstrap, "test/headgate.", lane_options=lane_options or {})
         self.executors.append(SparkExecutor(self.runtime, settings))
         return self.executors[-1]
 

@@ -130,6 +130,7 @@ def _said_once(node: Service) -> None:
     said = node.log_file.read_text(encoding="utf-8")
     assert "Traceback" not in said
     assert "Exception" not in said
+    assert "Spark's pages" not in said, "they are served when they are asked for"
     results = [(line["effect"], line["feed"], line["result"]) for line in node.lines() if line["event"] == "effect"]
     assert {kind for kind, _, _ in results} >= {"ResolveFeed"}
     looks = [result for result in results if result[0] == "DiscoverTables"]

@@ -10,6 +10,8 @@ import psycopg
 import pytest
 
 from fixtures.spark_cluster import SparkCluster, python_without
+from headgate.cli.exit_codes import ExitCode
+from headgate.embedded.pace import patience
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -60,3 +62,37 @@ def test_tasks_run_on_executors_that_are_sent_the_package(
 
     node.process.send_signal(signal.SIGTERM)
     assert node.process.wait(60) == 0, node.log_file.read_text(encoding="utf-8")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("hidden", "version", "said"),
+    [
+        ("msgspec", "", "ended with ModuleNotFoundError"),
+        ("psycopg", "", "ended with ModuleNotFoundError"),
+        ("", "3.12", "PYTHON_VERSION_MISMATCH"),
+    ],
+)
+def test_an_executor_that_lacks_what_tasks_need_is_said_at_the_start(
+    hidden: str,
+    version: str,
+    said: str,
+    *,
+    shop_file: Path,
+    serve: Callable[..., Service],
+    spark_jars: tuple[Path, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    python = python_without(tmp_path, *filter(None, [hidden]), version=version)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    monkeypatch.setenv("HEADGATE_SPARK__JARS", ",".join(map(str, spark_jars)))
+    monkeypatch.setenv("HEADGATE_SPARK__MASTER", "local-cluster[1,1,1024]")
+    agent = serve("agent", "agent", "--name", "a1")
+    assert agent.process.wait(patience(240)) == ExitCode.SPARK, agent.log_file.read_text(encoding="utf-8")
+    log = agent.log_file.read_text(encoding="utf-8")
+    (line,) = [line for line in log.splitlines() if "a first job failed" in line]
+    assert said in line
+    assert hidden in line
+    assert f"its Python is {python} and must be 3.11" in line

@@ -132,6 +132,10 @@ def test_killed_executors_and_workers_are_gone_on_without(
                 cluster.kill_worker(0)
                 goes_on("a worker was killed")
                 assert len(executors()) == 1
+                cluster.restart_master()
+                cluster.kill_worker(1)
+                cluster.add_worker(cores=2)
+                goes_on("the master forgot us, and all workers are other ones")
 
         eventually(lambda: rows() == shop.written, "every row is there", seconds=300)
         with psycopg.connect(postgres_database) as database:

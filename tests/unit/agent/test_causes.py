@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.agent.lane.causes import LINE_LENGTH_MAX, cause_of
+from headgate.agent.lane.causes import LENGTH_MAX, cause_of
 
 LOST_WORKER = """An error occurred while calling o385.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times: \
@@ -11,7 +11,7 @@ Python worker exited (crashed)
 
 Driver stacktrace:
 \tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2)
-Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)
+Caused by: org.apache.spark.SparkException: Python worker exited (crashed)
 Caused by: java.io.EOFException
 \t... 21 more
 """
@@ -39,6 +39,7 @@ Driver stacktrace:
 
 
 STREAM = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Failed to construct kafka consumer"
+LOAD = "org.apache.kafka.common.KafkaException: Failed to load SSL keystore"
 KEYSTORE = "org.apache.kafka.common.errors.InvalidConfigurationException: Invalid PEM keystore configs"
 JOB = "Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times: Python worker exited (crashed)"
 
@@ -47,7 +48,7 @@ JOB = "Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times: Pyt
     ("text", "said"),
     [
         (LOST_WORKER, f"{JOB}; caused by java.io.EOFException"),
-        (NO_KEY, f"{STREAM}; caused by {KEYSTORE}"),
+        (NO_KEY, f"{STREAM}; caused by {LOAD}; caused by {KEYSTORE}"),
         (PYTHON, "a Python worker of Spark ended with ModuleNotFoundError: No module named 'msgspec'"),
         ("connection refused", "connection refused"),
         ("", "RuntimeError"),
@@ -58,4 +59,21 @@ def test_the_beginning_and_the_cause_are_said(text: str, said: str) -> None:
 
 
 def test_it_is_a_line_however_long_the_message_is() -> None:
-    assert len(cause_of(RuntimeError("x" * 9_999))) == LINE_LENGTH_MAX
+    assert len(cause_of(RuntimeError("x" * 9_999))) == LENGTH_MAX
+
+
+class CapturedError(Exception):
+    """As pyspark.errors.exceptions.captured.CapturedException keeps what it has of Java's."""
+
+    def __init__(self, text: str, cause: "CapturedError | None" = None) -> None:
+        super().__init__(text)
+        self._desc, self._cause = text, cause
+
+
+def test_a_chain_that_pyspark_keeps_and_does_not_show_is_said() -> None:
+    bottom = CapturedError("java.io.FileNotFoundException: /ca.pem\n at x")
+    error = CapturedError("Failed to create new KafkaAdminClient", CapturedError("Failed to load keystore", bottom))
+    assert cause_of(error) == (
+        "Failed to create new KafkaAdminClient; caused by Failed to load keystore; "
+        "caused by java.io.FileNotFoundException: /ca.pem"
+    )

@@ -10,12 +10,15 @@ _PYTHON_TRACEBACK: Final = "Traceback (most recent call last):"
 _PY4J: Final = "An error occurred while calling "
 _SPARK: Final = "org.apache.spark.SparkException: "
 
-LINE_LENGTH_MAX: Final = 500
-"""Of the beginning, and of the cause: Spark's messages may name every partition of a query."""
+LENGTH_MAX: Final = 900
+"""Of all of it: Spark's messages may name every partition of a query. What errors of tables have room for."""
+
+CAUSES_MAX: Final = 5
+"""Of a chain, from its end: there it says what is wrong."""
 
 
-def cause_of(error: Exception) -> str:
-    """Its beginning, and the cause at the bottom of its trace: of Python's, if it was a worker's, else of Java's."""
+def cause_of(error: BaseException) -> str:
+    """Its beginning and what caused it, down to the bottom: of Python's trace, if it was a worker's, else of Java's."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
     lines = [line for line in lines if line and not line.startswith(_PY4J)]
     if not lines:
@@ -23,11 +26,22 @@ def cause_of(error: Exception) -> str:
     if _PYTHON_TRACEBACK in lines:
         traced = lines[len(lines) - lines[::-1].index(_PYTHON_TRACEBACK) :]
         cause = next((line for line in reversed(traced) if _is_said(line)), "")
-        return f"a Python worker of Spark ended with {cause[:LINE_LENGTH_MAX]}"
-    first = lines[0].removeprefix(_SPARK)[:LINE_LENGTH_MAX]
-    cause = next((line for line in reversed(lines) if line.startswith(_CAUSED_BY)), "")
-    cause = cause.removeprefix(_CAUSED_BY).removeprefix(_SPARK)[:LINE_LENGTH_MAX]
-    return first if not cause or cause in first else f"{first}; caused by {cause}"
+        return f"a Python worker of Spark ended with {cause}"[:LENGTH_MAX]
+    said = [lines[0].removeprefix(_SPARK)]
+    for cause in (_below(error) or [line for line in lines if line.startswith(_CAUSED_BY)])[-CAUSES_MAX:]:
+        text = cause.removeprefix(_CAUSED_BY).removeprefix(_SPARK)
+        if not any(text in before for before in said):
+            said.append(text)
+    return "; caused by ".join(said)[:LENGTH_MAX]
+
+
+def _below(error: BaseException) -> list[str]:
+    """First lines of what caused it, outermost first: PySpark keeps Java's chain, and shows none of it."""
+    causes, below = [], getattr(error, "_cause", None)
+    while below is not None:
+        causes.append(str(getattr(below, "_desc", below)).strip().partition("\n")[0])
+        below = getattr(below, "_cause", None)
+    return causes
 
 
 def _is_said(line: str) -> bool:

@@ -6,6 +6,7 @@ watched, and ended without spans.
 
 import itertools
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -145,6 +146,7 @@ class Fleet:
 
     def watch(self) -> None:
         """Spans of a lane that is over go back to the sink's positions; a dead JVM ends every lane."""
+        self._runtime.end_if_starved(time.monotonic())
         with self._table.changed:
             lanes = list(self.lanes.values())
         for lane in lanes:

@@ -101,6 +101,9 @@ WORKER_MEMORY_ARENAS: Final = "1"
 """A client of Kafka fills its buffers on threads of its own, and the worker's only other thread frees them. glibc keeps
 memory apart by thread, so workers that had read much kept more than twice of what they ever needed at a time."""
 
+EXECUTORS_SECONDS_MAX: Final = 60.0
+"""How long work may wait for a cluster's first executor. A master replaces a lost one within seconds."""
+
 _JVM_EXIT_SECONDS: Final = 10.0
 """A killed process is gone at once; this is for a machine on its knees."""
 
@@ -176,6 +179,7 @@ class SparkRuntime:
         self._session: SparkSession | None = None
         self._process: Any = None
         self._killed = False
+        self._starved_since: float | None = None
 
     def start(self) -> SparkSession:
         """The session, started and warmed if there is none (about 8 s). Raises SparkStartError."""
@@ -222,6 +226,27 @@ class SparkRuntime:
     def alive(self) -> bool:
         """Whether Spark was started, and runs."""
         return self._alive()
+
+    def end_if_starved(self, now: float) -> None:
+        """Kill a Spark whose jobs wait in vain for executors: a master that was restarted does not know it any more."""
+        starved = not self.settings.in_one_process and self._alive() and self._waits_for_executors()
+        self._starved_since = (self._starved_since or now) if starved else None
+        if self._starved_since is not None and now - self._starved_since > EXECUTORS_SECONDS_MAX:
+            self._starved_since = None
+            _log.warning(
+                "Spark has had no executor for %g s though there was work: it is ended, and %s is asked anew",
+                EXECUTORS_SECONDS_MAX,
+                self.settings.master,
+            )
+            self.kill()
+
+    def _waits_for_executors(self) -> bool:
+        try:
+            tracker = self._session.sparkContext._jsc.sc().statusTracker()  # type: ignore[union-attr]
+            # The driver is among those that are told of.
+            return len(tracker.getActiveJobIds()) > 0 and len(tracker.getExecutorInfos()) <= 1
+        except (Py4JError, OSError):
+            return False
 
     def stop(self) -> None:
         """End Spark in order; a start under way is given up, and its JVM ends with this process at the latest."""
@@ -299,6 +324,8 @@ class SparkRuntime:
                 f"Spark did not start with master {settings.master}: {cause_of(error)}; look at its output above, at "
                 f"JAVA_HOME ({os.environ.get('JAVA_HOME', 'not set')}) and at the free space of {settings.scratch}"
             ) from error
+        if not settings.in_one_process:
+            _log.info("a first job waits for executors of %s", settings.master)
         try:
             _warm_up(session, settings.cores)
         except (PySparkException, Py4JError, OSError) as error:
