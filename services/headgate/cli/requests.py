@@ -18,6 +18,7 @@ from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogReader, Pa
 from headgate.eventlog.sharding import ANNOUNCE, place, shard_of
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind, OperationRequested, OutcomeStatus, RequestSettled
+from headgate.records.fitting import fitted, is_name
 from headgate.records.keys import Fact, Key, OutcomeKey, RequestKey
 
 __all__ = ["MOVES_SECONDS_DEFAULT", "OUTCOME_SECONDS_DEFAULT", "ask", "ask_shards", "operation", "said_by"]
@@ -47,8 +48,11 @@ def operation(
     parts: int | None = None,
     abandon_sink: bool = False,
 ) -> OperationRequested:
-    """A request in the name of whoever runs this command."""
-    return OperationRequested(
+    """A request in the name of whoever runs this command. Raises CommandError for a name that nothing can write."""
+    for name in (feed, table, agent):
+        if name is not None and not is_name(name):
+            raise CommandError(ExitCode.NOT_FOUND, f"nothing is called {name!r}: that is no text in UTF-8")
+    request = OperationRequested(
         kind=kind,
         feed=feed,
         spec=spec,
@@ -59,6 +63,7 @@ def operation(
         parts=parts,
         abandon_sink=abandon_sink,
     )
+    return fitted(request)
 
 
 def _user() -> str:

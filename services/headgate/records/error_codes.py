@@ -210,8 +210,10 @@ _ROWS: Final = (
         "constraint_violated",
         Stage.SINK,
         True,
-        "a rule over several rows or tables refuses a change",
-        "it may heal with another table's change; if it stays, the sink has rows or rules the source has not",
+        "a rule over several rows or tables refuses a change, or an update lacks large columns of a row that the sink "
+        "does not have",
+        "it may heal with another table's change, or with the row's delete, where both were sent again; if it stays, "
+        "the sink has rows or rules the source has not, or has lost a row",
     ),
     ErrorCode(
         "quarantine_full",

@@ -134,6 +134,7 @@ class Bed:
     def close(self) -> None:
         for executor in self.executors:
             executor.close()
+        self.producer.close()
         self.database.close()
 
 

@@ -65,6 +65,7 @@ def test_records_of_several_megabytes_come_over(bed: Bed) -> None:
     admin = AdminClient({"bootstrap.servers": bed.bootstrap})
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(20)
+    bed.producer.close()
     bed.producer = Producer({"bootstrap.servers": bed.bootstrap, "message.max.bytes": LARGE_BYTES})
     text = "ä" * 2_000_000
     for number in range(15):

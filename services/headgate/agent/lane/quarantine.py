@@ -20,6 +20,7 @@ from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.sharding import DEADLETTER, place, shard_of
 from headgate.eventlog.writers import KafkaWriter
 from headgate.records.control import ChangeQuarantined, Header
+from headgate.records.fitting import fitted
 from headgate.records.keys import DeadLetterKey, Fact
 from headgate.sinks.contract import QuarantineUnavailableError
 
@@ -27,9 +28,6 @@ __all__ = ["Quarantine"]
 
 WRITE_SECONDS_MAX: Final = 10.0
 """For the broker to acknowledge: the sink's rows are locked meanwhile, so it must not be long."""
-
-ERROR_LENGTH_MAX: Final = 2_000
-"""The original is kept beside it; a reason of that length says enough."""
 
 
 class Quarantine:
@@ -74,11 +72,11 @@ def _fact(work: SpanWork, table: str, bad: BadChange, original: Original) -> Fac
         incarnation=claim.incarnation,
         epoch=claim.epoch,
         error_code=bad.code,
-        error=bad.reason[:ERROR_LENGTH_MAX],
+        error=bad.reason,
         key=original.key,
         value=original.value,
         headers=tuple(Header(name, content) for name, content in original.headers),
         append_ms=original.append_ms,
         quarantined_ms=time.time_ns() // 1_000_000,
     )
-    return Fact(key, value)
+    return Fact(key, fitted(value))
