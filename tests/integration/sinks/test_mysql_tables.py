@@ -1,11 +1,13 @@
 """MariaDB tables as they come: rights, engines, keys, collations, unique values, foreign keys, altered columns."""
 
+import json
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from fixtures.services import mariadb_execute
+from headgate.changes import maxwell_json
 from headgate.changes.change import ABSENT, Change, Operation
 from headgate.changes.reducing import Reduced
 from headgate.records.control import Epoch
@@ -435,6 +437,23 @@ def test_a_wide_row_and_a_value_of_many_megabytes(either: Database) -> None:
         (1, 3_000_000, "value 299"),
         (2, None, None),
     ]
+
+
+def test_what_maxwell_says_of_a_column_of_json_is_json_at_the_sink(either: Database) -> None:
+    """MariaDB's JSON is a longtext with a check, which a text without its quotes would not pass, or change by."""
+    either.execute("CREATE TABLE t (id int PRIMARY KEY, v json, w longtext)")
+    claim = either.claim("t")
+    values = ['"text"', '"123"', "123", "1.50", "true", '{"a": "b"}', "[1]", '"null"', '""']
+    decoder = maxwell_json.Decoder()
+    keys = [b'{"database":"d","table":"t","pk.id":%d}' % n for n in range(len(values))]
+    head = b'{"database":"d","table":"t","type":"insert","ts":5,"data":'
+    events = [head + b'{"id":%d,"v":%s,"w":"plain"}}' % (n, value.encode()) for n, value in enumerate(values)]
+    count = len(values)
+    changes = decoder.decode_batch(keys, events, [0] * count, list(range(count)), [0] * count)
+    either.apply(claim, *changes)
+    stored = [str(row[0]) for row in either.rows("SELECT v FROM t ORDER BY id")]
+    assert [json.loads(text) for text in stored] == [json.loads(value) for value in values]
+    assert {str(row[0]) for row in either.rows("SELECT w FROM t")} == {"plain"}
 
 
 def test_a_column_that_was_widened_takes_what_it_refused_before(database: Database) -> None:

@@ -36,6 +36,12 @@ SELECT column_name, column_type, data_type, character_set_name, collation_name, 
 FROM information_schema.columns WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position
 """
 
+# MariaDB's JSON is a text with a check of the column's own, under the column's name.
+_JSON: Final = """
+SELECT constraint_name FROM information_schema.check_constraints
+WHERE constraint_schema = %s AND table_name = %s AND check_clause LIKE 'json_valid%%'
+"""
+
 _KEYS: Final = """
 SELECT index_name, column_name, sub_part FROM information_schema.statistics
 WHERE table_schema = %s AND table_name = %s AND non_unique = 0 ORDER BY index_name, seq_in_index
@@ -131,8 +137,10 @@ def load_table(session: Session, name: str, *, keyless: bool = False) -> Table:
     version = read_version(session, quoted(database, relation))  # before the rest: what is newer than it shows later
     described = session.execute(_COLUMNS, (database, relation))
     generated = frozenset(str(row[0]) for row in described if "GENERATED" in str(row[5]).upper().split())
+    checked = session.execute(_JSON, (database, relation)) if session.is_mariadb else []
+    json = {str(row[0]) for row in checked}
     columns = {
-        str(column): Column(str(declared), str(plain).lower(), charset, collation)
+        str(column): Column(str(declared), "json" if column in json else str(plain).lower(), charset, collation)
         for column, declared, plain, charset, collation, _ in described
         if column not in generated
     }
