@@ -48,7 +48,7 @@ def show_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output:
     for row in rows:
         table.add_row(*(Text(_cell(row.get(column))) for column in short))
     console = Console(width=_width(), highlight=False)
-    console.print(table)
+    _print(table, console)
     for row in rows:
         for column in columns:
             if column in _LONG_TEXTS and row.get(column):
@@ -73,7 +73,7 @@ def show_object(facts: Mapping[str, Any], output: Output) -> None:
     for name, text in texts.items():
         table.add_row(Text(name, style="bold"), Text(text))
     console = Console(width=_width(), highlight=False)
-    console.print(table)
+    _print(table, console)
     for name, text in texts.items():
         if names + _GAP + cell_len(text) > console.width:
             console.print(Text(f"{name}: {text}"), soft_wrap=True)
@@ -84,6 +84,13 @@ _GAP: Final = 2
 
 _PIPE_WIDTH: Final = 2**30
 """Into a pipe nothing is cut: the reader is a program or a pager. No record is as long as that."""
+
+
+def _print(table: Table, console: Console) -> None:
+    """Without the blanks that fill up lines to the table's width: into a pipe that is its longest text."""
+    with console.capture() as captured:
+        console.print(table)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def _width() -> int | None:

@@ -274,8 +274,8 @@ class LogAudit:
         old = state.feeds.get(key.feed)
         if not isinstance(value, FeedRecorded):
             if old is not None:
-                self._sink.stopped.add(old.feed_id)
-                self.marks["feed gone"] += 1
+                (self._sink.abandoned if old.abandoned else self._sink.stopped).add(old.feed_id)
+                self.marks["abandoned feed gone" if old.abandoned else "feed gone"] += 1
             return
         self._check_owner(shard, f"feed {key.feed}", value.owner_rev)
         self._check_division(key, old, value)
@@ -289,6 +289,8 @@ class LogAudit:
             self._check_end(key, value)
         elif value.wanted is WantedState.RUNNING:
             self._sink.stopped.discard(value.feed_id)
+        if value.abandoned and old is not None and not old.abandoned:
+            self.marks[f"abandoned while wanted {old.wanted}"] += 1
         if value.state is FeedState.FAILED and (old is None or old.state is not FeedState.FAILED):
             self.marks["a feed was failed after half an hour"] += 1
         if old is not None and old.feed_id == value.feed_id and len(value.spans) > len(old.spans):

@@ -62,6 +62,9 @@ BAD_UPDATE_SHARE: Final = 0.1
 LATER_TABLE_SHARE: Final = 0.3
 """Share of feeds that begin without their last table, which an update may add."""
 
+ABANDON_SHARE: Final = 0.5
+"""Share of requests to remove a feed that do without its sink. It is there all the same: so it is seen who writes."""
+
 PATTERN_SHARE: Final = 0.2
 """Share of feeds that are made for a pattern: some of their tables, or all, join when a topic is added."""
 
@@ -144,7 +147,8 @@ class Operator:
         if kind in ABOUT_NO_FEED or is_about_all:
             feed, shard = "", self._chance.randrange(self._broker.shards)
         self._count += 1
-        value = OperationRequested(kind, feed, spec, table, agent, "operator", self._wall_ms(), parts)
+        abandon_sink = kind is OperationKind.REMOVE_FEED and self._chance.random() < ABANDON_SHARE
+        value = OperationRequested(kind, feed, spec, table, agent, "operator", self._wall_ms(), parts, abandon_sink)
         if level_of(value) > self._states[shard].level:
             return  # the command refuses it: not everybody could read the request
         self._last = (RequestKey(f"r{self._count:05}"), value, shard)

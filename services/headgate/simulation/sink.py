@@ -36,6 +36,10 @@ class Witness(Protocol):
         """Everything that the sink kept for the feed was removed."""
         ...
 
+    def deleted(self, feed_id: str) -> None:
+        """The same, by a person, whatever was open."""
+        ...
+
 
 class _Row(msgspec.Struct):
     epoch: Epoch
@@ -126,6 +130,13 @@ class SimulatedSink:
         if mine and self._remembers_removed:
             self._forgotten.add(feed_id)
         self._witness.forgotten(feed_id)
+
+    def delete(self, feed_id: str) -> None:
+        """What an operator does by hand for a feed that was removed without its sink: its rows go, open as they are."""
+        for place in [place for place in self._rows if place[0] == feed_id]:
+            del self._rows[place]
+        self._forgotten.add(feed_id)
+        self._witness.deleted(feed_id)
 
     def _mine(self, claim: Claim) -> dict[int, _Row]:
         found = {p: self._rows.get((claim.identity.feed_id, claim.table, p)) for p in sorted(claim.start)}

@@ -41,6 +41,8 @@ class SinkAudit:
         self._gone: set[str] = set()
         self.stopped: set[str] = set()
         """Feeds (by id) that the log calls stopped or removed: nothing of theirs may be written."""
+        self.abandoned: set[str] = set()
+        """Feeds (by id) that were removed without their sink: only who was over, or is too late, may write for them."""
 
     def claimed(self, claim: Claim, positions: Positions) -> None:
         """A claim is above every other, continues what was written, and finds nobody else's feed at the table.
@@ -92,6 +94,16 @@ class SinkAudit:
     def forgotten(self, feed_id: str) -> None:
         """Nothing may be written for this feed any more."""
         self._gone.add(feed_id)
+
+    def deleted(self, feed_id: str) -> None:
+        """What a person has removed is held by nobody, and nothing may be written for it any more."""
+        if feed_id not in self.abandoned:
+            raise Violation(f"1: the rows of feed {feed_id} are deleted, which was not removed without its sink")
+        self.abandoned.remove(feed_id)
+        self._gone.add(feed_id)
+        for place in [place for place in self._taken_with if place[0] == feed_id]:
+            del self._taken_with[place]
+        self._holder = {table: holder for table, holder in self._holder.items() if holder != feed_id}
 
     def is_open(self, feed_id: str, table: str, partitions: Collection[int] | None = None) -> bool:
         """Whether somebody may still write a partition of the table, or one of these, for the feed."""

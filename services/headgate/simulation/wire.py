@@ -14,9 +14,11 @@ from headgate.coordinator.effects import (
 )
 from headgate.eventlog.role import Role, TermEffect
 from headgate.records.control import Positions
+from headgate.simulation.agents import AgentProcess
 from headgate.simulation.executor import Request
 from headgate.simulation.operator import resolve
 from headgate.simulation.processes import CoordinatorProcess
+from headgate.simulation.sink_audit import Violation
 from headgate.sinks.contract import SinkError, SinkUnavailableError
 
 if TYPE_CHECKING:
@@ -75,11 +77,28 @@ class Wire:
             late = "late " if request.run is None else ""
             self._world.marks[f"{late}{request.kind} refused: {error.code}"] += 1
             return error
+        self._check_abandoned(request)
         self._world.saw(
             (request.kind, request.claim.table, request.claim.epoch, result),
             lambda: f"sink {request.kind} {request.claim.table}@{request.claim.epoch} {result}",
         )
         return result
+
+    def _check_abandoned(self, request: Request) -> None:
+        """Once a feed is gone without its sink, nobody who lives claims or writes: each has said that it has stopped."""
+        feed_id, run = request.claim.identity.feed_id, request.run
+        if request.kind == "seal" or run is None or feed_id not in self._world.sink_audit.abandoned:
+            return
+        for process in self._world.processes.values():
+            if not isinstance(process, AgentProcess) or process.session is None:
+                continue
+            key = process.session.key
+            if process.session.executor is run.executor and not self._world.sessions.is_lost((key.agent, key.session)):
+                raise Violation(
+                    f"1: {key.agent}/{key.session} does {request.kind} {request.claim.table} under "
+                    f"{request.claim.epoch} for feed {feed_id}, which is gone without its sink"
+                )
+        self._world.marks["a dead session wrote for an abandoned feed"] += 1
 
     def _answer(self, request: Request, result: Positions | SinkError) -> None:
         if request.run is not None:

@@ -51,6 +51,9 @@ LIVENESS_SECONDS_MAX: Final = 400.0
 QUIET_SECONDS: Final = 12.0
 """How long what was reached must stay: longer than a lease, so that nothing is about to flap."""
 
+DELETING_RATE: Final = 0.01
+"""Per tick: some seconds for whoever would write for a feed that is gone without its sink."""
+
 RARE_POINTS: Final = frozenset({"before init", "after init", "before effect"})
 """Crash points that are passed so seldom that they would hardly ever be struck."""
 
@@ -124,6 +127,7 @@ class World:
             for _ in range(round(1.0 / self.profile.tick_seconds)):
                 self.tick()
             missing = what_is_missing(self)
+            self._delete_abandoned()
             if missing:
                 if settled_at is not None:
                     self.marks["unsettled again"] += 1
@@ -142,6 +146,8 @@ class World:
         if not self.faults.stopped:
             if chance.random() < profile.request_rate:
                 self.operator.ask_something()
+            if self.sink_audit.abandoned and chance.random() < DELETING_RATE:
+                self._delete_abandoned()
             self.faults.strike()
         else:
             self.faults.mend()
@@ -156,6 +162,11 @@ class World:
         if self.steps >= self._digests_at:
             self._digests_at = self.steps + DIGEST_EVERY_STEPS
             self.compare_digests()
+
+    def _delete_abandoned(self) -> None:
+        """The operator deletes by hand what feeds have left that were removed without their sink."""
+        for feed_id in sorted(self.sink_audit.abandoned):
+            self.sink.delete(feed_id)
 
     def _act(self, process: Process) -> None:
         if process.is_blocked and isinstance(process, CoordinatorProcess):

@@ -77,6 +77,7 @@ def test_facts_are_a_line_each_and_what_is_longer_than_the_terminal_stands_below
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
     assert lines[3].split(maxsplit=1) == ["spec", json.dumps(long)]
+    assert lines[0] == "feed   shop", "no line is filled up to the longest"
 
 
 def test_a_fact_that_just_fits_the_terminal_is_not_told_twice(
