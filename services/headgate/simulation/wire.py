@@ -85,7 +85,7 @@ class Wire:
         return result
 
     def _check_abandoned(self, request: Request) -> None:
-        """Once a feed is gone without its sink, nobody who lives claims or writes: each has said that it has stopped."""
+        """Once a feed is gone without its sink, nobody who lives claims or writes: each has said that it stopped."""
         feed_id, run = request.claim.identity.feed_id, request.run
         if request.kind == "seal" or run is None or feed_id not in self._world.sink_audit.abandoned:
             return
