@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from headgate.agent.executor import SpanId
 from headgate.agent.lane.parts import FeedParts, feed_of
 from headgate.agent.lane.span_table import SpanTable
 from headgate.agent.lane.topic_watch import TopicWatch
@@ -109,6 +110,7 @@ class SpanKeeper:
         self._source = source
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="headgate-span")
         self._sinks = _Sinks()
+        self._looked_for: set[SpanId] = set()
         self._topics = TopicWatch(table, partial(topic_ids, source), time.monotonic())
         table.performers[Open] = lambda span, _: self._call(span, self._open)
         table.performers[Settle] = lambda span, _: self._call(span, self._settle)
@@ -170,8 +172,12 @@ class SpanKeeper:
         )
 
     def look(self, span: Span) -> None:
-        """Find out how far the present writer of a warm span is. What goes wrong shows when it is to be written."""
-        if not self._table.killed:
+        """Find out how far the present writer of a warm span is. What goes wrong shows when it is to be written.
+
+        With the table's lock held. One look at a time: a sink that is slow is not asked again meanwhile.
+        """
+        if not self._table.killed and span.id not in self._looked_for:
+            self._looked_for.add(span.id)
             self._pool.submit(self._look, span)
 
     def _look(self, span: Span) -> None:
@@ -181,6 +187,9 @@ class SpanKeeper:
         except SinkError as error:
             _log.info("span %s, warm: %s", span.id, error)
             return
+        finally:
+            with self._table.changed:
+                self._looked_for.discard(span.id)
         self._table.apply(span.id, Looked(span.progress.opening, positions), span.life)
 
     def _settle(self, span: Span) -> Settled:
