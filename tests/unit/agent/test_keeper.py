@@ -11,8 +11,9 @@ from headgate.agent.executor import SpanId, SpanTask
 from headgate.agent.lane.fleet import Fleet
 from headgate.agent.lane.keeper import SpanKeeper
 from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.span.inputs import Opened, Placed, Served
+from headgate.agent.span.inputs import Opened, Placed, Served, Settled
 from headgate.agent.span.states import Phase
+from headgate.agent.span.transitions import UnknownTransitionError
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
 from headgate.sinks.contract import Claim, SinkUnavailableError
 from lanes_without_spark import SPEC, fleet_of, lane_of, now_is
@@ -122,6 +123,16 @@ def test_a_fault_of_ours_is_one_spans_failure(
     calls.run()
     assert now_is(table, task(1).id).status().error_code == "internal"
     assert now_is(table, task(1).id).phase is Phase.FAILED
+
+
+def test_an_answer_that_cannot_be_is_told(
+    table: SpanTable, keeper: SpanKeeper, calls: Calls, caplog: pytest.LogCaptureFixture
+) -> None:
+    table.close(task(1))
+    keeper._call(now_is(table, task(1).id), lambda _: Settled({}))
+    with pytest.raises(UnknownTransitionError):
+        calls.waiting.pop()()
+    assert "settled" in caplog.text
 
 
 def test_an_answer_to_a_run_that_is_over_is_nobodys(

@@ -34,6 +34,7 @@ from headgate.agent.span.inputs import (
     TellRestart,
 )
 from headgate.agent.span.states import Span
+from headgate.agent.span.transitions import UnknownTransitionError
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
@@ -148,7 +149,11 @@ class SpanKeeper:
         except Exception as error:  # noqa: BLE001 (a fault of ours with one span must not end the thread of all)
             _log.exception("span %s", span.id)
             answer = CallFailed("internal", f"{type(error).__name__}: {error}", retryable=False)
-        self._table.apply(span.id, answer, span.life)
+        try:
+            self._table.apply(span.id, answer, span.life)
+        except UnknownTransitionError:  # the pool would keep it to itself
+            _log.exception("span %s", span.id)
+            raise
 
     def _open(self, span: Span) -> Opened:
         """Check sink and source; claim if the span is ours to write."""

@@ -102,7 +102,7 @@ class Signal(StrEnum):
 
 
 class Action(StrEnum):
-    """What is made of a signal; each is one function of machine.py."""
+    """What is made of a signal; each is the function of steps.py of its name."""
 
     KEEP = "keep"
     BEGIN = "begin"
