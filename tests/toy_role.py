@@ -25,6 +25,7 @@ from headgate.eventlog.machine import (
 from headgate.eventlog.memory import MemoryBroker, MemoryLog
 from headgate.eventlog.role import Role, RoleSettings, RoleState, TermEffect
 from headgate.records.control import (
+    SESSION_LEFT,
     AgentAnnounced,
     Liveness,
     OperationKind,
@@ -87,7 +88,12 @@ def answer(state: ToyState, request: str, record: OperationRequested, now: Now) 
     return Decision(facts=(settled(state, request, f"number {count}", now),))
 
 
-def decide(state: ToyState, given: Input, now: Now) -> Decision:
+def ended(state: ToyState, agent: str, session: str, reason: str, now: Now) -> Decision:
+    record = SessionEnded(owner_rev=state.owner_rev, reason=reason, ended_ms=now.wall_ms)
+    return Decision(facts=(Fact(SessionKey(agent, session), record), Fact(AgentKey(agent, session), None)))
+
+
+def decide(state: ToyState, given: Input, now: Now) -> Decision:  # noqa: PLR0911 - a case for each input
     state.inputs.append(given)
     match given:
         case Enthroned():
@@ -95,6 +101,10 @@ def decide(state: ToyState, given: Input, now: Now) -> Decision:
             open_ones = [request for request in requests if OutcomeKey(request) not in state.records]
             return Decision(facts=tuple(settled(state, request, "found open", now) for request in open_ones))
         case Arrived(delivery):
+            if isinstance(delivery.key, AgentKey) and delivery.value is None:
+                agent, session = delivery.key.agent, delivery.key.session
+                is_known = SessionKey(agent, session) in state.records
+                return Decision() if is_known else ended(state, agent, session, f"{SESSION_LEFT}bye", now)
             if isinstance(delivery.key, RequestKey) and isinstance(delivery.value, OperationRequested):
                 return answer(state, delivery.key.request, delivery.value, now)
         case TimerFired(name):
@@ -102,8 +112,7 @@ def decide(state: ToyState, given: Input, now: Now) -> Decision:
         case EffectFinished(effect, result):
             return Decision(facts=(settled(state, effect.request, f"result {result}", now),))
         case HolderSilent(agent, session):
-            ended = SessionEnded(owner_rev=state.owner_rev, reason="silent", ended_ms=now.wall_ms)
-            return Decision(facts=(Fact(SessionKey(agent, session), ended), Fact(AgentKey(agent, session), None)))
+            return ended(state, agent, session, "silent", now)
     return Decision()
 
 

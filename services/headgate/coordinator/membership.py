@@ -41,7 +41,7 @@ from headgate.coordinator import joining, spans
 from headgate.coordinator.draft import Draft
 from headgate.coordinator.ranking import Ranking
 from headgate.coordinator.term import SessionId
-from headgate.records.control import SessionEnded, SyncAnswered
+from headgate.records.control import SESSION_LEFT, SessionEnded, SyncAnswered
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, SessionKey, SpanKey, TaskKey
 
 __all__ = ["await_answers", "end_session", "note_agent", "note_answer", "note_word_of", "sweep"]
@@ -93,7 +93,7 @@ def note_answer(draft: Draft, session: SessionId, answer: SyncAnswered | None) -
 def note_agent(draft: Draft, session: SessionId, *, left: bool) -> bool:
     """A heartbeat, or, ``left``, a session's own farewell; True if the barrier was waiting for nobody else."""
     if left:
-        return end_session(draft, session, "left: it deleted its announcement")
+        return end_session(draft, session, f"{SESSION_LEFT}it deleted its announcement")
     if session not in draft.state.ended:
         _give_name(draft, session)
     return False

@@ -263,7 +263,9 @@ class Role(Generic[StateT]):
             run_effect=self._run_effect,
             on_commit=self._on_commit,
         )
+        is_failover = not candidate.watch.is_vacant()
         term.announce(now)
+        self.counters.failovers += is_failover
         # Results may come back while the first effects are being submitted, so the term is known before it opens.
         self._term = term
         term.open(now)

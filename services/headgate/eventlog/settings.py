@@ -76,6 +76,8 @@ class RoleCounters(msgspec.Struct):
     campaigns: int = 0
     terms: int = 0
     sessions_ended: int = 0
-    """Agents' sessions that this process wrote dead: each is a failover of its tables, unless it had drained before."""
+    """Agents' sessions that this process wrote dead, those that have said farewell as well."""
+    failovers: int = 0
+    """Somebody's place taken over who had not gone by itself: an agent's session, or the shard's owner."""
     falls: int = 0
     """Times the role threw its state away: lost its term, lost the log, or found a gap in its own turns."""

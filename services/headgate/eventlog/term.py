@@ -34,7 +34,7 @@ from headgate.eventlog.machine import (
 from headgate.eventlog.roster import Roster
 from headgate.eventlog.settings import HEARTBEATS_PER_LEASE, RoleCounters, RoleSettings
 from headgate.eventlog.timers import Timers
-from headgate.records.control import OwnerAnnounced, SessionEnded
+from headgate.records.control import SESSION_LEFT, OwnerAnnounced, SessionEnded
 from headgate.records.keys import Fact, MemberKey, OwnerKey
 
 __all__ = ["Term", "TermEffect"]
@@ -254,7 +254,9 @@ class Term(Generic[StateT]):
         offsets = self._writer.commit([self._settings.place(fact) for fact in facts])
         self._counters.commits += 1
         self._counters.facts += len(facts)
-        self._counters.sessions_ended += sum(isinstance(fact.value, SessionEnded) for fact in facts)
+        ended = [fact.value.reason for fact in facts if isinstance(fact.value, SessionEnded)]
+        self._counters.sessions_ended += len(ended)
+        self._counters.failovers += sum(not reason.startswith(SESSION_LEFT) for reason in ended)
         self._on_commit(facts)
         return offsets
 

@@ -94,8 +94,10 @@ _ROLE_COUNTERS = {
     "commits": "transactions committed",
     "facts": "records written",
     "campaigns": "times this process campaigned",
-    "terms": "terms begun by this process: failovers of the shard, and the first term of all",
-    "sessions_ended": "sessions of agents written dead by this process: failovers of their tables, and drained agents",
+    "terms": "terms begun by this process",
+    "sessions_ended": "sessions of agents written dead by this process, those that have said farewell as well",
+    "failovers": "sessions of agents that this process wrote dead without their farewell, and terms that it began "
+    "after an owner that had not resigned",
     "falls": "times the state was thrown away and replayed",
 }
 

@@ -6,10 +6,12 @@ Times on the wire are milliseconds since 1970 by the writer's clock and are for 
 """
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 __all__ = [
+    "SESSION_LEFT",
     "AgentAnnounced",
     "ChangeQuarantined",
     "Epoch",
@@ -261,6 +263,10 @@ class SpanDispatched(msgspec.Struct, frozen=True):
     failures: int
     last_error: str | None
     revision: int = 0
+
+
+SESSION_LEFT: Final = "left: "
+"""How the reason begins where the session has said so itself, its tables being elsewhere."""
 
 
 class SessionEnded(msgspec.Struct, frozen=True):

@@ -274,8 +274,9 @@ class LogAudit:
         old = state.feeds.get(key.feed)
         if not isinstance(value, FeedRecorded):
             if old is not None:
-                (self._sink.abandoned if old.abandoned else self._sink.stopped).add(old.feed_id)
-                self.marks["abandoned feed gone" if old.abandoned else "feed gone"] += 1
+                is_abandoned = old.abandoned or _ended_without_sink(state, old.feed_id)
+                (self._sink.abandoned if is_abandoned else self._sink.stopped).add(old.feed_id)
+                self.marks["abandoned feed gone" if is_abandoned else "feed gone"] += 1
             return
         self._check_owner(shard, f"feed {key.feed}", value.owner_rev)
         self._check_division(key, old, value)
@@ -350,6 +351,11 @@ class LogAudit:
 
 def _is_of_all(wish: OperationRequested) -> bool:
     return wish.kind is OperationKind.REBALANCE_FEED and not wish.feed
+
+
+def _ended_without_sink(state: State, feed_id: str) -> bool:
+    """As its outcome says: of a feed that can go at once no record ever says that it is abandoned."""
+    return any(f"its rows of feed_id {feed_id} in" in outcome.reason for outcome in state.outcomes.values())
 
 
 def _phase(record: SpanDispatched) -> str:

@@ -41,6 +41,7 @@ def test_it_takes_over_when_the_lease_has_run_out_since_the_last_record_and_not_
     assert old_rev is not None
     assert two.role.status.owner_rev is not None
     assert two.role.status.owner_rev > old_rev
+    assert (one.role.counters.failovers, two.role.counters.failovers) == (0, 1), "the first term of all is none"
 
 
 def test_a_resigned_owner_is_followed_at_once(world: World) -> None:
@@ -51,6 +52,7 @@ def test_a_resigned_owner_is_followed_at_once(world: World) -> None:
     assert one.state is RoleState.ENDED
     assert world.announced()[-1][1].lease_seconds == 0.0
     two.serve()
+    assert (two.role.counters.terms, two.role.counters.failovers) == (1, 0), "who resigns is followed"
     with pytest.raises(RoleEndedError, match="resigned"):
         one.turn()
 

@@ -18,6 +18,16 @@ def test_a_session_without_heartbeat_for_a_lease_is_silent_once(world: World) ->
     assert SessionKey("a1", "s1") in one.role.view.records
     assert AgentKey("a1", "s1") not in one.role.view.records
     assert one.role.digest() == world.replayed_digest()
+    assert (one.role.counters.sessions_ended, one.role.counters.failovers) == (1, 1)
+
+
+def test_a_session_that_said_farewell_is_no_failover(world: World) -> None:
+    one = world.member("one").serve()
+    world.run(2.0, one, beat=("a1",))
+    world.write(ANNOUNCE, Fact(AgentKey("a1", "s1"), None))
+    world.run(1.0, one)
+    assert SessionKey("a1", "s1") in one.role.view.records
+    assert (one.role.counters.sessions_ended, one.role.counters.failovers) == (1, 0)
 
 
 def test_silence_is_judged_only_after_reading_to_an_end_captured_after_the_suspicion(world: World) -> None:
