@@ -15,7 +15,8 @@ from headgate.agent.lane.keeper import SpanKeeper
 from headgate.agent.lane.lane import Lane
 from headgate.agent.lane.plan import TaskResult
 from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.lane.spark import SparkOptions, SparkRuntime
+from headgate.agent.lane.spark import SparkRuntime
+from headgate.agent.lane.spark_options import SparkOptions
 from headgate.agent.span.inputs import Opened, Placed, Served, SpanInput, SpanResult, TellRestart
 from headgate.agent.span.states import Span
 from headgate.records.control import Epoch, Positions, SpanPlan

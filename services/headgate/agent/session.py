@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.eventlog.log import Log, LogError
+from headgate.eventlog.repeats import Repeats
 from headgate.eventlog.sharding import ANNOUNCE, place
 from headgate.records.control import AgentAnnounced, Liveness, Record
 from headgate.records.keys import AgentKey, Fact, Key, SessionKey
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+_log.addFilter(Repeats())
 
 Clock = Callable[[], float]
 

@@ -18,7 +18,8 @@ import psycopg
 
 from headgate.agent.executor import SpanId, SpanTask, TaskStatus
 from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
-from headgate.agent.lane.spark import SparkOptions, SparkRuntime
+from headgate.agent.lane.spark import SparkRuntime
+from headgate.agent.lane.spark_options import SparkOptions
 from headgate.benchmarks.cpu import tree
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.embedded import artifacts

@@ -7,7 +7,8 @@ from typing import Final
 
 from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
 from headgate.agent.lane.plan import Letterbox
-from headgate.agent.lane.spark import RefusedOptionError, SparkOptions, SparkRuntime, SparkStartError
+from headgate.agent.lane.spark import SparkRuntime, SparkStartError
+from headgate.agent.lane.spark_options import RefusedOptionError, SparkOptions
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.running import Surroundings
 from headgate.config.security import java_properties

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headgate.eventlog.log import LogError
+from headgate.eventlog.repeats import Repeats
 
 __all__ = [
     "ADMIN_SECONDS_MAX",
@@ -84,6 +85,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 logger.addFilter(_is_news)
+logger.addFilter(Repeats())
 
 
 class ClusterSettings(Protocol):

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from headgate.eventlog.log import Log, LogError
+from headgate.eventlog.repeats import Repeats
 from headgate.eventlog.settings import HEARTBEATS_PER_LEASE, RoleSettings
 from headgate.eventlog.sharding import ANNOUNCE, place
 from headgate.records.control import MemberAnnounced
@@ -16,6 +17,7 @@ from headgate.records.keys import Fact, MemberKey
 __all__ = ["Presence"]
 
 _log = logging.getLogger(__name__)
+_log.addFilter(Repeats())
 
 
 class Presence:

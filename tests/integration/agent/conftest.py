@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.agent.executor import SpanId, SpanTask, TaskStatus
 from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
-from headgate.agent.lane.spark import SparkOptions, SparkRuntime
+from headgate.agent.lane.spark import SparkRuntime
+from headgate.agent.lane.spark_options import SparkOptions
 from headgate.config.crash_points import ArmedPoints
 from headgate.embedded.java import java_home_for_spark
 from headgate.embedded.pace import patience

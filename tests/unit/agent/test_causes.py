@@ -38,6 +38,14 @@ Driver stacktrace:
 """
 
 
+OTHER_VERSION = """Traceback (most recent call last):
+  File "worker_util.py", line 77, in check_python_version
+    raise PySparkRuntimeError(
+pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12
+Please check environment variables PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON are correctly set.
+"""
+
+MISMATCH = "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12"
 STREAM = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Failed to construct kafka consumer"
 LOAD = "org.apache.kafka.common.KafkaException: Failed to load SSL keystore"
 KEYSTORE = "org.apache.kafka.common.errors.InvalidConfigurationException: Invalid PEM keystore configs"
@@ -50,6 +58,7 @@ JOB = "Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times: Pyt
         (LOST_WORKER, f"{JOB}; caused by java.io.EOFException"),
         (NO_KEY, f"{STREAM}; caused by {LOAD}; caused by {KEYSTORE}"),
         (PYTHON, "a Python worker of Spark ended with ModuleNotFoundError: No module named 'msgspec'"),
+        (OTHER_VERSION, f"a Python worker of Spark ended with pyspark.errors.{MISMATCH}"),
         ("connection refused", "connection refused"),
         ("", "RuntimeError"),
     ],

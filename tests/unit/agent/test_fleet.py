@@ -7,7 +7,7 @@ import pytest
 from headgate.agent.lane.fleet import Fleet
 from headgate.agent.lane.lane import IDLE_SECONDS
 from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.lane.spark import RefusedOptionError, check_options
+from headgate.agent.lane.spark_options import RefusedOptionError, check_options
 from headgate.agent.span.inputs import BatchOver, Planned
 from lanes_without_spark import is_on, lane_of, now_is, result_of
 

@@ -1,11 +1,15 @@
 """What went wrong in Spark, in a line: its errors carry pages of stack traces, with the cause at their end."""
 
+import re
 from typing import Final
 
 __all__ = ["cause_of"]
 
 _CAUSED_BY: Final = "Caused by: "
 _PYTHON_TRACEBACK: Final = "Traceback (most recent call last):"
+
+_RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")
+"""How the line of an exception begins, below its trace and before more lines of its text."""
 
 _PY4J: Final = "An error occurred while calling "
 _SPARK: Final = "org.apache.spark.SparkException: "
@@ -25,7 +29,7 @@ def cause_of(error: BaseException) -> str:
         return type(error).__name__
     if _PYTHON_TRACEBACK in lines:
         traced = lines[len(lines) - lines[::-1].index(_PYTHON_TRACEBACK) :]
-        cause = next((line for line in reversed(traced) if _is_said(line)), "")
+        cause = next((line for line in traced if _RAISED.match(line)), traced[-1])
         return f"a Python worker of Spark ended with {cause}"[:LENGTH_MAX]
     said = [lines[0].removeprefix(_SPARK)]
     for cause in (_below(error) or [line for line in lines if line.startswith(_CAUSED_BY)])[-CAUSES_MAX:]:
@@ -42,8 +46,3 @@ def _below(error: BaseException) -> list[str]:
         causes.append(str(getattr(below, "_desc", below)).strip().partition("\n")[0])
         below = getattr(below, "_cause", None)
     return causes
-
-
-def _is_said(line: str) -> bool:
-    """Whether it is no part of a trace, of Python or of Java."""
-    return not line.startswith(("File ", "at ", "...", "JVM stacktrace", "SQLSTATE", "Driver stacktrace", _CAUSED_BY))

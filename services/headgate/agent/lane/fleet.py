@@ -25,7 +25,8 @@ from headgate.agent.lane.placement import JOIN_SECONDS, Placement
 from headgate.agent.lane.plan import Letterbox
 from headgate.agent.lane.progress import LaneProgress
 from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.lane.spark import RefusedOptionError, SparkRuntime, SparkStartError
+from headgate.agent.lane.spark import SparkRuntime, SparkStartError
+from headgate.agent.lane.spark_options import RefusedOptionError
 from headgate.agent.span.inputs import Failed, JoinLane, LaneLost, LeaveLane, Served, SettleDue
 from headgate.agent.span.states import Span
 
@@ -136,6 +137,7 @@ class Fleet:
             rows_max=feed.batch_rows_max,
             options=settings.lane_options,
             headers=feed.on_bad_change == "quarantine",
+            memory_failures=self._runtime.memory_failures,
         )
         lane.start(session, source, options.cores, options.scratch)
         if any(span.progress.backlog and not span.claimed for span in self._table.members(lane.members)):

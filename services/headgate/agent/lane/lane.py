@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,6 +23,7 @@ from headgate.agent.executor import SpanId
 from headgate.agent.lane.causes import cause_of
 from headgate.agent.lane.plan import BatchPlan, TaskResult
 from headgate.agent.lane.progress import LaneProgress, ProgressReader
+from headgate.agent.lane.spark import end_of_jvm
 from headgate.agent.lane.stream import Ends, LaneSource, batch_ends, polling_delay, rows_of
 from headgate.agent.lane.task import RESULT_SCHEMA, applying
 from headgate.agent.span.states import Span
@@ -147,7 +148,7 @@ class Lane:
                 return None
             error = self._query.exception()
         except (Py4JError, OSError) as gone:
-            return f"the Spark JVM does not answer: {gone}"
+            return end_of_jvm(gone)
         return "the query ended by itself" if error is None else cause_of(error)
 
     def read_progress(self) -> LaneProgress:
@@ -202,7 +203,7 @@ class Lane:
             assert self._folder is not None  # noqa: S101 - a query that has no directory has not been started
             self._serve(rows, batch_ends(self._folder, batch, self._starts))
         except Exception as error:  # noqa: BLE001 (whatever it is, the spans must not wait for a query that is over)
-            self._broken = cause_of(error)
+            self._broken = _why(error)
             if not isinstance(error, PySparkException | Py4JError | OSError):
                 _log.exception("lane %s", self.name)
         finally:
@@ -221,7 +222,7 @@ class Lane:
                 if plan.works:
                     reach(CrashPoint.BEFORE_CHECKPOINT)
             except (PySparkException, Py4JError, OSError) as error:
-                self._broken = cause_of(error)  # the crew is to know why there is no answer
+                self._broken = _why(error)  # the crew is to know why there is no answer
                 raise
             finally:
                 is_over = self._crew.end_batch(self, ends, results)
@@ -230,3 +231,12 @@ class Lane:
     def _run(self, rows: DataFrame, plan: BatchPlan) -> list[TaskResult]:
         answers = rows.coalesce(self._cores).mapInArrow(applying(plan), RESULT_SCHEMA).collect()
         return [msgspec.json.decode(bytes(answer[0]), type=TaskResult) for answer in answers]
+
+
+def _why(error: Exception) -> str:
+    if not isinstance(error, Py4JNetworkError | ConnectionError):
+        try:
+            return cause_of(error)
+        except (Py4JError, OSError) as gone:  # its text was the JVM's to tell
+            return end_of_jvm(gone)
+    return end_of_jvm(error)

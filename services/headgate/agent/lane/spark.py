@@ -11,14 +11,13 @@ import contextlib
 import hashlib
 import logging
 import os
+import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import psutil
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -27,70 +26,13 @@ from pyspark.sql import SparkSession
 
 import headgate
 from headgate.agent.lane.causes import cause_of
+from headgate.agent.lane.spark_options import FIXED, SparkOptions, check_options
 from headgate.agent.lane.task import warm
 from headgate.config import secrets
 
-__all__ = ["REFUSED_OPTIONS", "RefusedOptionError", "SparkOptions", "SparkRuntime", "SparkStartError", "check_options"]
+__all__ = ["SparkRuntime", "SparkStartError", "end_of_jvm"]
 
 _log = logging.getLogger(__name__)
-
-REFUSED_OPTIONS: Final[dict[str, str]] = {
-    "minpartitions": "it splits a Kafka partition over tasks, changes of one key would overtake each other",
-    "maxrecordsperpartition": "it splits a Kafka partition over tasks, changes of one key would overtake each other",
-    "subscribe": "Headgate says which partitions are read, from which offsets",
-    "subscribepattern": "Headgate says which partitions are read, from which offsets",
-    "assign": "Headgate says which partitions are read, from which offsets",
-    "startingoffsets": "the sink's positions say where reading starts",
-    "startingtimestamp": "the sink's positions say where reading starts",
-    "startingoffsetsbytimestamp": "the sink's positions say where reading starts",
-    "failondataloss": "a skipped offset is a lost change",
-    "kafka.isolation.level": "changes of aborted transactions never happened",
-    "maxoffsetspertrigger": "it is the feed's batch_rows_max",
-    "minoffsetspertrigger": "it would hold changes back",
-    "spark.speculation": "two attempts of one task would race; the sink would refuse one and stop the span",
-    "spark.task.maxfailures": "a second attempt of a task finds the sink moved; the agent restarts the lane instead",
-    "spark.python.worker.reuse": "a sink connection would be made for every batch",
-    "spark.sql.shuffle.partitions": "there is no shuffle, a key never leaves its source partition",
-    "spark.jars.packages": "jars are given by path, each checked against a pinned hash",
-    "spark.jars": "it is HEADGATE_SPARK__JARS",
-    "spark.master": "it is HEADGATE_SPARK__MASTER",
-    "spark.app.name": "it is headgate-agent",
-    "spark.driver.memory": "it is HEADGATE_SPARK__MEMORY",
-    "spark.driver.extrajavaoptions": "spark.driver.defaultJavaOptions takes what a JVM is to be told",
-    "spark.local.dir": "it is HEADGATE_SPARK__SCRATCH",
-    "spark.sql.warehouse.dir": "it is HEADGATE_SPARK__SCRATCH",
-    "spark.ui.enabled": "it is HEADGATE_SPARK__UI",
-    "spark.ui.port": "it is HEADGATE_SPARK__UI_PORT",
-}
-"""Options by lower-case name that would break order or exactness, or that are settings of our own, and why."""
-
-CONSUMER_CACHE_CAPACITY: Final = 16_384
-"""Above any number of partitions of one agent: an evicted consumer costs a reconnect in every batch."""
-
-ARROW_ROWS_MAX: Final = 20_000
-ARROW_BYTES_MAX: Final = 32 << 20
-"""One Arrow batch on its way to a Python worker: with records of several MB 20 000 rows would be more than a machine
-has. (Spark 4.0.5 closes a batch with the row that passes the limit.)"""
-
-_FIXED: Final[dict[str, str]] = {
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.adaptive.enabled": "false",  # no shuffle to adapt, 10 ms of planning less
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.streaming.numRecentProgressUpdates": "40",  # read twice a second (progress.py)
-    "spark.sql.streaming.minBatchesToRetain": "2",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS_MAX),
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
-    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
-    "spark.kafka.consumer.cache.capacity": str(CONSUMER_CACHE_CAPACITY),
-    # Spark's progress log is never the truth, so it needs no checksum files: each costs a process (chmod) per batch.
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-    "spark.speculation": "false",
-    "spark.task.maxFailures": "1",
-    "spark.scheduler.mode": "FAIR",  # a big lane must not make a small one wait for all its tasks
-    "spark.python.worker.reuse": "true",
-    "spark.log.level": "ERROR",
-}
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -108,8 +50,11 @@ _JVM_EXIT_SECONDS: Final = 10.0
 """A killed process is gone at once; this is for a machine on its knees."""
 
 
-class RefusedOptionError(ValueError):
-    """An option that would break a guarantee: names it and says why."""
+JVM_END_SECONDS: Final = 2.0
+"""How long a JVM that does not answer may take to be gone, so that its exit code can be said."""
+
+OUT_OF_MEMORY: Final = 52
+"""Spark's exit code for it."""
 
 
 WARM_TRIES: Final = 3
@@ -120,38 +65,18 @@ class SparkStartError(Exception):
     """Spark does not come up: says what it said, and what to look at."""
 
 
-class SparkOptions(msgspec.Struct, frozen=True):
-    """How to run Spark. ``jars`` are the Kafka connector's four; ``java_home`` None means whatever Spark finds.
-
-    ``cores`` is how many tasks a batch is coalesced to: that of ``master``, when it is ``local[n]``.
-    ``ui``: Spark's own web pages are served, from ``ui_port`` on, at the address that the log then says.
-    ``options`` are further Spark properties, refused by name when they would break order.
-    """
-
-    jars: Sequence[Path]
-    scratch: Path
-    master: str = "local[2]"
-    cores: int = 2
-    driver_memory: str = "1g"
-    java_home: Path | None = None
-    ui: bool = False
-    ui_port: int = 4040
-    options: Mapping[str, str] = {}
-
-    @property
-    def in_one_process(self) -> bool:
-        """Whether tasks run on this machine, as threads of the driver: everywhere else they are sent our package."""
-        return self.master == "local" or self.master.startswith("local[")
-
-
-def check_options(options: Mapping[str, str]) -> None:
-    """Raise RefusedOptionError for the first option that would break order, or that is fixed to another value."""
-    for name, value in sorted(options.items()):
-        reason = REFUSED_OPTIONS.get(name.lower())
-        if reason is not None:
-            raise RefusedOptionError(f"option {name}={value} is refused: {reason}")
-        if _FIXED.get(name, value) != value:
-            raise RefusedOptionError(f"option {name}={value} is refused: Headgate needs {_FIXED[name]}")
+def end_of_jvm(error: Exception) -> str:
+    """Why the JVM did not answer a call."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        code = None if process is None else process.wait(JVM_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        code = None
+    if code is None:
+        return f"the Spark JVM does not answer: {error}"
+    if code == OUT_OF_MEMORY:
+        return "the Spark JVM ran out of memory: give it more (HEADGATE_SPARK__MEMORY); large rows need it"
+    return f"the Spark JVM ended with code {code}: what it said is in the agent's output"
 
 
 def _ship(session: SparkSession, scratch: Path) -> None:
@@ -180,6 +105,8 @@ class SparkRuntime:
         self._process: Any = None
         self._killed = False
         self._starved_since: float | None = None
+        self.memory_failures = 0
+        """How often it ran out of memory."""
 
     def start(self) -> SparkSession:
         """The session, started and warmed if there is none (about 8 s). Raises SparkStartError."""
@@ -188,6 +115,8 @@ class SparkRuntime:
                 assert self._session is not None  # noqa: S101 - else it would not be alive
                 return self._session
             self._killed = False
+            if self._process is not None and self._process.poll() == OUT_OF_MEMORY:
+                self.memory_failures += 1
             self._kill_tree()  # a context that was stopped leaves its JVM behind
             self._discard()
             self._session = self._launch()
@@ -291,7 +220,7 @@ class SparkRuntime:
         settings.scratch.mkdir(parents=True, exist_ok=True)
         builder = SparkSession.builder.master(settings.master).appName("headgate-agent")
         properties = {
-            **_FIXED,
+            **FIXED,
             "spark.executorEnv.MALLOC_ARENA_MAX": WORKER_MEMORY_ARENAS,
             **{f"spark.executorEnv.{name}": value for name, value in secrets.rules().items()},
             **settings.options,

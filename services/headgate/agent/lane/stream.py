@@ -13,7 +13,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.agent.lane.frames import COLUMNS, HEADERS
-from headgate.agent.lane.spark import check_options
+from headgate.agent.lane.spark_options import check_options
 
 __all__ = ["Ends", "LaneSource", "batch_ends", "polling_delay", "rows_of"]
 
@@ -42,6 +42,10 @@ RECEIVE_BYTES: Final = 1 << 20
 POLL_RECORDS_MAX: Final = 10_000
 """Kafka's 500 would cut such a fetch into a hundred polls."""
 
+POLL_SHRINKS: Final = 100
+"""A fetch is bounded by what is on the wire, a poll by nothing but this number: compressed, ten thousand rows of 10 MB
+fit into a fetch. So after each time that the JVM ran out of memory a poll is a hundredth: it then has a row."""
+
 REQUEST_MS: Final = 10_000
 ANSWER_MS: Final = 15_000
 """How long a query waits for a broker, and for an answer over several tries: all its tables wait with it. With Kafka's
@@ -58,13 +62,21 @@ broker's, so 40 times a second would be a sixth of it for nothing."""
 class LaneSource(msgspec.Struct, frozen=True):
     """Where a lane reads: the brokers, further client properties by Java's names, and how many rows a batch may have.
 
-    ``headers``: they are read along, for bad changes to be set aside with them.
+    ``headers``: they are read along, for bad changes to be set aside with them. ``memory_failures``: how often the JVM
+    ran out of memory.
     """
 
     bootstrap: str
     rows_max: int
     options: Mapping[str, str] = {}
     headers: bool = False
+    memory_failures: int = 0
+
+    @property
+    def poll_records(self) -> int:
+        """How many records a consumer hands over at a time."""
+        shrunk: int = POLL_RECORDS_MAX // POLL_SHRINKS**self.memory_failures
+        return max(shrunk, 1)
 
 
 def rows_of(session: SparkSession, source: LaneSource, starts: Ends) -> DataFrame:
@@ -79,7 +91,7 @@ def rows_of(session: SparkSession, source: LaneSource, starts: Ends) -> DataFram
         "kafka.request.timeout.ms": str(REQUEST_MS),
         "kafka.default.api.timeout.ms": str(ANSWER_MS),
         "kafka.max.partition.fetch.bytes": str(_fetch_bytes(len(starts))),
-        "kafka.max.poll.records": str(POLL_RECORDS_MAX),
+        "kafka.max.poll.records": str(source.poll_records),
         "kafka.receive.buffer.bytes": str(RECEIVE_BYTES),
         **{name if name.startswith("kafka.") else f"kafka.{name}": value for name, value in source.options.items()},
         "kafka.bootstrap.servers": source.bootstrap,
