@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -42,7 +43,7 @@ from headgate.agent.span.inputs import (
 )
 from headgate.agent.span.machine import ACTIONS, decide
 from headgate.agent.span.progress import QUARANTINE_WINDOW_SECONDS, SpanProgress, adopted, quarantined_lately
-from headgate.agent.span.states import CALLING, ENDING, OVER, Phase, Span, Stop
+from headgate.agent.span.states import CALLING, ENDING, OVER, REST_SECONDS, Phase, Span, Stop
 from headgate.agent.span.transitions import TRANSITIONS, Action, Signal, UnknownTransitionError, signal_of
 from headgate.records.control import Epoch, SpanPlan, TaskState
 
@@ -247,3 +248,54 @@ def test_a_delay_grows_up_to_a_bound_after_any_number_of_failures() -> None:
     """A seal is tried for as long as it may succeed: after 1 024 failures a doubled float is out of range."""
     delays = [back_off(failures) for failures in (1, 2, 3, 8, 1_025, 100_000)]
     assert delays == [0.25, 0.5, 1.0, RETRY_SECONDS_MAX, RETRY_SECONDS_MAX, RETRY_SECONDS_MAX]
+
+
+def written(**about: Any) -> Span:
+    """A span between two batches, whose progress is ``about``."""
+    progress = SpanProgress(**{"positions": {0: 5, 1: 7}, **about})
+    return Span(
+        task(1), 1, primary=True, phase=Phase.CLAIMED, since=0.0, claimed=True, target_ts=100, progress=progress
+    )
+
+
+@pytest.mark.parametrize(
+    ("about", "awaited", "writable"),
+    [
+        ({}, {0: 5, 1: 7}, True),
+        ({"resolved": {0: 99, 1: 100}}, {0: 5}, True),
+        ({"cut": frozenset({0})}, {1: 7}, True),
+        ({"cut": frozenset({0}), "resolved": {1: 100}}, {}, False),
+    ],
+)
+def test_a_partition_that_has_reached_the_target_is_awaited_no_more(
+    about: dict[str, Any], awaited: dict[int, int], *, writable: bool
+) -> None:
+    span = written(**about)
+    assert (span.awaited, span.writable, span.is_at_target) == (awaited, writable, not writable)
+
+
+def test_the_sink_is_owed_a_position_that_has_rested_for_long_enough() -> None:
+    assert not written().owes(REST_SECONDS * 2), "nothing rests"
+    resting = written(rests_since=1.0)
+    assert not resting.owes(REST_SECONDS + 0.9)
+    assert resting.owes(REST_SECONDS + 1.0)
+    assert not replace(resting, phase=Phase.WRITING).owes(REST_SECONDS * 2), "a batch has it"
+
+
+def test_a_lag_is_that_of_the_last_batch_and_none_while_there_is_nothing_to_read() -> None:
+    timed = replace(result(), oldest_append_ms=100, visible_ms=130)
+    assert written(lag_ms=9).status().lag_ms == 9
+    assert written(lag_ms=9).status(lane_is_idle=True).lag_ms == 0
+    batches = (timed, replace(timed, positions={}), replace(timed, error_code="e"), replace(timed, visible_ms=90))
+    lags = [adopted(SpanProgress(positions={0: 0}, lag_ms=9), each, 0.0).lag_ms for each in batches]
+    assert lags == [30, 30, 30, 0]
+    refused = replace(timed, positions={}, error_code="e")
+    assert adopted(SpanProgress(positions={0: 0}, lag_ms=9), refused, 0.0).lag_ms == 9, "nothing became visible"
+
+
+def test_only_what_has_moved_a_position_is_counted() -> None:
+    told = replace(result(), rows=2, bytes=20, newest_source_ms=7)
+    one = adopted(SpanProgress(positions={0: 0}), told, 0.0)
+    assert (one.rows, one.bytes, one.seen_ms) == (2, 20, 7)
+    other = adopted(one, replace(told, positions={}, newest_source_ms=9), 0.0)
+    assert (other.rows, other.bytes, other.seen_ms) == (2, 20, 7)
