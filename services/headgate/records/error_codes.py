@@ -127,7 +127,8 @@ _ROWS: Final = (
         Stage.SOURCE,
         True,
         "the Spark query that reads the topics has ended",
-        "it is started again; if it keeps ending, see the agent's log",
+        "it is started again; if it keeps ending, its error has the cause: memory, a key or file that Java cannot "
+        "open, an executor that lacks something",
     ),
     ErrorCode(
         "feed_spec",
