@@ -1,6 +1,7 @@
 """``headgate bench``: the figures, as a table or as one JSON object."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,15 +32,18 @@ def pipeline(
 
 
 @app.command("peers")
-def peers(
+def peers(  # noqa: PLR0917 - options of a command line
     changes: Annotated[int, typer.Option(min=1_000, help="changes in each prepared topic")] = 500_000,
     rounds: Annotated[int, typer.Option(min=1, help="interleaved runs of each side")] = 5,
     only: Annotated[list[str] | None, typer.Option(help=f"sides beside Headgate: {', '.join(SIDES[1:])}")] = None,
     race: Annotated[list[str] | None, typer.Option(help=f"workloads: {', '.join(RACES)}; all if none")] = None,
+    race_with: Annotated[
+        Path | None, typer.Option(exists=True, file_okay=False, help="a checkout of another version, as one side more")
+    ] = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Changes per second beside Kafka Connect with Debezium's JDBC sink, Flink SQL and bare hands, on one topic."""
-    options = PeersOptions(tuple(race or RACES), changes, rounds, tuple(only or SIDES))
+    options = PeersOptions(tuple(race or RACES), changes, rounds, tuple(SIDES if only is None else only), race_with)
     _show(bench_peers(options, note), output)
 
 

@@ -9,6 +9,7 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -16,37 +17,44 @@ import psutil
 
 from headgate.benchmarks.cpu import tree
 from headgate.benchmarks.figures import Figure, Report, median_of
-from headgate.benchmarks.parts import BenchError, Parts, bench_parts, spark_rows, spark_rows_since
+from headgate.benchmarks.parts import BenchError, bench_parts, spark_rows, spark_rows_since
 from headgate.benchmarks.peers.by_hand import ByHand, run_by_hand
-from headgate.benchmarks.peers.debezium import DEBEZIUM_SETTINGS, DebeziumPeer
-from headgate.benchmarks.peers.flink import FlinkPeer
+from headgate.benchmarks.peers.debezium import DEBEZIUM_SETTINGS
 from headgate.benchmarks.peers.measuring import Run, measured
+from headgate.benchmarks.peers.sides import Peers
 from headgate.benchmarks.pipeline import run_headgate
 from headgate.benchmarks.shapes import SHAPES
-from headgate.benchmarks.targets import PostgresTarget, Target, mariadb_target
 from headgate.benchmarks.workload import Expected, Workload, create_topic, fill_topic
 
 __all__ = ["RACES", "SIDES", "PeersOptions", "bench_peers"]
 
+OTHER: Final = "other_version"
 SIDES: Final = ("headgate", *(f"debezium_{name}" for name in DEBEZIUM_SETTINGS), "flink", "bare_hands")
 
-GOALS: Final = {"debezium_best": 2.5, "bare_hands": 0.75}
+GOALS: Final = {"debezium_best": 2.5, "flink": 1.5, "bare_hands": 0.75}
 """Headgate's changes/s over the peer's: design §11."""
 
 RUN_SECONDS_MAX: Final = 1_800.0
 LOOK_SECONDS: Final = 0.5
 """How often a peer's table is looked at: a look costs the database some 30 ms."""
 
-WARM_UP_CHANGES: Final = 100_000
+GOAL_OTHER_VERSION: Final = 0.85
+"""Of another version that is raced with."""
+
+WARM_UP_CHANGES: Final = 250_000
+WARM_UP_SECONDS: Final = 30.0
+WARM_UP_CHANGES_MAX: Final = 2_000_000
+"""A side is warm after so many seconds of load, or so many changes: the JVM's compiler needs that long."""
 
 
 class PeersOptions(msgspec.Struct, frozen=True):
-    """``only`` some sides (Headgate always runs), ``races`` of RACES."""
+    """``only`` some sides (Headgate always runs), ``races`` of RACES; ``race_with`` a checkout of another version."""
 
     races: Sequence[str]
     changes: int = 500_000
     rounds: int = 5
     only: Sequence[str] = SIDES
+    race_with: Path | None = None
     partitions: int = 4
     seed: int = 20261121
 
@@ -93,46 +101,10 @@ RACES: Final[dict[str, Race]] = {
 """By name, which the names of its figures end with (but for the first one's)."""
 
 
-class _Peers:
-    """Everybody who takes part, each started when first needed, all gone at the end of the stack."""
-
-    def __init__(self, parts: Parts, stack: ExitStack) -> None:
-        self.parts = parts
-        self._stack = stack
-        self._targets: dict[str, Target] = {}
-        self._connect: DebeziumPeer | None = None
-        self._flink: FlinkPeer | None = None
-
-    def target(self, database: str) -> Target:
-        """The database of that kind."""
-        if database not in self._targets:
-            self._targets[database] = (
-                self._stack.enter_context(mariadb_target(self.parts.scratch / "mariadb"))
-                if database == "mariadb"
-                else PostgresTarget(self.parts.dsn)
-            )
-        return self._targets[database]
-
-    @property
-    def connect(self) -> DebeziumPeer:
-        """Kafka Connect."""
-        if self._connect is None:
-            peer = DebeziumPeer(self.parts.scratch / "connect", self.parts.bootstrap)
-            self._connect = self._stack.enter_context(peer)
-        return self._connect
-
-    @property
-    def flink(self) -> FlinkPeer:
-        """Flink."""
-        if self._flink is None:
-            self._flink = self._stack.enter_context(FlinkPeer(self.parts.scratch / "flink", self.parts.bootstrap))
-        return self._flink
-
-
 class _Track:
     """One race: its topic, filled, and its target."""
 
-    def __init__(self, peers: _Peers, race: Race, workload: Workload) -> None:
+    def __init__(self, peers: Peers, race: Race, workload: Workload) -> None:
         create_topic(peers.parts.bootstrap, workload.topic, workload.partitions)
         self._expected: Expected = fill_topic(peers.parts.bootstrap, workload)
         self._peers = peers
@@ -149,6 +121,8 @@ class _Track:
             run = self._bare_hands(table)
         elif side == "flink":
             run = self._flink(table)
+        elif side == OTHER:
+            run = self._other_version(table, number)
         else:
             run = self._debezium(side.removeprefix("debezium_"), table)
         try:
@@ -191,6 +165,14 @@ class _Track:
         run.cpu_seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return run
 
+    def _other_version(self, table: str, number: int) -> Run:
+        other, target = self._peers.other, self._target
+        target.create_shape(table, SHAPES[self._race.shape])
+        return measured(
+            lambda: other.run(self._workload, self._race.database, target.dsn, table, 500_000 + number),
+            other.processes,
+        )
+
     def _flink(self, table: str) -> Run:
         flink, race, workload = self._peers.flink, self._race, self._workload
         self._target.create_shape(table, SHAPES[race.shape])
@@ -225,11 +207,12 @@ def bench_peers(options: PeersOptions, say: Callable[[str], None]) -> Report:
         raise BenchError(f"unknown: {', '.join(unknown)}; there are {', '.join((*SIDES, *RACES))}")
     figures: dict[str, Figure] = {}
     with bench_parts() as parts, ExitStack() as stack:
-        peers = _Peers(parts, stack)
+        peers = Peers(parts, stack, options.race_with)
         warm: set[tuple[str, str]] = set()
         for at, name in enumerate(options.races):
             race = RACES[name]
             sides = [s for s in SIDES if (s == "headgate" or s in options.only) and race.can_run(s)]
+            sides += [OTHER] if options.race_with is not None else []
             _warm_up(peers, race, [s for s in sides if (s, race.database) not in warm], (options, at), say)
             warm |= {(side, race.database) for side in sides}
             figures |= _race(peers, name, sides, (options, at), say)
@@ -237,22 +220,24 @@ def bench_peers(options: PeersOptions, say: Callable[[str], None]) -> Report:
 
 
 def _warm_up(
-    peers: _Peers, race: Race, sides: Sequence[str], task: tuple[PeersOptions, int], say: Callable[[str], None]
+    peers: Peers, race: Race, sides: Sequence[str], task: tuple[PeersOptions, int], say: Callable[[str], None]
 ) -> None:
-    """One short run of every side that has not met this database yet; not counted."""
+    """Runs of every side that has not met this database yet, until it is warm; not counted."""
     options, at = task
     if not sides:
         return
     changes = min(WARM_UP_CHANGES, options.changes)
-    workload = race.workload(f"bench.public.warm_{at}", changes, options)
-    track = _Track(peers, race, workload)
-    for number, side in enumerate(sides):
+    track = _Track(peers, race, race.workload(f"bench.public.warm_{at}", changes, options))
+    for place, side in enumerate(sides):
         say(f"warming up {side} ({race.database})")
-        track.run(side, 90_000 + 100 * at + number)
+        seconds, runs = 0.0, 0
+        while seconds < WARM_UP_SECONDS and runs * changes < WARM_UP_CHANGES_MAX:
+            seconds += track.run(side, 90_000 + 1_000 * (10 * at + place) + runs).seconds
+            runs += 1
 
 
 def _race(
-    peers: _Peers, name: str, sides: Sequence[str], task: tuple[PeersOptions, int], say: Callable[[str], None]
+    peers: Peers, name: str, sides: Sequence[str], task: tuple[PeersOptions, int], say: Callable[[str], None]
 ) -> dict[str, Figure]:
     options, at = task
     race = RACES[name]
@@ -281,5 +266,7 @@ def _figures(changes: int, runs: dict[str, list[Run]], suffix: str) -> dict[str,
             figures[f"spark_input_rows{suffix}"] = median_of(rows, "rows", None, 0)
         if side != "headgate":
             ratios = [theirs.seconds / mine for theirs, mine in zip(found, ours, strict=True)]
-            figures[f"ratio_to_{side}{suffix}"] = median_of(ratios, "ratio", GOALS.get(side), 3)
+            figures[f"ratio_to_{side}{suffix}"] = median_of(
+                ratios, "ratio", GOAL_OTHER_VERSION if side == OTHER else GOALS.get(side), 3
+            )
     return figures
