@@ -60,12 +60,13 @@ fmt: $(READY) ## format, and fix what can be fixed
 	$(RUN)/ruff check --fix .
 	$(RUN)/ruff format .
 
-bench: $(READY) ## figures, not tests: pipeline, peers, latency, move, tables, control
+bench: $(READY) ## figures, not tests: pipeline, peers, latency, move, tables, rest, control
 	$(RUN)/headgate bench pipeline
 	$(RUN)/headgate bench peers
 	$(RUN)/headgate bench latency --debezium
 	$(RUN)/headgate bench move
 	$(RUN)/headgate bench tables
+	$(RUN)/headgate bench rest
 	$(RUN)/headgate bench control
 
 sim: $(READY) ## the control plane in a simulated world of faults, a minute of it

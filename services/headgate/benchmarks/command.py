@@ -12,6 +12,7 @@ from headgate.benchmarks.latency import LatencyOptions, bench_latency
 from headgate.benchmarks.move import MoveOptions, bench_move
 from headgate.benchmarks.peers.race import RACES, SIDES, PeersOptions, bench_peers
 from headgate.benchmarks.pipeline import PipelineOptions, bench_pipeline
+from headgate.benchmarks.rest import RestOptions, bench_rest
 from headgate.benchmarks.tables import TablesOptions, bench_tables
 from headgate.cli.options import Format
 from headgate.cli.output import Output, note, show_rows
@@ -81,6 +82,17 @@ def tables(
 ) -> None:
     """Many tables on one agent: time to start, memory, processor time at rest, and how late the busy ones are."""
     _show(bench_tables(TablesOptions(tables, min(active, tables), rate, seconds), note), output)
+
+
+@app.command("rest")
+def rest(
+    tables: Annotated[list[int] | None, typer.Option(min=1, help="numbers of tables; 1, 5, 100, 1000 if none")] = None,
+    rate: Annotated[int, typer.Option(min=1, help="changes per second in all")] = 8,
+    seconds: Annotated[float, typer.Option(min=5, help="counted seconds per number of tables")] = 60.0,
+    output: Format = Output.TABLE,
+) -> None:
+    """What an agent costs at rest: shares of a core for its driver, JVM and workers, and of the broker."""
+    _show(bench_rest(RestOptions(tuple(tables or (1, 5, 100, 1_000)), rate, seconds), note), output)
 
 
 @app.command("control")

@@ -22,7 +22,7 @@ from headgate.benchmarks.latency import Course, LatencyOptions, measure_latency,
 from headgate.benchmarks.parts import Parts, bench_parts, make_task
 from headgate.benchmarks.workload import DDL
 
-__all__ = ["TablesOptions", "bench_tables"]
+__all__ = ["TablesOptions", "bench_tables", "create_tables", "driver", "start_all"]
 
 IDLE_SECONDS: Final = 20.0
 """Over which processor time at rest is taken; before it, as long again for lanes to settle."""
@@ -47,11 +47,11 @@ def bench_tables(options: TablesOptions, say: Callable[[str], None]) -> Report:
     with bench_parts() as parts:
         names = [f"public.many_{number:04d}" for number in range(options.tables)]
         topics = [f"bench.{name}" for name in names]
-        _create(parts, names, topics)
+        create_tables(parts, names, topics)
         before = _memory(parts)
         say(f"{options.tables} tables; agent at rest without tables: {sum(before.values())} MiB {before}")
         tasks = [make_task(parts, topic, name, 1, 1) for topic, name in zip(topics, names, strict=True)]
-        started_s = _start(parts, tasks)
+        started_s = start_all(parts, tasks)
         say(f"all replicate after {started_s:.1f} s, on {len(parts.executor.lanes)} lanes")
         time.sleep(IDLE_SECONDS)
         idle = _idle(parts)
@@ -85,7 +85,8 @@ def _percentages(idle: dict[str, float]) -> dict[str, Figure]:
     }
 
 
-def _create(parts: Parts, names: Sequence[str], topics: Sequence[str]) -> None:
+def create_tables(parts: Parts, names: Sequence[str], topics: Sequence[str]) -> None:
+    """Topics of one partition whose records are stamped by the broker, and their tables, empty."""
     admin = AdminClient({"bootstrap.servers": parts.bootstrap})
     properties = {"message.timestamp.type": "LogAppendTime"}
     with parts.connect() as connection:
@@ -98,7 +99,7 @@ def _create(parts: Parts, names: Sequence[str], topics: Sequence[str]) -> None:
                     connection.execute(sql.SQL(DDL).format(table=sql.Identifier(*name.split("."))))
 
 
-def _start(parts: Parts, tasks: Sequence[SpanTask]) -> float:
+def start_all(parts: Parts, tasks: Sequence[SpanTask]) -> float:
     """Seconds until all replicate."""
     began = time.monotonic()
     for task in tasks:
@@ -107,7 +108,8 @@ def _start(parts: Parts, tasks: Sequence[SpanTask]) -> float:
     return time.monotonic() - began
 
 
-def _driver() -> list[psutil.Process]:
+def driver() -> list[psutil.Process]:
+    """This process."""
     return [psutil.Process()]
 
 
@@ -117,7 +119,7 @@ def _memory(parts: Parts) -> dict[str, int]:
 
 def _idle(parts: Parts) -> dict[str, float]:
     """Shares of a core, in %, while nothing is written."""
-    clock = CpuClock({"driver": _driver, "jvm": parts.jvm, "workers": parts.workers, "broker": parts.broker})
+    clock = CpuClock({"driver": driver, "jvm": parts.jvm, "workers": parts.workers, "broker": parts.broker})
     before = clock.stock()
     time.sleep(IDLE_SECONDS)
     return {name: round(100 * seconds / IDLE_SECONDS, 1) for name, seconds in clock.seconds_since(before).items()}
