@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 import headgate
 from headgate.agent.lane.causes import cause_of
-from headgate.agent.lane.spark_options import FIXED, SparkOptions, check_options
+from headgate.agent.lane.spark_options import FIXED, MARKING_PERCENT, SparkOptions, check_options
 from headgate.agent.lane.task import warm
 from headgate.config import secrets
 
@@ -230,7 +230,10 @@ class SparkRuntime:
             "spark.jars": ",".join(str(jar) for jar in settings.jars),
             "spark.local.dir": str(settings.scratch),
             # A killed JVM cannot clean up after itself; its leavings go with the scratch folder.
-            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={settings.scratch}",
+            "spark.driver.extraJavaOptions": (
+                f"-Djava.io.tmpdir={settings.scratch} "
+                f"-XX:InitiatingHeapOccupancyPercent={MARKING_PERCENT} -XX:-G1UseAdaptiveIHOP"
+            ),
             "spark.sql.warehouse.dir": str(settings.scratch / "warehouse"),
         }
         if settings.in_one_process:

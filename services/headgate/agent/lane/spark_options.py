@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["FIXED", "REFUSED_OPTIONS", "RefusedOptionError", "SparkOptions", "check_options"]
+__all__ = ["FIXED", "MARKING_PERCENT", "REFUSED_OPTIONS", "RefusedOptionError", "SparkOptions", "check_options"]
 
 REFUSED_OPTIONS: Final[dict[str, str]] = {
     "minpartitions": "it splits a Kafka partition over tasks, changes of one key would overtake each other",
@@ -41,10 +41,15 @@ REFUSED_OPTIONS: Final[dict[str, str]] = {
 CONSUMER_CACHE_CAPACITY: Final = 16_384
 """Above any number of partitions of one agent: an evicted consumer costs a reconnect in every batch."""
 
-ARROW_ROWS_MAX: Final = 20_000
+ARROW_ROWS_MAX: Final = 2_000
 ARROW_BYTES_MAX: Final = 32 << 20
-"""One Arrow batch on its way to a Python worker: with records of several MB 20 000 rows would be more than a machine
-has. (Spark 4.0.5 closes a batch with the row that passes the limit.)"""
+"""One Arrow batch on its way to a Python worker: 2 000 rows of 2 KB stay in a processor's cache on their way through
+it, 20 000 did not (docs/benchmarks.md); with records of several MB they would be more than a machine has. (Spark 4.0.5
+closes a batch with the row that passes the limit.)"""
+
+MARKING_PERCENT: Final = 80
+"""From how much of the heap on its collector (G1) marks what lives. Kafka's fetches of 8 MB go straight to the heap's
+old part, so with 45, its default, it marks all the time, though hardly anything lives there."""
 
 FIXED: Final[dict[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
@@ -57,8 +62,12 @@ FIXED: Final[dict[str, str]] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
     "spark.kafka.consumer.cache.capacity": str(CONSUMER_CACHE_CAPACITY),
-    # Spark's progress log is never the truth, so it needs no checksum files: each costs a process (chmod) per batch.
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    # Spark notes each batch in two files. By its usual ways each costs a process (chmod), which on a busy machine takes
+    # a tenth of a second; and a file of checksums more, though these notes are never the truth.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.speculation": "false",
     "spark.task.maxFailures": "1",
     "spark.scheduler.mode": "FAIR",  # a big lane must not make a small one wait for all its tasks
