@@ -10,6 +10,7 @@ import msgspec
 from headgate.agent.lane.progress import LaneProgress
 from headgate.agent.service import AgentCounters, AgentOptions, run_agent
 from headgate.cli.running import Part, Surroundings
+from headgate.config.security import java_properties
 from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream
 
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ DRAIN_SECONDS_MIN: Final = 0.5
 def agent_part(around: Surroundings, scratch: Path) -> Part:
     """The agent of this process, not started. ``scratch`` is for Spark's temporary files.
 
+    Raises SettingsError for a login that Spark's Java client cannot use, which is known before Spark is started.
     Its run raises SettingsError, NoJavaError, ArtifactError, and CommandError when Spark does not start.
     """
     settings = around.settings
+    java_properties(settings.kafka)
     options = AgentOptions(
         agent=settings.agent.name,
         address=f"http://{settings.http.bind}:{around.http_port}",

@@ -106,13 +106,16 @@ def test_whoever_is_not_let_in_is_told_why(
 
 
 def test_a_key_that_spark_cannot_read_is_refused(
-    guarded: GuardedKafka, settings: Settings, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+    guarded: GuardedKafka, log: KafkaLog, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert log.cluster_id, "the topics are there"
     certified(guarded, monkeypatch)
     monkeypatch.setenv("HEADGATE_KAFKA__SSL_KEY_LOCATION", str(guarded.papers.old_key))
     refused = serve("refused", "agent", "--name", "a1")
     assert refused.process.wait(60) == ExitCode.SETTING
-    assert "openssl pkcs8" in refused.log_file.read_text(encoding="utf-8")
+    said = refused.log_file.read_text(encoding="utf-8")
+    assert "openssl pkcs8" in said
+    assert "Spark log level" not in said, "it is refused before Spark is started"
 
 
 def test_what_a_lost_end_was_to_be_may_be_read_by_coordinators_only(guarded: GuardedKafka, log: KafkaLog) -> None:
