@@ -21,7 +21,7 @@ from headgate.agent.span.inputs import (
     SpanInput,
     SpanResult,
 )
-from headgate.agent.span.states import Phase
+from headgate.agent.span.states import Phase, Span
 from headgate.records.control import Positions, TaskState
 from lanes_without_spark import (
     NOON,
@@ -149,8 +149,8 @@ def test_a_batch_that_ends_its_lane_is_said_of_all_who_are_on_it(table: SpanTabl
     lane._broken = "a worker died"
     fleet.crew.end_batch(lane, ends_of(lane), None)
     found = table.members(spans)
-    assert [(span.error, span.lane, worst(span.failures)) for span in found] == 2 * [
-        (("lane_lost", "a worker died", True), None, 0)
+    assert [(span.error, span.lane, worst(span.failures)) for span in found] == [
+        (("lane_lost", f"{said(span)}: a worker died", True), None, 0) for span in found
     ]
     alone = lane_of(fleet, "b", {0: 0})
     single = is_on(table, alone, {0: 0})
@@ -158,7 +158,12 @@ def test_a_batch_that_ends_its_lane_is_said_of_all_who_are_on_it(table: SpanTabl
     alone._broken = "a worker died"
     fleet.crew.end_batch(alone, ends_of(alone), None)
     span = now_is(table, single)
-    assert (span.error, worst(span.failures)) == (("lane_lost", "a worker died", True), 1)
+    assert (span.error, worst(span.failures)) == (("lane_lost", f"{said(span)}: a worker died", True), 1)
+
+
+def said(span: Span) -> str:
+    plan, ((partition, offset),) = span.task.plan, span.positions.items()
+    return f"{plan.table}: topic {plan.topic}, partition {partition} from offset {offset} on"
 
 
 def test_a_span_that_is_told_to_stop_in_a_batch_is_sealed_behind_what_the_batch_wrote(

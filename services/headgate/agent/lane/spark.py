@@ -30,7 +30,7 @@ from headgate.agent.lane.spark_options import FIXED, MARKING_PERCENT, SparkOptio
 from headgate.agent.lane.task import warm
 from headgate.config import secrets
 
-__all__ = ["SparkRuntime", "SparkStartError", "end_of_jvm"]
+__all__ = ["SparkOptions", "SparkRuntime", "SparkStartError", "end_of_jvm"]
 
 _log = logging.getLogger(__name__)
 

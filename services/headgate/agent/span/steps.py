@@ -38,6 +38,9 @@ from headgate.agent.span.progress import SpanProgress, adopted, completed, opene
 from headgate.agent.span.states import Phase, Span, Stop
 from headgate.records.control import TaskState
 
+PLACES_SHOWN_MAX: Final = 3
+"""Partitions that an error names one by one: the cause, which stands behind them, must not be cut off."""
+
 ERROR_LENGTH_MAX: Final = 1_000
 """Java's stack traces belong into the log, not onto a control topic."""
 
@@ -240,19 +243,25 @@ def restart(span: Span, given: SentBack, now: float) -> Step:
 
 def lose(span: Span, given: LaneLost, now: float) -> Step:
     """A neighbour may have done it: no failure of its own."""
-    lost = replace(span, lane=None, losses=span.losses + 1, error=_error(_of_lane(given)))
+    lost = replace(span, lane=None, losses=span.losses + 1, error=_error(_of_lane(span, given)))
     return _to(lost, Phase.RETRYING, now, *_off(span), retry_at=now + back_off(lost.losses))
 
 
 def fail(span: Span, given: CallFailed | Failed | LaneLost, now: float) -> Step:
     """A failure of its own."""
     if isinstance(given, LaneLost):
-        return _failed(replace(span, losses=span.losses + 1), _of_lane(given), now)
+        return _failed(replace(span, losses=span.losses + 1), _of_lane(span, given), now)
     return _failed(span, given, now)
 
 
-def _of_lane(given: LaneLost) -> Failed:
-    return Failed("lane_lost", given.why, retryable=True)
+def _of_lane(span: Span, given: LaneLost) -> Failed:
+    """Spark's words name neither the table nor how far it is."""
+    plan, at = span.task.plan, sorted(span.positions.items())
+    places = [f"partition {partition} from offset {offset} on" for partition, offset in at[:PLACES_SHOWN_MAX]]
+    if len(at) > PLACES_SHOWN_MAX:
+        places.append(f"{len(at) - PLACES_SHOWN_MAX} partitions more")
+    where = ", ".join([f"{plan.table}: topic {plan.topic}", *places])
+    return Failed("lane_lost", f"{where}: {given.why}", retryable=True)
 
 
 def _error(why: CallFailed | Failed) -> tuple[str, str, bool]:
