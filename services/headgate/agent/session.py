@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
-_log.addFilter(Repeats())
+_log.addFilter(Repeats(logging.WARNING))  # that a session has lost its lease is always news
 
 Clock = Callable[[], float]
 

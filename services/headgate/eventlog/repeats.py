@@ -24,16 +24,19 @@ _PARTICULARS: Final = re.compile(r"\[[^\]]*\]|\b[0-9a-f]{12}\b|(?<=heartbeat )\d
 
 
 class Repeats(logging.Filter):
-    """For a logger. Any thread may use it."""
+    """For a logger. Lines above ``level_max`` are all written. Any thread may use it."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, level_max: int = logging.CRITICAL, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
+        self._level_max = level_max
         self._clock = clock
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is written."""
+        if record.levelno > self._level_max:
+            return True
         text = record.getMessage()
         kind, now = _PARTICULARS.sub("#", text), self._clock()
         with self._lock:

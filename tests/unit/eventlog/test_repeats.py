@@ -10,9 +10,9 @@ FAILED = "FAIL [%s] [thrd:%s]: 127.0.0.1:9092/1: Connect failed: Connection refu
 
 
 class Log:
-    def __init__(self) -> None:
+    def __init__(self, level_max: int = logging.CRITICAL) -> None:
         self.now = 0.0
-        self._repeats = Repeats(lambda: self.now)
+        self._repeats = Repeats(level_max, lambda: self.now)
 
     def writes(self, text: str, *values: object) -> str | None:
         """What is written of it; None, if it is left out."""
@@ -54,3 +54,8 @@ def test_what_is_remembered_is_bounded() -> None:
     for number in range(KINDS_MAX + 1):
         assert log.writes(f"kind {number}")
     assert log.writes("kind 0"), "forgotten, and written again"
+
+
+def test_what_is_above_a_level_is_always_written() -> None:
+    log = Log(level_max=logging.INFO)
+    assert [log.writes("lost") for _ in range(3)] == ["lost"] * 3
