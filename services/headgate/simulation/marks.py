@@ -114,7 +114,6 @@ REQUIRED: Final = (
     "feed gone",
     "abandoned feed gone",
     "abandoned while wanted running",
-    "abandoned while wanted removed",
     "feed made again",
     "tombstones cleaned away",
     "update_feed done",
