@@ -17,7 +17,7 @@ from headgate.coordinator.replication import Action
 from headgate.records.control import FeedRecorded, SpanDispatched, TaskState
 from headgate.records.keys import SpanKey
 
-__all__ = ["LOOK_SECONDS", "action_of", "is_over", "outcome_of"]
+__all__ = ["LOOK_SECONDS", "action_of", "is_over", "known_spans", "outcome_of"]
 
 LOOK_SECONDS: Final = 5.0
 """Between two looks whether everybody has stopped: who has lost its role says so without the span's record changing."""
@@ -40,7 +40,7 @@ def action_of(draft: Draft, record: SpanDispatched, action: Action) -> Action:
 
 def is_over(draft: Draft, name: str, feed: FeedRecorded) -> bool:
     """Whether every session that the log knows to have run a table of the feed has stopped, or is over."""
-    for key in _spans(draft, name, feed):
+    for key in known_spans(draft, name, feed):
         record = draft.span(key)
         if record is not None and (record.primary is not None or record.secondary is not None):
             return False
@@ -58,7 +58,7 @@ def outcome_of(draft: Draft, name: str, feed: FeedRecorded) -> str:
     silent = sorted(
         {
             f"{agent}/{session}"
-            for key in _spans(draft, name, feed)
+            for key in known_spans(draft, name, feed)
             for (agent, session), word in draft.state.tasks.get(key, {}).items()
             if word.feed_id == feed.feed_id and word.state not in _OVER
         }
@@ -74,7 +74,7 @@ def outcome_of(draft: Draft, name: str, feed: FeedRecorded) -> str:
     )
 
 
-def _spans(draft: Draft, name: str, feed: FeedRecorded) -> list[SpanKey]:
+def known_spans(draft: Draft, name: str, feed: FeedRecorded) -> list[SpanKey]:
     """Every span of the feed that there may be a record, or a word, of."""
     planned = [SpanKey(name, plan.span) for plan in feed.spans]
     return sorted({*planned, *(other for key in planned for other in draft.state.index.overlapping(key))})

@@ -226,7 +226,8 @@ def delete_piece(draft: Draft, name: str) -> None:
         draft.term.forgetting.discard(name)
         return
     told = abandoning.outcome_of(draft, name, feed) if feed.abandoned else _FORGOTTEN
-    left = [key for key in spans_of(feed, name) if key in state.spans]
+    # Of a table that was to be divided otherwise there may be spans that are not planned any more.
+    left = [key for key in abandoning.known_spans(draft, name, feed) if key in state.spans]
     for key in left[:DELETES_PER_DECISION_MAX]:
         draft.forget_span(key)
     if len(left) > DELETES_PER_DECISION_MAX:
