@@ -11,12 +11,12 @@ READY := $(VENV)/.ready
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): requirements.lock requirements.bootstrap.lock pyproject.toml
+$(READY): requirements.lock requirements.bootstrap.lock pyproject.toml services/headgate_lab/pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "headgate needs Python 3.11: install it, or say where it is: make PYTHON=/path/to/python3.11"; exit 3; }
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.bootstrap.lock
 	$(RUN)/uv pip sync --quiet --require-hashes requirements.lock requirements.bootstrap.lock
-	$(RUN)/uv pip install --quiet --no-deps --editable .
+	$(RUN)/uv pip install --quiet --no-deps --editable . --editable services/headgate_lab
 	@touch $@
 
 demo: $(READY) ## the main job on real parts, with kills, checked row by row
@@ -74,14 +74,14 @@ sim: $(READY) ## the control plane in a simulated world of faults, a minute of i
 
 sim-long: $(READY) ## the same for as long as asked: make sim-long SEEDS=20000 START=1000
 	$(RUN)/headgate sim --seeds $(or $(SEEDS),5000) --start $(or $(START),1000) --ticks 800
-	$(RUN)/python -m headgate.simulation.exhaustive
+	$(RUN)/python -m headgate_lab.simulation.exhaustive
 
 mutants: $(READY) ## flip each guard of the machines; something must notice every flip
 	PYTHONPATH=tests $(RUN)/python -m mutation $(MUTANTS)
 
 lock: ## resolve anew and write requirements.lock (hashes, no registry's host)
 	$(RUN)/uv lock --quiet
-	$(RUN)/uv export --quiet --frozen --all-extras --all-groups --no-emit-project --no-annotate --no-header \
+	$(RUN)/uv export --quiet --frozen --all-extras --all-groups --no-emit-workspace --no-annotate --no-header \
 		--format requirements-txt --output-file requirements.lock
 
 clean: ## remove the virtual environment and caches of this checkout

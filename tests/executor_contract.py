@@ -5,7 +5,7 @@ from typing import Protocol
 
 import pytest
 
-from headgate.agent.executor import SpanId, SpanTask, TableExecutor
+from headgate.agent.core.executor import SpanId, SpanTask, TableExecutor
 from headgate.records.control import TaskState
 from headgate.records.spans import table_of
 

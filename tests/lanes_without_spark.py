@@ -6,20 +6,20 @@ from typing import Any
 
 import msgspec
 
-from headgate.agent.executor import SpanId, SpanTask
-from headgate.agent.lane.fleet import (
+from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.span.inputs import Opened, Placed, Served, SpanInput, SpanResult, TellRestart
+from headgate.agent.core.span.states import Span
+from headgate.records.control import Epoch, Positions, SpanPlan
+from headgate.replication.lane import Lane
+from headgate.replication.plan import TaskResult
+from headgate.replication.queries import (
     ExecutorSettings,
     Fleet,
 )
-from headgate.agent.lane.keeper import SpanKeeper
-from headgate.agent.lane.lane import Lane
-from headgate.agent.lane.plan import TaskResult
-from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.lane.spark import SparkRuntime
-from headgate.agent.lane.spark_options import SparkOptions
-from headgate.agent.span.inputs import Opened, Placed, Served, SpanInput, SpanResult, TellRestart
-from headgate.agent.span.states import Span
-from headgate.records.control import Epoch, Positions, SpanPlan
+from headgate.replication.span_lifecycle import SpanKeeper
+from headgate.replication.span_table import SpanTable
+from headgate.replication.spark import SparkRuntime
+from headgate.replication.spark_options import SparkOptions
 
 SPEC = '{"feed": "f", "source": {"topics": ["t"]}, "sink": {"type": "postgresql", "dsn": ""}}'
 

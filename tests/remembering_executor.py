@@ -4,7 +4,7 @@ import threading
 
 import msgspec
 
-from headgate.agent.executor import SpanId, SpanTask, TaskStatus
+from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.records.control import Positions, TaskState
 
 __all__ = ["RememberingExecutor"]

@@ -9,21 +9,6 @@ import hashlib
 import msgspec
 
 from headgate.eventlog.log import Partition, Placed
-from headgate.eventlog.machine import (
-    Arrived,
-    CancelTimer,
-    Decision,
-    EffectFinished,
-    Enthroned,
-    HolderSilent,
-    Input,
-    Machine,
-    Now,
-    SetTimer,
-    TimerFired,
-)
-from headgate.eventlog.memory import MemoryBroker, MemoryLog
-from headgate.eventlog.role import Role, RoleSettings, RoleState, TermEffect
 from headgate.records.control import (
     SESSION_LEFT,
     AgentAnnounced,
@@ -37,6 +22,21 @@ from headgate.records.control import (
     SessionEnded,
 )
 from headgate.records.keys import AgentKey, Fact, Key, OutcomeKey, OwnerKey, RequestKey, SessionKey
+from headgate.runtime.machine import (
+    Arrived,
+    CancelTimer,
+    Decision,
+    EffectFinished,
+    Enthroned,
+    HolderSilent,
+    Input,
+    Machine,
+    Now,
+    SetTimer,
+    TimerFired,
+)
+from headgate.runtime.role import Role, RoleSettings, RoleState, TermEffect
+from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
 
 ANNOUNCE = Partition("announce", 0)
 LEASE = 5.0

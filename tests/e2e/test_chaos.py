@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from headgate.embedded.pace import patience
+from headgate.provisioning.pace import patience
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 

@@ -21,7 +21,7 @@ import psycopg
 import pytest
 import yaml
 
-from headgate.embedded.pace import patience
+from headgate.provisioning.pace import patience
 
 pytestmark = pytest.mark.e2e
 

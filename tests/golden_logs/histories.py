@@ -13,14 +13,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from golden_logs.dump import Dump, lines_of
-from headgate.coordinator.machine import COORDINATOR
+from headgate.coordinator.core.machine import COORDINATOR
 from headgate.eventlog.log import Delivery
-from headgate.eventlog.memory import MemoryBroker
 from headgate.eventlog.schema_files import schema_directory, schemas
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS, partitions_of_shard
 from headgate.records.keys import KEY_FORMS, Key, OwnerKey
-from headgate.simulation.profile import Profile
-from headgate.simulation.world import World
+from headgate_lab.memory_log.log import MemoryBroker
+from headgate_lab.simulation.profile import Profile
+from headgate_lab.simulation.world import World
 from scenarios.runner import World as Scenario
 from scenarios.runner import perform
 

@@ -16,12 +16,12 @@ import pytest
 
 from golden_logs.dump import DELETED, Dump, Line, read_dump, record_in
 from golden_logs.histories import HERE, RELEASED, ReleasedError, deletable_forms, hashes, newest_level, rewrite
-from headgate.coordinator.machine import COORDINATOR
+from headgate.coordinator.core.machine import COORDINATOR
 from headgate.eventlog.codec import CodecGarbage, decode
-from headgate.eventlog.memory_partition import Entry, PartitionLog
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS, partitions_of_shard
 from headgate.records.control import FeedState, Liveness, OperationKind, OutcomeStatus, SetState, TaskState, WantedState
 from headgate.records.keys import KEY_FORMS
+from headgate_lab.memory_log.partition import Entry, PartitionLog
 
 LEVELS = sorted(int(path.name.removeprefix("v")) for path in HERE.glob("v*") if path.is_dir())
 DUMPS = sorted(HERE.glob("v*/*.tsv"))

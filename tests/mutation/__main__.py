@@ -23,10 +23,15 @@ from mutation.verdicts import Verdict, conclude
 
 SERVICES = Path(__file__).parents[2].resolve() / "services"
 
-MACHINES = ("headgate.coordinator", "headgate.agent.machine", "headgate.agent.state", "headgate.agent.span")
+MACHINES = (
+    "headgate.coordinator",
+    "headgate.agent.core.machine",
+    "headgate.agent.core.state",
+    "headgate.agent.core.span",
+)
 """What is put on trial: a module, or all modules of a package but its shell."""
 
-SHELLS = ("headgate.coordinator.service", "headgate.coordinator.work")
+SHELLS = ("headgate.coordinator.shell.service", "headgate.coordinator.shell.effect_runner")
 """No machines: what the owner does outside the log, tested on real parts."""
 
 SEEDS = 150

@@ -166,7 +166,7 @@ def _cost(test: Test) -> float:
 
 def histories_hold(seeds: int) -> bool:
     """Simulated histories of the first ``seeds`` seeds."""
-    from headgate.simulation.campaign import TICKS, play  # only now: the flip may have to come first
-    from headgate.simulation.profile import draw_profile
+    from headgate_lab.simulation.campaign import TICKS, play  # only now: the flip may have to come first
+    from headgate_lab.simulation.profile import draw_profile
 
     return all(play(draw_profile(seed, ticks=TICKS)).finding is None for seed in range(seeds))

@@ -7,10 +7,10 @@ all of them, and each answer is one line: what the index means.
 from collections import Counter
 from typing import Any
 
-from headgate.coordinator.index import Indexes
-from headgate.coordinator.standing import is_broken, is_failing, is_moving, is_open
-from headgate.coordinator.state import CoordinatorState
-from headgate.coordinator.written import sink_of
+from headgate.coordinator.core.index import Indexes
+from headgate.coordinator.core.sink_ownership import sink_of
+from headgate.coordinator.core.span_predicates import is_broken, is_failing, is_moving, is_open
+from headgate.coordinator.core.state import CoordinatorState
 from headgate.records.control import FeedRecorded, Liveness, SetState, SpanDispatched, WantedState
 from headgate.records.keys import SpanKey
 from headgate.records.spans import table_of

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from headgate.agent.words import announced, answered
-from headgate.coordinator.effects import (
+from headgate.agent.core.announcements import announced, answered
+from headgate.coordinator.core.effects import (
     DiscoverTables,
     EffectFailed,
     FeedForgotten,
@@ -29,13 +29,9 @@ from headgate.coordinator.effects import (
     StartResolved,
     TablesDiscovered,
 )
-from headgate.coordinator.explain import explain
-from headgate.coordinator.machine import COORDINATOR, State, decide, digest, evolve, new_state
+from headgate.coordinator.core.explain import explain
+from headgate.coordinator.core.machine import COORDINATOR, State, decide, digest, evolve, new_state
 from headgate.eventlog.log import Delivery, Partition, Placed
-from headgate.eventlog.machine import Decision, Machine, Now
-from headgate.eventlog.memory import MemoryBroker, MemoryLog
-from headgate.eventlog.role import Role, RoleState, TermEffect
-from headgate.eventlog.settings import RoleSettings
 from headgate.records.control import (
     Epoch,
     Liveness,
@@ -50,6 +46,10 @@ from headgate.records.control import (
 )
 from headgate.records.control import Role as SpanRole
 from headgate.records.keys import AgentKey, AnswerKey, Fact, Key, ProgressKey, RequestKey, SpanKey, TaskKey
+from headgate.runtime.machine import Decision, Machine, Now
+from headgate.runtime.role import Role, RoleState, TermEffect
+from headgate.runtime.settings import RoleSettings
+from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
 from scenarios.derived import derived, indexed
 from scenarios.trace import describe_effect, describe_fact, describe_input, is_quiet
 

@@ -3,16 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from headgate.coordinator.effects import DiscoverTables, ForgetFeed, ResignOwner, ResolveFeed, ResolveStart
-from headgate.eventlog.machine import (
-    Arrived,
-    CancelTimer,
-    EffectFinished,
-    Enthroned,
-    HolderSilent,
-    SetTimer,
-    TimerFired,
-)
+from headgate.coordinator.core.effects import DiscoverTables, ForgetFeed, ResignOwner, ResolveFeed, ResolveStart
 from headgate.records.control import (
     AgentAnnounced,
     FeedProgressed,
@@ -28,6 +19,15 @@ from headgate.records.control import (
 )
 from headgate.records.keys import Fact
 from headgate.records.spans import table_of
+from headgate.runtime.machine import (
+    Arrived,
+    CancelTimer,
+    EffectFinished,
+    Enthroned,
+    HolderSilent,
+    SetTimer,
+    TimerFired,
+)
 
 WATCHES = ("start", "drain", "even")
 """One timer each for all that is to begin, all that is to be drained (coordinator/patience.py), and the agents that

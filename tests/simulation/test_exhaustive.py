@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from headgate.agent import transitions
-from headgate.coordinator import dividing, patience, replication
-from headgate.coordinator.draft import Draft
+from headgate.agent.core import transitions
+from headgate.coordinator.core import dividing, replication, waiting
+from headgate.coordinator.core.draft import Draft
 from headgate.records.spans import divide
-from headgate.simulation.exhaustive.bounds import Bounds
-from headgate.simulation.exhaustive.scopes import QUICK, Scope
-from headgate.simulation.exhaustive.search import search
+from headgate_lab.simulation.exhaustive.bounds import Bounds
+from headgate_lab.simulation.exhaustive.scopes import QUICK, Scope
+from headgate_lab.simulation.exhaustive.search import search
 
 
 @pytest.mark.parametrize("scope", QUICK, ids=str)
@@ -71,7 +71,7 @@ def test_a_span_called_sealed_when_its_drain_was_only_given_up_is_found(changed:
 
 
 def test_a_writer_that_is_passed_over_before_its_deadline_is_found(monkeypatch: Any) -> None:
-    monkeypatch.setattr(patience, "is_passed_over", lambda *_: True)
+    monkeypatch.setattr(waiting, "is_passed_over", lambda *_: True)
     finding = search(Bounds(commands=("move",), faults=1), depth=18).finding
     assert finding is not None
     assert "says" in finding.message

@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.eventlog.log import Partition, Placed
-from headgate.eventlog.role import RoleState
 from headgate.records.control import OperationKind, OperationRequested
 from headgate.records.keys import Fact, RequestKey
-from headgate.simulation.agents import AgentProcess
-from headgate.simulation.processes import CoordinatorProcess
-from headgate.simulation.profile import draw_profile
-from headgate.simulation.world import World
+from headgate.runtime.role import RoleState
+from headgate_lab.simulation.agents import AgentProcess
+from headgate_lab.simulation.processes import CoordinatorProcess
+from headgate_lab.simulation.profile import draw_profile
+from headgate_lab.simulation.world import World
 
 SHARDS = 4
 LEASE_SECONDS = 5.0

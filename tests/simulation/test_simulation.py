@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headgate.eventlog.levels import Readership
 from headgate.records.control import Positions
-from headgate.simulation.campaign import Campaign, play, shrink
-from headgate.simulation.executor import Run, SimulatedExecutor
-from headgate.simulation.profile import FAULT_RATES, Profile, draw_profile
-from headgate.simulation.sink import SimulatedSink
+from headgate.runtime.levels import Readership
+from headgate_lab.simulation.campaign import Campaign, play, shrink
+from headgate_lab.simulation.executor import Run, SimulatedExecutor
+from headgate_lab.simulation.profile import FAULT_RATES, Profile, draw_profile
+from headgate_lab.simulation.sink import SimulatedSink
 
 SEEDS = range(40)
 MANY_SEEDS = range(40, 440)
@@ -46,8 +46,8 @@ def test_the_same_seed_is_the_same_history_in_another_process(tmp_path: Path) ->
     here = play(profile)
     assert play(profile, trace=True).digest == here.digest
     program = (
-        "from headgate.simulation.campaign import play\n"
-        "from headgate.simulation.profile import draw_profile\n"
+        "from headgate_lab.simulation.campaign import play\n"
+        "from headgate_lab.simulation.profile import draw_profile\n"
         "print(play(draw_profile(7, ticks=200)).digest)\n"
     )
     for hash_seed in ("1", "2"):

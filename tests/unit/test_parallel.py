@@ -10,7 +10,7 @@ import pytest
 
 from fixtures import parallel
 from fixtures.parallel import Servers, TogetherScheduling, address_of
-from headgate.embedded.errors import EmbeddedError
+from headgate.provisioning.errors import EmbeddedError
 
 events: list[str] = []
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from headgate.agent.lane.progress import LaneProgress
-from headgate.agent.service import AgentCounters, AgentOptions, run_agent
+from headgate.agent.shell.service import AgentCounters, AgentOptions, run_agent
 from headgate.cli.running import Part, Surroundings
 from headgate.config.security import java_properties
 from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream
+from headgate.replication.progress import LaneProgress
 
 if TYPE_CHECKING:
-    from headgate.agent.executor import TableExecutor
+    from headgate.agent.core.executor import TableExecutor
 
 __all__ = ["agent_part"]
 
@@ -86,7 +86,7 @@ class _Spark:
         return executor
 
     def progress(self) -> dict[str, Any]:
-        """What Spark says of all sessions' queries (agent/lane/progress.py)."""
+        """What Spark says of all sessions' queries (replication/progress.py)."""
         return msgspec.structs.asdict(self._total())
 
     def _total(self) -> LaneProgress:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from headgate.agent.lane.parts import FeedParts
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import find_feed
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
@@ -19,6 +18,7 @@ from headgate.eventlog.sharding import DEADLETTER, shard_of
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.records.control import ChangeQuarantined
 from headgate.records.keys import DeadLetterKey
+from headgate.replication.feed_parts import FeedParts
 from headgate.sources.resend import Original, Verdict, look, resend, why_not_alone
 
 __all__ = ["app"]

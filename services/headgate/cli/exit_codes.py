@@ -11,14 +11,11 @@ from typing import Final
 import msgspec
 import psycopg
 
-from headgate.agent.session import IdInUseError
+from headgate.agent.shell.session import IdInUseError
 from headgate.config.feed import FeedSpecError
 from headgate.config.settings import SettingsError
-from headgate.embedded.errors import EmbeddedError, NoJavaError
-from headgate.embedded.errors import PortTakenError as EmbeddedPortTakenError
 from headgate.eventlog.connection import BrokerUnreachableError, PropertyRefusedError
 from headgate.eventlog.log import LogError, NewerSchemaError
-from headgate.eventlog.role import RoleEndedError
 from headgate.eventlog.topics import (
     TopicMissingError,
     TopicNotCompactedError,
@@ -26,8 +23,11 @@ from headgate.eventlog.topics import (
     TopicSettingError,
 )
 from headgate.observability.http import PortTakenError
+from headgate.provisioning.errors import EmbeddedError, NoJavaError
+from headgate.provisioning.errors import PortTakenError as EmbeddedPortTakenError
 from headgate.records.names import InvalidNameError
 from headgate.records.refusals import NOT_FOUND, code_in
+from headgate.runtime.role import RoleEndedError
 from headgate.sinks.contract import SinkError, SinkUnavailableError, TopicReplacedError
 from headgate.sources.offsets import SourceError
 

@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 
 from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.coordinator.state import CoordinatorState, evolve, new_state
+from headgate.coordinator.core.state import CoordinatorState, evolve, new_state
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
 from headgate.records.keys import FeedKey

@@ -1,6 +1,6 @@
 """The ``headgate`` command: every group of commands hangs here, and every expected error ends here."""
 
-from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any, Final
 
 import typer
@@ -9,6 +9,7 @@ from typer.main import get_command
 from headgate import SCHEMA_VERSION, __version__
 from headgate.cli import agents, coordinators, deadletter, feed, serve, tables, topic
 from headgate.cli.errors import Commands
+from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import Format
 from headgate.cli.output import Output, show_object
 from headgate.cli.verify import verify
@@ -16,32 +17,47 @@ from headgate.cli.why import why
 
 __all__ = ["app"]
 
-LATE: Final = {
-    "demo": ("headgate.demo.command", "demo"),
-    "up": ("headgate.demo.command", "up"),
-    "chaos": ("headgate.chaos.command", "chaos"),
-    "bench": ("headgate.benchmarks.command", "app"),
-    "sim": ("headgate.cli.sim", "sim"),
-}
-"""Commands that bring Spark and servers along: imported when they are called, for the others answer in a blink."""
+LAB_COMMANDS: Final = ("demo", "up", "chaos", "bench", "sim")
+"""Commands of the distribution ``headgate-lab``. They are listed without it as well, and then say how to get it."""
+
+GROUP: Final = "headgate.commands"
+"""Entry points: what an installed distribution adds to the command line. Imported when called, for some bring Spark."""
 
 
 class _AllCommands(Commands):
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*LATE, *super().list_commands(ctx)]
+        return [*dict.fromkeys([*LAB_COMMANDS, *entry_points(group=GROUP).names]), *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in LATE:
-            return super().get_command(ctx, cmd_name)
-        module, attribute = LATE[cmd_name]
-        found = getattr(import_module(module), attribute)
-        if not isinstance(found, typer.Typer):
-            alone = typer.Typer(add_completion=False)
-            alone.command(cmd_name)(found)
-            found = alone
-        command = get_command(found)
-        command.name = cmd_name
-        return command
+        own = super().get_command(ctx, cmd_name)
+        if own is not None:
+            return own
+        found = tuple(entry_points(group=GROUP, name=cmd_name))
+        if found:
+            return _command(cmd_name, found[0].load())
+        return _command(cmd_name, _missing) if cmd_name in LAB_COMMANDS else None
+
+
+def _command(name: str, found: Any) -> Any:
+    """A function, or a group of commands, under the name it is called by."""
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False)
+        alone.command(name, context_settings=ANY_ARGUMENTS if found is _missing else None)(found)
+        found = alone
+    command = get_command(found)
+    command.name = name
+    return command
+
+
+ANY_ARGUMENTS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def _missing(ctx: typer.Context) -> None:
+    """Part of the lab, which is not installed here."""
+    raise CommandError(
+        ExitCode.USAGE,
+        f"headgate {ctx.info_name} is part of the lab, which is not installed: pip install 'headgate[lab]'",
+    )
 
 
 app = typer.Typer(

@@ -23,7 +23,7 @@ from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import cluster_settings
 from headgate.config.crash_points import VARIABLE as CRASH_POINTS_VARIABLE
 from headgate.config.settings import Settings, redacted
-from headgate.coordinator.service import SILENCE_SECONDS_MAX
+from headgate.coordinator.shell.service import SILENCE_SECONDS_MAX
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.observability.http import OpsServer, Probes

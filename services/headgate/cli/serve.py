@@ -12,8 +12,8 @@ from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import Bootstrap, Cluster, KafkaProperty, cluster_flags
 from headgate.cli.running import Part, Surroundings, run_parts, surrounded
 from headgate.config.settings import Settings
-from headgate.coordinator.service import CoordinatorService, ServiceSettings
-from headgate.coordinator.work import FeedWork
+from headgate.coordinator.shell.effect_runner import FeedWork
+from headgate.coordinator.shell.service import CoordinatorService, ServiceSettings
 
 __all__ = ["app"]
 

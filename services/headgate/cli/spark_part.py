@@ -5,16 +5,16 @@ import re
 from pathlib import Path
 from typing import Final
 
-from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
-from headgate.agent.lane.plan import Letterbox
-from headgate.agent.lane.spark import SparkRuntime, SparkStartError
-from headgate.agent.lane.spark_options import RefusedOptionError, SparkOptions
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.running import Surroundings
 from headgate.config.security import java_properties
 from headgate.config.settings import Settings, SettingsError
-from headgate.embedded.artifacts import ensure
-from headgate.embedded.java import java_home_for_spark
+from headgate.provisioning.artifacts import ensure
+from headgate.provisioning.java import java_home_for_spark
+from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.plan import Letterbox
+from headgate.replication.spark import SparkRuntime, SparkStartError
+from headgate.replication.spark_options import RefusedOptionError, SparkOptions
 
 __all__ = ["new_executor", "new_runtime", "start"]
 

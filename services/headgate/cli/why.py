@@ -11,7 +11,7 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.cli.lookup import find_feed, replayed
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Watch, connected
 from headgate.cli.output import Output, again, age, note, show_rows, show_value
-from headgate.coordinator.explain import Explanation, explain
+from headgate.coordinator.core.explain import Explanation, explain
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot

@@ -21,8 +21,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from headgate.config.secrets import SECRETS_DIR_DEFAULT
 from headgate.config.wording import explained
 from headgate.eventlog.connection import FIXED_PROPERTIES
-from headgate.eventlog.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN
 from headgate.records.names import check_name
+from headgate.runtime.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN
 
 __all__ = [
     "AgentSettings",

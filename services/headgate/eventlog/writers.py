@@ -26,7 +26,7 @@ from headgate.eventlog.log import (
     LogError,
     Placed,
 )
-from headgate.eventlog.pen import Check, Pen
+from headgate.eventlog.log_writer import Check, Pen
 from headgate.eventlog.topics import topic_name
 
 __all__ = ["TRANSACTION_TIMEOUT_MS", "KafkaTransactionalWriter", "KafkaWriter"]

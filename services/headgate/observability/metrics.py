@@ -16,8 +16,8 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from headgate import SCHEMA_VERSION, __version__
-from headgate.eventlog.role import RoleStatus
-from headgate.eventlog.settings import RoleCounters
+from headgate.runtime.role import RoleStatus
+from headgate.runtime.settings import RoleCounters
 
 __all__ = [
     "AgentFeeds",

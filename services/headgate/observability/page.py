@@ -6,9 +6,9 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
-from headgate.eventlog.role import RoleState, RoleStatus
-from headgate.eventlog.settings import RoleCounters
 from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, RoleMetrics, new_registry
+from headgate.runtime.role import RoleState, RoleStatus
+from headgate.runtime.settings import RoleCounters
 
 __all__ = ["page"]
 

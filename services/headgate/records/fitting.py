@@ -6,7 +6,7 @@ such a thing could not be encoded, and whoever had decided it would fail, then i
 
 What is there **for people** (``FOR_PEOPLE``) is shortened, clamped, its odd characters are replaced. What others go by
 is never changed: names and offsets are refused where they come in (``why_unwritable``), evidence of time where it is
-decoded (headgate.changes). Machines fit a record when they decide it, so that what they remember is what is on the log.
+decoded (headgate.formats). Machines fit a record when they decide it, so that what they remember is what is on the log.
 """
 
 from typing import Any, Final, TypeVar

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from headgate.changes.change import Change
+from headgate.formats.change import Change
 from headgate.sinks.contract import (
     Aside,
     ChangeBatch,

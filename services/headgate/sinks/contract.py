@@ -22,8 +22,8 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from headgate.changes.change import Change
-from headgate.changes.tables import SourceTable
+from headgate.formats.change import Change
+from headgate.formats.tables import SourceTable
 from headgate.records.control import Epoch, Positions
 
 __all__ = [

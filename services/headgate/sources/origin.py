@@ -14,10 +14,10 @@ import msgspec
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from headgate.changes.change import DATA_ERRORS
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError
+from headgate.formats.change import DATA_ERRORS
 from headgate.records.identifiers import parse_identifier, show_identifier
 from headgate.sources.offsets import SourceUnreachableError
 

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 import msgspec
 import urllib3
 
-from headgate.changes.change import DATA_ERRORS, ChangeError
-from headgate.changes.decoding import SchemasUnavailableError
 from headgate.config.feed import RegistrySpec
 from headgate.config.secrets import NotPermittedError, check_hosts, secret
+from headgate.formats.change import DATA_ERRORS, ChangeError
+from headgate.formats.decoding import SchemasUnavailableError
 
 __all__ = ["SchemaRegistry"]
 

@@ -17,9 +17,9 @@ from typing import Final
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from headgate.changes.decoding import Decoder, SchemasUnavailableError, UndecodableError
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import LogError
+from headgate.formats.decoding import Decoder, SchemasUnavailableError, UndecodableError
 from headgate.sources.offsets import end_offsets
 from headgate.sources.records import RecordGoneError, read_stretch
 

@@ -11,11 +11,11 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from headgate.changes.change import ChangeError
-from headgate.changes.transactions import End, Standing, decode_end, standing_of
 from headgate.eventlog.connection import PASSING_CODES, KafkaConnection
 from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError
+from headgate.formats.change import ChangeError
+from headgate.formats.transactions import End, Standing, decode_end, standing_of
 from headgate.sources.offsets import RECORD_TIME_MARGIN_MS, SourceError, SourceUnreachableError, end_offsets
 from headgate.sources.records import RecordGoneError, read_stretch
 

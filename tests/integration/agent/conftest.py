@@ -12,14 +12,14 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headgate.agent.executor import SpanId, SpanTask, TaskStatus
-from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
-from headgate.agent.lane.spark import SparkRuntime
-from headgate.agent.lane.spark_options import SparkOptions
+from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.config.crash_points import ArmedPoints
-from headgate.embedded.java import java_home_for_spark
-from headgate.embedded.pace import patience
+from headgate.provisioning.java import java_home_for_spark
+from headgate.provisioning.pace import patience
 from headgate.records.control import Epoch, SpanPlan, TaskState
+from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.spark import SparkRuntime
+from headgate.replication.spark_options import SparkOptions
 
 DEADLINE_SECONDS = patience(240)
 

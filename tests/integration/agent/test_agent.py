@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.agent.service import AgentOptions, run_agent
+from headgate.agent.shell.service import AgentOptions, run_agent
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import Delivery, LogReader, Partition
 from headgate.eventlog.sharding import place

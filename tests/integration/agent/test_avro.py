@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from fixtures.registry_server import RegistryServer, answering
-from headgate.agent.executor import SpanTask
-from headgate.embedded.ports import free_ports
+from headgate.agent.core.executor import SpanTask
 from headgate.eventlog.kafka import KafkaLog
+from headgate_lab.embedded.ports import free_ports
 from integration.agent.test_quarantine import executor_with_letterbox, letters_on, log
 
 from .conftest import Bed, until

@@ -10,11 +10,11 @@ import pytest
 
 from fixtures.capture import Sources
 from fixtures.services import mariadb_execute
-from headgate.agent.executor import SpanId, SpanTask
-from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
-from headgate.agent.lane.spark import SparkRuntime
-from headgate.embedded.pace import patience
+from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.provisioning.pace import patience
 from headgate.records.control import Epoch, SpanPlan
+from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.spark import SparkRuntime
 
 pytestmark = [
     pytest.mark.timeout(900),  # two connectors, a Spark and four databases start here, on a machine that may be busy

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.agent.lane.executor import SparkExecutor
-from headgate.agent.lane.lane import Lane
-from headgate.agent.lane.spark import WARM_TRIES, SparkStartError
 from headgate.records.control import TaskState
 from headgate.records.ts import ts_of_ms
+from headgate.replication.executor import SparkExecutor
+from headgate.replication.lane import Lane
+from headgate.replication.spark import WARM_TRIES, SparkStartError
 
 from .conftest import Bed, reached, until
 
@@ -190,7 +190,7 @@ def test_a_worker_that_is_killed_while_spark_starts_is_replaced_but_not_for_ever
             os.kill(os.getpid(), signal.SIGKILL)
         yield from batches
 
-    monkeypatch.setattr("headgate.agent.lane.spark.warm", dying)
+    monkeypatch.setattr("headgate.replication.spark.warm", dying)
     bed.runtime.stop()
     if deaths < WARM_TRIES:
         assert bed.runtime.start().sparkContext.parallelize([7], 1).collect() == [7]

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from headgate.agent.executor import SpanTask
-from headgate.agent.lane.executor import SparkExecutor
+from headgate.agent.core.executor import SpanTask
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.records.control import SpanPlan, TaskState
+from headgate.replication.executor import SparkExecutor
 
 from .conftest import DEADLINE_SECONDS, Bed, reached, until
 

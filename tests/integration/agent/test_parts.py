@@ -12,12 +12,11 @@ from prometheus_client import CollectorRegistry
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from executor_contract import ExecutorContract
-from headgate.agent.executor import SpanTask
-from headgate.agent.lane.executor import SparkExecutor
-from headgate.agent.service import AgentOptions, run_agent
+from headgate.agent.core.executor import SpanTask
+from headgate.agent.shell.service import AgentOptions, run_agent
 from headgate.cli.requests import ask, operation
-from headgate.coordinator.service import CoordinatorService, ServiceSettings
-from headgate.coordinator.work import FeedWork
+from headgate.coordinator.shell.effect_runner import FeedWork
+from headgate.coordinator.shell.service import CoordinatorService, ServiceSettings
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import create_topics
@@ -25,6 +24,7 @@ from headgate.observability.http import Probes
 from headgate.records.control import FeedProgressed, OperationKind, SetState, SpanPlan
 from headgate.records.keys import FeedProgressKey, SpanKey
 from headgate.records.spans import plan_of
+from headgate.replication.executor import SparkExecutor
 
 from .conftest import DEADLINE_SECONDS, Bed, until
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from headgate.agent.executor import SpanTask
-from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
-from headgate.agent.lane.plan import Letterbox
+from headgate.agent.core.executor import SpanTask
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import Delivery
 from headgate.eventlog.replay import read_to_end
@@ -16,6 +14,8 @@ from headgate.eventlog.snapshot import all_partitions
 from headgate.eventlog.topics import create_topics
 from headgate.records.control import ChangeQuarantined, TaskState
 from headgate.records.keys import DeadLetterKey
+from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.plan import Letterbox
 from integration.agent.test_agent import ClusterOf
 
 from .conftest import Bed, reached, until

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.agent.executor import TaskStatus
+from headgate.agent.core.executor import TaskStatus
 from headgate.records.control import TaskState
 
 from .conftest import Bed, reached, until

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headgate.agent.executor import SpanId, SpanTask
-from headgate.agent.span import states
+from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.span import states
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import Epoch, SpanPlan, TaskState

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from headgate.agent.executor import TaskStatus
+from headgate.agent.core.executor import TaskStatus
 from headgate.records.control import SpanPlan, TaskState
 
 from .conftest import Bed, reached, until
@@ -20,7 +20,7 @@ STEP = 20
 
 
 def test_its_table_stops_with_the_reason_and_its_neighbour_goes_on(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.agent.lane.topic_watch.TOPICS_SECONDS", 1.0)
+    monkeypatch.setattr("headgate.replication.topic_watch.TOPICS_SECONDS", 1.0)
     gone, kept = bed.table("gone", partitions=2), bed.table("kept", partitions=2)
     executor = bed.executor()
     tasks = {plan.span: bed.task(plan, 1) for plan in (gone, kept)}

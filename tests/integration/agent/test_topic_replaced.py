@@ -4,10 +4,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from msgspec.structs import replace
 
-from headgate.agent.executor import SpanTask
-from headgate.agent.lane.executor import SparkExecutor
+from headgate.agent.core.executor import SpanTask
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import SpanPlan, TaskState
+from headgate.replication.executor import SparkExecutor
 from headgate.sources.topic_ids import topic_ids
 
 from .conftest import Bed, reached, until
@@ -98,7 +98,7 @@ def test_while_it_is_paused(bed: Bed) -> None:
 
 
 def test_while_it_runs(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.agent.lane.topic_watch.TOPICS_SECONDS", 1.0)
+    monkeypatch.setattr("headgate.replication.topic_watch.TOPICS_SECONDS", 1.0)
     plan, executor = bed.table("running"), bed.executor()
     task = replicated(bed, executor, plan)
     make_again(bed, plan)

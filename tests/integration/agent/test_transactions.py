@@ -9,14 +9,14 @@ import psycopg
 import pytest
 
 from fixtures.capture import Sources
-from headgate.agent.executor import SpanId, SpanTask, TaskStatus
-from headgate.agent.lane.executor import ExecutorSettings, SparkExecutor
-from headgate.agent.lane.spark import SparkRuntime
+from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.config.feed import parse_feed
-from headgate.embedded.pace import patience
 from headgate.eventlog.connection import KafkaConnection
+from headgate.provisioning.pace import patience
 from headgate.records.control import Epoch, SpanPlan
 from headgate.records.ts import ts_of_ms
+from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.spark import SparkRuntime
 from headgate.sources.topics import plan_spans
 
 pytestmark = [

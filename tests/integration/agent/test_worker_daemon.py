@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from headgate.agent.lane.spark import WORKER_DAEMON, WORKER_MEMORY_ARENAS, SparkRuntime
+from headgate.replication.spark import WORKER_DAEMON, WORKER_MEMORY_ARENAS, SparkRuntime
 
 pytestmark = [
     pytest.mark.spark,
@@ -22,8 +22,8 @@ def look(_numbers: Iterable[int]) -> Iterator[tuple[int, str, bool, int, int]]:
     import zipimport
     from pathlib import Path
 
-    had = "headgate.agent.lane.task" in sys.modules
-    from headgate.agent.lane.archives import forget_archives
+    had = "headgate.replication.task" in sys.modules
+    from headgate.replication.archives import forget_archives
 
     parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
     archives = sum(isinstance(one, zipimport.zipimporter) for one in sys.path_importer_cache.values())

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.chaos.proxy import SLOW_SECONDS, SOCKET_PATH_BYTES_MAX, Link, Proxies, Proxy
-from headgate.demo.processes import ServiceError
-from headgate.embedded.pace import patience
-from headgate.embedded.ports import HOST
+from headgate.provisioning.pace import patience
+from headgate_lab.chaos.proxy import SLOW_SECONDS, SOCKET_PATH_BYTES_MAX, Link, Proxies, Proxy
+from headgate_lab.demo.processes import ServiceError
+from headgate_lab.embedded.ports import HOST
 
 pytestmark = pytest.mark.integration
 

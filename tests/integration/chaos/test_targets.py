@@ -13,21 +13,21 @@ import pytest
 from psycopg import Connection
 
 from fixtures.services import mariadb_connect, mariadb_execute
-from headgate.changes.change import Change, Operation
-from headgate.chaos.capture import install_outbox
-from headgate.chaos.proxy import Link, Proxies
-from headgate.chaos.targets import mysql_audit, mysql_schema
-from headgate.chaos.targets.mysql import MysqlTarget, audit_shop, compare_shop, make_shop
-from headgate.chaos.targets.mysql_audit import AuditError, commit_times, read_entries
-from headgate.demo.audit import FindingKind
-from headgate.demo.audit_triggers import install_source_audit
-from headgate.demo.load import Writer
-from headgate.demo.schema import TABLES, Column, Table, create_source
+from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkUnavailableError
 from headgate.sinks.mysql import MysqlSettings, MysqlSink, writer
 from headgate.sinks.mysql.address import parse_address
 from headgate.sinks.mysql.connection import Session, connect
+from headgate_lab.chaos.capture import install_outbox
+from headgate_lab.chaos.proxy import Link, Proxies
+from headgate_lab.chaos.targets import mysql_audit, mysql_schema
+from headgate_lab.chaos.targets.mysql import MysqlTarget, audit_shop, compare_shop, make_shop
+from headgate_lab.chaos.targets.mysql_audit import AuditError, commit_times, read_entries
+from headgate_lab.demo.audit import FindingKind
+from headgate_lab.demo.audit_triggers import install_source_audit
+from headgate_lab.demo.load import Writer
+from headgate_lab.demo.schema import TABLES, Column, Table, create_source
 
 pytestmark = pytest.mark.integration
 

@@ -21,9 +21,9 @@ from typer.testing import CliRunner, Result
 
 from headgate.cli.main import app
 from headgate.config.settings import Settings, load_settings
-from headgate.embedded.pace import patience
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
+from headgate.provisioning.pace import patience
 
 DEADLINE_SECONDS = 180.0
 """For a fact to become true on a machine that does other things as well."""

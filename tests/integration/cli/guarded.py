@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from headgate.embedded.broker import EmbeddedKafka
-from headgate.embedded.ports import HOST, free_ports
+from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.ports import HOST, free_ports
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
 FEEDS_TOPICS = "the feeds' topics"

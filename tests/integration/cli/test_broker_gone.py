@@ -9,7 +9,7 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from headgate.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import EmbeddedKafka
 from integration.cli.conftest import ROWS, Service, change, eventually, headgate
 
 pytestmark = [

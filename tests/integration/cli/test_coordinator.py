@@ -23,15 +23,15 @@ from fixtures.services import mariadb_execute
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.feed import parse_feed
 from headgate.config.settings import Settings
-from headgate.coordinator.service import CoordinatorService, ServiceSettings
-from headgate.coordinator.work import FeedWork
+from headgate.coordinator.shell.effect_runner import FeedWork
+from headgate.coordinator.shell.service import CoordinatorService, ServiceSettings
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.role import RoleState
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.observability.http import Probes
 from headgate.observability.metrics import new_registry
 from headgate.records.control import Epoch, FeedRecorded, FeedState
 from headgate.records.keys import FeedKey
+from headgate.runtime.role import RoleState
 from headgate.sinks.contract import Claim, FeedIdentity
 from headgate.sinks.postgresql import PostgresSettings, PostgresSink
 from integration.cli.conftest import Service, eventually, headgate

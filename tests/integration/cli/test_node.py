@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
-from headgate.embedded.pace import patience
 from headgate.eventlog.kafka import KafkaLog
+from headgate.provisioning.pace import patience
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]

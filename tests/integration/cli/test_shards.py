@@ -10,10 +10,10 @@ import pytest
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings, load_settings
-from headgate.embedded.pace import patience
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import create_topics
+from headgate.provisioning.pace import patience
 from integration.cli.conftest import Service, eventually, headgate
 
 pytestmark = pytest.mark.integration

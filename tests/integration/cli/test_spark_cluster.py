@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.spark_cluster import SparkCluster, python_without
 from headgate.cli.exit_codes import ExitCode
-from headgate.embedded.pace import patience
+from headgate.provisioning.pace import patience
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

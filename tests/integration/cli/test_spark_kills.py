@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from fixtures.spark_cluster import SparkCluster, executors_of, python_without
 from headgate.config.settings import Settings
-from headgate.embedded.pace import patience
+from headgate.provisioning.pace import patience
 from integration.cli.conftest import Service, change, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
-from headgate.embedded.pace import patience
-from headgate.embedded.ports import free_ports
+from headgate.provisioning.pace import patience
+from headgate_lab.embedded.ports import free_ports
 from integration.cli.conftest import ROWS, Service, change, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]

@@ -16,8 +16,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
-from headgate.embedded.pace import patience
 from headgate.eventlog.kafka import KafkaLog
+from headgate.provisioning.pace import patience
 from headgate.records.ts import ts_of_ms
 from integration.cli.conftest import Service, eventually, headgate
 

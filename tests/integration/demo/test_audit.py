@@ -8,14 +8,14 @@ import pytest
 from psycopg import Connection
 from psycopg.sql import SQL, Identifier
 
-from headgate.demo.audit import FindingKind, audit
-from headgate.demo.audit_triggers import install_source_audit, install_target_audit
-from headgate.demo.compare import compare
-from headgate.demo.load import Load, Operation, Writer, fill, write_markers
-from headgate.demo.schema import TABLES, Table, create_source, create_target
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, FeedIdentity
 from headgate.sinks.postgresql import PostgresSettings, PostgresSink
+from headgate_lab.demo.audit import FindingKind, audit
+from headgate_lab.demo.audit_triggers import install_source_audit, install_target_audit
+from headgate_lab.demo.compare import compare
+from headgate_lab.demo.load import Load, Operation, Writer, fill, write_markers
+from headgate_lab.demo.schema import TABLES, Table, create_source, create_target
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headgate.embedded.pace import patience
+from headgate.provisioning.pace import patience
 
 pytestmark = pytest.mark.integration
 
@@ -28,8 +28,8 @@ COMMAND = """
 import sys, time
 from contextlib import nullcontext
 from pathlib import Path
-from headgate.demo.orphans import no_orphans
-from headgate.demo.processes import ServiceProcess
+from headgate_lab.demo.orphans import no_orphans
+from headgate_lab.demo.processes import ServiceProcess
 
 folder, guarded, service = Path(sys.argv[1]), sys.argv[2] == 'guarded', sys.argv[3]
 with no_orphans() if guarded else nullcontext():

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headgate.demo.processes import Fate, ServiceError, ServiceProcess, interrupts_deferred, stop_all
-from headgate.embedded.pace import patience
+from headgate.provisioning.pace import patience
+from headgate_lab.demo.processes import Fate, ServiceError, ServiceProcess, interrupts_deferred, stop_all
 
 pytestmark = pytest.mark.integration
 

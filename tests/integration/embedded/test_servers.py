@@ -18,12 +18,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from fixtures.services import mariadb_connect, mariadb_execute
-from headgate.embedded.broker import EmbeddedKafka
-from headgate.embedded.errors import EmbeddedError, PortTakenError
-from headgate.embedded.mariadb import EmbeddedMariadb
-from headgate.embedded.pace import patience
-from headgate.embedded.ports import HOST, free_ports, require_free
-from headgate.embedded.postgres import EmbeddedPostgres
+from headgate.provisioning.errors import EmbeddedError, PortTakenError
+from headgate.provisioning.pace import patience
+from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.mariadb import EmbeddedMariadb
+from headgate_lab.embedded.ports import HOST, free_ports, require_free
+from headgate_lab.embedded.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.integration
 
@@ -31,9 +31,9 @@ DEADLINE_SECONDS = patience(120)
 ALL_SERVERS = """\
 import sys
 from pathlib import Path
-from headgate.embedded.broker import EmbeddedKafka
-from headgate.embedded.mariadb import EmbeddedMariadb
-from headgate.embedded.postgres import EmbeddedPostgres
+from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.mariadb import EmbeddedMariadb
+from headgate_lab.embedded.postgres import EmbeddedPostgres
 
 folder = Path(sys.argv[1])
 try:

@@ -13,16 +13,16 @@ from contextlib import closing
 import pytest
 
 from eventlog_contract import DISPATCH_0, ended, facts, read_all, tombstone
-from headgate.embedded.broker import EmbeddedKafka
-from headgate.embedded.pace import patience
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import FencedError, Partition, Placed, TransactionalWriter
-from headgate.eventlog.machine import Now
 from headgate.eventlog.replay import ReplayStalledError, read_on_to
-from headgate.eventlog.role import Role, RoleSettings, RoleState
 from headgate.eventlog.topics import create_topics, topic_name
+from headgate.provisioning.pace import patience
 from headgate.records.keys import Fact, FeedProgressKey
+from headgate.runtime.machine import Now
+from headgate.runtime.role import Role, RoleSettings, RoleState
+from headgate_lab.embedded.broker import EmbeddedKafka
 from kafka_cluster import Cluster
 from toy_role import TOY
 

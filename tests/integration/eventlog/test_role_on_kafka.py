@@ -6,13 +6,13 @@ from contextlib import closing
 
 import pytest
 
-from headgate.embedded.pace import patience
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Partition, Placed
-from headgate.eventlog.machine import Now
-from headgate.eventlog.role import Role, RoleSettings, RoleState
+from headgate.provisioning.pace import patience
 from headgate.records.control import OperationKind, OperationRequested, RequestSettled
 from headgate.records.keys import Fact, OutcomeKey, RequestKey
+from headgate.runtime.machine import Now
+from headgate.runtime.role import Role, RoleSettings, RoleState
 from toy_role import TOY, ToyState
 
 pytestmark = pytest.mark.integration

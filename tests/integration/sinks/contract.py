@@ -18,8 +18,8 @@ import msgspec
 import psutil
 import pytest
 
-from headgate.changes.change import Change, ChangeError, Operation
-from headgate.changes.tables import SourceTable
+from headgate.formats.change import Change, ChangeError, Operation
+from headgate.formats.tables import SourceTable
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import (
     Aside,

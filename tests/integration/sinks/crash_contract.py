@@ -18,7 +18,6 @@ from typing import Protocol
 import msgspec
 import pytest
 
-from headgate.chaos.proxy import Link, Proxies
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
@@ -30,6 +29,7 @@ from headgate.sinks.contract import (
     SinkFencedError,
     SinkUnavailableError,
 )
+from headgate_lab.chaos.proxy import Link, Proxies
 from integration.sinks.contract import upsert
 
 WRITER = Path(__file__).with_name("crashing_writer.py")

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from fixtures.services import mariadb_execute
-from headgate.changes import maxwell_json
-from headgate.changes.change import ABSENT, Change, Operation
-from headgate.changes.reducing import Reduced
+from headgate.formats import maxwell_json
+from headgate.formats.change import ABSENT, Change, Operation
+from headgate.formats.reducing import Reduced
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     Applied,

@@ -12,8 +12,7 @@ import trustme
 
 from fixtures.services import mariadb_execute
 from fixtures.wire import Wire
-from headgate.changes.change import Change, Operation
-from headgate.embedded.mariadb import EmbeddedMariadb
+from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     ChangeBatch,
@@ -25,6 +24,7 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.mysql import MysqlSettings, MysqlSink
 from headgate.sinks.relational import silence
+from headgate_lab.embedded.mariadb import EmbeddedMariadb
 
 pytestmark = pytest.mark.integration
 

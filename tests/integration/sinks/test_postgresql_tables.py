@@ -6,8 +6,8 @@ import msgspec
 import psycopg
 import pytest
 
-from headgate.changes.change import ABSENT, Change, Operation
-from headgate.changes.reducing import Reduced
+from headgate.formats.change import ABSENT, Change, Operation
+from headgate.formats.reducing import Reduced
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     Applied,

@@ -14,8 +14,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fixtures.wire import Wire
-from headgate.changes.change import ABSENT, Change, Operation
-from headgate.embedded.postgres import EmbeddedPostgres
+from headgate.formats.change import ABSENT, Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     ChangeBatch,
@@ -27,6 +26,7 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.postgresql import PostgresSettings, PostgresSink
 from headgate.sinks.relational import silence
+from headgate_lab.embedded.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.integration
 

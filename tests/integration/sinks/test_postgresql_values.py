@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from headgate.changes.change import Change, Operation
+from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkWriter, ValueRefusedError
 from headgate.sinks.postgresql import PostgresSettings, PostgresSink

@@ -15,10 +15,9 @@ import pytest
 
 from fixtures.capture import Sources
 from fixtures.services import mariadb_connect, mariadb_execute
-from headgate.changes.change import CONNECTOR, Change, Operation
-from headgate.changes.debezium_avro import Decoder as AvroDecoder
 from headgate.config.feed import RegistrySpec
-from headgate.embedded.registry import EmbeddedRegistry
+from headgate.formats.change import CONNECTOR, Change, Operation
+from headgate.formats.debezium_avro import Decoder as AvroDecoder
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, Sink, SinkError, SinkWriter
 from headgate.sinks.mysql import MysqlSettings, MysqlSink
@@ -28,6 +27,7 @@ from headgate.sinks.postgresql import PostgresSettings, PostgresSink
 from headgate.sinks.postgresql.values import column_text as postgresql_text
 from headgate.sinks.relational.times import NotTextError
 from headgate.sources.registry import SchemaRegistry
+from headgate_lab.embedded.registry import EmbeddedRegistry
 
 # Two connectors start in each test, on a machine that may be busy.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]

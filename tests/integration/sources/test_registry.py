@@ -5,11 +5,11 @@ import json
 import pytest
 import urllib3
 
-from headgate.changes.change import ChangeError
-from headgate.changes.decoding import SchemasUnavailableError
 from headgate.config.feed import RegistrySpec
-from headgate.embedded.registry import EmbeddedRegistry
+from headgate.formats.change import ChangeError
+from headgate.formats.decoding import SchemasUnavailableError
 from headgate.sources.registry import UNKNOWN_SECONDS, SchemaRegistry
+from headgate_lab.embedded.registry import EmbeddedRegistry
 
 pytestmark = pytest.mark.integration
 

@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
-from headgate.coordinator.effects import FeedRefused, ResolveStart, StartResolved
-from headgate.coordinator.work import FeedWork
+from headgate.coordinator.core.effects import FeedRefused, ResolveStart, StartResolved
+from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import SpanPlan
 from headgate.records.spans import divide

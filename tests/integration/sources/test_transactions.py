@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from headgate.changes.transactions import Standing, Tail
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.eventlog.connection import KafkaConnection
+from headgate.formats.transactions import Standing, Tail
 from headgate.sources.discovery import look_again
 from headgate.sources.offsets import RECORD_TIME_MARGIN_MS, SourceUnreachableError
 from headgate.sources.topics import plan_spans, present_topics

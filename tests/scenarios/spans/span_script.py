@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from headgate.agent.executor import SpanId, SpanTask
-from headgate.agent.span import inputs as given
-from headgate.agent.span.machine import decide
-from headgate.agent.span.states import Span, Stop
-from headgate.agent.span.transitions import LowerEpochError, UnknownTransitionError
+from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.span import inputs as given
+from headgate.agent.core.span.machine import decide
+from headgate.agent.core.span.states import Span, Stop
+from headgate.agent.core.span.transitions import LowerEpochError, UnknownTransitionError
 from headgate.records.control import Epoch, Positions, SpanPlan
 
 __all__ = ["play"]

@@ -7,18 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.agent.executor import SpanId
-from headgate.agent.lane import asides, task_run
-from headgate.agent.lane.fleet import Fleet
-from headgate.agent.lane.frames import Chunk
-from headgate.agent.lane.plan import BatchPlan, Letterbox, SpanWork, TaskResult
-from headgate.agent.lane.rows import BadChange, Original
-from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.span.inputs import SpanResult
-from headgate.changes import debezium_json
-from headgate.changes.dealing import Dealer, Look
-from headgate.changes.decoding import Decoder
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.inputs import SpanResult
+from headgate.formats import debezium_json
+from headgate.formats.dealing import Dealer, Look
+from headgate.formats.decoding import Decoder
 from headgate.records.control import Epoch
+from headgate.replication import set_aside, task_run
+from headgate.replication.frames import Chunk
+from headgate.replication.plan import BatchPlan, Letterbox, SpanWork, TaskResult
+from headgate.replication.queries import Fleet
+from headgate.replication.rows import BadChange, Original
+from headgate.replication.span_table import SpanTable
 from headgate.sinks.contract import (
     Applied,
     ChangeBatch,
@@ -141,7 +141,7 @@ class RecordingQuarantine:
 @pytest.fixture
 def quarantine(monkeypatch: pytest.MonkeyPatch) -> RecordingQuarantine:
     made = RecordingQuarantine()
-    monkeypatch.setitem(asides._quarantines, BOX, made)
+    monkeypatch.setitem(set_aside._quarantines, BOX, made)
     return made
 
 

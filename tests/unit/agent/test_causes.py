@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.agent.lane.causes import LENGTH_MAX, cause_of
+from headgate.replication.causes import LENGTH_MAX, cause_of
 
 LOST_WORKER = """An error occurred while calling o385.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times: \
@@ -29,7 +29,7 @@ Caused by: org.apache.kafka.common.errors.InvalidConfigurationException: Invalid
 PYTHON = """
   An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
-  File "./headgate-4de9.zip/headgate/agent/lane/task.py", line 7, in <module>
+  File "./headgate-4de9.zip/headgate/replication/task.py", line 7, in <module>
     import msgspec
 ModuleNotFoundError: No module named 'msgspec'
 

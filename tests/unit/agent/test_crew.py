@@ -4,11 +4,9 @@ import json
 
 import pytest
 
-from headgate.agent.executor import SpanId
-from headgate.agent.lane.fleet import Fleet
-from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.span.failures import worst
-from headgate.agent.span.inputs import (
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.failures import worst
+from headgate.agent.core.span.inputs import (
     Add,
     BatchOver,
     Failed,
@@ -21,8 +19,10 @@ from headgate.agent.span.inputs import (
     SpanInput,
     SpanResult,
 )
-from headgate.agent.span.states import Phase, Span
+from headgate.agent.core.span.states import Phase, Span
 from headgate.records.control import Positions, TaskState
+from headgate.replication.queries import Fleet
+from headgate.replication.span_table import SpanTable
 from lanes_without_spark import (
     NOON,
     Restarts,
@@ -50,7 +50,7 @@ def test_a_claimed_span_is_planned_from_the_sinks_position(table: SpanTable, fle
 def test_a_span_that_may_not_be_written_is_left_out(
     table: SpanTable, fleet: Fleet, monkeypatch: pytest.MonkeyPatch, what: SpanInput | None
 ) -> None:
-    monkeypatch.setattr("headgate.agent.lane.crew.BUSY_SECONDS_MAX", 0.01)
+    monkeypatch.setattr("headgate.replication.batch_coordinator.BUSY_SECONDS_MAX", 0.01)
     lane = lane_of(fleet, "a", {0: 3})
     span = is_on(table, lane, {0: 5}, primary=what is not None)
     if what is not None:
@@ -103,7 +103,7 @@ def test_a_lane_that_has_read_ahead_of_a_span_does_not_write_it(
 def test_what_no_task_has_been_given_counts_as_delivered(
     table: SpanTable, fleet: Fleet, keeper: Restarts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.agent.lane.crew.BUSY_SECONDS_MAX", 0.01)
+    monkeypatch.setattr("headgate.replication.batch_coordinator.BUSY_SECONDS_MAX", 0.01)
     lane = lane_of(fleet, "a", {0: 3})
     span = is_on(table, lane, {0: 5})
     table.apply(span, SettleDue())

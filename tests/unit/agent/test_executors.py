@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from executor_contract import ExecutorContract
-from headgate.agent.executor import SpanId, SpanTask, TableExecutor
+from headgate.agent.core.executor import SpanId, SpanTask, TableExecutor
 from headgate.records.control import Epoch, Positions, SpanPlan
 from headgate.records.keys import AgentKey
 from headgate.records.spans import plan_of
-from headgate.simulation.executor import Request, Run, SimulatedExecutor
-from headgate.simulation.sink import SimulatedSink
-from headgate.simulation.sink_audit import SinkAudit
 from headgate.sinks.contract import Claim, SinkError
+from headgate_lab.simulation.executor import Request, Run, SimulatedExecutor
+from headgate_lab.simulation.sink import SimulatedSink
+from headgate_lab.simulation.sink_audit import SinkAudit
 from remembering_executor import RememberingExecutor
 
 PLANS = (SpanPlan("t", "db.t", "t", {0: 3, 1: 0}), SpanPlan("u", "db.u", "u", {0: 0}))

@@ -1,13 +1,13 @@
 """A partition that is stuck is given up, whatever another one of its span does; and what failed always says why."""
 
-from headgate.agent.executor import SpanId
-from headgate.agent.lane.fleet import Fleet
-from headgate.agent.lane.merging import merge_results
-from headgate.agent.lane.plan import TaskResult
-from headgate.agent.lane.span_table import FAILURES_BORNE, SpanTable
-from headgate.agent.span.failures import FAILURES_MAX
-from headgate.agent.span.inputs import Opened, Placed, RetryDue, SpanResult
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.failures import FAILURES_MAX
+from headgate.agent.core.span.inputs import Opened, Placed, RetryDue, SpanResult
 from headgate.records.control import TaskState
+from headgate.replication.merging import merge_results
+from headgate.replication.plan import TaskResult
+from headgate.replication.queries import Fleet
+from headgate.replication.span_table import FAILURES_BORNE, SpanTable
 from lanes_without_spark import ends_of, is_on, lane_of, now_is, planned, result_of
 
 

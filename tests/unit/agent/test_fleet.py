@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from headgate.agent.lane.fleet import Fleet
-from headgate.agent.lane.lane import IDLE_SECONDS
-from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.lane.spark_options import RefusedOptionError, check_options
-from headgate.agent.span.inputs import BatchOver, Planned
+from headgate.agent.core.span.inputs import BatchOver, Planned
+from headgate.replication.lane import IDLE_SECONDS
+from headgate.replication.queries import Fleet
+from headgate.replication.span_table import SpanTable
+from headgate.replication.spark_options import RefusedOptionError, check_options
 from lanes_without_spark import is_on, lane_of, now_is, result_of
 
 
@@ -35,5 +35,5 @@ def test_a_lane_that_finds_nothing_to_read_has_caught_up(
     lane._batch_ended_at = time.monotonic()
     assert lag_ms() == 9_000, "just after a batch there may be more"
     rested = lane._batch_ended_at
-    monkeypatch.setattr("headgate.agent.lane.lane.time.monotonic", lambda: rested + IDLE_SECONDS + 1)
+    monkeypatch.setattr("headgate.replication.lane.time.monotonic", lambda: rested + IDLE_SECONDS + 1)
     assert lag_ms() == 0

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from headgate.agent.lane.frames import Chunk, chunks_of
+from headgate.replication.frames import Chunk, chunks_of
 
 HEADER = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from headgate.agent.executor import SpanId, SpanTask
-from headgate.agent.lane.fleet import Fleet
-from headgate.agent.lane.keeper import SpanKeeper
-from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.span.inputs import Opened, Placed, Served, Settled
-from headgate.agent.span.states import Phase
-from headgate.agent.span.transitions import UnknownTransitionError
+from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.span.inputs import Opened, Placed, Served, Settled
+from headgate.agent.core.span.states import Phase
+from headgate.agent.core.span.transitions import UnknownTransitionError
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
+from headgate.replication.queries import Fleet
+from headgate.replication.span_lifecycle import SpanKeeper
+from headgate.replication.span_table import SpanTable
 from headgate.sinks.contract import Claim, SinkUnavailableError
 from lanes_without_spark import SPEC, fleet_of, lane_of, now_is
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headgate.agent.executor import SpanId, TaskStatus
-from headgate.agent.machine import PROGRESS_TIMER, EpochWentBackError, decide
-from headgate.agent.messages import (
+from headgate.agent.core.executor import SpanId, TaskStatus
+from headgate.agent.core.machine import PROGRESS_TIMER, EpochWentBackError, decide
+from headgate.agent.core.messages import (
     AddTable,
     CloseTable,
     ForgetTable,
@@ -20,11 +20,10 @@ from headgate.agent.messages import (
     Suicide,
     TaskObserved,
 )
-from headgate.agent.state import AgentState, evolve, new_state
-from headgate.agent.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
+from headgate.agent.core.state import AgentState, evolve, new_state
+from headgate.agent.core.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
 from headgate.eventlog.codec import decode, encode
 from headgate.eventlog.log import Delivery, Partition
-from headgate.eventlog.machine import Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.records.control import (
     Epoch,
     FeedRecorded,
@@ -44,6 +43,7 @@ from headgate.records.control import (
 )
 from headgate.records.keys import FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
 from headgate.records.spans import plan_of
+from headgate.runtime.machine import Arrived, Decision, Now, SetTimer, TimerFired
 
 NOW = Now(monotonic=50.0, wall_ms=1_000)
 SPAN = SpanId("shop", "public.goods")

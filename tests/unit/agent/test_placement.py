@@ -4,13 +4,13 @@ import time
 
 import pytest
 
-from headgate.agent.executor import SpanId
-from headgate.agent.lane.fleet import Fleet
-from headgate.agent.lane.lane import IDLE_SECONDS, Lane
-from headgate.agent.lane.placement import ARRIVAL_SECONDS, ARRIVAL_SECONDS_MAX, JOIN_SECONDS
-from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.span.failures import worst
-from headgate.agent.span.inputs import LaneLost, Opened, RetryDue, SentBack, Served, Slowed
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.failures import worst
+from headgate.agent.core.span.inputs import LaneLost, Opened, RetryDue, SentBack, Served, Slowed
+from headgate.replication.lane import IDLE_SECONDS, Lane
+from headgate.replication.placement import ARRIVAL_SECONDS, ARRIVAL_SECONDS_MAX, JOIN_SECONDS
+from headgate.replication.queries import Fleet
+from headgate.replication.span_table import SpanTable
 from lanes_without_spark import (
     Restarts,
     ended,
@@ -87,7 +87,7 @@ def test_a_lane_is_joined_with_its_neighbour_which_goes_on_until_it_is_taken_ove
 def test_a_joined_lane_does_not_take_what_it_has_read_past(
     table: SpanTable, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.agent.lane.crew.HANDOVER_SECONDS_MAX", 0.01)
+    monkeypatch.setattr("headgate.replication.batch_coordinator.HANDOVER_SECONDS_MAX", 0.01)
     old, joined = lane_of(fleet, "a", {0: 5}), lane_of(fleet, "b", {0: 5})
     span = is_on(table, old, {0: 5})
     assert planned(fleet, old) == [{0: 5}]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headgate.agent.lane.progress import LaneProgress, ProgressReader
+from headgate.replication.progress import LaneProgress, ProgressReader
 
 
 class JavaMap:

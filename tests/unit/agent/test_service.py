@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from headgate import SCHEMA_VERSION
-from headgate.agent.service import AgentCounters, AgentOptions, run_agent
-from headgate.agent.session import IdInUseError
-from headgate.embedded.pace import patience
+from headgate.agent.shell.service import AgentCounters, AgentOptions, run_agent
+from headgate.agent.shell.session import IdInUseError
 from headgate.eventlog.log import Delivery, Partition
-from headgate.eventlog.memory import MemoryBroker
 from headgate.eventlog.sharding import place, shard_of
+from headgate.provisioning.pace import patience
 from headgate.records.control import (
     AgentAnnounced,
     Epoch,
@@ -34,6 +33,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import AgentKey, Fact, FeedKey, Key, SessionKey, SpanKey
+from headgate_lab.memory_log.log import MemoryBroker
 from remembering_executor import RememberingExecutor
 
 DEADLINE_SECONDS = patience(30)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from headgate.agent.session import Heartbeat, IdInUseError, IdWatch, Lease, SessionLostError
+from headgate.agent.shell.session import Heartbeat, IdInUseError, IdWatch, Lease, SessionLostError
 from headgate.eventlog.log import Delivery, Partition
-from headgate.eventlog.memory import MemoryBroker, MemoryLog
 from headgate.records.control import AgentAnnounced, Liveness, SessionEnded
 from headgate.records.keys import AgentKey, SessionKey
+from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
 
 KEY = AgentKey("a1", "mine")
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from headgate.agent.executor import SpanId, SpanTask
-from headgate.agent.span.failures import RETRY_SECONDS_MAX, back_off, counted, went_on, worst
-from headgate.agent.span.inputs import (
+from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.span.failures import RETRY_SECONDS_MAX, back_off, counted, went_on, worst
+from headgate.agent.core.span.inputs import (
     Add,
     BatchOver,
     CallFailed,
@@ -41,10 +41,10 @@ from headgate.agent.span.inputs import (
     SpanInput,
     SpanResult,
 )
-from headgate.agent.span.machine import ACTIONS, decide
-from headgate.agent.span.progress import QUARANTINE_WINDOW_SECONDS, SpanProgress, adopted, quarantined_lately
-from headgate.agent.span.states import CALLING, ENDING, OVER, REST_SECONDS, Phase, Span, Stop
-from headgate.agent.span.transitions import TRANSITIONS, Action, Signal, UnknownTransitionError, signal_of
+from headgate.agent.core.span.machine import ACTIONS, decide
+from headgate.agent.core.span.progress import QUARANTINE_WINDOW_SECONDS, SpanProgress, adopted, quarantined_lately
+from headgate.agent.core.span.states import CALLING, ENDING, OVER, REST_SECONDS, Phase, Span, Stop
+from headgate.agent.core.span.transitions import TRANSITIONS, Action, Signal, UnknownTransitionError, signal_of
 from headgate.records.control import Epoch, SpanPlan, TaskState
 
 SPAN = SpanId("f", "t")

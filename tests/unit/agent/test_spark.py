@@ -3,8 +3,8 @@
 import subprocess
 from pathlib import Path
 
-from headgate.agent.lane.spark import SparkRuntime
-from headgate.agent.lane.spark_options import SparkOptions
+from headgate.replication.spark import SparkRuntime
+from headgate.replication.spark_options import SparkOptions
 
 
 def test_a_collected_jvm_has_no_family_and_who_has_got_its_number_is_left_alone(tmp_path: Path) -> None:

@@ -5,15 +5,15 @@ import time
 import msgspec
 import pytest
 
-from headgate.agent.executor import SpanId, SpanTask
-from headgate.agent.lane.crew import SETTLED_MAX
-from headgate.agent.lane.fleet import Fleet, positions_of
-from headgate.agent.lane.lane import Lane
-from headgate.agent.lane.plan import BatchPlan
-from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.span.inputs import Opened, Passed, Placed, SentBack, Served, SpanResult
-from headgate.agent.span.states import REST_SECONDS
+from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.span.inputs import Opened, Passed, Placed, SentBack, Served, SpanResult
+from headgate.agent.core.span.states import REST_SECONDS
 from headgate.records.control import Epoch, Positions, SpanPlan
+from headgate.replication.batch_coordinator import SETTLED_MAX
+from headgate.replication.lane import Lane
+from headgate.replication.plan import BatchPlan
+from headgate.replication.queries import Fleet, positions_of
+from headgate.replication.span_table import SpanTable
 from lanes_without_spark import Restarts, ended, ends_of, lane_of, now_is, result_of
 
 NAMES = [f"a{number:02}" for number in range(20)]

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.agent.lane.merging import merge_results
-from headgate.agent.lane.plan import BatchPlan, SpanResult, SpanWork
-from headgate.agent.lane.task_run import run_task
-from headgate.changes import canal_json, debezium_json, maxwell_json
-from headgate.changes.decoding import Decoder
-from headgate.changes.tables import NAME_LENGTH_MAX, SourceTable
+from headgate.formats import canal_json, debezium_json, maxwell_json
+from headgate.formats.decoding import Decoder
+from headgate.formats.tables import NAME_LENGTH_MAX, SourceTable
+from headgate.replication.merging import merge_results
+from headgate.replication.plan import BatchPlan, SpanResult, SpanWork
+from headgate.replication.task_run import run_task
 from headgate.sinks.contract import SinkMovedError
 
 from .conftest import BOX, SPEC, RecordingParts, RecordingQuarantine, chunk, run, work

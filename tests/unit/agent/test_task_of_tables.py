@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.agent.executor import SpanId
-from headgate.agent.lane import task_run
-from headgate.agent.lane.frames import Chunk
-from headgate.agent.lane.plan import BatchPlan, SpanWork
-from headgate.changes import canal_json
-from headgate.changes.dealing import Dealer
-from headgate.changes.decoding import SchemasUnavailableError
+from headgate.agent.core.executor import SpanId
+from headgate.formats import canal_json
+from headgate.formats.dealing import Dealer
+from headgate.formats.decoding import SchemasUnavailableError
 from headgate.records.control import Epoch
+from headgate.replication import task_run
+from headgate.replication.frames import Chunk
+from headgate.replication.plan import BatchPlan, SpanWork
 from headgate.sinks.contract import (
     Claim,
     FeedIdentity,

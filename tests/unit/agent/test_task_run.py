@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.agent.lane import task_run
-from headgate.agent.lane.frames import Chunk
-from headgate.agent.lane.plan import BatchPlan, SpanResult
-from headgate.changes import canal_json, debezium_json
-from headgate.changes.decoding import SchemasUnavailableError
-from headgate.changes.transactions import Tail
+from headgate.formats import canal_json, debezium_json
+from headgate.formats.decoding import SchemasUnavailableError
+from headgate.formats.transactions import Tail
+from headgate.replication import task_run
+from headgate.replication.frames import Chunk
+from headgate.replication.plan import BatchPlan, SpanResult
 from headgate.sinks.contract import (
     QuarantineUnavailableError,
     SinkFencedError,

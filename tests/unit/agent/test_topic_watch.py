@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from headgate.agent.executor import SpanId
-from headgate.agent.lane.fleet import Fleet
-from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.lane.topic_watch import TOPICS_SECONDS, TopicWatch
-from headgate.agent.span.inputs import Placed, Remove, Served, SettleDue
-from headgate.agent.span.states import Phase
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.inputs import Placed, Remove, Served, SettleDue
+from headgate.agent.core.span.states import Phase
 from headgate.records.control import TaskState
+from headgate.replication.queries import Fleet
+from headgate.replication.span_table import SpanTable
+from headgate.replication.topic_watch import TOPICS_SECONDS, TopicWatch
 from headgate.sources.offsets import SourceUnreachableError
 from lanes_without_spark import Restarts, is_on, is_open, lane_of, now_is
 

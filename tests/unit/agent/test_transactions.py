@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.agent.executor import SpanId, SpanTask
-from headgate.agent.lane import transactions
-from headgate.agent.lane.fleet import Fleet
-from headgate.agent.lane.span_table import SpanTable
-from headgate.agent.lane.transactions import FAR_MS, WHOLE_SECONDS, TransactionTopic
-from headgate.agent.span.inputs import BatchOver, Opened, Placed, Planned, SentBack, Served, SpanResult
-from headgate.changes.transactions import End, Standing, Tail
+from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.span.inputs import BatchOver, Opened, Placed, Planned, SentBack, Served, SpanResult
+from headgate.formats.transactions import End, Standing, Tail
 from headgate.records.control import Epoch, Positions, SpanPlan
 from headgate.records.ts import ts_of_ms
+from headgate.replication import transaction_end_reader as reader
+from headgate.replication.queries import Fleet
+from headgate.replication.span_table import SpanTable
+from headgate.replication.transaction_end_reader import FAR_MS, WHOLE_SECONDS, TransactionTopic
 from lanes_without_spark import lane_of, now_is
 
 WHOLE = Standing(None, True)
@@ -56,12 +56,10 @@ class ListReader:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
     made = Log()
-    monkeypatch.setattr(transactions, "EndReader", ListReader)
-    monkeypatch.setattr(
-        transactions, "look_back", lambda _, topic, _p: made.before.get(topic.rpartition(".")[2], (WHOLE, 0))
-    )
-    monkeypatch.setattr(transactions, "rests_at", lambda _, topic, _p: topic.rpartition(".")[2] in made.resting)
-    monkeypatch.setattr(transactions, "first_end", lambda _, _topic, start: start)
+    monkeypatch.setattr(reader, "EndReader", ListReader)
+    monkeypatch.setattr(reader, "look_back", lambda _, topic, _p: made.before.get(topic.rpartition(".")[2], (WHOLE, 0)))
+    monkeypatch.setattr(reader, "rests_at", lambda _, topic, _p: topic.rpartition(".")[2] in made.resting)
+    monkeypatch.setattr(reader, "first_end", lambda _, _topic, start: start)
     return made
 
 
@@ -200,7 +198,7 @@ def test_a_batch_that_ends_while_the_log_is_looked_at_is_not_forgotten(
         spans.applied(a, "2")
         return Standing(Tail("1", 1), True), 0
 
-    monkeypatch.setattr(transactions, "look_back", meanwhile)
+    monkeypatch.setattr(reader, "look_back", meanwhile)
     assert spans.complete(topic, a) == [20]
 
 
@@ -217,7 +215,7 @@ def test_a_span_that_is_opened_while_the_log_is_looked_at_is_looked_at_again(
             spans.opened(a, {0: 5})
         return WHOLE, 0
 
-    monkeypatch.setattr(transactions, "look_back", meanwhile)
+    monkeypatch.setattr(reader, "look_back", meanwhile)
     assert spans.complete(topic, a) == [10]
     assert looks == [0, 5]
 
@@ -264,7 +262,7 @@ def test_no_end_counts_the_rows_of_a_snapshot(
     log.add("2", 20, changed=1)
     log.add("3", 30)
     now = [100.0]
-    monkeypatch.setattr(transactions.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(reader.time, "monotonic", lambda: now[0])
     assert spans.complete(topic, *runs) == [None] * 4, "their snapshots may be on their way, and have been read in part"
     log.before["marked"] = (WHOLE, 0)
     spans.applied(changed, "2")

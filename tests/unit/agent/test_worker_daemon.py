@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.agent.lane.archives import forget_archives
-from headgate.agent.lane.worker_daemon import PromptReader, prompt
+from headgate.replication.archives import forget_archives
+from headgate.replication.worker_daemon import PromptReader, prompt
 
 Pair = tuple[socket.socket, socket.socket]
 

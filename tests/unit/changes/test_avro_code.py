@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.changes.avro_code import READ_ERRORS, compile_reader
-from headgate.changes.avro_schema import Record, parse_avro
-from headgate.changes.change import ChangeError
+from headgate.formats.avro_code import READ_ERRORS, compile_reader
+from headgate.formats.avro_schema import Record, parse_avro
+from headgate.formats.change import ChangeError
 
 INT, LONG = 2**31, 2**63
 SCALARS: dict[str, st.SearchStrategy[Any]] = {

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from headgate.changes.canal_json import Decoder
-from headgate.changes.change import ABSENT, Change, ChangeError, Operation
-from headgate.changes.decoding import UndecodableError, Watermark
+from headgate.formats.canal_json import Decoder
+from headgate.formats.change import ABSENT, Change, ChangeError, Operation
+from headgate.formats.decoding import UndecodableError, Watermark
 
 # As the documentation of TiCDC shows it (Canal-JSON, TiDB extension).
 INSERT = (

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.changes import canal_json, debezium_avro, debezium_json, maxwell_json
-from headgate.changes.change import ChangeError
-from headgate.changes.dealing import Columns, Dealer, Look, Whose
-from headgate.changes.tables import SourceTable
+from headgate.formats import canal_json, debezium_avro, debezium_json, maxwell_json
+from headgate.formats.change import ChangeError
+from headgate.formats.dealing import Columns, Dealer, Look, Whose
+from headgate.formats.tables import SourceTable
 from unit.changes.test_debezium_avro import PARTS, ROW, Registry, routed
 
 

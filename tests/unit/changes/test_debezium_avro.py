@@ -7,9 +7,9 @@ from typing import Any
 import fastavro
 import pytest
 
-from headgate.changes.change import ABSENT, CONNECTOR, Change, ChangeError, Operation
-from headgate.changes.debezium_avro import Decoder
-from headgate.changes.decoding import SchemasUnavailableError, UndecodableError
+from headgate.formats.change import ABSENT, CONNECTOR, Change, ChangeError, Operation
+from headgate.formats.debezium_avro import Decoder
+from headgate.formats.decoding import SchemasUnavailableError, UndecodableError
 
 UNAVAILABLE = "__debezium_unavailable_value"
 
@@ -362,7 +362,7 @@ def test_a_registry_that_is_away_says_nothing_against_the_events(registry: Regis
 
 
 def test_more_schemas_than_are_kept_are_still_read(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.changes.debezium_avro.SCHEMAS_MAX", 2)
+    monkeypatch.setattr("headgate.formats.debezium_avro.SCHEMAS_MAX", 2)
     for schema_id in range(100, 105):
         registry.schemas[schema_id] = envelope({"id": "long", f"c{schema_id}": "int"})
     decoder = Decoder(registry)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.changes.change import ABSENT, CONNECTOR, Change, ChangeError, Operation
-from headgate.changes.debezium_json import Decoder
-from headgate.changes.debezium_schema import SCHEMAS_MAX
-from headgate.changes.decoding import UndecodableError
-from headgate.changes.reducing import reduce_changes
+from headgate.formats.change import ABSENT, CONNECTOR, Change, ChangeError, Operation
+from headgate.formats.debezium_json import Decoder
+from headgate.formats.debezium_schema import SCHEMAS_MAX
+from headgate.formats.decoding import UndecodableError
+from headgate.formats.reducing import reduce_changes
 
 PLACEHOLDER = "__debezium_unavailable_value"
 # As PostgreSQL connector 3.6 wrote it (anchors/capture-chain.md §5).

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headgate.changes.change import CONNECTOR, Change, ChangeError, Operation
-from headgate.changes.decoding import UndecodableError
-from headgate.changes.maxwell_json import Decoder
+from headgate.formats.change import CONNECTOR, Change, ChangeError, Operation
+from headgate.formats.decoding import UndecodableError
+from headgate.formats.maxwell_json import Decoder
 from headgate.sinks.mysql.catalog import Column
 from headgate.sinks.mysql.values import column_text as mysql_text
 from headgate.sinks.postgresql.values import column_text as postgresql_text

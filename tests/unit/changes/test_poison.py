@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.changes import canal_json, debezium_avro, debezium_json, maxwell_json
-from headgate.changes.change import ChangeError
-from headgate.changes.dealing import Columns, Dealer, Look
-from headgate.changes.debezium_schema import envelope_semantics
-from headgate.changes.decoding import Decoder, UndecodableError
-from headgate.changes.transactions import decode_end, standing_of
+from headgate.formats import canal_json, debezium_avro, debezium_json, maxwell_json
+from headgate.formats.change import ChangeError
+from headgate.formats.dealing import Columns, Dealer, Look
+from headgate.formats.debezium_schema import envelope_semantics
+from headgate.formats.decoding import Decoder, UndecodableError
+from headgate.formats.transactions import decode_end, standing_of
 from headgate.sinks.postgresql.values import column_text
 from headgate.sinks.relational.times import NotTextError
 from headgate.sources.origin import origin_of

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.changes.change import ABSENT, CONNECTOR, Change, Operation, Row
-from headgate.changes.reducing import OrphanRowError, Reduced, WrongKeyError, reduce_changes
+from headgate.formats.change import ABSENT, CONNECTOR, Change, Operation, Row
+from headgate.formats.reducing import OrphanRowError, Reduced, WrongKeyError, reduce_changes
 
 Table = dict[int, Row]
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.changes import canal_json, maxwell_json
-from headgate.changes.change import ChangeError, source_time, source_times
-from headgate.changes.debezium_json import Decoder
-from headgate.changes.decoding import UndecodableError
-from headgate.changes.transactions import decode_end
+from headgate.formats import canal_json, maxwell_json
+from headgate.formats.change import ChangeError, source_time, source_times
+from headgate.formats.debezium_json import Decoder
+from headgate.formats.decoding import UndecodableError
+from headgate.formats.transactions import decode_end
 from headgate.records.ts import MS_MAX, TS_MAX, ts_of_ms
 
 NOW_MS = 1_795_228_073_964

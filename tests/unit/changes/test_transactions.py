@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from headgate.changes.change import ChangeError
-from headgate.changes.debezium_json import Decoder
-from headgate.changes.transactions import (
+from headgate.formats.change import ChangeError
+from headgate.formats.debezium_json import Decoder
+from headgate.formats.transactions import (
     End,
     Standing,
     TableEvidence,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from headgate.chaos.blame import Blame, false_losses
-from headgate.chaos.faults import EVERYBODY
-from headgate.demo.watch import Chronicle, Death, Term
+from headgate_lab.chaos.blame import Blame, false_losses
+from headgate_lab.chaos.faults import EVERYBODY
+from headgate_lab.demo.watch import Chronicle, Death, Term
 
 LEASE_SECONDS = 5.0
 OWNERS = {"host-1": "coordinator-1", "host-2": "coordinator-2"}

@@ -14,10 +14,10 @@ from typing import Any
 import psutil
 import pytest
 
-from headgate.chaos import points
-from headgate.chaos.points import Doom, all_cells, strike_at
 from headgate.config.crash_points import CrashPoint
-from headgate.demo.processes import ServiceProcess
+from headgate_lab.chaos import points
+from headgate_lab.chaos.points import Doom, all_cells, strike_at
+from headgate_lab.demo.processes import ServiceProcess
 
 PARENT = "import subprocess, sys, time; subprocess.Popen([sys.argv[1], '1000']); time.sleep(1000)"
 DEADLINE_SECONDS = 30

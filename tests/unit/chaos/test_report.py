@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.chaos.report import ChaosReport, Suffered
-from headgate.demo.audit import AuditReport, FindingKind
-from headgate.demo.compare import Comparison
+from headgate_lab.chaos.report import ChaosReport, Suffered
+from headgate_lab.demo.audit import AuditReport, FindingKind
+from headgate_lab.demo.compare import Comparison
 
 
 def suffered(fault: str, failover: float | None, pause: float) -> Suffered:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.chaos.targets.mysql import longest_gaps
+from headgate_lab.chaos.targets.mysql import longest_gaps
 
 
 @pytest.mark.parametrize(

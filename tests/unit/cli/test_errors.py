@@ -14,18 +14,18 @@ from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.cli.lookup import find_feed
 from headgate.config.feed import FeedSpecError
 from headgate.config.settings import SettingsError
-from headgate.embedded.errors import NoJavaError
 from headgate.eventlog.connection import BrokerUnreachableError
 from headgate.eventlog.log import FencedError, NewerSchemaError
-from headgate.eventlog.memory import MemoryBroker
 from headgate.eventlog.sharding import place
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import TopicNotCompactedError
 from headgate.observability.http import PortTakenError
+from headgate.provisioning.errors import NoJavaError
 from headgate.records.control import FeedRecorded, FeedState, WantedState
 from headgate.records.keys import Fact, FeedKey
 from headgate.sinks.contract import SinkConflictError, SinkUnavailableError
 from headgate.sources.topics import TableClashError
+from headgate_lab.memory_log.log import MemoryBroker
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 import json
 import subprocess
 import sys
+from importlib import metadata
 
+import pytest
 from typer.testing import CliRunner
 
 from headgate import SCHEMA_VERSION
@@ -39,3 +41,11 @@ def test_looking_does_not_bring_spark_along() -> None:
 def test_version_as_json() -> None:
     result = CliRunner().invoke(app, ["version", "-o", "json"])
     assert json.loads(result.stdout) == {"version": "0.1.0", "schema_version": SCHEMA_VERSION}
+
+
+def test_a_command_of_the_lab_says_how_to_get_it_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.cli.main.entry_points", lambda **_: metadata.EntryPoints())
+    result = CliRunner().invoke(app, ["bench", "peers", "--rounds", "3"])
+    assert result.exit_code == 2
+    assert "pip install 'headgate[lab]'" in result.stderr
+    assert " bench " in CliRunner().invoke(app, ["--help"]).stdout

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.coordinator.effect_log import EffectLog
-from headgate.coordinator.effects import (
+from headgate.coordinator.core.effects import (
     DiscoverTables,
     EffectFailed,
     FeedRefused,
@@ -16,6 +15,7 @@ from headgate.coordinator.effects import (
     ResolveFeed,
     TablesDiscovered,
 )
+from headgate.coordinator.shell.effect_log import EffectLog
 from headgate.observability.logs import configure_logs
 from headgate.records.control import SpanPlan
 

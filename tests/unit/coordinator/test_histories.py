@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headgate.coordinator.machine import State, digest, evolve, new_state
+from headgate.coordinator.core.machine import State, digest, evolve, new_state
 from headgate.eventlog.log import Partition
 from headgate.records.control import (
     FeedProgressed,

@@ -5,8 +5,8 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from headgate.coordinator.index import LAG_HOLDS_MS, FeedIndex, Indexes
-from headgate.coordinator.state import evolve, new_state
+from headgate.coordinator.core.index import LAG_HOLDS_MS, FeedIndex, Indexes
+from headgate.coordinator.core.state import evolve, new_state
 from headgate.records.control import (
     AgentAnnounced,
     Epoch,

@@ -3,17 +3,17 @@
 import pytest
 from msgspec.structs import replace
 
-from headgate.agent.executor import SpanId, TaskStatus
-from headgate.agent.machine import decide as decide_of_agent
-from headgate.agent.messages import AddTable, CloseTable, RemoveTable, SessionStarted, TaskObserved
-from headgate.agent.state import evolve
-from headgate.agent.state import new_state as new_session
-from headgate.coordinator.explain import UnknownFeedError, explain
-from headgate.coordinator.machine import NotEnthronedError, decide, new_state
+from headgate.agent.core.executor import SpanId, TaskStatus
+from headgate.agent.core.machine import decide as decide_of_agent
+from headgate.agent.core.messages import AddTable, CloseTable, RemoveTable, SessionStarted, TaskObserved
+from headgate.agent.core.state import evolve
+from headgate.agent.core.state import new_state as new_session
+from headgate.coordinator.core.explain import UnknownFeedError, explain
+from headgate.coordinator.core.machine import NotEnthronedError, decide, new_state
 from headgate.eventlog.log import Delivery, Partition
-from headgate.eventlog.machine import Arrived, Decision, Enthroned, Now, TimerFired
 from headgate.records.control import Epoch, SetState, TaskState
 from headgate.records.keys import Fact
+from headgate.runtime.machine import Arrived, Decision, Enthroned, Now, TimerFired
 from scenarios.runner import World
 
 NOW = Now(1.0, 1000)

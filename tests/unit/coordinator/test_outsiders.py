@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headgate.coordinator.effects import FeedRefused, FeedResolved, StartResolved, TablesDiscovered
+from headgate.coordinator.core.effects import FeedRefused, FeedResolved, StartResolved, TablesDiscovered
 from headgate.eventlog.codec import decode, encode
 from headgate.records.control import FeedRecorded, OutcomeStatus, RequestSettled, SpanPlan
 from headgate.records.fitting import TEXT_LENGTH_MAX

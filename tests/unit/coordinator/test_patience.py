@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import cast
 
-from headgate.coordinator import patience
-from headgate.coordinator.draft import Draft
+from headgate.coordinator.core import waiting
+from headgate.coordinator.core.draft import Draft
 from headgate.records.control import Epoch, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 
@@ -19,10 +19,10 @@ def said(state: TaskState) -> dict[tuple[str, str], TaskReported]:
 def test_who_has_stopped_one_table_is_forgiven_that_one_only() -> None:
     passed = {SESSION: {ONE: Epoch(0, 1), OTHER: Epoch(0, 2)}}
     draft = cast("Draft", SimpleNamespace(term=SimpleNamespace(passed_over=passed)))
-    patience.forgive(draft, ONE, said(TaskState.REPLICATING))
-    assert patience.is_passed_over(draft, ONE, SESSION, Epoch(0, 1)), "it has not stopped"
-    patience.forgive(draft, ONE, said(TaskState.STOPPED))
-    assert not patience.is_passed_over(draft, ONE, SESSION, Epoch(0, 1))
-    assert patience.is_passed_over(draft, OTHER, SESSION, Epoch(0, 2))
-    patience.forgive(draft, OTHER, {})
+    waiting.forgive(draft, ONE, said(TaskState.REPLICATING))
+    assert waiting.is_passed_over(draft, ONE, SESSION, Epoch(0, 1)), "it has not stopped"
+    waiting.forgive(draft, ONE, said(TaskState.STOPPED))
+    assert not waiting.is_passed_over(draft, ONE, SESSION, Epoch(0, 1))
+    assert waiting.is_passed_over(draft, OTHER, SESSION, Epoch(0, 2))
+    waiting.forgive(draft, OTHER, {})
     assert passed == {}, "sessions come and go for ever"

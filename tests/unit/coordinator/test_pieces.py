@@ -2,12 +2,12 @@
 
 import pytest
 
-from headgate.coordinator import deadlines, feeds, membership, spans
-from headgate.coordinator.machine import new_state
-from headgate.coordinator.state import CoordinatorState
-from headgate.eventlog.machine import Now
+from headgate.coordinator.core import deadlines, feeds, membership, spans
+from headgate.coordinator.core.machine import new_state
+from headgate.coordinator.core.state import CoordinatorState
 from headgate.records.control import SetState
 from headgate.records.keys import SpanKey
+from headgate.runtime.machine import Now
 from scenarios.runner import World
 
 TABLES = [f"t{number}" for number in range(7)]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.coordinator.ranking import Ranking
+from headgate.coordinator.core.ranking import Ranking
 
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 30), st.integers(0, 5)), max_size=120)
 

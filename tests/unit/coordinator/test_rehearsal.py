@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
-from headgate.coordinator.effects import FeedResolved
-from headgate.coordinator.machine import digest, evolve, new_state
-from headgate.coordinator.rehearsal import would_refuse_create, would_refuse_update
-from headgate.coordinator.state import CoordinatorState
+from headgate.coordinator.core.dry_run import would_refuse_create, would_refuse_update
+from headgate.coordinator.core.effects import FeedResolved
+from headgate.coordinator.core.machine import digest, evolve, new_state
+from headgate.coordinator.core.state import CoordinatorState
 from headgate.records.control import AgentAnnounced, FeedRecorded, FeedState, Liveness, SpanPlan, WantedState
 from headgate.records.keys import AgentKey, FeedKey
 

@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from headgate.coordinator.replication import (
+from headgate.coordinator.core.replication import (
     ACTIONS,
     TRANSITIONS,
     Action,

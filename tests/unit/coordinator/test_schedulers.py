@@ -1,7 +1,7 @@
 """Who gets what: least load, bounded seats, the undetermined rule, leaving a stopping agent."""
 
 from headgate.coordinator.schedulers import balance, basic, drain, rebalance
-from headgate.coordinator.schedulers.seats import MOVING_PER_FEED_MAX, STARTING_PER_AGENT_MAX, FeedQuota, Seat, Seats
+from headgate.coordinator.schedulers.capacity import MOVING_PER_FEED_MAX, STARTING_PER_AGENT_MAX, FeedQuota, Seat, Seats
 from headgate.records.keys import SpanKey
 
 A, B, C = ("a", "s"), ("b", "s"), ("c", "s")

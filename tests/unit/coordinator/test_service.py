@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from headgate.coordinator.effects import EffectFailed, FeedRefused, ForgetFeed, ResolveFeed
-from headgate.coordinator.service import CoordinatorService, RoleCrashedError, ServiceSettings
-from headgate.coordinator.work import FeedWork
+from headgate.coordinator.core.effects import EffectFailed, FeedRefused, ForgetFeed, ResolveFeed
+from headgate.coordinator.shell.effect_runner import FeedWork
+from headgate.coordinator.shell.service import CoordinatorService, RoleCrashedError, ServiceSettings
 from headgate.eventlog.log import Delivery, Partition, Placed
-from headgate.eventlog.memory import MemoryBroker
-from headgate.eventlog.role import RoleState
 from headgate.observability.http import Probes
 from headgate.observability.metrics import new_registry
 from headgate.records.control import OperationKind, OperationRequested, OwnerAnnounced
 from headgate.records.keys import Fact, RequestKey
+from headgate.runtime.role import RoleState
+from headgate_lab.memory_log.log import MemoryBroker
 
 DEADLINE_SECONDS = 30.0
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.coordinator.loads import Loads
+from headgate.coordinator.core.loads import Loads
 from headgate.coordinator.schedulers.balance import BYTES_PER_S_MIN
 from headgate.coordinator.schedulers.split import COLD_ROUNDS_MIN, HOT_ROUNDS_MIN, Heat, TableLoad, choose, heat
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from headgate.coordinator import scheduling
-from headgate.coordinator.machine import new_state
-from headgate.coordinator.schedulers import seats
+from headgate.coordinator.core import scheduling
+from headgate.coordinator.core.machine import new_state
+from headgate.coordinator.schedulers import capacity
 from headgate.records.control import SetState
 from scenarios.runner import World
 
@@ -12,7 +12,7 @@ from scenarios.runner import World
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """One agent that opens one span at a time, and four tables."""
-    for module in (seats, scheduling):
+    for module in (capacity, scheduling):
         monkeypatch.setattr(module, "STARTING_PER_AGENT_MAX", 1)
     world = World()
     for line in ("owner start o1", "agent join a1", "request create r1 shop tables=t1,t2,t3,t4"):

@@ -1,6 +1,6 @@
 """The fold rule of design §2, key by key, and what is passed over."""
 
-from headgate.coordinator.state import CoordinatorState, digest, evolve, new_state
+from headgate.coordinator.core.state import CoordinatorState, digest, evolve, new_state
 from headgate.records.control import (
     Epoch,
     OwnerAnnounced,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from headgate.demo.audit import AuditReport, Entry, FindingKind, examine
+from headgate_lab.demo.audit import AuditReport, Entry, FindingKind, examine
 
 TABLE = "shop.orders"
 KEY = ("7",)

@@ -7,7 +7,7 @@ import time
 from rich.console import Console
 from rich.text import Text
 
-from headgate.demo.display import Display
+from headgate_lab.demo.display import Display
 
 
 def display(*, is_terminal: bool) -> tuple[Display, io.StringIO]:

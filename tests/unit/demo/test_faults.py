@@ -7,15 +7,15 @@ from typing import cast
 
 import pytest
 
-from headgate.demo import faults
-from headgate.demo.faults import Faults
-from headgate.demo.processes import ServiceError
-from headgate.demo.services import Services, sessions_lost
-from headgate.demo.watch import Watch
-from headgate.eventlog.memory import MemoryBroker
 from headgate.eventlog.sharding import place
 from headgate.records.control import AgentAnnounced, Liveness, OwnerAnnounced
 from headgate.records.keys import AgentKey, Fact, OwnerKey
+from headgate_lab.demo import faults
+from headgate_lab.demo.faults import Faults
+from headgate_lab.demo.processes import ServiceError
+from headgate_lab.demo.services import Services, sessions_lost
+from headgate_lab.demo.watch import Watch
+from headgate_lab.memory_log.log import MemoryBroker
 
 
 class Process:

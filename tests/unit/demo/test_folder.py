@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.demo.folder import scratch_parts
-from headgate.demo.processes import interrupts_deferred
+from headgate_lab.demo.folder import scratch_parts
+from headgate_lab.demo.processes import interrupts_deferred
 
 
 def run(end: Callable[[], None] = lambda: None, *, keep: bool = False, fail: bool = False) -> Path:

@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from headgate.cli.exit_codes import ExitCode
-from headgate.demo.audit import AuditReport, Finding, FindingKind
-from headgate.demo.command import EXIT_FAILED
-from headgate.demo.compare import Comparison, Difference
-from headgate.demo.faults import Takeover
-from headgate.demo.report import Report, show_report
+from headgate_lab.demo.audit import AuditReport, Finding, FindingKind
+from headgate_lab.demo.command import EXIT_FAILED
+from headgate_lab.demo.compare import Comparison, Difference
+from headgate_lab.demo.faults import Takeover
+from headgate_lab.demo.report import Report, show_report
 
 
 def takeover(fault: str, seconds: float = 5.0) -> Takeover:

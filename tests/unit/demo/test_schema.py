@@ -2,7 +2,7 @@
 
 from random import Random
 
-from headgate.demo.schema import TABLES
+from headgate_lab.demo.schema import TABLES
 
 
 def seeded(seed: int) -> Random:

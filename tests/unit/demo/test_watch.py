@@ -5,12 +5,7 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from headgate.agent.words import answered
-from headgate.demo.faults import Faults
-from headgate.demo.services import Services
-from headgate.demo.stack import FEED
-from headgate.demo.tables import all_replicate, busiest_agent, holders, passed, views
-from headgate.demo.watch import Chronicle, Watch, WatchError
+from headgate.agent.core.announcements import answered
 from headgate.eventlog.log import Delivery, Log, LogError, Partition
 from headgate.records.control import (
     AgentAnnounced,
@@ -43,6 +38,11 @@ from headgate.records.keys import (
     SpanKey,
     TaskKey,
 )
+from headgate_lab.demo.faults import Faults
+from headgate_lab.demo.services import Services
+from headgate_lab.demo.stack import FEED
+from headgate_lab.demo.tables import all_replicate, busiest_agent, holders, passed, views
+from headgate_lab.demo.watch import Chronicle, Watch, WatchError
 
 SPANS = ("shop.orders", "shop.stock")
 

@@ -3,9 +3,9 @@
 import pytest
 
 from headgate.config.settings import load_settings
-from headgate.demo.processes import environment
-from headgate.embedded.errors import EmbeddedError
-from headgate.embedded.pace import TIME_SCALE_VARIABLE, patience
+from headgate.provisioning.errors import EmbeddedError
+from headgate.provisioning.pace import TIME_SCALE_VARIABLE, patience
+from headgate_lab.demo.processes import environment
 
 
 def test_bounds_are_stretched_by_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:

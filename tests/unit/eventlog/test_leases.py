@@ -5,9 +5,9 @@ import math
 import pytest
 
 from headgate.config.settings import Settings
-from headgate.eventlog.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, OwnerWatch, SessionLeases, lease_of
 from headgate.records.control import AgentAnnounced, Liveness, OwnerAnnounced, SessionEnded
 from headgate.records.keys import AgentKey, SessionKey
+from headgate.runtime.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, OwnerWatch, SessionLeases, lease_of
 
 ONE, TWO = ("a1", "s1"), ("a2", "s1")
 ENDED = SessionEnded(owner_rev=1, reason="silent", ended_ms=0)

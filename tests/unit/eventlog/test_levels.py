@@ -11,9 +11,7 @@ from msgspec.structs import replace
 
 from headgate import SCHEMA_VERSION
 from headgate.eventlog.codec import Codec
-from headgate.eventlog.levels import QUIET_LEASES, Readership
 from headgate.eventlog.log import LevelTooLowError, NewerSchemaError, Partition, Placed, SchemaLevel
-from headgate.eventlog.memory import MemoryBroker
 from headgate.eventlog.schema_files import SchemaSet, read_schemas, schema_directory, schemas
 from headgate.records.control import (
     AgentAnnounced,
@@ -31,6 +29,8 @@ from headgate.records.control import (
 )
 from headgate.records.keys import AgentKey, Fact, OwnerKey, RequestKey, SpanKey
 from headgate.records.levels import FIELDS, NESTED, WITHHELD, WORDS, level_of, withheld
+from headgate.runtime.levels import QUIET_LEASES, Readership
+from headgate_lab.memory_log.log import MemoryBroker
 
 LEASE_SECONDS = 5.0
 QUIET_SECONDS = QUIET_LEASES * LEASE_SECONDS

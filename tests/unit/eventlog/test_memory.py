@@ -22,7 +22,7 @@ from headgate.eventlog.log import (
     LogError,
     NewerSchemaError,
 )
-from headgate.eventlog.memory import CommitFault, MemoryBroker, MemoryTransactionalWriter
+from headgate_lab.memory_log.log import CommitFault, MemoryBroker, MemoryTransactionalWriter
 
 
 class TestContract(LogContract):

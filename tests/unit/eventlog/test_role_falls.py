@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from headgate.eventlog.log import Partition
-from headgate.eventlog.memory import CommitFault
-from headgate.eventlog.role import BACKOFF_SECONDS, RoleEndedError, RoleState
 from headgate.records.control import OwnerAnnounced
 from headgate.records.keys import Fact, OwnerKey
+from headgate.runtime.role import BACKOFF_SECONDS, RoleEndedError, RoleState
+from headgate_lab.memory_log.log import CommitFault
 from toy_role import ANNOUNCE, LEASE, World, transactional_id
 
 CHANGEFEED = Partition("changefeed", 0)

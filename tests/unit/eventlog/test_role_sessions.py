@@ -2,9 +2,9 @@
 
 import pytest
 
-from headgate.eventlog.machine import HolderSilent
-from headgate.eventlog.role import RoleState
 from headgate.records.keys import AgentKey, Fact, SessionKey
+from headgate.runtime.machine import HolderSilent
+from headgate.runtime.role import RoleState
 from toy_role import AGENT_LEASE, ANNOUNCE, LEASE, World
 
 
@@ -47,8 +47,8 @@ def test_silence_is_judged_only_after_reading_to_an_end_captured_after_the_suspi
 
 
 def test_a_heartbeat_read_but_left_for_the_next_turn_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.eventlog.candidate.TURN_RECORDS_MAX", 4)
-    monkeypatch.setattr("headgate.eventlog.term.TURN_FACTS_MAX", 1)
+    monkeypatch.setattr("headgate.runtime.candidate.TURN_RECORDS_MAX", 4)
+    monkeypatch.setattr("headgate.runtime.term.TURN_FACTS_MAX", 1)
     one = world.member("one").serve()
     world.run(1.0, one, beat=("a1",))
     world.run(AGENT_LEASE - 0.5, one)

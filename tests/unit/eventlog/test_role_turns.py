@@ -2,11 +2,11 @@
 
 import pytest
 
-from headgate.eventlog.machine import Arrived, EffectFinished, Enthroned, TimerFired
-from headgate.eventlog.memory import CommitFault
-from headgate.eventlog.role import RoleState, TermEffect
 from headgate.records.control import OperationKind, RequestSettled
 from headgate.records.keys import OutcomeKey
+from headgate.runtime.machine import Arrived, EffectFinished, Enthroned, TimerFired
+from headgate.runtime.role import RoleState, TermEffect
+from headgate_lab.memory_log.log import CommitFault
 from toy_role import LEASE, TIMER_SECONDS, Resolve, World, transactional_id
 
 
@@ -106,7 +106,7 @@ def test_a_result_of_an_earlier_term_is_dropped(world: World) -> None:
 def test_too_many_results_are_refused_until_a_turn_has_taken_some(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.eventlog.term.RESULTS_MAX", 1)
+    monkeypatch.setattr("headgate.runtime.term.RESULTS_MAX", 1)
     one = world.member("one").serve()
     for name in ("r1", "r2"):
         world.request(name, OperationKind.CREATE_FEED)
@@ -121,7 +121,7 @@ def test_too_many_results_are_refused_until_a_turn_has_taken_some(
 
 
 def test_a_full_turn_leaves_the_rest_for_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.eventlog.term.TURN_FACTS_MAX", 2)
+    monkeypatch.setattr("headgate.runtime.term.TURN_FACTS_MAX", 2)
     one = world.member("one").serve()
     for name in ("r1", "r2", "r3"):
         world.request(name)

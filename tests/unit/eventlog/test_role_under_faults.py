@@ -9,10 +9,10 @@ import random
 import pytest
 
 from headgate.eventlog.log import Partition, Placed
-from headgate.eventlog.memory import CommitFault
-from headgate.eventlog.role import RoleState
 from headgate.records.control import OperationKind
 from headgate.records.keys import Fact, OutcomeKey, SessionKey
+from headgate.runtime.role import RoleState
+from headgate_lab.memory_log.log import CommitFault
 from toy_role import AGENT_LEASE, LEASE, Member, World, transactional_id
 
 STEPS = 300

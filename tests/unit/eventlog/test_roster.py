@@ -2,13 +2,13 @@
 
 import pytest
 
-from headgate.eventlog.memory import MemoryBroker
-from headgate.eventlog.presence import Presence
-from headgate.eventlog.role import RoleState
-from headgate.eventlog.roster import MEMBER_FORGOTTEN_SECONDS, Roster
-from headgate.eventlog.settings import RoleSettings
 from headgate.records.control import MemberAnnounced, OwnerAnnounced
 from headgate.records.keys import MemberKey, OwnerKey
+from headgate.runtime.presence import Presence
+from headgate.runtime.role import RoleState
+from headgate.runtime.roster import MEMBER_FORGOTTEN_SECONDS, Roster
+from headgate.runtime.settings import RoleSettings
+from headgate_lab.memory_log.log import MemoryBroker
 from toy_role import LEASE, World
 
 ALL = (0, 1, 2, 3)

@@ -1,6 +1,6 @@
 """What the list commands derive from the current records."""
 
-from headgate.agent.words import answered
+from headgate.agent.core.announcements import answered
 from headgate.cli.agents import agent_rows
 from headgate.cli.tables import table_rows
 from headgate.eventlog.log import Delivery, Garbage, Partition

@@ -1,6 +1,6 @@
 """Timers fire once, in order, late but never early, and never for ever within a turn."""
 
-from headgate.eventlog.timers import Timers
+from headgate.runtime.timers import Timers
 
 
 def due(timers: Timers, now: float) -> list[str]:

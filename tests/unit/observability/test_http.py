@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from headgate import SCHEMA_VERSION
-from headgate.eventlog.role import RoleState, RoleStatus
-from headgate.eventlog.settings import RoleCounters
 from headgate.observability.http import OpsServer, PortTakenError, Probes
 from headgate.observability.metrics import RoleMetrics, new_registry
+from headgate.runtime.role import RoleState, RoleStatus
+from headgate.runtime.settings import RoleCounters
 
 
 class _Clock:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from headgate.agent.executor import SpanId, TaskStatus
-from headgate.agent.figures import FeedFigures
-from headgate.agent.life import AgentCounters
+from headgate.agent.core.executor import SpanId, TaskStatus
+from headgate.agent.shell.figures import FeedFigures
+from headgate.agent.shell.life import AgentCounters
 from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, new_registry
 from headgate.observability.page import page
 from headgate.records.control import Epoch, TaskState

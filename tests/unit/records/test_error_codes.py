@@ -4,12 +4,12 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from headgate.coordinator.deadlines import DRAIN_CODE, START_CODE
+from headgate.coordinator.core.deadlines import DRAIN_CODE, START_CODE
 from headgate.records.error_codes import ERROR_CODES, PARTITIONS_GROWN
 
 ROOT = Path(__file__).parents[3]
 SERVICES = ROOT / "services" / "headgate"
-RAISED_IN = ("agent/lane", "agent/span", "changes", "sinks", "sources")
+RAISED_IN = ("replication", "agent/core/span", "formats", "sinks", "sources")
 """Where tables fail."""
 FAILING = ("fail", "failed", "stopped", "Failed", "CallFailed")
 

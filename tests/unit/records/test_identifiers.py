@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.changes.dealing import Columns, Dealer
 from headgate.config.feed import FeedSpecError, parse_feed
+from headgate.formats.dealing import Columns, Dealer
 from headgate.records.identifiers import NotAnIdentifierError, parse_identifier, show_identifier, split_table
 from headgate.sources.topics import source_tables, table_name
 

@@ -4,10 +4,10 @@ from base64 import b64encode, urlsafe_b64encode
 
 import pytest
 
-from headgate.agent.lane.parts import FeedParts
-from headgate.changes import canal_json, debezium_avro, debezium_json
-from headgate.changes.change import BINARY, CONNECTOR, TEXT_ONLY
 from headgate.config.feed import FeedSpecError, parse_feed
+from headgate.formats import canal_json, debezium_avro, debezium_json
+from headgate.formats.change import BINARY, CONNECTOR, TEXT_ONLY
+from headgate.replication.feed_parts import FeedParts
 from headgate.sinks.mysql.catalog import Column
 from headgate.sinks.mysql.values import column_text as mysql_text
 from headgate.sinks.postgresql.values import column_text as postgresql_text

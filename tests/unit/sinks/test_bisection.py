@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.changes.change import Change, Operation
+from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from fixtures.registry_server import NOT_FOUND, Answer, RegistryServer
-from headgate.changes.change import ChangeError
-from headgate.changes.decoding import SchemasUnavailableError
 from headgate.config.feed import RegistrySpec
-from headgate.embedded.ports import free_ports
+from headgate.formats.change import ChangeError
+from headgate.formats.decoding import SchemasUnavailableError
 from headgate.sources import registry as module
 from headgate.sources.registry import SchemaRegistry
+from headgate_lab.embedded.ports import free_ports
 
 FOUND = (200, json.dumps({"schema": '"string"'}))
 SECRET = "gehe1m"

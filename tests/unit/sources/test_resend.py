@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.changes import canal_json, debezium_json, maxwell_json
+from headgate.formats import canal_json, debezium_json, maxwell_json
 from headgate.sources.resend import Original, why_not_alone
 
 

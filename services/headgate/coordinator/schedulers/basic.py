@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from headgate.coordinator.schedulers.seats import Seats
+from headgate.coordinator.schedulers.capacity import Seats
 from headgate.records.keys import SpanKey
 from headgate.records.spans import table_of
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from headgate.coordinator.schedulers.seats import FeedQuota, Seats
+from headgate.coordinator.schedulers.capacity import FeedQuota, Seats
 from headgate.records.keys import SpanKey
 
 __all__ = ["leave"]

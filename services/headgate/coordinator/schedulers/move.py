@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from headgate.coordinator.schedulers.seats import Seats
+from headgate.coordinator.schedulers.capacity import Seats
 
 __all__ = ["seat_of"]
 

@@ -7,7 +7,7 @@ from math import ceil
 
 import pymysql
 
-from headgate.changes.tables import SourceTable
+from headgate.formats.tables import SourceTable
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim, FeedIdentity, TableShape
 from headgate.sinks.mysql.catalog import check_database, load_table

@@ -15,8 +15,8 @@ from typing import Final
 
 import pymysql
 
-from headgate.changes.change import BINARY, CONNECTOR
-from headgate.changes.reducing import Reduced
+from headgate.formats.change import BINARY, CONNECTOR
+from headgate.formats.reducing import Reduced
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.mysql.catalog import DATABASE, Table, read_version
 from headgate.sinks.mysql.connection import Session, errno, message, quoted

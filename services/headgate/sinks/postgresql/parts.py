@@ -10,8 +10,8 @@ from typing import Final
 import psycopg
 from psycopg import errors
 
-from headgate.changes.change import Change, ChangeError
 from headgate.config.crash_points import CrashPoint, reach
+from headgate.formats.change import Change, ChangeError
 from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (
     Applied,

@@ -6,7 +6,7 @@ from functools import partial
 
 import psycopg
 
-from headgate.changes.tables import SourceTable
+from headgate.formats.tables import SourceTable
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim, FeedIdentity, TableShape
 from headgate.sinks.postgresql.catalog import Connection, check_database, load_table

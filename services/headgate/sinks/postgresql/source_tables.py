@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headgate.changes.tables import SourceTable
+from headgate.formats.tables import SourceTable
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity
 from headgate.sinks.postgresql.catalog import Connection
 from headgate.sinks.relational.source_tables import check_same, source_table_of, text_of

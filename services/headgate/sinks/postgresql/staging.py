@@ -14,8 +14,8 @@ from typing import Final, LiteralString
 import psycopg
 from psycopg import sql
 
-from headgate.changes.change import BINARY, CONNECTOR
-from headgate.changes.reducing import Reduced
+from headgate.formats.change import BINARY, CONNECTOR
+from headgate.formats.reducing import Reduced
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.postgresql.catalog import Connection, Table, read_version
 from headgate.sinks.postgresql.values import column_text

@@ -13,8 +13,8 @@ from typing import Final
 import psycopg
 from psycopg import errors
 
-from headgate.changes.change import ChangeError
 from headgate.config.crash_points import CrashPoint, reach
+from headgate.formats.change import ChangeError
 from headgate.sinks.contract import Applied, ChangeBatch, SinkError, SinkRefusedError
 from headgate.sinks.postgresql.catalog import Connection, load_table
 from headgate.sinks.postgresql.connection import Label, PostgresSettings, connect, sink_error

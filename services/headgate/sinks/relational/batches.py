@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from headgate.changes.change import Change, ChangeError, Operation
-from headgate.changes.reducing import OrphanRowError, Reduced, WrongKeyError, reduce_changes
+from headgate.formats.change import Change, ChangeError, Operation
+from headgate.formats.reducing import OrphanRowError, Reduced, WrongKeyError, reduce_changes
 from headgate.records.spans import parse_span
 from headgate.sinks.contract import ChangeBatch, ChangeRefusedError, Claim, OffsetRange
 from headgate.sinks.relational.grouping import OrphanRowsError, UnwritableError

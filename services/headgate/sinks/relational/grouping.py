@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import msgspec
 
-from headgate.changes.change import ABSENT, Absent, Change, Row
+from headgate.formats.change import ABSENT, Absent, Change, Row
 
 __all__ = ["Group", "Merged", "OrphanRowsError", "Semantics", "UnwritableError", "group_keys", "group_rows"]
 

@@ -8,7 +8,7 @@ once meet at the row's key: the second one is refused, and starts again knowing 
 
 import json
 
-from headgate.changes.tables import SourceTable, show_table
+from headgate.formats.tables import SourceTable, show_table
 from headgate.sinks.contract import Claim, SinkMovedError
 
 __all__ = ["check_same", "source_table_of", "text_of"]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.changes.change import DATA_ERRORS, TEXT_ONLY, reason_of
+from headgate.formats.change import DATA_ERRORS, TEXT_ONLY, reason_of
 from headgate.sinks.relational.times import NotTextError
 
 __all__ = [

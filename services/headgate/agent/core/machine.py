@@ -1,0 +1,236 @@
+"""What a session of an agent must do, as a pure machine: dispatch records in, task actions and reports out.
+
+The owner never calls an agent. It writes who may do what with a span (SpanDispatched), and the agent reads there what
+is meant for its session. From the newest record of a span follows a **directive**, from the task's state and the
+directive follows an **action** (transitions.py, a table that holds every pair that can occur). What the executor then
+says about its tasks comes in as TaskObserved and leaves as facts under keys that only this session writes.
+
+The state holds records only, the session's own facts among them, and only ``evolve`` changes it. Actions are thus
+asked for again whenever a record is read again: the executor's calls are idempotent per (epoch, call); a lost effect
+heals by itself. Times on records are for people; the pace of progress is set by a timer of the loop.
+"""
+
+from typing import Final
+
+from headgate.agent.core.announcements import answered
+from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
+from headgate.agent.core.messages import (
+    AddTable,
+    AgentInput,
+    CloseTable,
+    ForgetTable,
+    ProgressDue,
+    ReadProgress,
+    RemoveTable,
+    SessionStarted,
+    Suicide,
+    TaskObserved,
+)
+from headgate.agent.core.state import AgentState, role_of, task_count
+from headgate.agent.core.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
+from headgate.records.control import FeedRecorded, SetState, SpanDispatched, SpanProgressed, TaskReported, TaskState
+from headgate.records.fitting import fitted
+from headgate.records.keys import AnswerKey, Fact, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.records.levels import withheld
+from headgate.records.spans import plan_of
+from headgate.runtime.machine import Arrived, Decision, Now, SetTimer, TimerFired
+
+__all__ = ["PROGRESS_SECONDS", "PROGRESS_TIMER", "EpochWentBackError", "decide", "directive_of"]
+
+PROGRESS_TIMER: Final = "progress"
+
+PROGRESS_SECONDS: Final = 1.0
+"""Pace of checkpoint records of a span: a person sees it move, and 200 spans stay 200 small records a second."""
+
+
+class EpochWentBackError(Exception):
+    """A role under a lower epoch than a task already had: the log contradicts itself, the session ends."""
+
+
+def decide(state: AgentState, event: AgentInput, now: Now) -> Decision:
+    """What follows from ``event``. Raises UnknownTransitionError or EpochWentBackError on a log that cannot be."""
+    match event:
+        case SessionStarted():
+            return _join(
+                _answers(state, now, started=True),
+                *(_act(state, span, state.reports.get(span), now) for span in sorted(state.dispatched)),
+                Decision(effects=(SetTimer(PROGRESS_TIMER, PROGRESS_SECONDS),)),
+            )
+        case Arrived(delivery=delivery):
+            return _on_record(state, delivery.key, now)
+        case TaskObserved(status=status):
+            return _on_status(state, status, now)
+        case TimerFired(name=name) if name == PROGRESS_TIMER:
+            return Decision(effects=(ReadProgress(), SetTimer(PROGRESS_TIMER, PROGRESS_SECONDS)))
+        case ProgressDue(statuses=statuses):
+            return _join(*(_progress(state, status, now) for status in statuses))
+        case _:
+            return Decision()
+
+
+def _on_record(state: AgentState, key: Key, now: Now) -> Decision:
+    match key:
+        case OwnerKey():
+            return _answers(state, now, started=False)
+        case SessionKey(agent=state.agent, session=state.session) if state.ended is not None:
+            return Decision(effects=(Suicide(state.ended),))
+        case SpanKey(feed=feed, span=span):
+            return _act(state, SpanId(feed, span), state.reports.get(SpanId(feed, span)), now)
+        case FeedKey(feed=feed):
+            spans = [span for span in sorted(state.dispatched) if span.feed == feed]
+            return _join(*(_act(state, span, state.reports.get(span), now) for span in spans))
+        case _:
+            return Decision()
+
+
+def _answers(state: AgentState, now: Now, *, started: bool) -> Decision:
+    """Unasked to every shard at the start, then to every owner_rev not yet answered."""
+    facts = []
+    for shard in range(state.shards):
+        rev = state.owners.get(shard)
+        if started:
+            facts.append(_answer(state, shard, None, now))
+        if rev is not None and state.answers.get(shard) != rev:
+            facts.append(_answer(state, shard, rev, now))
+    return Decision(facts=tuple(facts))
+
+
+def _answer(state: AgentState, shard: int, rev: int | None, now: Now) -> Fact:
+    return Fact(AnswerKey(state.agent, state.session, shard), answered(rev, task_count(state), now.wall_ms))
+
+
+def _on_status(state: AgentState, status: TaskStatus, now: Now) -> Decision:
+    told = TaskReported(
+        feed_id=status.feed_id,
+        epoch=status.epoch,
+        state=status.state,
+        positions=status.positions,
+        error_code=status.error_code,
+        error=status.error,
+        retryable=status.retryable,
+        reported_ms=now.wall_ms,
+    )
+    report, last = fitted(told), state.reports.get(status.id)
+    if last is not None and (last.epoch, last.state, last.error) == (report.epoch, report.state, report.error):
+        return Decision()
+    key = TaskKey(status.id.feed, status.id.span, state.agent, state.session)
+    final = _progress(state, status, now) if status.state in {TaskState.STOPPED, TaskState.FAILED} else Decision()
+    return _join(Decision(facts=(Fact(key, report),)), final, _act(state, status.id, report, now))
+
+
+def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
+    """A checkpoint record if there is something new to say; a task that has not claimed has nothing to say."""
+    last = state.progress.get(status.id)
+    if status.state in {TaskState.PREPARING, TaskState.PREPARED} or not status.positions:
+        return Decision()
+    moved = last is None or (last.epoch, last.positions, last.rows) != (status.epoch, status.positions, status.rows)
+    caught_up = last is not None and last.lag_ms > 0 and status.lag_ms == 0
+    told = SpanProgressed(
+        feed_id=status.feed_id,
+        epoch=status.epoch,
+        positions=status.positions,
+        seen_ts=status.seen_ts,
+        resolved_ts=status.resolved_ts,
+        rows=status.rows,
+        bytes=status.bytes,
+        lag_ms=status.lag_ms,
+        progressed_ms=now.wall_ms,
+        passed_over=status.passed_over,
+        passed_over_table=status.passed_over_table,
+    )
+    value = fitted(told)
+    resolved = last is not None and value.resolved_ts is not None and last.resolved_ts != value.resolved_ts
+    if not moved and not caught_up and not resolved:
+        return Decision()
+    key = ProgressKey(status.id.feed, status.id.span, state.agent, state.session)
+    return Decision(facts=(Fact(key, withheld(value, state.level)),))
+
+
+def _act(state: AgentState, span: SpanId, report: TaskReported | None, now: Now) -> Decision:
+    """The action that the span's newest record and the task's state ask for."""
+    record = state.dispatched.get(span)
+    directive = directive_of(state, record, report, state.feeds.get(span.feed))
+    task_state = None if report is None else report.state
+    action = TRANSITIONS.get((task_state, directive))
+    if action is None:
+        raise UnknownTransitionError(f"{span.feed}/{span.span}: task is {task_state}, dispatched is {directive}")
+    match action:
+        case Action.KEEP | Action.WAIT:
+            return Decision()
+        case Action.SEAL | Action.STOP:
+            return Decision(effects=(RemoveTable(span, seal=action is Action.SEAL),))
+        case Action.SAY_STOPPED:
+            return Decision(facts=_never_run(state, span, now))
+        case Action.FORGET:
+            return Decision(facts=_last_words(state, span) if record is None else (), effects=(ForgetTable(span),))
+        case Action.PREPARE | Action.REPLICATE | Action.CLOSE:
+            return _start(state, span, action)
+
+
+def _never_run(state: AgentState, span: SpanId, now: Now) -> tuple[Fact, ...]:
+    """The word of a session that was given a role and runs nothing under it, now or later."""
+    record = state.dispatched[span]
+    role = role_of(state, record)
+    if role is None:
+        return ()
+    said = TaskReported(record.feed_id, role.epoch, TaskState.STOPPED, {}, None, None, False, now.wall_ms)
+    return (Fact(TaskKey(span.feed, span.span, state.agent, state.session), said),)
+
+
+def _last_words(state: AgentState, span: SpanId) -> tuple[Fact, ...]:
+    """The owner has deleted the span: what this session has said about it is its own to delete."""
+    task = TaskKey(span.feed, span.span, state.agent, state.session)
+    progress = ProgressKey(span.feed, span.span, state.agent, state.session)
+    return (Fact(task, None), *((Fact(progress, None),) if span in state.progress else ()))
+
+
+def _start(state: AgentState, span: SpanId, action: Action) -> Decision:
+    """Starting needs the feed as accepted; it may arrive after the dispatch, which is then looked at again."""
+    record = state.dispatched[span]
+    role = role_of(state, record)
+    feed = state.feeds.get(span.feed)
+    if role is None or feed is None or not _is_under(record, feed):
+        return Decision()
+    plan = plan_of(feed.spans, span.span)
+    if plan is None:
+        return Decision()
+    task = SpanTask(span, record.feed_id, record.incarnation, role.epoch, plan, feed.spec)
+    if action is Action.CLOSE:
+        return Decision(effects=(CloseTable(task),))
+    return Decision(effects=(AddTable(task, prepare=action is Action.PREPARE),))
+
+
+def _is_under(record: SpanDispatched, feed: FeedRecorded) -> bool:
+    """Whether the record was made for the feed as it is recorded here, neither an older nor a newer form of it."""
+    made_for = (record.feed_id, record.incarnation, record.revision)
+    return made_for == (feed.feed_id, feed.incarnation, feed.revision)
+
+
+def directive_of(
+    state: AgentState, record: SpanDispatched | None, report: TaskReported | None, feed: FeedRecorded | None = None
+) -> Directive:
+    """What ``record``, of ``feed``, asks of this session, whose task last reported ``report``."""
+    role = None if record is None else role_of(state, record)
+    is_over = report is None or report.state in (TaskState.STOPPED, TaskState.FAILED)
+    if feed is not None and feed.abandoned and report is not None and feed.feed_id == report.feed_id and not is_over:
+        return Directive.ABANDON
+    if record is None or role is None:
+        return Directive.NONE
+    if report is not None and role.epoch < report.epoch:
+        raise EpochWentBackError(f"role under epoch {role.epoch}, but a task has run under {report.epoch}")
+    known = report is not None and role.epoch == report.epoch
+    if feed is not None and feed.abandoned and feed.feed_id == record.feed_id:
+        return Directive.ABANDON if known else Directive.ABANDON_ANEW
+    if role is not record.primary:
+        return Directive.PREPARE if known else Directive.PREPARE_ANEW
+    ending = record.state is SetState.REMOVING or (record.state is SetState.COMMIT and record.secondary is not None)
+    if ending:
+        return Directive.DRAIN if known else Directive.CLOSE
+    return Directive.REPLICATE if known else Directive.REPLICATE_ANEW
+
+
+def _join(*decisions: Decision) -> Decision:
+    return Decision(
+        facts=tuple(fact for decision in decisions for fact in decision.facts),
+        effects=tuple(effect for decision in decisions for effect in decision.effects),
+    )

@@ -1,0 +1,291 @@
+"""What a span's machine is told, and what it asks for: inputs and effects, as data.
+
+Wishes come from the agent's service, answers from the pool that talks to source and sink, facts about lanes from
+lanes and their placement, timers from the executor's control thread.
+"""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.span.failures import FAILURES_MAX
+from headgate.formats.tables import SourceTable
+from headgate.formats.transactions import Tail
+from headgate.records.control import Epoch, Positions
+
+__all__ = [
+    "Add",
+    "BatchOver",
+    "CallFailed",
+    "Close",
+    "Completed",
+    "Effect",
+    "Failed",
+    "Forget",
+    "JoinLane",
+    "LaneLost",
+    "LeaveLane",
+    "Looked",
+    "Open",
+    "Opened",
+    "Passed",
+    "Placed",
+    "Planned",
+    "Remove",
+    "RetryDue",
+    "Seal",
+    "Sealed",
+    "SentBack",
+    "Served",
+    "Settle",
+    "SettleDue",
+    "Settled",
+    "Slowed",
+    "SpanInput",
+    "SpanResult",
+    "TellFailure",
+    "TellRestart",
+]
+
+
+class SpanResult(msgspec.Struct, frozen=True):
+    """What a batch did for one span: positions after it, and an error (beside which a prefix may have been written).
+
+    ``oldest_append_ms`` and ``visible_ms`` are wall clock, for the lag only. ``decode_cpu_us`` and ``apply_cpu_us`` are
+    the task's thread's, so that the bench can say where the microseconds per row go. ``resolved`` is, per partition,
+    the newest watermark all before which is at the sink. ``quarantined`` counts the changes below the positions that
+    were set aside, ``wall_ms`` the time that decoding and applying took, waits at the sink included. ``tail``: the
+    newest transaction that is applied up to some change; ``cut``: partitions whose next change is one after the feed's
+    target. ``held`` are the partitions that the error keeps from going on. ``known_table`` is the source's, as the sink
+    has it now. Of a span whose topic carries others ``passed_over`` counts changes of tables that nobody named,
+    ``passed_over_table`` is the last one's.
+    """
+
+    id: SpanId
+    positions: Positions
+    rows: int
+    bytes: int
+    oldest_append_ms: int | None
+    newest_source_ms: int | None
+    visible_ms: int
+    error_code: str | None
+    error: str | None
+    retryable: bool
+    decode_cpu_us: int
+    apply_cpu_us: int
+    resolved: dict[int, int] = {}
+    quarantined: int = 0
+    wall_ms: int = 0
+    tail: Tail | None = None
+    cut: tuple[int, ...] = ()
+    passed_over: int = 0
+    passed_over_table: str | None = None
+    held: tuple[int, ...] = ()
+    known_table: SourceTable | None = None
+
+
+# --- wishes -----------------------------------------------------------------------------------------------------------
+
+
+class Add(msgspec.Struct, frozen=True):
+    """Run the span under ``task``; ``primary``: write it. ``life`` numbers the runs of an executor, none twice."""
+
+    task: SpanTask
+    primary: bool
+    life: int
+    failures_max: int = FAILURES_MAX
+
+
+class Close(msgspec.Struct, frozen=True):
+    """Claim a span whose writer is lost, and seal it, without running it."""
+
+    task: SpanTask
+    life: int
+
+
+class Remove(msgspec.Struct, frozen=True):
+    """Stop it at a batch border; with ``seal`` close its epoch at the sink."""
+
+    seal: bool
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """Its last words have been heard."""
+
+
+# --- answers of calls to source and sink ------------------------------------------------------------------------------
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """Source and sink were looked at under ``epoch``; claimed there, if ``primary``. ``backlog`` in offsets.
+
+    ``target_ts`` is where the feed ends, if it does.
+    """
+
+    epoch: Epoch
+    primary: bool
+    positions: Positions
+    backlog: int = 0
+    topic_id: str | None = None
+    known_table: SourceTable | None = None
+    target_ts: int | None = None
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """The sink's positions have followed what was read without rows."""
+
+    positions: Positions
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """The epoch is closed at the sink."""
+
+    positions: Positions
+
+
+class CallFailed(msgspec.Struct, frozen=True):
+    """The call under way ended in an error."""
+
+    code: str
+    text: str
+    retryable: bool
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """Where the present writer of a warm span is; ``opening`` is the span's when it was asked."""
+
+    opening: int
+    positions: Positions
+
+
+# --- lanes ------------------------------------------------------------------------------------------------------------
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """It goes to that lane: its first one, or one that takes it over from another between two batches."""
+
+    lane: str
+
+
+class Served(msgspec.Struct, frozen=True):
+    """Its lane reads."""
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """Tasks of a batch of its lane write it from now on."""
+
+
+class BatchOver(msgspec.Struct, frozen=True):
+    """That batch is over; None: no task had anything of it. What stands below ``ends`` has been read."""
+
+    result: SpanResult | None
+    ends: Mapping[tuple[str, int], int]
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """A batch of its lane is over in which it had no rows."""
+
+    ends: Mapping[tuple[str, int], int]
+
+
+class SentBack(msgspec.Struct, frozen=True):
+    """Its lane is not the right one: it is to start again from the sink's position."""
+
+    why: str
+
+
+class LaneLost(msgspec.Struct, frozen=True):
+    """Its lane is over. If the span was ``alone`` on it, that is its own failure; else it may be a neighbour's."""
+
+    why: str
+    alone: bool
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """Its lane could not be started, or its topic is another one."""
+
+    code: str
+    text: str
+    retryable: bool
+
+
+class Slowed(msgspec.Struct, frozen=True):
+    """Its neighbours have waited for it: it shares no lane until then (monotonic seconds)."""
+
+    until: float
+
+
+# --- time, and evidence of it -----------------------------------------------------------------------------------------
+
+
+class RetryDue(msgspec.Struct, frozen=True):
+    """It has waited long enough."""
+
+
+class SettleDue(msgspec.Struct, frozen=True):
+    """The sink's positions are to follow what has been read."""
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """Everything up to ``ts`` is at the sink; ``opening`` is the span's that this is said of."""
+
+    opening: int
+    ts: int
+
+
+SpanInput: TypeAlias = (
+    Add | Close | Remove | Forget
+    | Opened | Settled | Sealed | CallFailed | Looked
+    | Placed | Served | Planned | BatchOver | Passed | SentBack | LaneLost | Failed | Slowed
+    | RetryDue | SettleDue | Completed
+)  # fmt: skip
+
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+
+
+class Open(msgspec.Struct, frozen=True):
+    """Look at source and sink; claim, if ``primary``. Answered by Opened or CallFailed."""
+
+    primary: bool
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """Move the sink's positions to what has been read. Answered by Settled or CallFailed."""
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """Close the epoch at the sink, claiming it first with ``claim``. Answered by Sealed or CallFailed."""
+
+    claim: bool
+
+
+class JoinLane(msgspec.Struct, frozen=True):
+    """It is a member of the lane."""
+
+    lane: str
+
+
+class LeaveLane(msgspec.Struct, frozen=True):
+    """It is a member of the lane no more."""
+
+    lane: str
+
+
+class TellFailure(msgspec.Struct, frozen=True):
+    """For people; ``retry_seconds`` None: it is not tried again."""
+
+    code: str
+    text: str
+    retry_seconds: float | None
+
+
+class TellRestart(msgspec.Struct, frozen=True):
+    """For people: why it starts again."""
+
+    why: str
+
+
+Effect: TypeAlias = Open | Settle | Seal | JoinLane | LeaveLane | TellFailure | TellRestart

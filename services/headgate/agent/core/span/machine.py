@@ -1,0 +1,33 @@
+"""What becomes of a span: ``decide`` makes of its state and an input another state, and effects to be performed.
+
+The states are in states.py, what is told and asked for in inputs.py, which action answers which signal in
+transitions.py, what each action makes in steps.py. A span's state is no record of the log, so there is no ``evolve``:
+``decide`` gives the new state, and nothing else makes one. Whoever performs an effect answers it with an input; timers
+are inputs, too.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from headgate.agent.core.span import steps
+from headgate.agent.core.span.inputs import SpanInput
+from headgate.agent.core.span.states import Phase, Span
+from headgate.agent.core.span.steps import Step
+from headgate.agent.core.span.transitions import TRANSITIONS, Action, UnknownTransitionError, signal_of
+
+__all__ = ["ACTIONS", "Step", "decide"]
+
+
+ACTIONS: Final[dict[Action, Callable[[Any, Any, float], Step]]] = {
+    action: getattr(steps, action.value) for action in Action
+}
+"""Each action is the function of steps.py of its name."""
+
+
+def decide(span: Span | None, given: SpanInput, now: float) -> Step:
+    """The step that ``given`` makes; ``now`` in monotonic seconds. Raises UnknownTransitionError, LowerEpochError."""
+    phase, signal = Phase.ABSENT if span is None else span.phase, signal_of(span, given)
+    action = TRANSITIONS.get((phase, signal))
+    if action is None:
+        raise UnknownTransitionError(f"{signal} ({given}) for a span that is {phase}: {span}")
+    return ACTIONS[action](span, given, now)

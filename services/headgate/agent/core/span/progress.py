@@ -1,0 +1,130 @@
+"""How far a span is: where the sink stands, how far its partitions have been read beyond that, and what was counted.
+
+A value. Everything here follows from what was opened, from the batches' results, and from what was read without rows.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.agent.core.span.inputs import Opened, SpanResult
+from headgate.formats.tables import SourceTable
+from headgate.formats.transactions import Tail
+from headgate.records.control import Positions
+
+__all__ = ["SpanProgress", "adopted", "completed", "opened", "passed", "quarantined_lately", "settled"]
+
+QUARANTINE_WINDOW_SECONDS: Final = 3600.0
+"""What ``quarantine_per_hour_max`` counts over, per run of a span: to resume a feed is to allow as many again."""
+
+
+class SpanProgress(msgspec.Struct, frozen=True):
+    """``positions`` are the sink's next offsets, by partition.
+
+    ``read_to`` is up to where partitions have been read beyond that, and had nothing of the span: markers, gaps that
+    compaction left, changes of other tables of its topic; ``rests_since`` (monotonic seconds) since when the sink has
+    been behind that. ``opening`` counts how often it has gone on from the sink's positions, the log's end ``backlog``
+    offsets ahead of them; ``topic_id`` is Kafka's id of the topic then. ``known_table`` is the table that the topic's
+    events are of. ``resolved``: partition → the newest watermark that all before is at the sink of; ``cut``: partitions
+    whose next change was made after the feed's target; ``tail``: the newest transaction applied up to some change.
+    ``passed_over`` counts changes of tables that nobody named, since it was opened. ``set_aside``: (monotonic seconds,
+    number) of changes that went to quarantine in the last hour.
+    """
+
+    positions: Positions = {}
+    read_to: Positions = {}
+    rests_since: float | None = None
+    opening: int = 0
+    backlog: int = 0
+    topic_id: str | None = None
+    known_table: SourceTable | None = None
+    resolved: Positions = {}
+    cut: frozenset[int] = frozenset()
+    tail: Tail | None = None
+    passed_over: int = 0
+    passed_over_table: str | None = None
+    rows: int = 0
+    bytes: int = 0
+    lag_ms: int = 0
+    seen_ms: int | None = None
+    set_aside: tuple[tuple[float, int], ...] = ()
+
+    def reached(self, partition: int) -> int:
+        """The first offset that may have something of it that is not at the sink."""
+        return max(self.positions[partition], self.read_to.get(partition, 0))
+
+
+def opened(progress: SpanProgress, seen: Opened) -> SpanProgress:
+    """It goes on from the sink's positions; evidence of time is looked for anew."""
+    return replace(
+        progress,
+        positions=seen.positions,
+        read_to={},
+        rests_since=None,
+        opening=progress.opening + 1,
+        backlog=seen.backlog,
+        topic_id=seen.topic_id,
+        known_table=seen.known_table,
+        resolved={},
+        cut=frozenset(),
+        tail=None,
+    )
+
+
+def passed(
+    progress: SpanProgress, topic: str, awaited: Iterable[int], ends: Mapping[tuple[str, int], int], now: float
+) -> SpanProgress:
+    """All of it that stands below ``ends`` (by topic and partition) is at the sink, be its positions behind."""
+    read_to = {p: max(ends.get((topic, p), 0), progress.reached(p)) for p in awaited}
+    read_to = {**progress.read_to, **read_to}
+    is_behind = any(end > progress.positions[partition] for partition, end in read_to.items())
+    rests_since = None if not is_behind else now if progress.rests_since is None else progress.rests_since
+    return replace(progress, read_to=read_to, rests_since=rests_since)
+
+
+def settled(progress: SpanProgress, positions: Positions) -> SpanProgress:
+    """The sink's positions have followed what was read."""
+    return replace(progress, positions={**progress.positions, **positions}, rests_since=None)
+
+
+def completed(progress: SpanProgress, ts: int, target_ts: int | None) -> SpanProgress:
+    """Everything up to ``ts`` is at the sink, as far as the feed wants it."""
+    ts = ts if target_ts is None else min(ts, target_ts)
+    return replace(progress, resolved={p: max(ts, progress.resolved.get(p, ts)) for p in progress.positions})
+
+
+def adopted(progress: SpanProgress, result: SpanResult, now: float) -> SpanProgress:
+    """What a batch has made visible."""
+    resolved = {p: max(ts, progress.resolved.get(p, ts)) for p, ts in result.resolved.items()}
+    lag_ms = progress.lag_ms
+    if result.oldest_append_ms is not None and (result.positions or result.error_code is None):
+        lag_ms = max(0, result.visible_ms - result.oldest_append_ms)
+    rows = result.rows if result.positions else 0
+    newest_ms = result.newest_source_ms if result.positions else None
+    return replace(
+        progress,
+        positions={**progress.positions, **result.positions},
+        known_table=result.known_table or progress.known_table,
+        resolved={**progress.resolved, **resolved},
+        cut=progress.cut.union(result.cut),
+        tail=result.tail or progress.tail,
+        passed_over=progress.passed_over + result.passed_over,
+        passed_over_table=result.passed_over_table or progress.passed_over_table,
+        rows=progress.rows + rows,
+        bytes=progress.bytes + (result.bytes if result.positions else 0),
+        lag_ms=lag_ms,
+        seen_ms=progress.seen_ms if newest_ms is None else max(newest_ms, progress.seen_ms or 0),
+        set_aside=_lately(progress, now) + (((now, result.quarantined),) if result.quarantined else ()),
+    )
+
+
+def quarantined_lately(progress: SpanProgress, now: float) -> int:
+    """How many changes were set aside in the last hour."""
+    return sum(count for _, count in _lately(progress, now))
+
+
+def _lately(progress: SpanProgress, now: float) -> tuple[tuple[float, int], ...]:
+    since = now - QUARANTINE_WINDOW_SECONDS
+    return tuple(each for each in progress.set_aside if each[0] >= since) if progress.set_aside else ()

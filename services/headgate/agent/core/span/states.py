@@ -1,0 +1,184 @@
+"""A span's run as a value: what is known of it, and what follows from that. Only machine.py makes another one of it."""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
+from headgate.agent.core.span.failures import FAILURES_MAX, Failures
+from headgate.agent.core.span.progress import SpanProgress
+from headgate.records.control import Positions, TaskState
+from headgate.records.ts import ts_of_ms
+
+__all__ = ["CALLING", "ENDING", "OVER", "Phase", "Span", "Stop"]
+
+REST_SECONDS: Final = 10.0
+"""A table of a topic that carries several moves its position at the sink with its rows. Without any it costs a
+transaction for nothing, so it waits; whoever takes the table over reads so much of the topic again."""
+
+
+class Phase(StrEnum):
+    """Where a span is in its life; the calls and batches that are under way are those named here, and no others."""
+
+    ABSENT = "absent"
+    """There is none."""
+    OPENING = "opening"
+    """On no lane; source and sink are being looked at, and claimed if it is to be written."""
+    WAITING = "waiting"
+    """Open, on no lane yet."""
+    READING = "reading"
+    """On a lane, not claimed: warm, or about to be."""
+    CLAIMING = "claiming"
+    """As reading, and the claim is under way."""
+    CLAIMED = "claimed"
+    """On a lane, between two batches that write it."""
+    WRITING = "writing"
+    """Tasks of its lane's batch may be writing it."""
+    SETTLING = "settling"
+    """Its position at the sink is being moved, which no batch does meanwhile. Without lane, if that is gone."""
+    RETRYING = "retrying"
+    """On no lane; it failed, or its lane did, and it is opened again in a while."""
+    DRAINING = "draining"
+    """To be ended once its batch is over."""
+    RECALLED = "recalled"
+    """To be ended once the call under way is answered."""
+    SEALING = "sealing"
+    """Its epoch is being closed at the sink."""
+    RESEALING = "resealing"
+    """That failed, and is tried again in a while."""
+    STOPPED = "stopped"
+    """Over under this epoch."""
+    FAILED = "failed"
+    """Over under this epoch; the error says why."""
+
+
+class Stop(StrEnum):
+    """How a span is to end."""
+
+    NOT = ""
+    PLAIN = "plain"
+    SEAL = "seal"
+
+
+CALLING: Final = frozenset({Phase.OPENING, Phase.CLAIMING, Phase.SETTLING, Phase.RECALLED, Phase.SEALING})
+"""A call to source or sink is under way, one."""
+
+ENDING: Final = frozenset({Phase.DRAINING, Phase.RECALLED, Phase.SEALING, Phase.RESEALING})
+
+OVER: Final = frozenset({Phase.STOPPED, Phase.FAILED})
+"""Nothing is running and nothing will be, under this epoch."""
+
+
+class Span(msgspec.Struct, frozen=True):
+    """One run of one span under one role.
+
+    ``life`` tells it from other runs of the same span. ``primary``: writing is wanted. ``claimed``: the sink has been
+    claimed under the task's epoch. ``served`` is how far it has come to the owner's eye (preparing, prepared,
+    replicating): a failure that is tried again does not take that back. ``lane`` is the name of its lane. ``since`` is
+    when it came to its phase, ``retry_at`` when it is tried again, ``alone_until`` how long it shares no lane, being
+    slow (monotonic seconds). ``losses``: how often in a row its lane was lost under it, nothing of it applied between.
+    ``error``: code, text, whether trying again may help. ``target_ts`` is where the feed ends, if it does.
+    """
+
+    task: SpanTask
+    life: int
+    primary: bool
+    phase: Phase
+    since: float
+    target_ts: int | None = None
+    served: TaskState = TaskState.PREPARING
+    claimed: bool = False
+    stop: Stop = Stop.NOT
+    lane: str | None = None
+    retry_at: float | None = None
+    alone_until: float = 0.0
+    losses: int = 0
+    failures: Failures = {}
+    failures_max: int = FAILURES_MAX
+    error: tuple[str, str, bool] | None = None
+    progress: SpanProgress = SpanProgress()
+
+    @property
+    def id(self) -> SpanId:
+        """Its name."""
+        return self.task.id
+
+    @property
+    def positions(self) -> Positions:
+        """The sink's."""
+        return self.progress.positions
+
+    @property
+    def state(self) -> TaskState:
+        """What the owner is told of its phase."""
+        if self.phase in OVER:
+            return TaskState(self.phase.value)
+        return TaskState.STOPPING if self.phase in ENDING else self.served
+
+    @property
+    def is_warm(self) -> bool:
+        """A task of a higher epoch can take over what it has."""
+        return self.served is TaskState.PREPARED and self.phase in _WARM
+
+    @property
+    def writable(self) -> bool:
+        """May be part of the next batch of its lane."""
+        return self.phase is Phase.CLAIMED and not self.is_at_target
+
+    @property
+    def awaited(self) -> Positions:
+        """Positions of the partitions of which more is wanted: all, but for those that have reached the target."""
+        ended = self._ended()
+        return {p: position for p, position in self.positions.items() if p not in ended} if ended else self.positions
+
+    @property
+    def is_at_target(self) -> bool:
+        """Nothing more of it is wanted; it waits for the rest of the feed."""
+        ended = self._ended()
+        return bool(ended) and ended.issuperset(self.positions)
+
+    def _ended(self) -> frozenset[int]:
+        cut, target_ts = self.progress.cut, self.target_ts
+        if target_ts is None or not self.progress.resolved:
+            return cut
+        return cut | {partition for partition, ts in self.progress.resolved.items() if ts >= target_ts}
+
+    def reached(self, partition: int) -> int:
+        """The first offset that may have something of it that is not at the sink."""
+        return self.progress.reached(partition)
+
+    def owes(self, now: float) -> bool:
+        """Whether it is time for the sink's positions to follow what has been read, though there was nothing of it."""
+        rests_since = self.progress.rests_since
+        return self.writable and rests_since is not None and now - rests_since >= REST_SECONDS
+
+    def status(self, *, lane_is_idle: bool = False) -> TaskStatus:
+        """How it stands. Its lag is that of its last batch; none while its lane finds nothing to read."""
+        code, text, retryable = self.error or (None, None, False)
+        progress = self.progress
+        return TaskStatus(
+            id=self.id,
+            feed_id=self.task.feed_id,
+            epoch=self.task.epoch,
+            state=self.state,
+            positions=dict(progress.positions),
+            seen_ts=None if progress.seen_ms is None else ts_of_ms(progress.seen_ms),
+            rows=progress.rows,
+            bytes=progress.bytes,
+            lag_ms=0 if lane_is_idle else progress.lag_ms,
+            error_code=code,
+            error=text,
+            retryable=retryable,
+            resolved_ts=self._resolved_ts(),
+            passed_over=progress.passed_over,
+            passed_over_table=progress.passed_over_table,
+        )
+
+    def _resolved_ts(self) -> int | None:
+        """Least over the partitions, once each has one."""
+        resolved = self.progress.resolved
+        return min(resolved.values()) if resolved and resolved.keys() == self.task.plan.start.keys() else None
+
+
+_WARM: Final = frozenset({Phase.OPENING, Phase.WAITING, Phase.READING, Phase.CLAIMING, Phase.RETRYING})

@@ -1,0 +1,346 @@
+"""What each action of the table (transitions.py) makes of a span: another state, and effects, in order."""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.agent.core.span.failures import back_off, counted, went_on, worst
+from headgate.agent.core.span.inputs import (
+    Add,
+    BatchOver,
+    CallFailed,
+    Close,
+    Completed,
+    Effect,
+    Failed,
+    JoinLane,
+    LaneLost,
+    LeaveLane,
+    Looked,
+    Open,
+    Opened,
+    Passed,
+    Placed,
+    Remove,
+    Seal,
+    Sealed,
+    SentBack,
+    Settle,
+    Settled,
+    Slowed,
+    SpanInput,
+    SpanResult,
+    TellFailure,
+    TellRestart,
+)
+from headgate.agent.core.span.progress import SpanProgress, adopted, completed, opened, passed, settled
+from headgate.agent.core.span.states import Phase, Span, Stop
+from headgate.records.control import TaskState
+
+PLACES_SHOWN_MAX: Final = 3
+"""Partitions that an error names one by one: the cause, which stands behind them, must not be cut off."""
+
+ERROR_LENGTH_MAX: Final = 1_000
+"""Java's stack traces belong into the log, not onto a control topic."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """The new state, None if nothing is left of the span, and what is to be done, in order."""
+
+    span: Span | None
+    effects: tuple[Effect, ...] = ()
+
+
+def _to(span: Span, phase: Phase, now: float, *effects: Effect, **changes: Any) -> Step:
+    return Step(replace(span, phase=phase, since=now, **changes), effects)
+
+
+def _off(span: Span) -> tuple[Effect, ...]:
+    return () if span.lane is None else (LeaveLane(span.lane),)
+
+
+def keep(span: Span | None, _given: SpanInput, _now: float) -> Step:
+    """Nothing comes of it."""
+    return Step(span)
+
+
+# --- wishes -----------------------------------------------------------------------------------------------------------
+
+
+def begin(span: Span | None, given: Add, now: float) -> Step:
+    """A new run, whatever the one before was doing."""
+    new = Span(given.task, given.life, given.primary, Phase.OPENING, now, failures_max=given.failures_max)
+    return Step(new, (*(() if span is None else _off(span)), Open(given.primary)))
+
+
+def begin_closing(span: Span | None, given: Close, now: float) -> Step:
+    """A run that only closes the epoch of a writer that is lost."""
+    new = Span(given.task, given.life, primary=True, phase=Phase.SEALING, since=now, stop=Stop.SEAL)
+    return Step(new, (*(() if span is None else _off(span)), Seal(claim=True)))
+
+
+def _renewed(span: Span, given: Add) -> Span:
+    """Under an epoch that the sink has not been claimed with; what the log asked for before is over."""
+    if given.task.epoch > span.task.epoch:
+        return replace(span, task=given.task, primary=given.primary, claimed=False)
+    return replace(span, primary=given.primary)
+
+
+def renew(span: Span, given: Add, _now: float) -> Step:
+    """The call under way is of the role before: its answer will be asked for again."""
+    return Step(_renewed(span, given))
+
+
+def promise(span: Span, _given: Add, now: float) -> Step:
+    """To be written; the claim waits for the lane, or for the answer under way."""
+    promised = replace(span, primary=True)
+    is_served = span.phase is Phase.READING and span.served is TaskState.PREPARED
+    return _to(promised, Phase.CLAIMING, now, Open(primary=True)) if is_served else Step(promised)
+
+
+def claim(span: Span, given: Add, now: float) -> Step:
+    """A warm span goes on under a later epoch; if that writes, it is claimed."""
+    renewed = _renewed(span, given)
+    return _to(renewed, Phase.CLAIMING, now, Open(primary=True)) if renewed.primary else Step(renewed)
+
+
+def forget(_span: Span, _given: SpanInput, _now: float) -> Step:
+    """Nothing is left."""
+    return Step(None)
+
+
+# --- opening ----------------------------------------------------------------------------------------------------------
+
+
+def reopen(span: Span, given: SpanInput, now: float) -> Step:
+    """Source and sink are asked, under what is wanted by now."""
+    span = _renewed(span, given) if isinstance(given, Add) else span
+    phase = Phase.OPENING if span.lane is None else Phase.CLAIMING
+    return _to(span, phase, now, Open(span.primary), retry_at=None)
+
+
+def enter(span: Span, given: Opened, now: float) -> Step:
+    """Open: it waits for a lane."""
+    return _to(span, Phase.WAITING, now, **_seen(span, given))
+
+
+def go_on(span: Span, given: Opened, now: float) -> Step:
+    """On its lane all the while, which reads on."""
+    if not given.primary:
+        return _to(span, Phase.READING, now, **_seen(span, given))
+    return _to(span, Phase.CLAIMED, now, served=TaskState.REPLICATING, **_seen(span, given))
+
+
+def _seen(span: Span, given: Opened) -> dict[str, Any]:
+    return {"claimed": given.primary, "target_ts": given.target_ts, "progress": opened(span.progress, given)}
+
+
+# --- on a lane --------------------------------------------------------------------------------------------------------
+
+
+def place(span: Span, given: Placed, now: float) -> Step:
+    """On its first lane since it was opened."""
+    phase = Phase.CLAIMED if span.claimed else Phase.READING
+    return _to(span, phase, now, JoinLane(given.lane), lane=given.lane)
+
+
+def take_over(span: Span, given: Placed, _now: float) -> Step:
+    """From one lane to another one, between two batches."""
+    return Step(replace(span, lane=given.lane, losses=0), (*_off(span), JoinLane(given.lane)))
+
+
+def show(span: Span, _given: SpanInput, now: float) -> Step:
+    """Its lane serves."""
+    if span.phase is not Phase.READING:
+        return Step(replace(span, served=TaskState.REPLICATING))
+    shown = replace(span, served=TaskState.PREPARED)
+    return _to(shown, Phase.CLAIMING, now, Open(primary=True)) if span.primary else Step(shown)
+
+
+def plan(span: Span, _given: SpanInput, now: float) -> Step:
+    """A batch has it."""
+    return _to(span, Phase.WRITING, now)
+
+
+def _adopted(span: Span, result: SpanResult | None, now: float) -> Span:
+    """What a batch has made visible."""
+    if result is None:
+        return span
+    moved = [p for p, end in result.positions.items() if end > span.positions.get(p, -1)]
+    changed = replace(span, failures=went_on(span.failures, moved), progress=adopted(span.progress, result, now))
+    return replace(changed, losses=0, error=None) if result.positions else changed
+
+
+def _passed(span: Span, given: BatchOver | Passed, now: float) -> SpanProgress:
+    return passed(span.progress, span.task.plan.topic, span.awaited, given.ends, now)
+
+
+def adopt(span: Span, given: BatchOver, now: float) -> Step:
+    """What the batch has made visible; up to its end there is no more."""
+    done = _adopted(span, given.result, now)
+    return _to(done, Phase.CLAIMED, now, progress=_passed(done, given, now))
+
+
+def adopt_failed(span: Span, given: BatchOver, now: float) -> Step:
+    """What the batch has made visible before its error."""
+    result = given.result
+    assert result is not None  # noqa: S101 - a batch without a result of it says of no error
+    why = Failed(result.error_code or "", result.error or "", result.retryable)
+    return _failed(_adopted(span, result, now), why, now, held=result.held)
+
+
+def note_read(span: Span, given: Passed, now: float) -> Step:
+    """A batch went by in which it had nothing."""
+    return Step(replace(span, progress=_passed(span, given, now)))
+
+
+def settle(span: Span, _given: SpanInput, now: float) -> Step:
+    """The sink is to follow what has been read."""
+    return _to(span, Phase.SETTLING, now, Settle())
+
+
+def follow(span: Span, given: Settled, now: float) -> Step:
+    """It has; a span that has lost its lane meanwhile is opened anew."""
+    done = replace(span, progress=settled(span.progress, given.positions))
+    return reopen(done, given, now) if span.lane is None else _to(done, Phase.CLAIMED, now)
+
+
+def look(span: Span, given: Looked, _now: float) -> Step:
+    """Where the present writer is, if it is still warm, and was not opened since."""
+    if span.primary or given.opening != span.progress.opening:
+        return Step(span)
+    return Step(replace(span, progress=replace(span.progress, positions=given.positions)))
+
+
+def complete(span: Span, given: Completed, _now: float) -> Step:
+    """Evidence of time, if it was not opened since."""
+    if given.opening != span.progress.opening:
+        return Step(span)
+    progress = completed(span.progress, given.ts, span.target_ts)
+    return Step(span if progress == span.progress else replace(span, progress=progress))
+
+
+def slow(span: Span, given: Slowed, _now: float) -> Step:
+    """It shares no lane for a while."""
+    return Step(replace(span, alone_until=given.until))
+
+
+# --- off the lane, and failures ---------------------------------------------------------------------------------------
+
+
+def leave(span: Span, given: SentBack | LaneLost | Failed, _now: float) -> Step:
+    """The call under way goes on; its answer decides."""
+    phase = Phase.OPENING if span.phase is Phase.CLAIMING else span.phase
+    losses = span.losses + isinstance(given, LaneLost)
+    return Step(replace(span, phase=phase, lane=None, losses=losses), _off(span))
+
+
+def restart(span: Span, given: SentBack, now: float) -> Step:
+    """Off its lane, and open again."""
+    return _to(span, Phase.OPENING, now, *_off(span), TellRestart(given.why), Open(span.primary), lane=None)
+
+
+def lose(span: Span, given: LaneLost, now: float) -> Step:
+    """A neighbour may have done it: no failure of its own."""
+    lost = replace(span, lane=None, losses=span.losses + 1, error=_error(_of_lane(span, given)))
+    return _to(lost, Phase.RETRYING, now, *_off(span), retry_at=now + back_off(lost.losses))
+
+
+def fail(span: Span, given: CallFailed | Failed | LaneLost, now: float) -> Step:
+    """A failure of its own."""
+    if isinstance(given, LaneLost):
+        return _failed(replace(span, losses=span.losses + 1), _of_lane(span, given), now)
+    return _failed(span, given, now)
+
+
+def _of_lane(span: Span, given: LaneLost) -> Failed:
+    """Spark's words name neither the table nor how far it is."""
+    plan, at = span.task.plan, sorted(span.positions.items())
+    places = [f"partition {partition} from offset {offset} on" for partition, offset in at[:PLACES_SHOWN_MAX]]
+    if len(at) > PLACES_SHOWN_MAX:
+        places.append(f"{len(at) - PLACES_SHOWN_MAX} partitions more")
+    where = ", ".join([f"{plan.table}: topic {plan.topic}", *places])
+    return Failed("lane_lost", f"{where}: {given.why}", retryable=True)
+
+
+def _error(why: CallFailed | Failed) -> tuple[str, str, bool]:
+    return why.code, why.text[:ERROR_LENGTH_MAX], why.retryable
+
+
+def _failed(span: Span, why: CallFailed | Failed, now: float, held: tuple[int, ...] = ()) -> Step:
+    """Try again later, or report it. A seal is tried for as long as it may succeed.
+
+    ``held``: the partitions that it keeps from going on; none where it is the span's as a whole.
+    """
+    is_ending = span.stop is not Stop.NOT
+    failures = counted(span.failures, held)
+    left = replace(span, failures=failures, error=_error(why), lane=None)
+    if why.retryable and (is_ending or worst(failures) <= span.failures_max):
+        delay = back_off(worst(failures))
+        phase = Phase.RESEALING if is_ending else Phase.RETRYING
+        return _to(left, phase, now, *_off(span), TellFailure(why.code, why.text, delay), retry_at=now + delay)
+    return _to(left, Phase.FAILED, now, *_off(span), TellFailure(why.code, why.text, None), retry_at=None)
+
+
+# --- ending -----------------------------------------------------------------------------------------------------------
+
+
+def _wanted(span: Span, given: SpanInput) -> Span:
+    """With the stop that it asks for, if it asks for one."""
+    match given:
+        case Remove(seal=seal):
+            return replace(span, stop=Stop.SEAL if seal else Stop.PLAIN)
+        case Close():
+            return replace(span, stop=Stop.SEAL)
+        case _:
+            return span
+
+
+def drain(span: Span, given: SpanInput, now: float) -> Step:
+    """The batch is waited for."""
+    return _to(_wanted(span, given), Phase.DRAINING, now)
+
+
+def recall(span: Span, given: SpanInput, now: float) -> Step:
+    """The answer is waited for, off the lane."""
+    return _to(_wanted(span, given), Phase.RECALLED, now, *_off(span), lane=None)
+
+
+def give_up(span: Span, given: SpanInput, _now: float) -> Step:
+    """A seal that was asked for is not tried any more."""
+    return Step(_wanted(span, given))
+
+
+def end(span: Span, given: SpanInput, now: float) -> Step:
+    """Neither a batch nor a call has it any more."""
+    span, left = _wanted(span, given), _off(span)
+    if span.stop is Stop.PLAIN:
+        return _to(span, Phase.STOPPED, now, *left, lane=None, error=None, retry_at=None)
+    return _to(span, Phase.SEALING, now, *left, Seal(claim=not span.claimed), lane=None, retry_at=None)
+
+
+def adopt_last(span: Span, given: BatchOver, now: float) -> Step:
+    """What its last batch has made visible, whatever error it ends with."""
+    return end(_adopted(span, given.result, now), given, now)
+
+
+def end_opened(span: Span, given: Opened, now: float) -> Step:
+    """Opened, and now ended."""
+    return end(replace(span, **_seen(span, given)), given, now)
+
+
+def end_settled(span: Span, given: Settled, now: float) -> Step:
+    """Its position has followed, and now it is ended."""
+    return end(replace(span, progress=settled(span.progress, given.positions)), given, now)
+
+
+def end_failed(span: Span, given: CallFailed, now: float) -> Step:
+    """A seal is tried again; without one there is nothing left to try."""
+    return end(span, given, now) if span.stop is Stop.PLAIN else fail(span, given, now)
+
+
+def close(span: Span, given: Sealed, now: float) -> Step:
+    """Sealed."""
+    progress = replace(span.progress, positions=given.positions)
+    return _to(span, Phase.STOPPED, now, progress=progress, error=None)

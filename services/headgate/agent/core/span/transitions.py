@@ -1,0 +1,267 @@
+"""The life of a span in an agent: one table of (phase, signal) → action.
+
+::
+
+    OPENING ──> WAITING ──> READING ──> CLAIMING ──┐          warm, until it is promoted
+       ^           │                               v
+       │           └─────────────────────────> CLAIMED <──> WRITING, SETTLING
+       └── RETRYING <── whatever fails ────────────┘
+    to end it:  WRITING ──> DRAINING ──┐
+                a call  ──> RECALLED ──┴──> SEALING (<──> RESEALING) ──> STOPPED
+
+An input (inputs.py) is a *signal* by what it says of the span it meets: a task of a higher epoch is another thing than
+the same one again. Rules, and what each one keeps out:
+
+- One call to source or sink at a time, and none while a batch may be writing: whoever wants the span meanwhile waits
+  for the answer (CLAIMING, SETTLING, RECALLED) or for the border (DRAINING).
+- It is planned into a batch in CLAIMED only, and CLAIMED is entered by a claim's answer, or when nothing is under way.
+- An answer that was asked for under another epoch or role is not adopted: it is asked again (OUTDATED).
+- What fails leaves its lane, and comes back through OPENING: the sink says where it goes on.
+- A stop cannot be taken back; a seal can be given up for a plain stop, a plain stop cannot become a seal.
+
+A pair without a line cannot be: UnknownTransitionError, a bug, never to be ignored.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from headgate.agent.core.span.inputs import (
+    Add,
+    BatchOver,
+    CallFailed,
+    Close,
+    Completed,
+    Failed,
+    Forget,
+    LaneLost,
+    Looked,
+    Opened,
+    Passed,
+    Placed,
+    Planned,
+    Remove,
+    RetryDue,
+    Sealed,
+    SentBack,
+    Served,
+    Settled,
+    SettleDue,
+    Slowed,
+    SpanInput,
+)
+from headgate.agent.core.span.states import OVER, Phase, Span, Stop
+
+__all__ = ["TRANSITIONS", "Action", "LowerEpochError", "Signal", "UnknownTransitionError", "signal_of"]
+
+
+class UnknownTransitionError(Exception):
+    """A pair of phase and signal that no history can lead to: a bug in the agent; the message says which, of what."""
+
+
+class LowerEpochError(ValueError):
+    """A task under a lower epoch than the span already had here: the log contradicts itself."""
+
+
+class Signal(StrEnum):
+    """An input, by what it says of the span."""
+
+    ADD = "add"
+    """A task under an epoch that has never run here, and nothing warm to go on with."""
+    RENEW = "renew"
+    """The same, for a warm span."""
+    PROMOTE = "promote"
+    """It is to be written, under the epoch it has."""
+    AGAIN = "again"
+    """What was asked for already."""
+    CLOSE = "close"
+    SEAL = "seal"
+    STOP = "stop"
+    FORGET = "forget"
+    OPENED = "opened"
+    OUTDATED = "outdated"
+    """Opened under another epoch or role than is wanted by now."""
+    SETTLED = "settled"
+    SEALED = "sealed"
+    CALL_FAILED = "call_failed"
+    LOOKED = "looked"
+    PLACED = "placed"
+    SERVED = "served"
+    PLANNED = "planned"
+    WRITTEN = "written"
+    REFUSED = "refused"
+    """Its batch is over, and has an error of it."""
+    PASSED = "passed"
+    SENT_BACK = "sent_back"
+    LANE_LOST = "lane_lost"
+    """Its lane is over, and it was not the only one on it."""
+    FAILED = "failed"
+    SLOWED = "slowed"
+    RETRY_DUE = "retry_due"
+    SETTLE_DUE = "settle_due"
+    COMPLETED = "completed"
+
+
+class Action(StrEnum):
+    """What is made of a signal; each is the function of steps.py of its name."""
+
+    KEEP = "keep"
+    BEGIN = "begin"
+    RENEW = "renew"
+    REOPEN = "reopen"
+    PROMISE = "promise"
+    CLAIM = "claim"
+    ENTER = "enter"
+    GO_ON = "go_on"
+    PLACE = "place"
+    TAKE_OVER = "take_over"
+    SHOW = "show"
+    PLAN = "plan"
+    ADOPT = "adopt"
+    ADOPT_FAILED = "adopt_failed"
+    ADOPT_LAST = "adopt_last"
+    NOTE_READ = "note_read"
+    SETTLE = "settle"
+    FOLLOW = "follow"
+    LEAVE = "leave"
+    RESTART = "restart"
+    LOSE = "lose"
+    FAIL = "fail"
+    DRAIN = "drain"
+    RECALL = "recall"
+    END = "end"
+    END_OPENED = "end_opened"
+    END_SETTLED = "end_settled"
+    END_FAILED = "end_failed"
+    GIVE_UP = "give_up"
+    BEGIN_CLOSING = "begin_closing"
+    CLOSE = "close"
+    FORGET = "forget"
+    LOOK = "look"
+    COMPLETE = "complete"
+    SLOW = "slow"
+
+
+_TABLE: Final = """
+absent     add:begin close:begin_closing seal:keep stop:keep forget:keep
+
+opening    renew:renew promote:promise seal:recall stop:recall forget:keep
+           opened:enter outdated:reopen call_failed:fail
+waiting    renew:reopen promote:reopen seal:end stop:end forget:keep
+           placed:place sent_back:restart failed:fail
+reading    renew:claim promote:promise seal:end stop:end forget:keep looked:look
+           served:show sent_back:restart lane_lost:lose failed:fail
+claiming   add:- renew:renew promote:promise seal:recall stop:recall forget:keep
+           opened:go_on outdated:reopen call_failed:fail
+           served:keep sent_back:leave lane_lost:leave failed:leave
+claimed    seal:end stop:end forget:keep completed:complete
+           placed:take_over served:show planned:plan passed:note_read settle_due:settle
+           sent_back:restart lane_lost:lose failed:fail
+writing    seal:drain stop:drain forget:keep completed:complete
+           served:show written:adopt refused:adopt_failed
+           sent_back:restart lane_lost:lose failed:fail
+settling   seal:recall stop:recall forget:keep completed:complete
+           settled:follow call_failed:fail
+           served:show sent_back:leave lane_lost:leave failed:leave
+retrying   renew:reopen promote:reopen seal:end stop:end forget:keep retry_due:reopen
+
+draining   seal:keep stop:give_up forget:keep
+           served:keep written:adopt_last refused:adopt_last sent_back:end lane_lost:end failed:end
+recalled   promote:keep seal:keep stop:give_up forget:keep
+           opened:end_opened outdated:end settled:end_settled call_failed:end_failed
+sealing    promote:keep seal:keep stop:give_up forget:keep sealed:close call_failed:end_failed
+resealing  promote:keep seal:keep stop:end forget:keep retry_due:end
+
+stopped    promote:keep seal:keep stop:keep forget:forget
+failed     promote:keep seal:keep stop:keep forget:forget
+"""
+"""Phase, and what each signal makes of it. Below: what is the same in every phase, if nothing else is said above;
+``-`` says that it cannot be."""
+
+_ALWAYS: Final = "add:begin close:begin_closing again:keep looked:keep completed:keep slowed:slow"
+
+
+def _read_table() -> dict[tuple[Phase, Signal], Action]:
+    table: dict[tuple[Phase, Signal], Action] = {}
+    phase = Phase.ABSENT
+    for line in _TABLE.splitlines():
+        words = line.split()
+        if words and ":" not in words[0]:
+            phase = Phase(words.pop(0))
+            if phase is not Phase.ABSENT:
+                words = [*_ALWAYS.split(), *words]
+        for word in words:
+            signal, _, action = word.partition(":")
+            if action == "-":
+                del table[phase, Signal(signal)]
+            else:
+                table[phase, Signal(signal)] = Action(action)
+    return table
+
+
+TRANSITIONS: Final = _read_table()
+"""(phase, signal) → action, for every pair that can be."""
+
+_SIGNALS: Final[dict[type[SpanInput], Signal]] = {
+    Forget: Signal.FORGET,
+    Settled: Signal.SETTLED,
+    Sealed: Signal.SEALED,
+    CallFailed: Signal.CALL_FAILED,
+    Looked: Signal.LOOKED,
+    Placed: Signal.PLACED,
+    Served: Signal.SERVED,
+    Planned: Signal.PLANNED,
+    Passed: Signal.PASSED,
+    SentBack: Signal.SENT_BACK,
+    Failed: Signal.FAILED,
+    Slowed: Signal.SLOWED,
+    RetryDue: Signal.RETRY_DUE,
+    SettleDue: Signal.SETTLE_DUE,
+    Completed: Signal.COMPLETED,
+}
+"""Those that say the same whatever span they meet."""
+
+
+def signal_of(span: Span | None, given: SpanInput) -> Signal:
+    """What ``given`` says of the span. Raises LowerEpochError."""
+    match given:
+        case Add():
+            signal = _of_add(span, given)
+        case Close():
+            signal = _of_close(span, given)
+        case Remove(seal=seal):
+            signal = Signal.SEAL if seal else Signal.STOP
+        case Opened(epoch=epoch, primary=primary):
+            is_wanted = span is not None and (epoch, primary) == (span.task.epoch, span.primary)
+            signal = Signal.OPENED if is_wanted else Signal.OUTDATED
+        case BatchOver(result=result):
+            has_error = result is not None and result.error_code is not None
+            signal = Signal.REFUSED if has_error else Signal.WRITTEN
+        case LaneLost(alone=alone):
+            signal = Signal.FAILED if alone else Signal.LANE_LOST
+        case _:
+            signal = _SIGNALS[type(given)]
+    return signal
+
+
+def _of_add(span: Span | None, given: Add) -> Signal:
+    if span is None:
+        return Signal.ADD
+    _check_epoch(span, given)
+    if given.task.epoch > span.task.epoch:
+        return Signal.RENEW if span.is_warm else Signal.ADD
+    return Signal.PROMOTE if given.primary and not span.primary else Signal.AGAIN
+
+
+def _of_close(span: Span | None, given: Close) -> Signal:
+    if span is None:
+        return Signal.CLOSE
+    _check_epoch(span, given)
+    is_over = span.phase in OVER and (span.phase is Phase.STOPPED or span.stop is not Stop.NOT)
+    if given.task.epoch > span.task.epoch or (span.phase is Phase.FAILED and not is_over):
+        return Signal.CLOSE
+    return Signal.AGAIN if is_over else Signal.SEAL
+
+
+def _check_epoch(span: Span, given: Add | Close) -> None:
+    if given.task.epoch < span.task.epoch:
+        raise LowerEpochError(f"{span.id}: epoch {given.task.epoch} is below {span.task.epoch}, which has run here")

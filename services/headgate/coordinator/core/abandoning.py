@@ -1,0 +1,80 @@
+"""A feed that is removed although its sink is gone for good: it ends without a seal, once nobody is left to write.
+
+A seal is what makes it certain that a frozen process which wakes up years later writes nothing. Without the sink there
+is none. What is left is to stop everybody who can be asked, and to leave the rest to whoever asked for it
+(docs/adr/0024): every session that the log knows to have run a table of the feed says that it has stopped, or is over.
+Nobody is passed over here, however long it takes: who hangs may still write, and is for the operator to end. Nobody
+is told to close anything either.
+
+The spans' records say what they say elsewhere: removing with a primary that is to stop, or without one. None of them
+ever says that it is sealed.
+"""
+
+from typing import Final
+
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.replication import Action
+from headgate.records.control import FeedRecorded, SpanDispatched, TaskState
+from headgate.records.keys import SpanKey
+
+__all__ = ["LOOK_SECONDS", "action_of", "is_over", "known_spans", "outcome_of"]
+
+LOOK_SECONDS: Final = 5.0
+"""Between two looks whether everybody has stopped: who has lost its role says so without the span's record changing."""
+
+_OVER: Final = (TaskState.STOPPED, TaskState.FAILED)
+
+SESSIONS_SHOWN_MAX: Final = 20
+"""Names in an outcome: more would hide the rest of it."""
+
+
+def action_of(draft: Draft, record: SpanDispatched, action: Action) -> Action:
+    """What becomes of a span of an abandoned feed where another would be sealed, or handed to whoever closes it."""
+    primary = record.primary
+    if action is Action.SEAL_CLOSED:
+        return Action.ORPHAN
+    if action is Action.ORPHAN and primary is not None and draft.is_live((primary.agent, primary.session)):
+        return Action.WAIT  # it has not answered this owner; it is there all the same
+    return action
+
+
+def is_over(draft: Draft, name: str, feed: FeedRecorded) -> bool:
+    """Whether every session that the log knows to have run a table of the feed has stopped, or is over."""
+    for key in known_spans(draft, name, feed):
+        record = draft.span(key)
+        if record is not None and (record.primary is not None or record.secondary is not None):
+            return False
+        words = draft.state.tasks.get(key, {})
+        if any(
+            word.feed_id == feed.feed_id and word.state not in _OVER and draft.is_live(session)
+            for session, word in words.items()
+        ):
+            return False
+    return True
+
+
+def outcome_of(draft: Draft, name: str, feed: FeedRecorded) -> str:
+    """What the operator is told at the end: what was not done, what remains, who has not said that it stopped."""
+    silent = sorted(
+        {
+            f"{agent}/{session}"
+            for key in known_spans(draft, name, feed)
+            for (agent, session), word in draft.state.tasks.get(key, {}).items()
+            if word.feed_id == feed.feed_id and word.state not in _OVER
+        }
+    )
+    shown = ", ".join(silent[:SESSIONS_SHOWN_MAX]) + (
+        f" and {len(silent) - SESSIONS_SHOWN_MAX} more" if len(silent) > SESSIONS_SHOWN_MAX else ""
+    )
+    ended = f"these sessions ended without a word: {shown}" if silent else "every session has said that it stopped"
+    return (
+        f"removed without its sink, where nothing was sealed: {ended}. That no process of them writes there any more "
+        f"is your word. Should the sink come back, its rows of feed_id {feed.feed_id} in headgate.progress keep its "
+        "tables from other feeds until you delete them"
+    )
+
+
+def known_spans(draft: Draft, name: str, feed: FeedRecorded) -> list[SpanKey]:
+    """Every span of the feed that there may be a record, or a word, of."""
+    planned = [SpanKey(name, plan.span) for plan in feed.spans]
+    return sorted({*planned, *(other for key in planned for other in draft.state.index.overlapping(key))})

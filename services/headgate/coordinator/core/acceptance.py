@@ -1,0 +1,332 @@
+"""What a feed means, found out and recorded: when it is created, updated, or told to go on from somewhere else.
+
+The machine knows neither brokers nor sinks. It accepts the request, asks for an effect, and decides on its result, for
+much may have happened meanwhile: the name taken, the feed resumed, the request taken back.
+
+- **update**: only while the feed is stopped, when no agent runs any of it. What a feed is (FIXED) cannot change; tables
+  may join, none may leave. The record's ``revision`` grows, so that nobody starts with an older spec.
+- **rewind** (resume from somewhere): only while stopped. The record's ``incarnation`` grows; a claim of a higher
+  incarnation sets the sink's positions to the new start offsets (sinks/contract.py), and the checkpoint begins anew.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.coordinator.core.discovery import DISCOVER_SECONDS, watch, why_not_resumed
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.effects import (
+    EffectFailed,
+    FeedRefused,
+    FeedResolved,
+    ResolveFeed,
+    ResolveStart,
+    StartResolved,
+)
+from headgate.coordinator.core.outcomes import (
+    FINISHED_ADVICE,
+    NAMES_SHOWN_MAX,
+    change_wish,
+    no_such_feed,
+    refuse,
+    waits_for_upgrade,
+)
+from headgate.coordinator.core.replication import CONFLICT_CODE
+from headgate.coordinator.core.sink_ownership import sink_of, written_by_others
+from headgate.records.control import (
+    FeedRecorded,
+    FeedState,
+    OperationKind,
+    OperationRequested,
+    OutcomeStatus,
+    WantedState,
+)
+from headgate.records.fitting import is_name, why_unwritable
+from headgate.records.keys import FeedKey
+from headgate.records.levels import withheld
+from headgate.records.names import InvalidNameError, check_name
+from headgate.records.refusals import coded
+from headgate.records.spans import table_of
+from headgate.records.ts import TS_MAX
+
+__all__ = ["FIXED", "ask_again", "create", "finish", "rewind", "update", "why_not_created", "why_not_updated"]
+
+EFFECT_RETRY_SECONDS: Final = 5.0
+"""Pause before an effect that could not be run is asked for again."""
+
+FIXED: Final = (
+    ("feed",),
+    ("source", "format"),
+    ("source", "start"),
+    ("source", "start_ts"),
+    ("source", "target_ts"),
+    ("sink", "type"),
+    ("sink", "dsn"),
+    ("sink", "table"),
+)
+"""Options that an update may not change: they say what the feed is, or were used up when it was accepted."""
+
+
+def create(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """Take up a create_feed: find out what it means."""
+    try:
+        check_name("feed", wish.feed)
+    except InvalidNameError as error:
+        return refuse(draft, request, coded("feed_spec", str(error)))
+    if wish.spec is None:
+        return refuse(draft, request, "the request has no spec: say what to read and where to write")
+    reason = _name_is_taken(draft, request, wish.feed)
+    if reason is not None:
+        return refuse(draft, request, reason)
+    draft.settle(request, OutcomeStatus.ACCEPTED, "looking at the source topics and the sink")
+    draft.add_effect(ResolveFeed(request, wish.feed, wish.spec))
+    return None
+
+
+def _name_is_taken(draft: Draft, request: str, name: str) -> str | None:
+    feed = draft.feed(name)
+    if feed is not None and feed.wanted is WantedState.REMOVED:
+        return f"feed {name!r} is still being removed: try again when it is gone"
+    if feed is not None:
+        return f"feed {name!r} exists: choose another name, or remove it first"
+    for other, placed in sorted(draft.state.requests.items()):
+        outcome = draft.outcome(other)
+        is_under_way = outcome is not None and outcome.status is OutcomeStatus.ACCEPTED
+        if (
+            other != request
+            and is_under_way
+            and (placed.request.kind, placed.request.feed)
+            == (
+                OperationKind.CREATE_FEED,
+                name,
+            )
+        ):
+            return f"feed {name!r} is being created by request {other}"
+    return None
+
+
+def update(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """Take up an update_feed: find out what the new spec means."""
+    feed = draft.feed(wish.feed)
+    reason = no_such_feed(draft, wish.feed) if feed is None else _why_not_stopped(feed, wish.feed, "updated")
+    if reason is None and wish.spec is None:
+        reason = "the request has no spec: say what the feed is to be"
+    if reason is not None:
+        return refuse(draft, request, reason)
+    draft.settle(request, OutcomeStatus.ACCEPTED, "looking at the source topics and the sink")
+    draft.add_effect(ResolveFeed(request, wish.feed, wish.spec or ""))
+    return None
+
+
+def rewind(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """Take up a resume_feed that says from where: find the offsets."""
+    feed = draft.feed(wish.feed)
+    reason = no_such_feed(draft, wish.feed) if feed is None else _why_not_rewound(feed, wish.feed)
+    if reason is not None or feed is None:
+        return refuse(draft, request, reason or "")
+    draft.settle(request, OutcomeStatus.ACCEPTED, "looking for the offsets to go on from")
+    draft.add_effect(ResolveStart(request, wish.feed, wish.spec or "", feed.spans, feed.spec))
+    return None
+
+
+def _why_not_stopped(feed: FeedRecorded, name: str, what: str) -> str | None:
+    if (feed.wanted, feed.state) == (WantedState.STOPPED, FeedState.STOPPED):
+        return None
+    if feed.wanted is WantedState.FINISHED:
+        return f"feed {name!r} has reached its target_ts: {FINISHED_ADVICE}"
+    return (
+        f"feed {name!r} is {feed.state}, wanted {feed.wanted}: it can be {what} only while it is stopped; "
+        f"`headgate feed pause {name}` first"
+    )
+
+
+def _why_not_rewound(feed: FeedRecorded, name: str) -> str | None:
+    if (feed.wanted, feed.state) == (WantedState.FINISHED, FeedState.FINISHED):
+        return None  # every table is sealed: it can go back, and will end at its target again
+    return why_not_resumed(feed, name) or _why_not_stopped(feed, name, "resumed from there")
+
+
+def ask_again(draft: Draft, request: str) -> None:
+    """Ask once more for what an accepted request waits for; nothing if it does not wait any more."""
+    placed, outcome = draft.state.requests.get(request), draft.outcome(request)
+    if placed is None or outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:
+        return
+    wish = placed.request
+    feed = draft.feed(wish.feed)
+    if wish.kind in (OperationKind.CREATE_FEED, OperationKind.UPDATE_FEED):
+        draft.add_effect(ResolveFeed(request, wish.feed, wish.spec or ""))
+    elif wish.kind is OperationKind.RESUME_FEED and feed is not None:
+        draft.add_effect(ResolveStart(request, wish.feed, wish.spec or "", feed.spans, feed.spec))
+    else:
+        refuse(draft, request, no_such_feed(draft, wish.feed))
+
+
+def finish(draft: Draft, effect: ResolveFeed | ResolveStart, result: Any) -> None:
+    """The service's answer. Of a request that was taken back, or answered meanwhile, nothing becomes."""
+    placed, outcome = draft.state.requests.get(effect.request), draft.outcome(effect.request)
+    if placed is None or outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:
+        return
+    match effect, result:
+        case _, EffectFailed():
+            reason = f"under way, but: {result.reason}; tried again every {EFFECT_RETRY_SECONDS:.0f} s"
+            draft.settle(effect.request, OutcomeStatus.ACCEPTED, reason)
+            draft.set_timer("resolve", effect.request, EFFECT_RETRY_SECONDS)
+        case _, FeedRefused():
+            refuse(draft, effect.request, result.reason)
+        case ResolveFeed(), FeedResolved() if placed.request.kind is OperationKind.UPDATE_FEED:
+            _change(draft, effect, result)
+        case ResolveFeed(), FeedResolved():
+            _record(draft, effect, result, placed.offset)
+        case ResolveStart(), StartResolved():
+            _rewind(draft, effect, result)
+        case _:
+            raise TypeError(f"{type(result).__name__} is no answer to {type(effect).__name__}")
+
+
+def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int) -> None:
+    reason = why_not_created(draft, effect.request, effect.feed, result)
+    if reason is not None:
+        return refuse(draft, effect.request, reason)
+    record = _made(draft, effect.request, result, offset)
+    draft.put(FeedKey(effect.feed), record)
+    watch(draft, effect.feed, record)
+    if not record.spans:
+        draft.feeds_touched.add(effect.feed)  # no span will, and its checkpoint is to be written
+    note = f": {result.note}; it is looked for every {DISCOVER_SECONDS:.0f} s" if result.note else ""
+    said = "; ".join((f"created with {len(record.spans)} tables{note}", *result.warnings))
+    draft.settle(effect.request, OutcomeStatus.DONE, said)
+    draft.set_timer("schedule", "", 0.0)
+    return None
+
+
+def _made(draft: Draft, request: str, result: FeedResolved, offset: int) -> FeedRecorded:
+    """The record of a new feed, without what the log's schema level does not tell."""
+    told = FeedRecorded(
+        feed_id=f"{draft.state.shard}-{offset}",
+        owner_rev=draft.term.owner_rev,
+        incarnation=1,
+        spec=result.spec,
+        spans=tuple(sorted(result.spans, key=lambda plan: plan.span)),
+        wanted=WantedState.RUNNING,
+        state=FeedState.NORMAL,
+        error_code=None,
+        error=None,
+        request=request,
+        changed_ms=draft.now.wall_ms,
+        target_ts=result.target_ts,
+        sink_id=result.sink_id,
+        notices=(result.note,) if result.note else (),
+    )
+    return withheld(told, draft.state.level)
+
+
+def why_not_created(draft: Draft, request: str, name: str, result: FeedResolved) -> str | None:
+    """Why there cannot be such a feed; None if there can."""
+    reason = _name_is_taken(draft, request, name) or _why_not(draft, name, result)
+    return reason or waits_for_upgrade(draft, _made(draft, request, result, 0))
+
+
+def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
+    feed = draft.feed(effect.feed)
+    if feed is None:
+        return refuse(draft, effect.request, no_such_feed(draft, effect.feed))
+    reason = why_not_updated(draft, effect.feed, result)
+    if reason is not None:
+        return refuse(draft, effect.request, reason)
+    found = {plan.table: plan for plan in result.spans}
+    joined = sorted(found.keys() - {plan.table for plan in feed.spans})
+    changed = replace(
+        feed,
+        owner_rev=draft.term.owner_rev,
+        revision=feed.revision + 1,
+        spec=result.spec,
+        spans=tuple(sorted((*feed.spans, *(found[table] for table in joined)), key=lambda plan: plan.span)),
+        changed_ms=draft.now.wall_ms,
+    )
+    draft.put(FeedKey(effect.feed), withheld(changed, draft.state.level))
+    more = f"; {len(joined)} tables join: {', '.join(joined[:NAMES_SHOWN_MAX])}" if joined else ""
+    said = "; ".join((f"updated, and still stopped: resume it{more}", *result.warnings))
+    draft.settle(effect.request, OutcomeStatus.DONE, said)
+    return None
+
+
+def why_not_updated(draft: Draft, name: str, result: FeedResolved) -> str | None:
+    """Why the feed cannot become what its new spec means; None if it can."""
+    feed = draft.feed(name)
+    if feed is None:
+        return no_such_feed(draft, name)
+    reason = (
+        _why_not_stopped(feed, name, "updated") or _why_fixed(feed.spec, result.spec) or _why_not(draft, name, result)
+    )
+    found = {plan.table: plan for plan in result.spans}
+    for plan in sorted(feed.spans, key=lambda kept: kept.span):
+        new = found.get(plan.table)
+        if reason is None and (new is None or new.topic != plan.topic):
+            reason = f"table {plan.table} from topic {plan.topic} would leave the feed: tables may join, none may leave"
+    return reason
+
+
+def _why_fixed(old: str, new: str) -> str | None:
+    before, after = msgspec.json.decode(old), msgspec.json.decode(new)
+    for path in FIXED:
+        was, will_be = _option(before, path), _option(after, path)
+        if was != will_be:
+            name = ".".join(path)
+            return f"{name} cannot be changed (it is {was!r}, not {will_be!r}): make another feed, and remove this one"
+    return None
+
+
+def _option(spec: Any, path: tuple[str, ...]) -> Any:
+    """None stands for the default, which an accepted spec leaves out."""
+    for name in path:
+        spec = spec.get(name) if isinstance(spec, dict) else None
+    return spec
+
+
+def _rewind(draft: Draft, effect: ResolveStart, result: StartResolved) -> None:
+    feed = draft.feed(effect.feed)
+    if feed is None:
+        return refuse(draft, effect.request, no_such_feed(draft, effect.feed))
+    reason = _why_not_rewound(feed, effect.feed)
+    if reason is None and [plan.span for plan in result.spans] != [plan.span for plan in feed.spans]:
+        reason = "its tables have changed meanwhile: ask again"
+    reason = reason or next(filter(None, map(why_unwritable, result.spans)), None)
+    if reason is not None:
+        return refuse(draft, effect.request, reason)
+    changed = withheld(replace(feed, incarnation=feed.incarnation + 1, spans=result.spans), draft.state.level)
+    change_wish(draft, effect.feed, changed, WantedState.RUNNING, effect.request)
+    reason = f"running from the offsets asked for, as incarnation {changed.incarnation}"
+    draft.settle(effect.request, OutcomeStatus.DONE, reason)
+    return None
+
+
+def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
+    names = [plan.span for plan in result.spans]
+    if not names and not result.note:
+        return "no table is to be replicated: check source.topics or source.topic_pattern"
+    if len(set(names)) != len(names):
+        return "two spans have one name: check sink.table, which names tables after topics"
+    parted = next((name for name in names if table_of(name) != name), None)
+    if parted is not None:
+        return f"table {parted} cannot be told from a part of {table_of(parted)}: give it another name in sink.table"
+    unwritable = _why_unwritable(result)
+    if unwritable is not None:
+        return unwritable
+    if sink_of(result.spec) is None:
+        return "the spec has no sink.type and sink.dsn"
+    shared = written_by_others(draft.state.index.written, feed, result.spec, result.sink_id, result.spans)
+    return None if shared is None else _why_shared(*shared)
+
+
+def _why_shared(other: str, table: str, how: str) -> str:
+    reason = f"table {table} is already written by feed {other!r}{how}: a table has one writer"
+    return coded(CONFLICT_CODE, reason)
+
+
+def _why_unwritable(result: FeedResolved) -> str | None:
+    if not all(map(is_name, (result.spec, result.sink_id or ""))):
+        return "it has a text with half of a surrogate pair, which nothing can write: take it out"
+    if result.target_ts is not None and not 0 <= result.target_ts <= TS_MAX:
+        return f"source.target_ts is {result.target_ts}: no ts, which has 63 bits"
+    return next(filter(None, map(why_unwritable, result.spans)), None)

@@ -1,0 +1,98 @@
+"""The global checkpoint of a feed: the least over all spans it wants, and what holds it.
+
+It never goes back within an incarnation, and a span that nobody replicates or of which nothing is known yet holds it
+where it is: so does a hole, partitions whose old span is being sealed while the new one waits. Positions are by table,
+and go on as they are when it is divided. What it is made of is counted as records come in (state.py, index.py); here it
+is written down, at most once a second per feed and only if something has changed, so an idle feed costs nothing.
+
+A span that is moved, lost, or divided otherwise in the second before a new owner comes may be further, at the sink,
+than this record says: the new owner counts the words of present primaries only (a word does not say which incarnation
+it is of), and the next one's claim brings what was sealed. Less is said than is so, never more. Where no next one
+comes, because the feed has stopped or ended, the last positions are written with that (feeds.py).
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.index import FeedIndex
+from headgate.coordinator.core.stages import standing_of
+from headgate.records.control import FeedProgressed, HeldBy, Positions, WantedState
+from headgate.records.fitting import fitted
+from headgate.records.keys import FeedProgressKey, SpanKey
+from headgate.records.levels import withheld
+
+__all__ = ["CHECKPOINT_SECONDS", "POSITIONS_SPANS_MAX", "note_change", "write"]
+
+CHECKPOINT_SECONDS: Final = 1.0
+"""Pace of a feed's checkpoint: a person sees it move; agents report at the same pace."""
+
+POSITIONS_SPANS_MAX: Final = 1_000
+"""Most spans whose positions are summed up in a feed's own record: beyond, it would come near Kafka's 1 MiB limit, and
+``positions`` is empty; each span's stand in its own records on the checkpoint topic."""
+
+
+def note_change(draft: Draft, feed: str) -> None:
+    """Something of the feed has changed: look at its checkpoint within a second."""
+    if not draft.has_timer("checkpoint", feed):
+        draft.set_timer("checkpoint", feed, CHECKPOINT_SECONDS)
+
+
+def write(draft: Draft, name: str) -> int | None:
+    """Write the feed's checkpoint if it says anything new; up to which ts all its spans are complete, if that is known.
+
+    That may be less than what was said before: of a table that has joined since nothing is known yet.
+    """
+    state, feed = draft.state, draft.feed(name)
+    if feed is None:
+        return None
+    index, said = state.index.feed(name), state.feed_progress.get(name)
+    if said is not None and (said.feed_id, said.incarnation) != (feed.feed_id, feed.incarnation):
+        said = None
+    told = FeedProgressed(
+        feed_id=feed.feed_id,
+        incarnation=feed.incarnation,
+        owner_rev=draft.term.owner_rev,
+        positions=_positions(index),
+        checkpoint_ts=_never_back(index.least_ts(), None if said is None else said.checkpoint_ts),
+        held_by=_held_by(draft, name, index, said) if feed.wanted is WantedState.RUNNING else None,
+        progressed_ms=draft.now.wall_ms,
+        resolved_ts=_never_back(index.least_resolved_ts(), None if said is None else said.resolved_ts),
+    )
+    record = fitted(withheld(told, state.level))
+    if said is not None and replace(record, owner_rev=said.owner_rev, progressed_ms=said.progressed_ms) == said:
+        return index.least_resolved_ts()
+    draft.put(FeedProgressKey(name), record)
+    return index.least_resolved_ts()
+
+
+def _positions(index: FeedIndex) -> dict[str, Positions]:
+    if len(index.plans) > POSITIONS_SPANS_MAX:
+        return {}
+    return {table: dict(positions) for table, positions in sorted(index.positions.items())}
+
+
+def _never_back(least: int | None, before: int | None) -> int | None:
+    """While a span is missing, what was said before."""
+    if least is None or before is None:
+        return before if least is None else least
+    return max(before, least)
+
+
+def _held_by(draft: Draft, name: str, index: FeedIndex, said: FeedProgressed | None) -> HeldBy | None:
+    """A span that nobody replicates, else the one that lags most; None when nothing holds."""
+    waiting = index.waiting.first()
+    lagging = index.lagging.first()
+    key = waiting if waiting is not None else None if lagging is None else SpanKey(name, lagging)
+    if key is None:
+        return None
+    standing = standing_of(draft.state, key)
+    since = draft.now.wall_ms
+    if (
+        said is not None
+        and said.held_by is not None
+        and (said.held_by.span, said.held_by.stage) == (key.span, standing.stage)
+    ):
+        since = said.held_by.since_ms
+    return HeldBy(span=key.span, stage=standing.stage, agent=standing.agent, since_ms=since, detail=standing.detail)

@@ -1,0 +1,101 @@
+"""What follows when a session has not done in time what a span waits for; how long that is stands in waiting.py.
+
+    prepare   the target of a move is not warm          the move ends, the table stays where it is
+    start     a primary does not begin                  its role has failed; the table goes to another
+    drain     a primary does not seal what it drains    passed over: the target of the move, or whoever closes, claims
+    stop      an undetermined session does not stop     passed over: the table goes to whoever is free
+
+None of them asks whether the session is right to be slow: at the sink only one can write, whoever claimed last.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from msgspec.structs import replace
+
+from headgate.coordinator.core import spans, waiting
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.replication import Signal
+from headgate.coordinator.core.signals import cause
+from headgate.coordinator.core.term import Wait
+from headgate.coordinator.core.waiting import DRAIN_SECONDS_MAX, START_SECONDS_MAX, STOP_SECONDS_MAX
+from headgate.records.control import SetState
+from headgate.records.keys import SpanKey
+
+__all__ = ["DRAIN_CODE", "START_CODE", "expire_drains", "expire_prepare", "expire_starts", "expire_stops"]
+
+START_CODE: Final = "start_timeout"
+
+DRAIN_CODE: Final = "drain_timeout"
+
+EXPIRIES_PER_DECISION_MAX: Final = 2_000
+"""Drains given up in one decision: as many as are reviewed in one (spans.REVIEWS_PER_DECISION_MAX)."""
+
+
+def expire_prepare(draft: Draft, key: SpanKey) -> None:
+    """The target of a move has had its time."""
+    record = draft.span(key)
+    if record is None or record.secondary is None or record.state is not SetState.PREPARE:
+        return
+    limit = f"{spans.PREPARE_SECONDS_MAX:.0f} s"
+    reason = f"{record.secondary.agent} was not prepared within {limit}; the table stays where it is"
+    spans.act(draft, key, record, Signal.DEADLINE, cause(draft, reason=reason))
+
+
+def expire_starts(draft: Draft, _subject: object) -> None:
+    """Primaries that have had their time and do not replicate."""
+    for key, wait in _overdue(draft, "start", draft.term.starting, START_SECONDS_MAX):
+        text = f"{wait.role.agent} has not begun to write within {START_SECONDS_MAX:.0f} s, without an error"
+        _give_up(draft, key, wait, START_CODE, text)
+
+
+def expire_drains(draft: Draft, _subject: object) -> None:
+    """Primaries that were told to drain, and have neither sealed nor failed."""
+    term, now = draft.term, draft.now.monotonic
+    for key, wait in islice(_overdue(draft, "drain", term.draining, DRAIN_SECONDS_MAX), EXPIRIES_PER_DECISION_MAX):
+        session = wait.role.agent, wait.role.session
+        if term.drained_at.get(session, float("-inf")) + DRAIN_SECONDS_MAX > now:
+            term.draining[key] = Wait(wait.role, now)  # at the end: it is at work, on others still
+            continue
+        limit = f"{DRAIN_SECONDS_MAX:.0f} s"
+        text = f"{wait.role.agent} has not sealed it within {limit}, and is passed over: the next claim fences it"
+        _give_up(draft, key, wait, DRAIN_CODE, text)
+    if term.draining and not draft.has_timer("drain", ""):
+        longest = next(iter(term.draining.values()))
+        draft.set_timer("drain", "", max(longest.since + DRAIN_SECONDS_MAX - now, 0.0))
+
+
+def _overdue(draft: Draft, timer: str, waits: dict[SpanKey, Wait], seconds: float) -> Iterator[tuple[SpanKey, Wait]]:
+    """Those that have had their time, taken out, the longest first; the first that still has some sets the timer."""
+    for key, wait in list(waits.items()):
+        left = wait.since + seconds - draft.now.monotonic
+        if left > 0:
+            draft.set_timer(timer, "", left)
+            return
+        del waits[key]
+        yield key, wait
+
+
+def _give_up(draft: Draft, key: SpanKey, wait: Wait, code: str, error: str) -> None:
+    record = draft.span(key)
+    if record is None or record.primary != wait.role or draft.is_abandoned(key.feed):
+        return
+    why = replace(cause(draft, reason=error), error_code=code, error=error)
+    waiting.pass_over(draft, key, (wait.role.agent, wait.role.session), wait.role.epoch)
+    spans.act(draft, key, record, Signal.DEADLINE, why)
+
+
+def expire_stops(draft: Draft, _subject: object) -> None:
+    """Undetermined sessions that a span has waited for long enough; the round that follows gives it out."""
+    stops = draft.term.stops
+    for (key, session), since in list(stops.items()):
+        if session not in spans.writers(draft, key):
+            del stops[key, session]
+            continue
+        left = since + STOP_SECONDS_MAX - draft.now.monotonic
+        if left > 0:
+            draft.set_timer("stop", "", left)
+            return
+        del stops[key, session]
+        waiting.pass_over(draft, key, session, draft.state.tasks[key][session].epoch)

@@ -1,0 +1,159 @@
+"""A feed that runs is looked at again from time to time: is its source still what it was when the feed was accepted?
+
+    timer discover ──DiscoverTables──▶ tables that are new join: wanted spans, each from its earliest change
+          ▲                     │────▶ what is wrong is told (``FeedRecorded.notices``), and holds nobody else
+          └──── after each ─────┘────▶ a topic has more partitions than planned: the feed stops, and says the way out
+
+That a table joins is one record, the feed's. From that record on the feed's checkpoint cannot move past it: a wanted
+span of which nothing is known holds it (checkpoint.py). A feed may begin without any table; its checkpoint is then that
+of no positions, and no ts is claimed, for the rows of a table that joins can be older than any look.
+
+A feed with a target is looked at once more when it has come there, before it may end (``has_all``): a table that came
+since the look before may have changes up to the target.
+
+A table that is gone fails on its agent (``source_topic_missing``), and is tried again as any other that fails.
+"""
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.effects import DiscoverTables, EffectFailed, FeedRefused, TablesDiscovered
+from headgate.coordinator.core.outcomes import change_wish
+from headgate.coordinator.core.sink_ownership import written_by_others
+from headgate.records.control import FeedRecorded, SpanPlan, WantedState
+from headgate.records.error_codes import PARTITIONS_GROWN
+from headgate.records.fitting import fitted, why_unwritable
+from headgate.records.keys import FeedKey
+from headgate.records.levels import withheld
+from headgate.records.spans import table_of
+
+__all__ = ["DISCOVER_SECONDS", "finish", "has_all", "look", "watch", "why_not_resumed"]
+
+DISCOVER_SECONDS: Final = 10.0
+"""Between the end of a look and the next. A look is one request for the broker's metadata; a new table waits for it,
+and meanwhile the checkpoint knows nothing of the table, so it should not wait longer than people do."""
+
+_WAY_OUT: Final = (
+    "changes of a key may be in two partitions now, and their order is lost; let the source write to a new topic with "
+    "as many partitions as wanted, remove this feed, copy the table afresh and make a feed again"
+)
+
+
+def watch(draft: Draft, name: str, feed: FeedRecorded) -> None:
+    """See to it that a feed is looked at while it runs, and only then."""
+    if feed.wanted is not WantedState.RUNNING:
+        draft.cancel_timer("discover", name)
+        draft.term.last_looks.pop(name, None)
+    elif name not in draft.term.discovering and not draft.has_timer("discover", name):
+        draft.set_timer("discover", name, DISCOVER_SECONDS)
+
+
+def look(draft: Draft, name: str) -> None:
+    """The timer: it is time for another look."""
+    feed = draft.feed(name)
+    if feed is not None and feed.wanted is WantedState.RUNNING:
+        draft.term.discovering.add(name)
+        is_last = name in draft.term.last_looks
+        draft.add_effect(DiscoverTables(name, feed.feed_id, feed.spec, feed.spans, is_last))
+
+
+def has_all(draft: Draft, name: str) -> bool:
+    """Whether a look that began after this was first asked has found nothing that the feed lacks.
+
+    Asked of a feed at its target. A look that was under way already may have missed what came behind its back.
+    """
+    term = draft.term
+    if name not in term.last_looks:
+        term.last_looks[name] = False
+        draft.cancel_timer("discover", name)
+        if name not in term.discovering:
+            look(draft, name)
+    return term.last_looks[name]
+
+
+def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
+    """The service's answer. It is nothing to a feed that does not run any more, or is another by now."""
+    name = effect.feed
+    draft.term.discovering.discard(name)
+    feed = draft.feed(name)
+    if feed is None:
+        return
+    if feed.wanted is WantedState.RUNNING and (feed.feed_id, feed.spec) == (effect.feed_id, effect.spec):
+        match result:
+            case TablesDiscovered(grown=str(grown)):
+                _stop(draft, name, feed, grown)
+                return
+            case TablesDiscovered(joined=joined, notices=notices):
+                has_joined = _join(draft, name, feed, joined, notices)
+                _note_last(draft, effect, has_joined=has_joined)
+            case EffectFailed(reason=reason) | FeedRefused(reason=reason):
+                _join(draft, name, feed, (), (f"the source could not be looked at again: {reason}",))
+            case _:
+                raise TypeError(f"{type(result).__name__} is no answer to {type(effect).__name__}")
+    watch(draft, name, feed)
+
+
+def _note_last(draft: Draft, effect: DiscoverTables, *, has_joined: bool) -> None:
+    """A look at the source of a feed that may be at its target has been successful."""
+    name, looks = effect.feed, draft.term.last_looks
+    if name not in looks:
+        return
+    if has_joined:
+        del looks[name]  # another one, once what has joined is at the target, too
+    elif effect.is_last:
+        looks[name] = True
+    else:
+        look(draft, name)
+
+
+def _join(draft: Draft, name: str, feed: FeedRecorded, joined: tuple[SpanPlan, ...], notices: tuple[str, ...]) -> bool:
+    """Whether any table has joined."""
+    known = {plan.topic for plan in feed.spans} | {plan.table for plan in feed.spans}
+    new, wrong = [], []
+    for plan in joined:
+        if plan.topic in known or plan.table in known:
+            continue  # an update was quicker
+        reason = _why_left_out(draft, name, feed, plan)
+        if reason is None:
+            new.append(plan)
+        else:
+            wrong.append(f"topic {plan.topic} is left out: {reason}")
+    changed = fitted(withheld(replace(feed, notices=(*notices, *wrong)), draft.state.level))
+    if not new and changed.notices == feed.notices:
+        return False
+    changed = replace(
+        changed,
+        owner_rev=draft.term.owner_rev,
+        spans=tuple(sorted((*feed.spans, *new), key=lambda plan: plan.span)) if new else feed.spans,
+        changed_ms=draft.now.wall_ms,
+    )
+    changed = withheld(changed, draft.state.level)
+    draft.put(FeedKey(name), changed)
+    if new:
+        draft.feeds_touched.add(name)
+        # The spans are in the index once this is evolved; the next round, at once, takes them from there.
+        draft.set_timer("schedule", "", 0.0)
+    return bool(new)
+
+
+def _why_left_out(draft: Draft, name: str, feed: FeedRecorded, plan: SpanPlan) -> str | None:
+    if table_of(plan.span) != plan.span:
+        return f"table {plan.span} cannot be told from a part of {table_of(plan.span)}; see sink.table"
+    unwritable = why_unwritable(plan)
+    if unwritable is not None:
+        return unwritable
+    other = written_by_others(draft.state.index.written, name, feed.spec, feed.sink_id, [plan])
+    return None if other is None else f"table {plan.table} is already written by feed {other[0]!r}{other[2]}"
+
+
+def _stop(draft: Draft, name: str, feed: FeedRecorded, grown: str) -> None:
+    """What has been read so far is in order; what comes now may not be."""
+    changed = replace(feed, error_code=PARTITIONS_GROWN, error=f"{grown}: {_WAY_OUT}")
+    change_wish(draft, name, changed, WantedState.STOPPED, None)
+
+
+def why_not_resumed(feed: FeedRecorded, name: str) -> str | None:
+    """Why the feed can never go on; None if it can."""
+    return f"feed {name!r} cannot go on: {feed.error}" if feed.error_code == PARTITIONS_GROWN else None

@@ -1,0 +1,246 @@
+"""Dividing a table into spans by its source partitions, and making it whole again.
+
+The feed's record says into which spans each of its tables is divided: that is all there is to it (docs/adr/0010). A
+request writes another plan; what follows is what a span that is no longer wanted, and one that is, lead to anyway:
+
+    plan written ──▶ old spans close, are sealed, are forgotten ──▶ new spans find agents ──▶ all replicate: done
+
+No new span is given out before every old one with a partition of it is sealed (Draft.takes_agent). In between the
+partitions are a hole: they hold the feed's checkpoint where it is. Where the new spans begin is what the sink says; it
+keeps positions by partition.
+
+A division lives in the term only as far as somebody waits for its end; a new owner takes up what was accepted.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.coordinator.core import spans
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.outcomes import no_such_feed, no_such_table, refuse, waits_for_upgrade
+from headgate.coordinator.core.term import SessionId
+from headgate.coordinator.schedulers import split
+from headgate.records.control import (
+    FeedRecorded,
+    OperationKind,
+    OperationRequested,
+    OutcomeStatus,
+    SetState,
+    SpanPlan,
+    WantedState,
+)
+from headgate.records.keys import FeedKey, SpanKey
+from headgate.records.spans import divide, table_of, unite
+
+__all__ = ["ask", "begin", "holders", "settle", "take_up", "weigh", "why_not_now"]
+
+_WITH_OTHERS: Final = (
+    "its topic carries other tables, too (source.tables): every part would read all of them again. Give the table a "
+    "topic of its own, and a feed for it, if one agent cannot keep up with it"
+)
+_NO_PARTS: Final = "give a number of parts of at least 2; to make a table whole: headgate table merge"
+
+
+def ask(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """Take up a split_table or a merge_table."""
+    feed = draft.feed(wish.feed)
+    if feed is None:
+        return refuse(draft, request, no_such_feed(draft, wish.feed))
+    if feed.wanted is not WantedState.RUNNING:
+        return refuse(draft, request, f"feed {wish.feed!r} is {feed.state}, wanted {feed.wanted}: resume it first")
+    table = wish.table or ""
+    plans = [plan for plan in feed.spans if plan.table == table]
+    if not plans:
+        return refuse(draft, request, no_such_table(feed, wish.feed, wish.table))
+    is_split = wish.kind is OperationKind.SPLIT_TABLE
+    if is_split and wish.parts is None:
+        return _unpin(draft, request, wish.feed, feed, table)
+    parts = (wish.parts or 0) if is_split else 1
+    reason = (
+        (_WITH_OTHERS if is_split and _plan_of_division(feed).source.tables else None)
+        or _why_under_way(draft, wish.feed, table)
+        or _why_not(table, plans, parts, is_split=is_split)
+        or why_not_now(draft, wish.feed, plans)
+    )
+    if reason is not None:
+        return refuse(draft, request, reason)
+    begin(draft, wish.feed, table, parts, request)
+    return None
+
+
+def _why_not(table: str, plans: list[SpanPlan], parts: int, *, is_split: bool) -> str | None:
+    count = len(unite(plans).start)
+    if not is_split:
+        return f"table {table!r} is not split" if len(plans) == 1 else None
+    if parts < 2:
+        return f"{parts} parts: {_NO_PARTS}"
+    if len(plans) > 1:
+        return f"table {table!r} is in {len(plans)} parts already: merge it first"
+    if count < parts:
+        return f"table {table!r} cannot be divided into {parts} parts: the partitions of its topic are {count}"
+    return None
+
+
+def _why_under_way(draft: Draft, name: str, table: str) -> str | None:
+    return f"table {table!r} is being divided otherwise just now" if (name, table) in draft.term.divisions else None
+
+
+def why_not_now(draft: Draft, name: str, plans: list[SpanPlan]) -> str | None:
+    """Why the table of these spans cannot be divided otherwise just now, None if it can."""
+    feed = draft.feed(name)
+    if feed is None:
+        return no_such_feed(draft, name)
+    count = sum(other == name for other, _ in draft.term.divisions)
+    is_full = count >= split.DIVISIONS_PER_FEED_MAX
+    rebalance = draft.term.rebalances.get(name)
+    return (
+        _why_under_way(draft, name, plans[0].table)
+        # Agents that read less find the plan of a span only under its name: they could not close what is not planned.
+        or waits_for_upgrade(draft, replace(feed, pinned=("any",)))
+        or (f"feed {name!r} is being rebalanced, by request {rebalance.request}: ask later" if rebalance else None)
+        or (f"{count} tables of feed {name!r} are being divided already: ask again later" if is_full else None)
+        or next(filter(None, (_why_not_still(draft, SpanKey(name, plan.span)) for plan in plans)), None)
+    )
+
+
+def _why_not_still(draft: Draft, key: SpanKey) -> str | None:
+    record = draft.span(key)
+    if record is not None and record.secondary is not None:
+        return f"{key.span!r} is on its way to {record.secondary.agent}: ask again when it has arrived"
+    if spans.is_movable(record):
+        return None
+    where = "waiting for an agent" if record is None or record.primary is None else f"in {record.state}"
+    return f"{key.span!r} is {where}: try again when it is replicating"
+
+
+def begin(draft: Draft, name: str, table: str, parts: int, request: str | None) -> None:
+    """Write down another division of a table; for a request it stays as it is until an operator asks again."""
+    feed = draft.feed(name)
+    if feed is None:
+        raise RuntimeError(f"feed {name} is gone: nothing of it can be divided")
+    whole = unite([plan for plan in feed.spans if plan.table == table])
+    others = [plan for plan in feed.spans if plan.table != table]
+    planned = [*others, *(divide(whole, parts) if parts > 1 else (whole,))]
+    pinned = feed.pinned if request is None else tuple(sorted({*feed.pinned, table}))
+    _write(draft, name, replace(feed, spans=tuple(sorted(planned, key=lambda plan: plan.span)), pinned=pinned))
+    draft.term.divisions[name, table] = request
+    into = f"{parts} parts" if parts > 1 else "one"
+    draft.settle(request, OutcomeStatus.ACCEPTED, f"becomes {into}: what writes it now drains and is sealed first")
+    draft.feeds_touched.add(name)
+    # The spans concerned are in the index once this is evolved; the next round, at once, takes them from there.
+    draft.set_timer("schedule", "", 0.0)
+
+
+def _unpin(draft: Draft, request: str, name: str, feed: FeedRecorded, table: str) -> None:
+    if table in feed.pinned:
+        _write(draft, name, replace(feed, pinned=tuple(other for other in feed.pinned if other != table)))
+    draft.settle(request, OutcomeStatus.DONE, "left to the split scheduler: it is divided and made whole as it is busy")
+
+
+def _write(draft: Draft, name: str, feed: FeedRecorded) -> None:
+    draft.put(FeedKey(name), replace(feed, owner_rev=draft.term.owner_rev, changed_ms=draft.now.wall_ms))
+
+
+def take_up(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """An owner before me accepted it: its plan is written, somebody waits for the outcome."""
+    draft.term.divisions[wish.feed, wish.table or ""] = request
+
+
+def settle(draft: Draft) -> None:
+    """After a round: which divisions are over."""
+    for name, table in sorted(draft.term.divisions):
+        request = draft.term.divisions[name, table]
+        feed = draft.feed(name)
+        plans = [] if feed is None else [plan for plan in feed.spans if plan.table == table]
+        if feed is None or not plans or feed.wanted is not WantedState.RUNNING:
+            reason = (
+                "the feed is being stopped or removed; how its table is to be divided stands: see it when it resumes"
+            )
+            draft.settle(request, OutcomeStatus.FAILED, reason)
+        elif _is_under_way(draft, name, plans):
+            continue
+        else:
+            parts = f"{len(plans)} parts" if len(plans) > 1 else "one"
+            draft.settle(request, OutcomeStatus.DONE, f"replicating as {parts}")
+        del draft.term.divisions[name, table]
+
+
+def _is_under_way(draft: Draft, name: str, plans: list[SpanPlan]) -> bool:
+    index = draft.state.index
+    if any(plan.span not in index.feed(name).plans for plan in plans):
+        return True  # not even evolved
+    for plan in plans:
+        key = SpanKey(name, plan.span)
+        record = draft.span(key)
+        is_running = record is not None and record.state in (SetState.REPLICATING, SetState.PREPARE)
+        if not is_running or any(draft.span(other) is not None for other in index.overlapping(key)):
+            return True
+    return False
+
+
+def holders(draft: Draft, key: SpanKey) -> set[SessionId]:
+    """Who has other parts of the span's table."""
+    if table_of(key.span) == key.span:
+        return set()
+    whole = SpanKey(key.feed, table_of(key.span))
+    records = [draft.span(other) for other in draft.state.index.overlapping(whole)]
+    return {(record.primary.agent, record.primary.session) for record in records if record and record.primary}
+
+
+def weigh(draft: Draft, rates: Mapping[SpanKey, float], agents: int) -> bool:
+    """The split scheduler's round: divide what is too hot, make whole what is cold; whether anything was begun.
+
+    ``rates``: bytes per second of the spans that moved any in the round that is over; ``agents`` that can take spans.
+    """
+    loads = _table_loads(draft, rates)
+    share = sum(load.bytes_per_s for load in loads.values()) / max(agents, 1)
+    rounds = draft.term.loads.note_heat({place: split.heat(load, share) for place, load in loads.items()})
+    has_begun = False
+    for load, parts in split.choose(loads, rounds, agents=agents):
+        feed = draft.feed(load.feed)
+        plans = [] if feed is None else [plan for plan in feed.spans if plan.table == load.table]
+        if feed is None or load.table in feed.pinned or why_not_now(draft, load.feed, plans) is not None:
+            continue
+        if _is_automatic(feed):
+            begin(draft, load.feed, load.table, parts, None)
+            has_begun = True
+    return has_begun
+
+
+def _table_loads(draft: Draft, rates: Mapping[SpanKey, float]) -> dict[tuple[str, str], split.TableLoad]:
+    """Tables that moved anything, and those that are divided, of feeds that run."""
+    index = draft.state.index
+    sums: dict[tuple[str, str], float] = dict.fromkeys(sorted(index.parts), 0.0)
+    for key, rate in sorted(rates.items()):
+        place = (key.feed, table_of(key.span))
+        sums[place] = sums.get(place, 0.0) + rate
+    loads = {}
+    for (name, table), rate in sums.items():
+        plans = index.feed(name).plans
+        whole = SpanKey(name, table)
+        names = [other.span for other in (whole, *index.overlapping(whole)) if other.span in plans]
+        if names and draft.is_wanted(SpanKey(name, names[0])):
+            partitions = sum(len(plans[span].start) for span in names)
+            loads[name, table] = split.TableLoad(name, plans[names[0]].table, rate, len(names), partitions)
+    return loads
+
+
+class _SourcePart(msgspec.Struct, frozen=True):
+    tables: tuple[str, ...] = ()
+
+
+class _SplitPart(msgspec.Struct):
+    split: str = "auto"
+    source: _SourcePart = _SourcePart()
+
+
+def _plan_of_division(feed: FeedRecorded) -> _SplitPart:
+    return msgspec.json.decode(feed.spec, type=_SplitPart)
+
+
+def _is_automatic(feed: FeedRecorded) -> bool:
+    wanted = _plan_of_division(feed)
+    return wanted.split == "auto" and not wanted.source.tables

@@ -1,0 +1,256 @@
+"""A decision while it is being made: the facts so far, laid over the state, so that later rules see earlier ones.
+
+``decide`` must not change the state's records, yet one input can mean many steps (an agent dies, its spans are lost,
+each
+gets another agent, each agent has only so many places). A Draft collects the new record of each key, once per key, and
+answers every question as if they were true already.
+"""
+
+from typing import Any, Final, cast
+
+from headgate.coordinator.core.span_predicates import (
+    is_broken,
+    is_failing,
+    is_moving,
+    is_open,
+    is_starting,
+    takes_agent,
+)
+from headgate.coordinator.core.state import CoordinatorState
+from headgate.coordinator.core.term import SessionId, Term, TimerPurpose
+from headgate.records.control import (
+    FeedRecorded,
+    Liveness,
+    OutcomeStatus,
+    Record,
+    RequestSettled,
+    SpanDispatched,
+    WantedState,
+)
+from headgate.records.fitting import fitted
+from headgate.records.keys import Fact, FeedKey, Key, OutcomeKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.runtime.machine import CancelTimer, Decision, Now, SetTimer
+
+__all__ = ["Draft"]
+
+_UNTOUCHED: Final = object()
+
+
+class Draft:
+    """Facts and effects of one decision; see the module's docstring."""
+
+    def __init__(self, state: CoordinatorState, term: Term, now: Now) -> None:
+        """An empty decision."""
+        self.state = state
+        self.term = term
+        self.now = now
+        self.feeds_touched: set[str] = set()
+        self.spans_touched: dict[str, set[SpanKey]] = {}
+        """By feed."""
+        self._facts: dict[Key, Record | None] = {}
+        self._effects: list[Any] = []
+        self._role_counts: dict[SessionId, int] = {}
+        self._starting_counts: dict[SessionId, int] = {}
+
+    # --- what is true, this decision included ---
+
+    def span(self, key: SpanKey) -> SpanDispatched | None:
+        """The span's record."""
+        return cast("SpanDispatched | None", self._look(key, self.state.spans.get(key)))
+
+    def feed(self, name: str) -> FeedRecorded | None:
+        """The feed's record."""
+        return cast("FeedRecorded | None", self._look(FeedKey(name), self.state.feeds.get(name)))
+
+    def outcome(self, request: str) -> RequestSettled | None:
+        """What became of a request so far."""
+        return cast("RequestSettled | None", self._look(OutcomeKey(request), self.state.outcomes.get(request)))
+
+    def is_wanted(self, key: SpanKey) -> bool:
+        """The span's feed runs, and plans it."""
+        feed = self.feed(key.feed)
+        if feed is None or feed.wanted is not WantedState.RUNNING:
+            return False
+        index = self.state.index.feeds.get(key.feed)
+        return index is not None and key.span in index.plans
+
+    def is_abandoned(self, name: str) -> bool:
+        """The feed is to end without its sink (abandoning.py)."""
+        feed = self.feed(name)
+        return feed is not None and feed.abandoned
+
+    def takes_agent(self, key: SpanKey) -> bool:
+        """Nobody has the span and somebody should, and nobody can write a partition of it as part of another span."""
+        if self.is_abandoned(key.feed):
+            return False
+        return takes_agent(self.span(key), is_wanted=self.is_wanted(key)) and not self.is_covered(key)
+
+    def is_covered(self, key: SpanKey) -> bool:
+        """Another span with a partition of this one is not sealed yet."""
+        return any(is_open(self.span(other)) for other in self.state.index.overlapping(key))
+
+    def is_live(self, session: SessionId) -> bool:
+        """The session is there."""
+        return self.state.is_live(session) and SessionKey(*session) not in self._facts
+
+    def is_answered(self, session: SessionId) -> bool:
+        """The session has answered this owner (membership.py says what counts as an answer)."""
+        answer = self.state.answers.get(session)
+        is_mine = answer is not None and answer.owner_rev == self.term.owner_rev
+        return is_mine or session in self.term.newcomers
+
+    def is_lost(self, session: SessionId) -> bool:
+        """The session's roles count as lost: it is gone, or has not answered by the end of the barrier."""
+        return not self.is_live(session) or (self.term.is_open and not self.is_answered(session))
+
+    def is_target(self, session: SessionId) -> bool:
+        """The session may be given roles: it lives, has answered, stays, and is its agent's only or first one."""
+        if not self.is_live(session) or not self.is_answered(session):
+            return False
+        if self.state.agents[session].liveness is not Liveness.ALIVE or session in self.term.drains:
+            return False
+        return len(self.state.index.namesakes[session[0]]) == 1 or not self._has_elder(session)
+
+    def _has_elder(self, session: SessionId) -> bool:
+        """Another session has the agent's name, and neither dies nor leaves (membership.py: who came first).
+
+        The younger one either finds out that the name is in use and ends (agent/session.py), or outlives the other.
+        """
+        holder = self.term.names.get(session[0], session)
+        return holder != session and self.has_name(holder)
+
+    def has_name(self, session: SessionId) -> bool:
+        """The session lives, and stays: no other of its agent's is given anything meanwhile."""
+        return self.is_live(session) and self.state.agents[session].liveness is Liveness.ALIVE
+
+    def role_count(self, session: SessionId) -> int:
+        """Roles the session has."""
+        return len(self.state.index.roles.get(session, ())) + self._role_counts.get(session, 0)
+
+    def starting_count(self, session: SessionId) -> int:
+        """Roles whose span the session is still opening."""
+        return self.state.index.starting.get(session, 0) + self._starting_counts.get(session, 0)
+
+    def count_spans(self, feed: str) -> tuple[int, int]:
+        """(open, broken) spans of the feed."""
+        index = self.state.index.feed(feed)
+        open_count, broken_count = index.open_count, index.broken_count
+        for key in self.spans_touched.get(feed, ()):
+            old, new = self.state.spans.get(key), self.span(key)
+            open_count += is_open(new) - is_open(old)
+            broken_count += is_broken(new) - is_broken(old)
+        return open_count, broken_count
+
+    def failing_count(self, feed: str) -> int:
+        """Spans of the feed with failures that no progress has reset yet."""
+        count = self.state.index.feed(feed).failing_count
+        for key in self.spans_touched.get(feed, ()):
+            count += is_failing(self.span(key)) - is_failing(self.state.spans.get(key))
+        return count
+
+    def moving_count(self, feed: str) -> int:
+        """Spans of the feed that are on their way from one agent to another."""
+        count = self.state.index.feed(feed).moving_count
+        for key in self.spans_touched.get(feed, ()):
+            count += is_moving(self.span(key)) - is_moving(self.state.spans.get(key))
+        return count
+
+    def has_timer(self, kind: str, subject: Any) -> bool:
+        """Whether the term has this timer running."""
+        return _timer_name(kind, subject) in self.term.timers
+
+    # --- what is to become true ---
+
+    def put(self, key: Key, value: Record | None) -> None:
+        """The key's new record; None deletes it. For spans and outcomes use the methods made for them."""
+        self._facts[key] = None if value is None else fitted(value)
+
+    def forget_span(self, key: SpanKey) -> None:
+        """Delete what is the owner's to delete of a span that will not be again: its record, and words of the dead.
+
+        Words of live sessions are theirs to delete.
+        """
+        state = self.state
+        self.term.loads.forget(key)
+        for kind in ("retry", "rest", "prepare"):
+            self.cancel_timer(kind, key)
+        self.term.retry_due.discard(key)
+        self.term.resting.discard(key)
+        self.term.starting.pop(key, None)
+        self.term.draining.pop(key, None)
+        self.term.avoided.pop(key, None)
+        if self.span(key) is not None:
+            self.put_span(key, None)
+        for session in sorted(state.tasks.get(key, ())):
+            if session in state.ended:
+                self.put(TaskKey(key.feed, key.span, *session), None)
+        for session in sorted(state.progress.get(key, ())):
+            if session in state.ended:
+                self.put(ProgressKey(key.feed, key.span, *session), None)
+
+    def put_span(self, key: SpanKey, record: SpanDispatched | None) -> None:
+        """The span's new record."""
+        self._count_roles(self.span(key), -1)
+        self._count_roles(record, +1)
+        self._facts[key] = None if record is None else fitted(record)
+        self.spans_touched.setdefault(key.feed, set()).add(key)
+        self.feeds_touched.add(key.feed)
+
+    def settle(self, request: str | None, status: OutcomeStatus, reason: str) -> None:
+        """What became of a request. Nobody is told whose request is gone: it was taken back."""
+        if request is None:
+            return
+        if request not in self.state.requests:
+            if self.outcome(request) is not None:
+                self._facts[OutcomeKey(request)] = None
+            return
+        known = self.outcome(request)
+        if known is not None and known.status is not OutcomeStatus.ACCEPTED:
+            # A request taken back and made again has an outcome of its own; what the first one began may end later.
+            return
+        settled = RequestSettled(
+            owner_rev=self.term.owner_rev, status=status, reason=reason, settled_ms=self.now.wall_ms
+        )
+        self._facts[OutcomeKey(request)] = fitted(settled)
+
+    def add_effect(self, effect: Any) -> None:
+        """Something for the service to do after the commit."""
+        self._effects.append(effect)
+
+    def set_timer(self, kind: str, subject: Any, delay_seconds: float) -> None:
+        """Ask for TimerFired; the term remembers what for."""
+        name = _timer_name(kind, subject)
+        self.term.timers[name] = TimerPurpose(kind, subject)
+        self._effects.append(SetTimer(name, delay_seconds))
+
+    def cancel_timer(self, kind: str, subject: Any) -> None:
+        """Forget a timer, if it runs."""
+        name = _timer_name(kind, subject)
+        if self.term.timers.pop(name, None) is not None:
+            self._effects.append(CancelTimer(name))
+
+    def decision(self) -> Decision:
+        """What the loop gets."""
+        return Decision(tuple(Fact(key, value) for key, value in self._facts.items()), tuple(self._effects))
+
+    def _look(self, key: Key, otherwise: Any) -> Any:
+        found = self._facts.get(key, _UNTOUCHED)
+        return otherwise if found is _UNTOUCHED else found
+
+    def _count_roles(self, record: SpanDispatched | None, by: int) -> None:
+        if record is None:
+            return
+        for role in (record.primary, record.secondary):
+            if role is not None:
+                session = (role.agent, role.session)
+                self._role_counts[session] = self._role_counts.get(session, 0) + by
+                if is_starting(record, role):
+                    self._starting_counts[session] = self._starting_counts.get(session, 0) + by
+
+
+def _timer_name(kind: str, subject: Any) -> str:
+    if isinstance(subject, SpanKey):
+        return f"{kind}/{subject.text()}"
+    if isinstance(subject, tuple):
+        return "/".join((kind, *subject))
+    return f"{kind}/{subject}" if subject else kind

@@ -1,0 +1,33 @@
+"""Acceptance without consequences: what an owner would say of a feed, asked of a state by somebody who owns nothing.
+
+The same rules (acceptance.py) judge a draft that is thrown away. What the rules cannot see from a state, the outcome of
+requests made meanwhile, can still be another when the feed is really asked for.
+"""
+
+from typing import Final
+
+from headgate.coordinator.core import acceptance
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.effects import FeedResolved
+from headgate.coordinator.core.state import CoordinatorState
+from headgate.coordinator.core.term import Term
+from headgate.runtime.machine import Now
+
+__all__ = ["would_refuse_create", "would_refuse_update"]
+
+NO_REQUEST: Final = ""
+"""No request of an operator has this id."""
+
+
+def would_refuse_create(state: CoordinatorState, feed: str, result: FeedResolved) -> str | None:
+    """Why ``feed`` could not be created as ``result`` means it; None if it could."""
+    return acceptance.why_not_created(_draft(state), NO_REQUEST, feed, result)
+
+
+def would_refuse_update(state: CoordinatorState, feed: str, result: FeedResolved) -> str | None:
+    """Why ``feed`` could not become what ``result`` means; None if it could."""
+    return acceptance.why_not_updated(_draft(state), feed, result)
+
+
+def _draft(state: CoordinatorState) -> Draft:
+    return Draft(state, Term(state.owner_rev), Now(0.0, 0))

@@ -1,0 +1,240 @@
+"""A feed's life: what its record says, from an operator's wish until that is so. The requests: requests.py.
+
+    create ──accepted──ResolveFeed──▶ recorded (running) ◀──resume── stopped
+                                        │  └──────pause──accepted──▶ every span sealed ──▶ stopped ──update──▶ stopped
+                                        │  └──target reached──▶ every span sealed ──▶ finished
+                                        └──remove──accepted──▶ every span sealed ──ForgetFeed──▶ keys deleted
+
+``wanted`` is the operator's wish, ``state`` what is. A feed is ``stopped`` only when each of its spans is sealed or
+was never dispatched. ``warning`` means that a table has failed and does not replicate again yet; the others go on.
+``failed`` means that such tables were given up: tried again for half an hour without progress (docs/error-codes.md).
+A feed with a target_ts ends by itself: once there is evidence for each of its tables that every change up to there is
+at the sink, and a look at the source after that has found no other table, the owner wants it ``finished``, and it is
+when every span is sealed.
+"""
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from headgate.coordinator.core import abandoning, acceptance, checkpoint, discovery, spans
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.effects import (
+    DiscoverTables,
+    EffectFailed,
+    FeedForgotten,
+    ForgetFeed,
+    ResolveFeed,
+    ResolveStart,
+)
+from headgate.coordinator.core.outcomes import change_wish
+from headgate.coordinator.core.span_predicates import is_broken
+from headgate.records.control import (
+    FeedRecorded,
+    FeedState,
+    OutcomeStatus,
+    WantedState,
+)
+from headgate.records.error_codes import PARTITIONS_GROWN
+from headgate.records.keys import FeedKey, FeedProgressKey, SpanKey
+
+__all__ = [
+    "conclude",
+    "delete_piece",
+    "finish_effect",
+    "give_up",
+    "retry_forget",
+    "settle_feed",
+    "spans_of",
+]
+
+STUCK_SECONDS_MAX: Final = 1800.0
+"""Longest time that broken tables are tried again without any of them making progress (TiCDC's
+changefeed-error-stuck-duration): beyond, only a person can help, and should be told."""
+
+DELETES_PER_DECISION_MAX: Final = 1_000
+"""Spans whose keys are deleted in one decision, each with those of a few dead sessions: the transaction of a turn stays
+below TURN_FACTS_MAX (eventlog/term.py), and the turn far below a lease."""
+
+EFFECT_RETRY_SECONDS: Final = 5.0
+"""Pause before an effect that could not be run is asked for again."""
+
+
+_FORGOTTEN: Final = "removed: the sink holds nothing of Headgate's for it any more"
+
+
+def finish_effect(draft: Draft, effect: Any, result: Any) -> None:
+    """The service's answer to an effect."""
+    match effect, result:
+        case ((ResolveFeed() | ResolveStart()), _):
+            acceptance.finish(draft, effect, result)
+        case DiscoverTables(), _:
+            discovery.finish(draft, effect, result)
+            if draft.term.last_looks.get(effect.feed):
+                conclude(draft, effect.feed, draft.state.index.feed(effect.feed).least_resolved_ts())
+        case ForgetFeed(), EffectFailed():
+            draft.set_timer("forget", effect.feed, EFFECT_RETRY_SECONDS)
+        case ForgetFeed(), FeedForgotten():
+            _delete(draft, effect)
+        case _:
+            raise TypeError(f"{type(result).__name__} is no answer to {type(effect).__name__}")
+
+
+def retry_forget(draft: Draft, name: str) -> None:
+    """Ask again to clean up after a feed; the sink did not answer."""
+    draft.term.forgetting.discard(name)
+    draft.feeds_touched.add(name)
+
+
+def settle_feed(draft: Draft, name: str) -> None:
+    """Bring a feed's state in line with its spans, and say so to whoever asked for it."""
+    feed = draft.feed(name)
+    if feed is not None and feed.abandoned:
+        _settle_abandoned(draft, name, feed)
+    elif feed is not None:
+        _settle(draft, name, feed)
+
+
+def _settle(draft: Draft, name: str, feed: FeedRecorded) -> None:
+    discovery.watch(draft, name, feed)
+    open_count, broken_count = draft.count_spans(name)
+    if feed.wanted is not WantedState.RUNNING:
+        draft.cancel_timer("stuck", name)
+    if feed.wanted is not WantedState.RUNNING and not open_count:
+        if feed.wanted is WantedState.STOPPED:
+            _end(draft, name, feed, FeedState.STOPPED)
+            if feed.state is not FeedState.STOPPED:
+                draft.settle(feed.request, OutcomeStatus.DONE, "stopped: every table is sealed at the sink")
+        elif feed.wanted is WantedState.FINISHED:
+            _end(draft, name, feed, FeedState.FINISHED)
+        elif name not in draft.term.forgetting:
+            draft.term.forgetting.add(name)
+            draft.add_effect(ForgetFeed(name, feed.feed_id, feed.spec))
+        return
+    if not draft.failing_count(name):
+        draft.cancel_timer("stuck", name)
+    if not broken_count:
+        _change(draft, name, feed, FeedState.NORMAL)
+    elif feed.state is not FeedState.FAILED:
+        if feed.wanted is WantedState.RUNNING and not draft.has_timer("stuck", name):
+            draft.set_timer("stuck", name, STUCK_SECONDS_MAX)
+        _change(draft, name, feed, FeedState.WARNING)
+
+
+def _settle_abandoned(draft: Draft, name: str, feed: FeedRecorded) -> None:
+    for kind in ("discover", "stuck", "forget"):
+        draft.cancel_timer(kind, name)
+    if abandoning.is_over(draft, name, feed):
+        draft.cancel_timer("abandon", name)
+        delete_piece(draft, name)
+    elif not draft.has_timer("abandon", name):
+        draft.set_timer("abandon", name, abandoning.LOOK_SECONDS)
+
+
+def conclude(draft: Draft, name: str, resolved_ts: int | None) -> None:
+    """All tables of the feed are complete up to ``resolved_ts``: if that is its target, nothing more is wanted of it.
+
+    Unless there are others by now: a table that has come since the last look may have changes before the target.
+    """
+    feed = draft.feed(name)
+    if feed is None or feed.wanted is not WantedState.RUNNING or feed.target_ts is None or resolved_ts is None:
+        return
+    if resolved_ts >= feed.target_ts and discovery.has_all(draft, name):
+        change_wish(draft, name, feed, WantedState.FINISHED, None)
+
+
+def give_up(draft: Draft, name: str) -> None:
+    """The feed has had broken tables for too long, none of which has written anything: nobody tries them any more.
+
+    Its other tables go on. A table that is just being tried may still heal the feed; else an operator's resume does.
+    """
+    feed = draft.feed(name)
+    if feed is None or feed.wanted is not WantedState.RUNNING or not draft.count_spans(name)[1]:
+        return
+    changed = replace(
+        feed,
+        owner_rev=draft.term.owner_rev,
+        state=FeedState.FAILED,
+        error=f"given up after {STUCK_SECONDS_MAX / 60:.0f} min without progress: {feed.error or 'see why'}",
+        changed_ms=draft.now.wall_ms,
+    )
+    draft.put(FeedKey(name), changed)
+    for key in spans_of(feed, name):
+        record = draft.span(key)
+        if record is not None and spans.is_given_up(draft, key, record):
+            draft.cancel_timer("retry", key)
+            draft.term.retry_due.discard(key)
+
+
+def _end(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> None:
+    """Every span is sealed. Where it stopped is written with it: the next owner counts no word of those who sealed."""
+    if feed.state is not state:
+        checkpoint.write(draft, name)
+    _change(draft, name, feed, state)
+
+
+def _change(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> None:
+    if feed.state is state:
+        return
+    code, _, text = _first_error(draft, name).partition(": ") if state is FeedState.WARNING else ("", "", "")
+    if feed.error_code == PARTITIONS_GROWN:  # for good, whatever its tables do on the way
+        code, text = feed.error_code, feed.error or ""
+    changed = replace(
+        feed,
+        owner_rev=draft.term.owner_rev,
+        state=state,
+        error_code=code or None,
+        error=text or None,
+        changed_ms=draft.now.wall_ms,
+    )
+    draft.put(FeedKey(name), changed)
+
+
+def _first_error(draft: Draft, name: str) -> str:
+    for key in sorted(draft.spans_touched.get(name, ())):
+        record = draft.span(key)
+        if record is not None and is_broken(record):
+            return f"{(record.last_error or 'unknown').partition(': ')[0]}: {key.span}: {record.last_error}"
+    return "unknown: see why"
+
+
+def spans_of(feed: FeedRecorded, name: str) -> list[SpanKey]:
+    """The spans that the feed plans."""
+    return [SpanKey(name, plan.span) for plan in feed.spans]
+
+
+# --- the end --------------------------------------------------------------------------------------------------
+
+
+def _delete(draft: Draft, effect: ForgetFeed) -> None:
+    """The sink has forgotten the feed: so does the log, piece by piece."""
+    feed = draft.feed(effect.feed)
+    if feed is None or feed.feed_id != effect.feed_id or feed.wanted is not WantedState.REMOVED:
+        draft.term.forgetting.discard(effect.feed)
+        return
+    delete_piece(draft, effect.feed)
+
+
+def delete_piece(draft: Draft, name: str) -> None:
+    """Delete the next keys of the feed that are the owner's: dispatch, words of dead sessions, at last the feed's own.
+
+    Words of live sessions are theirs, and theirs to delete. An owner that follows between two
+    pieces finds a feed to be removed whose spans are closed or gone: it has the sink forget it again, and goes on.
+    """
+    state, feed = draft.state, draft.feed(name)
+    if feed is None or feed.wanted is not WantedState.REMOVED:
+        draft.term.forgetting.discard(name)
+        return
+    told = abandoning.outcome_of(draft, name, feed) if feed.abandoned else _FORGOTTEN
+    # Of a table that was to be divided otherwise there may be spans that are not planned any more.
+    left = [key for key in abandoning.known_spans(draft, name, feed) if key in state.spans]
+    for key in left[:DELETES_PER_DECISION_MAX]:
+        draft.forget_span(key)
+    if len(left) > DELETES_PER_DECISION_MAX:
+        draft.set_timer("delete", name, 0.0)
+        return
+    draft.term.forgetting.discard(name)
+    if name in state.feed_progress:
+        draft.put(FeedProgressKey(name), None)
+    draft.put(FeedKey(name), None)
+    draft.settle(feed.request, OutcomeStatus.DONE, told)

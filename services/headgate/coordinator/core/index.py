@@ -1,0 +1,321 @@
+"""Indexes over the folded records: the answers that ``decide`` needs at every event, kept up to date at every record.
+
+Per feed: which spans it plans, how many are open or broken, which are not replicating, and the merged positions. Over
+all feeds: which spans need an agent, which need to be closed. Per session: its roles, those just starting, and the
+spans it has left words about. All follow from the records; none is ever written to the log.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from headgate.coordinator.core.ranking import Ranking
+from headgate.coordinator.core.sink_ownership import SinkName, sink_names
+from headgate.coordinator.core.span_predicates import (
+    is_broken,
+    is_failing,
+    is_moving,
+    is_open,
+    is_starting,
+    takes_agent,
+)
+from headgate.records.control import (
+    AgentAnnounced,
+    FeedRecorded,
+    Liveness,
+    Positions,
+    SetState,
+    SpanDispatched,
+    SpanPlan,
+    SpanProgressed,
+    WantedState,
+)
+from headgate.records.keys import SpanKey
+from headgate.records.spans import overlap, table_of
+
+__all__ = ["LAG_HOLDS_MS", "FeedIndex", "Indexes"]
+
+LAG_HOLDS_MS: Final = 10_000
+"""A span whose last batch was older than this when it became visible is said to hold the checkpoint (TiCDC calls a
+lag below 10 s normal: anchors/ticdc.md §4)."""
+
+
+@dataclass(slots=True)
+class FeedIndex:
+    """What is derived for one feed."""
+
+    plans: dict[str, SpanPlan] = field(default_factory=dict)
+    open_count: int = 0
+    broken_count: int = 0
+    moving_count: int = 0
+    failing_count: int = 0
+    """Spans with failures that no progress has reset yet."""
+    waiting: Ranking[SpanKey] = field(default_factory=Ranking)
+    """Wanted spans that nobody replicates."""
+    positions: dict[str, Positions] = field(default_factory=dict)
+    """By table, so that they go on when it is divided or made whole."""
+    ts: Ranking[str] = field(default_factory=Ranking)
+    """Span → resolved_ts, or seen_ts where none is claimed."""
+    resolved: Ranking[str] = field(default_factory=Ranking)
+    """Span → resolved_ts."""
+    lagging: Ranking[str] = field(default_factory=Ranking)
+    """Spans whose last batch was late, the one with the least ts first."""
+
+    def forget_counts(self) -> None:
+        """Nothing is known of any progress."""
+        self.positions, self.ts, self.resolved, self.lagging = {}, Ranking(), Ranking(), Ranking()
+
+    def least_ts(self) -> int | None:
+        """Least ts over the spans; None while one is missing."""
+        return self._least(self.ts)
+
+    def least_resolved_ts(self) -> int | None:
+        """Least resolved_ts over the spans; None while one is missing."""
+        return self._least(self.resolved)
+
+    def _least(self, ranking: Ranking[str]) -> int | None:
+        first = ranking.first()
+        if first is None or len(ranking) < len(self.plans):
+            return None
+        least: int = ranking.rank(first)
+        return least
+
+    def carry_over(self, before: Mapping[str, SpanPlan]) -> None:
+        """Tables are divided otherwise: a new span has seen at least what each span before it had.
+
+        What goes with it is the least of those it has partitions of, and nothing if one of them has told nothing.
+        """
+        gone, come = sorted(before.keys() - self.plans.keys()), sorted(self.plans.keys() - before.keys())
+        for ranking in (self.ts, self.resolved):
+            for span in come:
+                told = [ranking.rank(old) for old in gone if overlap(old, span)]
+                if told and None not in told:
+                    ranking.put(span, min(told))
+        for span in gone:
+            for ranking in (self.ts, self.resolved, self.lagging):
+                ranking.discard(span)
+
+
+@dataclass(slots=True)
+class Indexes:
+    """What is derived from records; see the module's docstring."""
+
+    feeds: dict[str, FeedIndex] = field(default_factory=dict)
+    needy: Ranking[SpanKey] = field(default_factory=Ranking)
+    """Spans that want an agent now: never dispatched, lost, released, or orphaned. Failed ones wait for a timer."""
+    closing: Ranking[SpanKey] = field(default_factory=Ranking)
+    """Open spans of feeds that are to hold still, and that nobody has been told to close yet."""
+    roles: dict[tuple[str, str], Ranking[SpanKey]] = field(default_factory=dict)
+    starting: dict[tuple[str, str], int] = field(default_factory=dict)
+    words: dict[tuple[str, str], Ranking[SpanKey]] = field(default_factory=dict)
+    outdated: Ranking[SpanKey] = field(default_factory=Ranking)
+    """Spans that their feed does not plan any more, because their table is divided otherwise, and that are sealed."""
+    parts: dict[tuple[str, str], set[SpanKey]] = field(default_factory=dict)
+    """(feed, table) → the parts of the table that any record, or any word, is about."""
+    live: Ranking[tuple[str, str]] = field(default_factory=Ranking)
+    namesakes: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    """Live sessions by agent: more than one while a name is used twice, or after a restart."""
+    stopping: Ranking[tuple[str, str]] = field(default_factory=Ranking)
+
+    written: dict[SinkName, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Sink → table → feeds that write it: one, or more where an older version has let two. A sink stands here under its
+    type and address, and under ("id", its own identity) if that is known."""
+
+    def feed(self, name: str) -> FeedIndex:
+        """The feed's index, made on first use."""
+        found = self.feeds.get(name)
+        if found is None:
+            found = self.feeds[name] = FeedIndex()
+        return found
+
+    def span_changed(
+        self, key: SpanKey, old: SpanDispatched | None, new: SpanDispatched | None, feed: FeedRecorded | None
+    ) -> None:
+        """A dispatch record replaced another."""
+        index = self.feed(key.feed)
+        index.open_count += is_open(new) - is_open(old)
+        index.broken_count += is_broken(new) - is_broken(old)
+        index.moving_count += is_moving(new) - is_moving(old)
+        index.failing_count += is_failing(new) - is_failing(old)
+        self._roles_changed(key, old, -1)
+        self._roles_changed(key, new, +1)
+        self._place(key, new, feed, index)
+
+    def feed_changed(
+        self, name: str, old: FeedRecorded | None, new: FeedRecorded | None, spans: Mapping[SpanKey, SpanDispatched]
+    ) -> Iterable[SpanKey]:
+        """A feed's record replaced another; the spans whose counts may have changed with it.
+
+        Proportional to the feed's spans when an operator's wish changes, to those that come and go when a table is
+        divided otherwise (but for one pass over the plan), else free.
+        """
+        if (
+            old is not None
+            and new is not None
+            and (old.wanted, old.abandoned) == (new.wanted, new.abandoned)
+            and old.spans is new.spans
+        ):
+            return ()
+        self._tables_changed(name, old, new)
+        index = self.feed(name)
+        before = index.plans
+        index.plans = {plan.span: plan for plan in new.spans} if new is not None else {}
+        is_same = (
+            old is not None
+            and new is not None
+            and (old.feed_id, old.incarnation, old.wanted, old.abandoned)
+            == (new.feed_id, new.incarnation, new.wanted, new.abandoned)
+        )
+        if old is None or new is None or (old.feed_id, old.incarnation) != (new.feed_id, new.incarnation):
+            index.forget_counts()
+        else:
+            index.carry_over(before)
+        changed = before.keys() ^ index.plans.keys() if is_same else before.keys() | index.plans.keys()
+        keys = {SpanKey(name, span) for span in changed}
+        for key in list(keys):
+            # Records of spans that are not planned any more may have been read before the plan.
+            if table_of(key.span) != key.span or (name, key.span) in self.parts:
+                keys.update(other for other in self.overlapping(key) if other in spans)
+        touched = sorted(keys)
+        for key in touched:
+            self._place(key, spans.get(key), new, index)
+        return touched
+
+    def _tables_changed(self, name: str, old: FeedRecorded | None, new: FeedRecorded | None) -> None:
+        if (
+            old is not None
+            and new is not None
+            and (old.spec, old.spans, old.sink_id) == (new.spec, new.spans, new.sink_id)
+        ):
+            return
+        for place in sink_names(old):
+            written = self.written[place]
+            for plan in () if old is None else old.spans:
+                others = tuple(feed for feed in written.pop(plan.table, ()) if feed != name)
+                if others:
+                    written[plan.table] = others
+        for place in sink_names(new):
+            written, alone = self.written.setdefault(place, {}), (name,)
+            for plan in () if new is None else new.spans:
+                others = written.get(plan.table, ())
+                written[plan.table] = (*others, name) if others and name not in others else others or alone
+
+    def session_changed(self, session: tuple[str, str], announced: AgentAnnounced | None, *, is_live: bool) -> None:
+        """A session announced itself, left, or died."""
+        namesakes = self.namesakes.setdefault(session[0], set())
+        if is_live and announced is not None:
+            self.live.put(session)
+            namesakes.add(session)
+        else:
+            self.live.discard(session)
+            namesakes.discard(session)
+            if not namesakes:
+                del self.namesakes[session[0]]
+        if is_live and announced is not None and announced.liveness is Liveness.STOPPING:
+            self.stopping.put(session)
+        else:
+            self.stopping.discard(session)
+
+    def forget_session(self, session: tuple[str, str]) -> None:
+        """Drop what is empty: sessions come and go for ever."""
+        if session in self.roles and not self.roles[session]:
+            del self.roles[session]
+            self.starting.pop(session, None)
+
+    def word_heard(self, session: tuple[str, str], key: SpanKey) -> None:
+        """The session has a task or progress key for the span."""
+        words = self.words.get(session)
+        if words is None:
+            words = self.words[session] = Ranking()
+        words.put(key)
+
+    def word_forgotten(self, session: tuple[str, str], key: SpanKey) -> None:
+        """The session has no key left for the span."""
+        words = self.words.get(session)
+        if words is not None:
+            words.discard(key)
+            if not words:
+                del self.words[session]
+
+    def count(self, key: SpanKey, positions: Positions, progress: SpanProgressed | None) -> None:
+        """Merge what a primary has applied: per partition the greatest, never back."""
+        index = self.feed(key.feed)
+        if positions:
+            merged = index.positions.setdefault(table_of(key.span), {})
+            for partition, offset in positions.items():
+                if offset > merged.get(partition, -1):
+                    merged[partition] = offset
+        if progress is None or key.span not in index.plans:
+            return
+        ts = progress.seen_ts if progress.resolved_ts is None else progress.resolved_ts
+        known = index.ts.rank(key.span)
+        if ts is not None and (known is None or ts > known):
+            index.ts.put(key.span, ts)
+            known = ts
+        resolved, before = progress.resolved_ts, index.resolved.rank(key.span)
+        if resolved is not None and (before is None or resolved > before):
+            index.resolved.put(key.span, resolved)
+        if progress.lag_ms >= LAG_HOLDS_MS:
+            index.lagging.put(key.span, -1 if known is None else known)
+        else:
+            index.lagging.discard(key.span)
+
+    def part_changed(self, key: SpanKey, *, is_known: bool) -> None:
+        """A record or a word about the span came or went; ``is_known`` if there is one now."""
+        table = table_of(key.span)
+        if table == key.span:
+            return
+        place = (key.feed, table)
+        if is_known:
+            self.parts.setdefault(place, set()).add(key)
+        elif place in self.parts:
+            self.parts[place].discard(key)
+            if not self.parts[place]:
+                del self.parts[place]
+
+    def overlapping(self, key: SpanKey) -> list[SpanKey]:
+        """Other spans with a partition of this one that a record or a word may be about, sorted."""
+        table = table_of(key.span)
+        parts = self.parts.get((key.feed, table), ())
+        if not parts and table == key.span:
+            return []  # asked for every span that is given out, and nearly every one is a whole table
+        found = sorted(other for other in parts if other != key and overlap(other.span, key.span))
+        return found if table == key.span else [SpanKey(key.feed, table), *found]
+
+    def _place(self, key: SpanKey, record: SpanDispatched | None, feed: FeedRecorded | None, index: FeedIndex) -> None:
+        is_planned = key.span in index.plans
+        is_wanted = feed is not None and feed.wanted is WantedState.RUNNING and is_planned
+        state = SetState.ABSENT if record is None else record.state
+        has_failed = record is not None and record.failures > 0
+        is_abandoned = feed is not None and feed.abandoned
+        _mark(self.needy, key, takes_agent(record, is_wanted=is_wanted) and not has_failed and not is_abandoned)
+        is_to_close = feed is not None and not is_wanted and is_open(record) and state is not SetState.REMOVING
+        _mark(self.closing, key, is_to_close)
+        is_outdated = feed is not None and not is_planned and record is not None and not is_open(record)
+        _mark(self.outdated, key, is_outdated)
+        is_running = state in (SetState.REPLICATING, SetState.PREPARE)
+        _mark(index.waiting, key, is_wanted and not is_running)
+
+    def _roles_changed(self, key: SpanKey, record: SpanDispatched | None, by: int) -> None:
+        if record is None:
+            return
+        for role in (record.primary, record.secondary):
+            if role is None:
+                continue
+            session = (role.agent, role.session)
+            roles = self.roles.get(session)
+            if roles is None:
+                roles = self.roles[session] = Ranking()
+            if by > 0:
+                roles.put(key)
+            else:
+                roles.discard(key)
+            if is_starting(record, role):
+                self.starting[session] = self.starting.get(session, 0) + by
+
+
+def _mark(ranking: Ranking[SpanKey], key: SpanKey, wanted: bool) -> None:
+    if wanted:
+        ranking.put(key)
+    else:
+        ranking.discard(key)

@@ -1,0 +1,132 @@
+"""Agents that join, or come back: which sessions are to get a share of what others hold, and the moves to them.
+
+A session joins when its first answer of the term is read and it holds less than an even share of the shard's spans. A
+new owner has not seen who joined when; it takes for a joiner whoever holds less than half a share, unless that is more
+load than others carry: then it is so on purpose (schedulers/balance.py). This is memory of the term, as moves are.
+
+Each shard evens out its own spans. A feed with ``spread: manual`` keeps its spans where they are.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Literal
+
+import msgspec
+
+from headgate.coordinator.core import spans
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.term import Joiner, SessionId
+from headgate.coordinator.schedulers import even
+from headgate.coordinator.schedulers.capacity import FeedQuota, Seats
+from headgate.records.keys import SpanKey
+
+__all__ = ["move_some", "note_answered", "note_present"]
+
+
+def note_answered(draft: Draft, session: SessionId) -> None:
+    """A session has answered this owner, after the barrier: the first time it is one that has joined."""
+    term = draft.term
+    if session in term.met or not draft.is_answered(session):
+        return
+    term.met.add(session)
+    counts = _counts(draft)
+    if session in counts and not even.has_share(session, counts):
+        _begin(draft, session)
+
+
+def note_present(draft: Draft) -> None:
+    """The barrier is over: whoever is there now has perhaps joined while nobody ruled."""
+    counts = _counts(draft)
+    draft.term.met.update(counts)
+    if not counts:
+        return
+    loads = {session: draft.state.agents[session].load_bytes_per_s for session in counts}
+    share, mean = sum(counts.values()) // len(counts), sum(loads.values()) / len(loads)
+    for session in sorted(counts):
+        if 2 * counts[session] < share and loads[session] <= mean:
+            _begin(draft, session)
+
+
+def _begin(draft: Draft, session: SessionId) -> None:
+    draft.term.joiners[session] = Joiner(draft.now.monotonic)
+    if not draft.has_timer("even", ""):
+        draft.set_timer("even", "", even.JOINED_SECONDS)
+
+
+def _counts(draft: Draft) -> dict[SessionId, int]:
+    """Spans of every session that may be given roles; one that is being moved counts with both."""
+    live = draft.state.index.live.in_order()
+    return {session: draft.role_count(session) for session in live if draft.is_target(session)}
+
+
+def move_some(
+    draft: Draft,
+    seats: Seats,
+    quota: FeedQuota,
+    *,
+    may_move: Callable[[SpanKey], bool],
+    avoided: Callable[[SpanKey], Collection[SessionId]],
+) -> bool:
+    """Begin what moves to joiners can be begun now, and forget joiners that are none any more."""
+    term, roles = draft.term, draft.state.index.roles
+    counts = _counts(draft)
+    rooms = {session: even.MOVING_PER_JOINER_MAX - _look(draft, session, counts) for session in sorted(term.joiners)}
+    for session in rooms:
+        if _is_over(draft, session, counts):
+            del term.joiners[session]
+    automatic: dict[str, bool] = {}
+
+    def may_go(key: SpanKey, joiner: SessionId) -> bool:
+        if key.feed not in automatic:
+            automatic[key.feed] = _is_automatic(draft, key.feed)
+        is_free = automatic[key.feed] and key not in term.joiners[joiner].offered and may_move(key)
+        return is_free and quota.has(key.feed) and joiner not in avoided(key)
+
+    able = {session: rooms[session] for session in term.joiners if session in counts}
+    moves = even.fill(able, counts, lambda session: roles[session].in_order() if session in roles else (), may_go)
+    has_begun = False
+    for key, joiner in moves:
+        if seats.has(joiner) and quota.has(key.feed):
+            has_begun = True
+            seats.take(joiner)
+            quota.take(key.feed)
+            term.joiners[joiner].offered.add(key)
+            term.joiners[joiner].since = draft.now.monotonic
+            term.joiners[joiner].moving_count += 1
+            spans.begin_move(draft, key, joiner, None)
+    if term.joiners:
+        draft.set_timer("even", "", even.EVEN_SECONDS)
+    return has_begun
+
+
+def _look(draft: Draft, session: SessionId, counts: dict[SessionId, int]) -> int:
+    """How many spans are on their way to the joiner; in ``counts`` they are no longer their givers'."""
+    joiner = draft.term.joiners[session]
+    moving = joiner.failed_count = 0
+    for key in sorted(joiner.offered):
+        record = draft.span(key)
+        role = None if record is None else record.secondary or record.primary
+        if record is None or role is None or (role.agent, role.session) != session:
+            joiner.failed_count += 1
+        elif record.secondary is not None and record.primary is not None:
+            moving += 1
+            giver = (record.primary.agent, record.primary.session)
+            if giver in counts:
+                counts[giver] -= 1
+    joiner.moving_count = moving
+    return moving
+
+
+def _is_over(draft: Draft, session: SessionId, counts: dict[SessionId, int]) -> bool:
+    joiner = draft.term.joiners[session]
+    is_full = session in counts and even.has_share(session, counts) and not joiner.moving_count
+    is_late = draft.now.monotonic - joiner.since >= even.JOIN_SECONDS_MAX
+    return is_full or is_late or joiner.failed_count >= even.FAILURES_MAX or not draft.is_live(session)
+
+
+class _SpreadPart(msgspec.Struct):
+    spread: Literal["auto", "manual"] = "auto"
+
+
+def _is_automatic(draft: Draft, name: str) -> bool:
+    feed = draft.feed(name)
+    return feed is not None and msgspec.json.decode(feed.spec, type=_SpreadPart).spread == "auto"

@@ -1,0 +1,201 @@
+"""The coordinator as a machine: which rule answers which input. The rules themselves are in the modules beside it.
+
+    membership   who is there, the sync barrier, the dead          replication   every transition of a span, as a table
+    spans        from words to signals to steps                    scheduling    who gets what
+    patience     for whom a span waits, and no longer              deadlines     what follows when somebody is late
+    requests     what an operator asks, and what becomes of it     feeds         a feed's life
+    checkpoint   how far a feed is, and what holds it              term          one owner's memory
+    relocation   emptying an agent, spreading a feed               acceptance    create, update, rewind: what a feed is
+    dividing     a table into parts, and whole again               discovery     is the source still what it was?
+    joining      an agent that joins gets its share
+
+An input is noted, its rule drafts facts, a round of scheduling gives out what has become free, and feeds are brought
+in line with their spans. Everything drafted is one decision. Before the barrier is over only memory and deaths are
+written.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from headgate.coordinator.core import (
+    acceptance,
+    checkpoint,
+    deadlines,
+    discovery,
+    dividing,
+    feeds,
+    joining,
+    membership,
+    relocation,
+    requests,
+    spans,
+)
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.scheduling import run_round
+from headgate.coordinator.core.state import CoordinatorState, digest, evolve, new_state, start_counting
+from headgate.coordinator.core.term import Term
+from headgate.eventlog.log import Delivery
+from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
+from headgate.runtime.leases import lease_of
+from headgate.runtime.machine import (
+    Arrived,
+    Decision,
+    EffectFinished,
+    Enthroned,
+    HolderSilent,
+    Machine,
+    Now,
+    TimerFired,
+)
+
+__all__ = ["COORDINATOR", "CoordinatorState", "NotEnthronedError", "State", "decide", "digest", "evolve", "new_state"]
+
+
+class NotEnthronedError(Exception):
+    """An input came before Enthroned: the loop decides only for an owner."""
+
+
+def decide(state: CoordinatorState, given: Any, now: Now) -> Decision:
+    """What follows from one input. Changes nothing of ``state`` but its term's memory (state.py)."""
+    if isinstance(given, Enthroned):
+        state.term = Term(given.owner_rev)
+    if state.term is None:
+        raise NotEnthronedError(f"{type(given).__name__} before Enthroned")
+    draft = Draft(state, state.term, now)
+    match given:
+        case Enthroned():
+            start_counting(state)
+            if membership.await_answers(draft):
+                _open(draft)
+        case Arrived(delivery=delivery):
+            _on_record(draft, delivery)
+        case TimerFired(name=name):
+            _on_timer(draft, name)
+        case HolderSilent(agent=agent, session=session):
+            lease = lease_of(state.agents.get((agent, session)), state.lease_seconds)
+            reason = f"silent for a lease of {lease:g} s"
+            if membership.end_session(draft, (agent, session), reason):
+                _open(draft)
+        case EffectFinished(effect=effect, result=result):
+            feeds.finish_effect(draft, effect, result)
+        case _:
+            raise TypeError(f"the coordinator knows no input {type(given).__name__}")
+    return _finish(draft)
+
+
+def _on_record(draft: Draft, delivery: Delivery) -> None:
+    key, value = delivery.key, delivery.value
+    is_open = draft.term.is_open
+    match key:
+        case TaskKey() if value is not None:
+            membership.note_word_of(draft, (key.agent, key.session))
+            if is_open:
+                spans.review(draft, SpanKey(key.feed, key.span))
+        case ProgressKey() if value is not None:
+            membership.note_word_of(draft, (key.agent, key.session))
+            if is_open:
+                spans.note_progress(draft, SpanKey(key.feed, key.span), (key.agent, key.session))
+                relocation.measure(draft, SpanKey(key.feed, key.span), (key.agent, key.session))
+                draft.feeds_touched.add(key.feed)
+        case AgentKey():
+            if membership.note_agent(draft, (key.agent, key.session), left=value is None):
+                _open(draft)
+        case AnswerKey() if key.shard == draft.state.shard:
+            # The state's record rather than the delivery's: evolve has judged which of two is the later.
+            if membership.note_answer(
+                draft, (key.agent, key.session), draft.state.answers.get((key.agent, key.session))
+            ):
+                _open(draft)
+        case RequestKey():
+            if value is None:
+                requests.forget_outcome(draft, key.request)
+            elif is_open:
+                requests.answer_request(draft, key.request)
+        case _:
+            pass
+
+
+def _on_timer(draft: Draft, name: str) -> None:
+    purpose = draft.term.timers.pop(name, None)
+    if purpose is None:
+        return
+    rule = TIMERS.get(purpose.kind)
+    if rule is None:
+        raise TypeError(f"no rule for timer {name}")
+    rule(draft, purpose.subject)
+
+
+def _end_barrier(draft: Draft, _subject: Any) -> None:
+    if not draft.term.is_open:
+        _open(draft)
+
+
+def _weigh(draft: Draft, _subject: Any) -> None:
+    draft.term.loads.is_due = True
+
+
+def _even_out(draft: Draft, _subject: Any) -> None:
+    draft.term.is_even_due = True
+
+
+def _write_checkpoint(draft: Draft, name: str) -> None:
+    feeds.conclude(draft, name, checkpoint.write(draft, name))
+
+
+TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
+    "barrier": _end_barrier,
+    "prepare": deadlines.expire_prepare,
+    "start": deadlines.expire_starts,
+    "drain": deadlines.expire_drains,
+    "stop": deadlines.expire_stops,
+    "review": spans.review_piece,
+    "undrained": relocation.give_up_drain,
+    "delete": feeds.delete_piece,
+    "retry": lambda draft, key: draft.term.retry_due.put(key),
+    "rest": lambda draft, key: draft.term.resting.discard(key),
+    "checkpoint": _write_checkpoint,
+    "sweep": membership.sweep,
+    "resolve": acceptance.ask_again,
+    "forget": feeds.retry_forget,
+    "stuck": feeds.give_up,
+    "drained": relocation.end_hold,
+    "balance": _weigh,
+    "even": _even_out,
+    "abandon": lambda draft, name: draft.feeds_touched.add(name),
+    "discover": discovery.look,
+    "schedule": lambda _draft, _subject: None,
+}
+"""What each kind of timer is set for; the round of scheduling that follows every input is part of it."""
+
+
+def _open(draft: Draft) -> None:
+    """The barrier is over: look at everything once, as the last owner would have done bit by bit."""
+    draft.term.is_open = True
+    draft.term.awaited.clear()
+    draft.cancel_timer("barrier", "")
+    state = draft.state
+    for session in sorted({*state.ended, *state.index.words}):
+        membership.note_word_of(draft, session)
+    spans.review_soon(draft, sorted(state.spans))
+    joining.note_present(draft)
+    requests.catch_up(draft)
+
+
+def _finish(draft: Draft) -> Decision:
+    if draft.term.is_open:
+        run_round(draft)
+        relocation.settle(draft)
+        dividing.settle(draft)
+        for name in sorted(draft.feeds_touched):
+            feeds.settle_feed(draft, name)
+            if draft.feed(name) is not None:
+                checkpoint.note_change(draft, name)
+    return draft.decision()
+
+
+State = CoordinatorState
+"""The state of this machine, for those who only hold it."""
+
+COORDINATOR: Final[Machine[CoordinatorState]] = Machine(
+    new_state=new_state, evolve=evolve, decide=decide, digest=digest
+)

@@ -1,0 +1,90 @@
+"""What operators are told, and what their wishes do to a feed's record: shared by all that answers requests."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from headgate.coordinator.core.draft import Draft
+from headgate.records.control import FeedRecorded, FeedState, OutcomeStatus, WantedState
+from headgate.records.keys import FeedKey
+from headgate.records.levels import level_of
+from headgate.records.refusals import NOT_FOUND, coded
+
+__all__ = [
+    "FINISHED_ADVICE",
+    "NAMES_SHOWN_MAX",
+    "change_wish",
+    "no_such_agent",
+    "no_such_feed",
+    "no_such_table",
+    "refuse",
+    "supersede",
+    "waits_for_upgrade",
+]
+
+FINISHED_ADVICE: Final = (
+    "it can go back and come up to it again (`headgate feed resume --from`, once it is finished), or be removed; "
+    "to go beyond, make another feed"
+)
+"""What can be done with a feed that has reached its target."""
+
+NAMES_SHOWN_MAX: Final = 20
+"""Names in an error message: more would hide it."""
+
+
+def refuse(draft: Draft, request: str, reason: str) -> None:
+    """Nothing was changed, and why. What an earlier look has accepted is refused all the same if it cannot be."""
+    draft.settle(request, OutcomeStatus.REFUSED, reason)
+
+
+def supersede(draft: Draft, feed: FeedRecorded, request: str) -> None:
+    """The wish that is under way comes to nothing: another follows it."""
+    outcome = None if feed.request is None else draft.outcome(feed.request)
+    if outcome is not None and outcome.status is OutcomeStatus.ACCEPTED:
+        draft.settle(feed.request, OutcomeStatus.FAILED, f"superseded by request {request}")
+
+
+def change_wish(draft: Draft, name: str, feed: FeedRecorded, wanted: WantedState, request: str | None) -> None:
+    """Record what is wanted of the feed (``request`` is None where no operator asked), and see to its spans next."""
+    changed = replace(
+        feed,
+        owner_rev=draft.term.owner_rev,
+        wanted=wanted,
+        # A stopped feed that is resumed runs from here on; settle_feed finds out how well.
+        state=FeedState.NORMAL if wanted is WantedState.RUNNING else feed.state,
+        request=request,
+        changed_ms=draft.now.wall_ms,
+    )
+    draft.put(FeedKey(name), changed)
+    draft.feeds_touched.add(name)
+    # The spans concerned are in the index once this is evolved; the next round, at once, takes them from there.
+    draft.set_timer("schedule", "", 0.0)
+
+
+def waits_for_upgrade(draft: Draft, record: FeedRecorded) -> str | None:
+    """Why this cannot be said yet: not everybody alive could read it (docs/adr/0008). None if it can."""
+    state, needed = draft.state, level_of(record)
+    if needed <= state.level:
+        return None
+    older = [agent for (agent, _), said in sorted(state.agents.items()) if said.schema_version < needed]
+    who = f"agents {', '.join(older[:NAMES_SHOWN_MAX])}" if older else "a coordinator, or for a few seconds"
+    return f"this waits for the upgrade of {who}: the log is written at schema level {state.level}, it needs {needed}"
+
+
+def no_such_feed(draft: Draft, name: str) -> str:
+    """The reason, with the names there are."""
+    known = ", ".join(sorted(draft.state.feeds)[:NAMES_SHOWN_MAX]) or "none"
+    return coded(NOT_FOUND, f"there is no feed {name!r}; known are: {known}")
+
+
+def no_such_table(feed: FeedRecorded, name: str, table: str | None) -> str:
+    """The reason, with the names there are."""
+    known = ", ".join(sorted({plan.table for plan in feed.spans})[:NAMES_SHOWN_MAX]) or "none"
+    return coded(NOT_FOUND, f"feed {name!r} has no table {table!r}; known are: {known}")
+
+
+def no_such_agent(draft: Draft, agent: str | None) -> str:
+    """The reason, with the names there are."""
+    live = {session[0] for session in draft.state.index.live.in_order() if draft.is_live(session)}
+    known = ", ".join(sorted(live)[:NAMES_SHOWN_MAX]) or "none"
+    return coded(NOT_FOUND, f"there is no live agent {agent!r}; known are: {known}")

@@ -1,0 +1,250 @@
+"""Spans that are elsewhere than they should be, on request or by measure: what schedulers are given to work on.
+
+Two requests take time: to empty an agent (``drain_agent``), to spread a feed's spans evenly (``rebalance_feed``). Each
+is ``accepted``, lives in the term while it is worked off round by round (scheduling.py), and ends in an outcome. A new
+owner takes up what was accepted; a request that is deleted is taken back: nothing more is begun, what moves arrives.
+
+An agent that has been emptied is given nothing for a while, so that whoever asked can stop it. It needs no request to
+be emptied when it stops by itself: its liveness says so, and the drain scheduler sees to it.
+"""
+
+from typing import Final
+
+from headgate.coordinator.core import spans
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.outcomes import NAMES_SHOWN_MAX, no_such_agent, no_such_feed
+from headgate.coordinator.core.scheduling import is_anyone_leaving, seats_of
+from headgate.coordinator.core.term import Drain, Rebalance, SessionId, Spread
+from headgate.coordinator.schedulers.balance import BALANCE_SECONDS
+from headgate.records.control import Liveness, OperationRequested, OutcomeStatus, WantedState
+from headgate.records.keys import SpanKey
+
+__all__ = ["ask_drain", "ask_rebalance", "end_hold", "measure", "settle", "take_back"]
+
+DRAINED_SECONDS: Final = 60.0
+"""How long an emptied agent is given nothing once its request is gone: time to stop it, and an end if nobody does."""
+
+DRAIN_STUCK_SECONDS_MAX: Final = 150.0
+"""A drain from which no table has left for so long has failed: a target may take a minute to prepare one, then the
+agent a minute to hand it over before it is passed over (patience.py), and both are looked at late once."""
+
+HOLDS_MAX: Final = 10
+"""How often that is prolonged while the request stands: other shards may still be emptying the agent, and whoever asked
+deletes the request when all are done. Ten minutes; a request that nobody deletes holds no agent for ever."""
+
+
+def ask_drain(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """Take up a drain_agent: every span of the agent's session in this shard leaves it."""
+    sessions = [session for session in draft.state.index.live.in_order() if session[0] == wish.agent]
+    sessions = [session for session in sessions if draft.is_live(session)]
+    reason = _why_not_drained(draft, wish, sessions)
+    if reason is not None:
+        return _turn_down(draft, request, reason)
+    for session in sessions:
+        draft.term.drains[session] = Drain(request, left_count=draft.role_count(session))
+        draft.set_timer("undrained", session, DRAIN_STUCK_SECONDS_MAX)
+    count = sum(draft.role_count(session) for session in sessions)
+    draft.settle(request, OutcomeStatus.ACCEPTED, f"{count} tables leave {wish.agent}")
+    return None
+
+
+def _why_not_drained(draft: Draft, wish: OperationRequested, sessions: list[SessionId]) -> str | None:
+    live = [session for session in draft.state.index.live.in_order() if draft.is_live(session)]
+    if not sessions:
+        return no_such_agent(draft, wish.agent)
+    if all(draft.state.agents[session].liveness is Liveness.STOPPING for session in sessions):
+        return f"agent {wish.agent!r} is stopping, its tables leave it already"
+    if any(session in draft.term.drains and not draft.term.drains[session].is_done for session in sessions):
+        return f"agent {wish.agent!r} is being drained already, by request {draft.term.drains[sessions[0]].request}"
+    others = [session for session in live if session not in sessions and draft.is_target(session)]
+    if not others and any(draft.role_count(session) for session in sessions):
+        return f"there is no agent but {wish.agent!r} to take its tables: start another first"
+    return None
+
+
+def ask_rebalance(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """Take up a rebalance_feed: each feed's spans are spread evenly over the agents, by number.
+
+    Without a feed it is about every feed of the shard that runs, with one outcome for all.
+    """
+    running = [name for name, feed in sorted(draft.state.feeds.items()) if feed.wanted is WantedState.RUNNING]
+    names = [wish.feed] if wish.feed else running
+    if not names:
+        return draft.settle(request, OutcomeStatus.DONE, "no feed runs here: there is nothing to spread")
+    reason = _why_not_rebalanced(draft, names)
+    if reason is not None:
+        return _turn_down(draft, request, reason)
+    draft.term.spreads[request] = Spread(set(names), is_of_all=not wish.feed)
+    for name in names:
+        draft.term.rebalances[name] = Rebalance(request)
+    of = "the feed" if wish.feed else f"one of the {len(names)} feeds"
+    draft.settle(request, OutcomeStatus.ACCEPTED, f"begins when every table of {of} is replicating")
+    return None
+
+
+def _why_not_rebalanced(draft: Draft, names: list[str]) -> str | None:
+    for name in names:
+        feed = draft.feed(name)
+        if feed is None:
+            return no_such_feed(draft, name)
+        if feed.wanted is not WantedState.RUNNING:
+            return f"feed {name!r} is {feed.state}, wanted {feed.wanted}: resume it first"
+    if is_anyone_leaving(draft):
+        return "an agent is on its way out: ask again when it has left"
+    for name in names:
+        if name in draft.term.rebalances:
+            return f"feed {name!r} is being rebalanced already, by request {draft.term.rebalances[name].request}"
+    targets = [session for session in draft.state.index.live.in_order() if draft.is_target(session)]
+    if len(targets) < 2:
+        return f"{len(targets)} agent can take tables: there is nothing to spread them over"
+    return None
+
+
+def _turn_down(draft: Draft, request: str, reason: str) -> None:
+    """Refused, or failed if an earlier owner had accepted it."""
+    status = OutcomeStatus.REFUSED if draft.outcome(request) is None else OutcomeStatus.FAILED
+    draft.settle(request, status, reason)
+
+
+def take_back(draft: Draft, request: str) -> None:
+    """The operator does not want it any more."""
+    term = draft.term
+    for session in [session for session, task in term.drains.items() if task.request == request and not task.is_done]:
+        _end_drain(draft, session)
+    for name in [name for name, task in term.rebalances.items() if task.request == request]:
+        del term.rebalances[name]
+    term.spreads.pop(request, None)
+
+
+def settle(draft: Draft) -> None:
+    """After a round: what has been reached, or cannot be any more."""
+    if draft.term.drains and not any(map(draft.is_target, draft.state.index.live.in_order())):
+        _give_up_drains(draft)
+    for session in sorted(draft.term.drains):
+        _settle_drain(draft, session, draft.term.drains[session])
+    for name in sorted(draft.term.rebalances):
+        _settle_rebalance(draft, name, draft.term.rebalances[name])
+
+
+def end_hold(draft: Draft, session: SessionId) -> None:
+    """An emptied agent that is still there may be given tables again, once nobody asks for its being empty any more."""
+    task = draft.term.drains.get(session)
+    if task is None:
+        return
+    task.holds += 1
+    if task.request in draft.state.requests and task.holds < HOLDS_MAX:
+        draft.set_timer("drained", session, DRAINED_SECONDS)
+    else:
+        del draft.term.drains[session]
+
+
+def give_up_drain(draft: Draft, session: SessionId) -> None:
+    """Look whether any table has left since the last look: if none has, the drain has failed."""
+    task = draft.term.drains.get(session)
+    if task is None or task.is_done:
+        return
+    count = draft.role_count(session)
+    if count < task.left_count:
+        task.left_count = count
+        draft.set_timer("undrained", session, DRAIN_STUCK_SECONDS_MAX)
+        return
+    why = (
+        "they cannot be moved now: see `headgate why`"
+        if seats_of(draft)
+        else ("no other agent has a free seat: start one, or raise a capacity (HEADGATE_AGENT__CAPACITY_SPANS)")
+    )
+    reason = f"{count} tables are still on {session[0]}, none has left for {DRAIN_STUCK_SECONDS_MAX:.0f} s: {why}"
+    draft.settle(task.request, OutcomeStatus.FAILED, reason)
+    _end_drain(draft, session)
+
+
+def _end_drain(draft: Draft, session: SessionId) -> None:
+    del draft.term.drains[session]
+    for timer in ("drained", "undrained"):
+        draft.cancel_timer(timer, session)
+
+
+def _give_up_drains(draft: Draft) -> None:
+    """Nobody else is left: tables on an agent that was to be emptied are better than tables nowhere."""
+    for session, task in sorted(draft.term.drains.items()):
+        if not task.is_done:
+            draft.settle(task.request, OutcomeStatus.FAILED, "no other agent is left to take its tables: start another")
+        _end_drain(draft, session)
+    draft.set_timer("schedule", "", 0.0)
+
+
+def _settle_drain(draft: Draft, session: SessionId, task: Drain) -> None:
+    if not draft.is_live(session):
+        _end_drain(draft, session)
+        if not task.is_done:
+            reason = f"session {session[1]} ended before it was empty; its tables go to whoever is free"
+            draft.settle(task.request, OutcomeStatus.FAILED, reason)
+    elif not task.is_done and not draft.role_count(session):
+        task.is_done = True
+        draft.cancel_timer("undrained", session)
+        draft.set_timer("drained", session, DRAINED_SECONDS)
+        reason = f"{session[0]} has no table left and is given none for {DRAINED_SECONDS:.0f} s: stop it now"
+        draft.settle(task.request, OutcomeStatus.DONE, reason)
+
+
+def _settle_rebalance(draft: Draft, name: str, task: Rebalance) -> None:
+    feed = draft.feed(name)
+    for key, target in sorted(task.moving.items()):
+        record = draft.span(key)
+        if record is not None and record.secondary is not None:
+            continue
+        holder = None if record is None else record.primary
+        is_there = holder is not None and (holder.agent, holder.session) == target
+        if is_there and not spans.is_movable(record):
+            continue
+        task.moved_count += is_there
+        task.failed_count += not is_there
+        del task.moving[key]
+    if feed is None or feed.wanted is not WantedState.RUNNING:
+        reason = "the feed is being stopped or removed"
+    elif is_anyone_leaving(draft):
+        reason = "an agent is on its way out: ask again when it has left"
+    elif task.plan is None or task.plan or task.moving:
+        return
+    elif task.failed_count:
+        reason = f"{task.failed_count} tables could not be moved: ask again; see why"
+    else:
+        reason = ""
+    del draft.term.rebalances[name]
+    _end_spread(draft, name, task, reason)
+
+
+def _end_spread(draft: Draft, name: str, task: Rebalance, reason: str) -> None:
+    """One feed is done, or cannot be (``reason``): the last of a request says what has become of all."""
+    spread = draft.term.spreads.get(task.request)
+    if spread is None:
+        return
+    spread.waiting.discard(name)
+    spread.moved_count += task.moved_count
+    if reason:
+        spread.failed[name] = reason
+    if spread.waiting:
+        return
+    del draft.term.spreads[task.request]
+    moved, failed = f"{spread.moved_count} tables moved", spread.failed
+    if not failed:
+        draft.settle(task.request, OutcomeStatus.DONE, f"{moved}, the numbers are even")
+        return
+    texts = [f"feed {name!r}: {reason}" if spread.is_of_all else reason for name, reason in sorted(failed.items())]
+    more = f"; and {len(texts) - NAMES_SHOWN_MAX} more feeds" if len(texts) > NAMES_SHOWN_MAX else ""
+    why = "; ".join(texts[:NAMES_SHOWN_MAX]) + more
+    draft.settle(task.request, OutcomeStatus.FAILED, f"{moved}, then it ended: {why}")
+
+
+def measure(draft: Draft, key: SpanKey, session: SessionId) -> None:
+    """A session's report on how much it has moved, if it has the role; the first of all begins a round of balance."""
+    record = draft.state.spans.get(key)
+    progress = draft.state.progress.get(key, {}).get(session)
+    if record is None or record.primary is None or progress is None:
+        return
+    role, loads = record.primary, draft.term.loads
+    if (role.agent, role.session) != session or progress.epoch != role.epoch:
+        return
+    if loads.note(key, progress.epoch, progress.bytes) and not loads.is_running:
+        loads.begin(draft.now.monotonic)
+        draft.set_timer("balance", "", BALANCE_SECONDS)

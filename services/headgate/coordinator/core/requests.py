@@ -1,0 +1,217 @@
+"""What an operator asks of the owner: each request gets one outcome, and what it asks for is begun.
+
+``refused`` (nothing was changed, and why), ``done``, ``failed``, or ``accepted`` while it is under way. A request with
+an outcome is never looked at again, so a duplicate, or a replay, does nothing. When the operator deletes the request,
+having read the outcome, the owner deletes the outcome. A create whose request is deleted while it is being resolved is
+taken back.
+"""
+
+from msgspec.structs import replace
+
+from headgate.coordinator.core import acceptance, discovery, dividing, relocation, spans
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.effects import ResignOwner
+from headgate.coordinator.core.feeds import spans_of
+from headgate.coordinator.core.outcomes import (
+    FINISHED_ADVICE,
+    change_wish,
+    no_such_agent,
+    no_such_feed,
+    no_such_table,
+    refuse,
+    supersede,
+    waits_for_upgrade,
+)
+from headgate.coordinator.core.scheduling import seats_of
+from headgate.coordinator.schedulers.move import seat_of
+from headgate.records.control import (
+    FeedRecorded,
+    FeedState,
+    OperationKind,
+    OperationRequested,
+    OutcomeStatus,
+    SetState,
+    SpanPlan,
+    WantedState,
+)
+from headgate.records.keys import OutcomeKey, SpanKey
+
+__all__ = ["answer_request", "catch_up", "forget_outcome"]
+
+
+def answer_request(draft: Draft, request: str) -> None:
+    """Look at a request without an outcome."""
+    placed = draft.state.requests.get(request)
+    if placed is None or draft.outcome(request) is not None:
+        return
+    wish = placed.request
+    match wish.kind:
+        case OperationKind.CREATE_FEED:
+            acceptance.create(draft, request, wish)
+        case OperationKind.UPDATE_FEED:
+            acceptance.update(draft, request, wish)
+        case OperationKind.PAUSE_FEED:
+            _want(draft, request, wish, WantedState.STOPPED)
+        case OperationKind.REMOVE_FEED:
+            _want(draft, request, wish, WantedState.REMOVED)
+        case OperationKind.RESUME_FEED:
+            _resume(draft, request, wish)
+        case OperationKind.MOVE_TABLE:
+            _move(draft, request, wish)
+        case OperationKind.SPLIT_TABLE | OperationKind.MERGE_TABLE:
+            dividing.ask(draft, request, wish)
+        case OperationKind.REBALANCE_FEED:
+            relocation.ask_rebalance(draft, request, wish)
+        case OperationKind.DRAIN_AGENT:
+            relocation.ask_drain(draft, request, wish)
+        case OperationKind.RESIGN_OWNER:
+            reason = f"the owner of term {draft.term.owner_rev} gives shard {draft.state.shard} back"
+            draft.settle(request, OutcomeStatus.DONE, reason)
+            draft.add_effect(ResignOwner(request))
+
+
+def forget_outcome(draft: Draft, request: str) -> None:
+    """The operator has deleted the request: its outcome goes too."""
+    relocation.take_back(draft, request)
+    if request in draft.state.outcomes:
+        draft.put(OutcomeKey(request), None)
+
+
+def catch_up(draft: Draft) -> None:
+    """A new owner, its barrier over: what the last one has left undone."""
+    state = draft.state
+    for request in sorted(set(state.outcomes) - set(state.requests)):
+        forget_outcome(draft, request)
+    for request in sorted(state.requests, key=lambda name: (state.requests[name].offset, name)):
+        outcome, wish = state.outcomes.get(request), state.requests[request].request
+        if outcome is None:
+            answer_request(draft, request)
+        elif outcome.status is OutcomeStatus.ACCEPTED:
+            _take_up(draft, request, wish)
+    draft.feeds_touched.update(state.feeds)
+
+
+def _take_up(draft: Draft, request: str, wish: OperationRequested) -> None:
+    """What an owner before me has accepted; what is not here is in the records of feeds and spans."""
+    match wish.kind:
+        case OperationKind.CREATE_FEED | OperationKind.UPDATE_FEED | OperationKind.RESUME_FEED:
+            acceptance.ask_again(draft, request)
+        case OperationKind.SPLIT_TABLE | OperationKind.MERGE_TABLE:
+            dividing.take_up(draft, request, wish)
+        case OperationKind.REBALANCE_FEED:
+            relocation.ask_rebalance(draft, request, wish)
+        case OperationKind.DRAIN_AGENT:
+            relocation.ask_drain(draft, request, wish)
+        case _:
+            pass
+
+
+def _want(draft: Draft, request: str, wish: OperationRequested, wanted: WantedState) -> None:
+    feed = draft.feed(wish.feed)
+    if feed is None:
+        return refuse(draft, request, no_such_feed(draft, wish.feed))
+    if wish.abandon_sink and not feed.abandoned:
+        return _abandon(draft, request, wish, feed)
+    if feed.wanted is WantedState.REMOVED:
+        return refuse(draft, request, f"feed {wish.feed!r} is being removed")
+    if feed.wanted is WantedState.FINISHED and wanted is WantedState.STOPPED:
+        return refuse(draft, request, f"feed {wish.feed!r} has reached its target_ts: {FINISHED_ADVICE}")
+    if feed.wanted is wanted:
+        reason = "is stopped already" if feed.state is FeedState.STOPPED else "is being stopped already"
+        return refuse(draft, request, f"feed {wish.feed!r} {reason}")
+    supersede(draft, feed, request)
+    draft.settle(request, OutcomeStatus.ACCEPTED, "every table is being drained and sealed")
+    change_wish(draft, wish.feed, feed, wanted, request)
+    return None
+
+
+def _abandon(draft: Draft, request: str, wish: OperationRequested, feed: FeedRecorded) -> None:
+    """Remove a feed without its sink, also one that is being removed and cannot be sealed."""
+    changed = replace(feed, abandoned=True)
+    reason = waits_for_upgrade(draft, changed)
+    if reason is not None:
+        return refuse(draft, request, reason)
+    supersede(draft, feed, request)
+    draft.settle(request, OutcomeStatus.ACCEPTED, "every agent stops its tables; the sink is not asked any more")
+    change_wish(draft, wish.feed, changed, WantedState.REMOVED, request)
+    return None
+
+
+def _resume(draft: Draft, request: str, wish: OperationRequested) -> None:
+    feed = draft.feed(wish.feed)
+    if feed is None:
+        return refuse(draft, request, no_such_feed(draft, wish.feed))
+    is_removed = feed.wanted is WantedState.REMOVED
+    reason = f"feed {wish.feed!r} is being removed" if is_removed else discovery.why_not_resumed(feed, wish.feed)
+    if reason is not None:
+        return refuse(draft, request, reason)
+    if wish.spec is not None:
+        return acceptance.rewind(draft, request, wish)
+    if feed.wanted is WantedState.FINISHED:
+        return refuse(draft, request, f"feed {wish.feed!r} has reached its target_ts: {FINISHED_ADVICE}")
+    failed = [key for key in spans_of(feed, wish.feed) if _waits_after_failure(draft, key)]
+    if feed.wanted is WantedState.RUNNING and not failed:
+        return refuse(draft, request, f"feed {wish.feed!r} runs already")
+    draft.cancel_timer("stuck", wish.feed)
+    for key in failed:
+        draft.cancel_timer("retry", key)
+        draft.term.retry_due.put(key)
+    supersede(draft, feed, request)
+    change_wish(draft, wish.feed, feed, WantedState.RUNNING, request)
+    draft.settle(request, OutcomeStatus.DONE, f"running; {len(failed)} failed tables are tried again now")
+    return None
+
+
+def _waits_after_failure(draft: Draft, key: SpanKey) -> bool:
+    record = draft.span(key)
+    return record is not None and record.state is SetState.ABSENT and record.failures > 0
+
+
+def _move(draft: Draft, request: str, wish: OperationRequested) -> None:
+    feed = draft.feed(wish.feed)
+    if feed is None:
+        return refuse(draft, request, no_such_feed(draft, wish.feed))
+    if feed.wanted is not WantedState.RUNNING:
+        return refuse(draft, request, f"feed {wish.feed!r} is {feed.state}, wanted {feed.wanted}: resume it first")
+    plans = [plan for plan in feed.spans if wish.table is not None and wish.table in (plan.table, plan.span)]
+    reason = _what_is_unknown(draft, wish, feed, plans)
+    reason = reason or _why_not_movable(draft, wish, plans) or _why_no_target(draft, wish, plans[0])
+    if reason is not None:
+        return refuse(draft, request, reason)
+    target = seat_of(_sessions_of(draft, wish.agent), seats_of(draft))
+    if target is None:
+        reason = "its capacity is reached, or it opens too many tables just now"
+        return refuse(draft, request, f"agent {wish.agent!r} has no free seat: {reason}")
+    draft.settle(request, OutcomeStatus.ACCEPTED, f"{wish.agent} prepares the table")
+    spans.begin_move(draft, SpanKey(wish.feed, plans[0].span), target, request)
+    return None
+
+
+def _what_is_unknown(draft: Draft, wish: OperationRequested, feed: FeedRecorded, plans: list[SpanPlan]) -> str | None:
+    if not plans:
+        return no_such_table(feed, wish.feed, wish.table)
+    return None if _sessions_of(draft, wish.agent) else no_such_agent(draft, wish.agent)
+
+
+def _why_not_movable(draft: Draft, wish: OperationRequested, plans: list[SpanPlan]) -> str | None:
+    if len(plans) > 1:
+        return f"table {wish.table!r} has several spans; name one: {', '.join(plan.span for plan in plans)}"
+    record = draft.span(SpanKey(wish.feed, plans[0].span))
+    if not spans.is_movable(record):
+        where = "waiting for an agent" if record is None or record.primary is None else f"in {record.state}"
+        return f"table {wish.table!r} is {where}: try again when it is replicating"
+    return None
+
+
+def _why_no_target(draft: Draft, wish: OperationRequested, plan: SpanPlan) -> str | None:
+    record = draft.span(SpanKey(wish.feed, plan.span))
+    if record is not None and record.primary is not None and record.primary.agent == wish.agent:
+        return f"table {wish.table!r} is on {wish.agent} already"
+    targets = [session for session in _sessions_of(draft, wish.agent) if draft.is_target(session)]
+    if not targets:
+        return f"agent {wish.agent!r} is stopping or being drained, or has not answered the owner yet"
+    return None
+
+
+def _sessions_of(draft: Draft, agent: str | None) -> list[tuple[str, str]]:
+    return [session for session in draft.state.index.live.in_order() if session[0] == agent and draft.is_live(session)]

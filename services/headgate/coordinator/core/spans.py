@@ -1,0 +1,255 @@
+"""From what sessions say to what happens to a span: signals, and what hangs on the steps they lead to.
+
+Signals are *level-triggered*: ``review`` looks at the span's record, at the newest word of its role holders and at
+who is still there, and applies what follows until nothing does. It can be repeated at will, so a new owner reviews
+every span once its barrier is over and needs no memory of what the last one had seen.
+
+The undetermined rule. A session that is there, has answered, and reports a task that may write (replicating or
+stopping), for a span in which the log gives it no role, or under another epoch, is *undetermined*: nobody else is
+made primary of that span until it has stopped, failed, or died. The sink would fence it anyway; the rule avoids the
+fight. Being given the span again, under a new epoch, ends it too. A session that may write another span with a
+partition of this one (its table was divided otherwise meanwhile) is an *outsider*: the same holds.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from headgate.coordinator.core import abandoning, waiting
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.replication import TRANSITIONS, Action, Cause, Phase, Signal, apply, phase
+from headgate.coordinator.core.signals import cause, cause_of, is_retryable, session_of, signals
+from headgate.coordinator.core.term import SessionId
+from headgate.records.control import FeedState, SetState, SpanDispatched, TaskState
+from headgate.records.keys import SpanKey
+
+__all__ = [
+    "PREPARE_SECONDS_MAX",
+    "act",
+    "add",
+    "begin_move",
+    "close",
+    "is_given_up",
+    "is_movable",
+    "note_progress",
+    "outsiders",
+    "rearm",
+    "review",
+    "review_piece",
+    "review_soon",
+    "writers",
+]
+
+PREPARE_SECONDS_MAX: Final = 60.0
+"""Opening a source and warming up takes seconds; a target that needs a minute would not serve the table well."""
+
+RETRY_SECONDS_MIN: Final = 1.0
+"""First back-off: a sink that restarts is back within seconds."""
+
+RETRY_SECONDS_MAX: Final = 60.0
+"""Longest back-off: after a repair nobody waits longer than a minute."""
+
+MOVE_REST_SECONDS: Final = 5.0
+"""Pause before a scheduler tries to move a span again whose move came to nothing: what kept the target from it (a lost
+agent, a sink that does not answer) is rarely over at once."""
+
+TRIES_IN_FAILED_MAX: Final = 5
+"""Failures in a row after which a table is tried again even though its feed has failed: half a minute, in which a
+neighbour's passing trouble is over. A table that was given up has had more."""
+
+REVIEWS_PER_DECISION_MAX: Final = 2_000
+"""Spans looked at in one decision: a tenth of a second, and a transaction below TURN_FACTS_MAX (eventlog/term.py)."""
+
+REVIEW_STEPS_MAX: Final = 8
+"""No history needs more steps at one look (the longest: secondary lost, primary lost); more means a cycle: a bug."""
+
+
+def writers(draft: Draft, key: SpanKey) -> list[SessionId]:
+    """The undetermined sessions of the span, sorted; see the module's docstring."""
+    words = draft.state.tasks.get(key)
+    feed = draft.feed(key.feed)
+    if not words or feed is None:
+        return []
+    record = draft.span(key)
+    held = [] if record is None else [role for role in (record.primary, record.secondary) if role is not None]
+    return sorted(
+        session
+        for session, word in words.items()
+        if word.state in waiting.MAY_WRITE
+        and word.feed_id == feed.feed_id
+        and draft.is_live(session)
+        and draft.is_answered(session)
+        and not any((role.agent, role.session) == session and role.epoch == word.epoch for role in held)
+        and not waiting.is_passed_over(draft, key, session, word.epoch)
+    )
+
+
+def outsiders(draft: Draft, key: SpanKey) -> list[SessionId]:
+    """Undetermined sessions of other spans that share a partition with this one, sorted: nobody gets it meanwhile."""
+    return sorted({session for other in draft.state.index.overlapping(key) for session in writers(draft, other)})
+
+
+def review(draft: Draft, key: SpanKey) -> None:
+    """Apply what the role holders' newest words and losses mean, until nothing more follows."""
+    waiting.forgive(draft, key, draft.state.tasks.get(key, {}))
+    for _ in range(REVIEW_STEPS_MAX):
+        record = draft.span(key)
+        if record is None or record.primary is None:
+            waiting.await_stops(draft, key, writers(draft, key))
+        if record is None:
+            return
+        for signal, word in signals(draft, key, record):
+            if _action(draft, key, record, signal) is not Action.WAIT:
+                retries = word is None or word.state is not TaskState.FAILED or is_retryable(word)
+                act(draft, key, record, signal, cause_of(draft, record, signal, word), retries=retries)
+                break
+        else:
+            return
+    raise RuntimeError(f"review of {key.text()} does not come to rest: {draft.span(key)}")
+
+
+def review_soon(draft: Draft, keys: Iterable[SpanKey]) -> None:
+    """Review many spans, a piece now and a piece a turn after that.
+
+    Between two pieces others' events are decided as ever, and an owner that follows begins anew with all: what a review
+    finds is on the log, and it finds the same whenever it looks.
+    """
+    draft.term.unreviewed.extend(keys)
+    review_piece(draft, "")
+
+
+def review_piece(draft: Draft, _subject: object) -> None:
+    """The next piece."""
+    unreviewed = draft.term.unreviewed
+    for _ in range(min(len(unreviewed), REVIEWS_PER_DECISION_MAX)):
+        key = unreviewed.popleft()
+        review(draft, key)
+        record = draft.span(key)
+        if record is not None:
+            rearm(draft, key, record)
+    if unreviewed and not draft.has_timer("review", ""):
+        draft.set_timer("review", "", 0.0)
+
+
+def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
+    """Give a span that nobody has to ``target``: to run it, or to close it where it is orphaned."""
+    record, feed = draft.span(key), draft.feed(key.feed)
+    if record is None:
+        if feed is None:
+            raise RuntimeError(f"{key.text()} was to be dispatched, but its feed is not there")
+        record = SpanDispatched(
+            feed_id=feed.feed_id,
+            incarnation=feed.incarnation,
+            owner_rev=draft.term.owner_rev,
+            state=SetState.ABSENT,
+            primary=None,
+            secondary=None,
+            sealed=False,
+            moving_request=None,
+            failures=0,
+            last_error=None,
+            revision=feed.revision,
+        )
+    elif record.state is SetState.ABSENT and feed is not None:
+        # An orphan is closed in the form it was run in; whoever starts anew starts with the feed as it is now.
+        record = replace(record, incarnation=feed.incarnation, revision=feed.revision)
+    act(draft, key, record, Signal.ADD, cause(draft, target=target))
+
+
+def begin_move(draft: Draft, key: SpanKey, target: SessionId, request: str | None) -> None:
+    """Let ``target`` prepare a replicating span."""
+    record = _known(draft, key)
+    act(draft, key, record, Signal.MOVE, cause(draft, target=target, request=request))
+
+
+def close(draft: Draft, key: SpanKey) -> None:
+    """Let the span be sealed, by whoever has it or whoever comes."""
+    act(draft, key, _known(draft, key), Signal.CLOSE, cause(draft, reason="the feed is being stopped or removed"))
+
+
+def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
+    """Rows written under the present role end a row of failures."""
+    record = draft.span(key)
+    if record is None or not record.failures or record.primary is None:
+        return
+    role = record.primary
+    progress = draft.state.progress.get(key, {}).get(session)
+    if progress is None or session != (role.agent, role.session) or progress.epoch != role.epoch or not progress.rows:
+        return
+    act(draft, key, record, Signal.PRIMARY_PROGRESSED, cause(draft))
+    draft.cancel_timer("stuck", key.feed)  # progress of one: its neighbours get their time anew (feeds.py)
+
+
+def rearm(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
+    """Set the timers that the record implies: a new owner has none."""
+    if record.state is SetState.PREPARE and not draft.has_timer("prepare", key):
+        draft.set_timer("prepare", key, PREPARE_SECONDS_MAX)
+    waiting.watch(draft, key, record)
+    is_waiting = record.primary is None and record.failures > 0 and not draft.is_abandoned(key.feed)
+    if is_waiting and not is_given_up(draft, key, record) and not draft.has_timer("retry", key):
+        draft.set_timer("retry", key, _retry_seconds(record.failures))
+
+
+def is_given_up(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
+    """The feed has failed, and the span is among those it failed for (what is to be closed never is)."""
+    feed = draft.feed(key.feed)
+    has_failed = feed is not None and feed.state is FeedState.FAILED
+    return has_failed and record.state is SetState.ABSENT and record.failures > TRIES_IN_FAILED_MAX
+
+
+def _known(draft: Draft, key: SpanKey) -> SpanDispatched:
+    record = draft.span(key)
+    if record is None:
+        raise RuntimeError(f"{key.text()} has never been dispatched")
+    return record
+
+
+def act(
+    draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, why: Cause, *, retries: bool = True
+) -> None:
+    """Take the step that a signal leads to, with all that hangs on it; ``retries``: a failure is tried again."""
+    action = _action(draft, key, record, signal)
+    step = apply(record, signal, why, action)
+    changed = step.record
+    if changed is record:
+        return
+    draft.put_span(key, changed)
+    if step.request is not None and step.status is not None:
+        draft.settle(step.request, step.status, step.reason)
+    if action in (Action.ABANDON_MOVE, Action.REAPPOINT) and record.moving_request is None:
+        draft.term.resting.add(key)
+        draft.set_timer("rest", key, MOVE_REST_SECONDS)
+    if record.state is SetState.PREPARE and changed.state is not SetState.PREPARE:
+        draft.cancel_timer("prepare", key)
+    draft.term.retry_due.discard(key)
+    draft.cancel_timer("retry", key)
+    if action is Action.FAIL and not retries:
+        waiting.watch(draft, key, changed)
+        return
+    rearm(draft, key, changed)
+
+
+def _action(draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal) -> Action:
+    action = _allowed(draft, key, record, TRANSITIONS[phase(record), signal])
+    return abandoning.action_of(draft, record, action) if draft.is_abandoned(key.feed) else action
+
+
+def _allowed(draft: Draft, key: SpanKey, record: SpanDispatched, action: Action) -> Action:
+    """The undetermined rule: with a third session that may still write, nobody is promoted."""
+    if action not in (Action.PROMOTE, Action.PROMOTE_FAILED) or record.secondary is None:
+        return action
+    others = [*writers(draft, key), *outsiders(draft, key)]
+    if all(session in (session_of(record.secondary),) for session in others):
+        return action
+    return Action.LOSE if action is Action.PROMOTE else Action.FAIL
+
+
+def _retry_seconds(failures: int) -> float:
+    """Exponential and deterministic: 1, 2, 4 … 60 s."""
+    return float(min(RETRY_SECONDS_MIN * 2 ** min(failures - 1, 10), RETRY_SECONDS_MAX))
+
+
+def is_movable(record: SpanDispatched | None) -> bool:
+    """Whether the span can be moved now."""
+    return record is not None and phase(record) is Phase.REPLICATING

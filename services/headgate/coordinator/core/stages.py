@@ -1,0 +1,169 @@
+"""Where a span stands on its way to being replicated: stage, agent, what is the case, what to do. All texts are here.
+
+The checkpoint record, ``headgate why`` and whoever else tells people about a span say the same, because they ask here.
+The answer follows from the log alone, so that it can be given by a process that is no owner.
+
+Stages (records/error_codes.py): **agent missing**, **barrier** (a new owner waits for agents to answer), **scheduling**
+(given out, or on its way between agents), **source**, **decode**, **sink**. A failed span stands where its error says.
+"""
+
+from typing import Final
+
+import msgspec
+
+from headgate.coordinator.core.index import LAG_HOLDS_MS
+from headgate.coordinator.core.span_predicates import is_open
+from headgate.coordinator.core.state import CoordinatorState
+from headgate.records.control import FeedState, Role, SetState, SpanDispatched, TaskState, WantedState
+from headgate.records.error_codes import PARTITIONS_GROWN, Stage, error_code_of
+from headgate.records.keys import SpanKey
+
+__all__ = ["FLOWING", "Standing", "feed_held_by", "standing_of"]
+
+FLOWING: Final = "replicating"
+"""The stage that holds nothing."""
+
+AGENTS_NAMED_MAX: Final = 5
+"""Agents in a detail: more would hide it."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """``is_late`` marks a span that replicates, but whose last batch was late: it may have applied all since."""
+
+    stage: str
+    agent: str | None = None
+    detail: str = ""
+    advice: str = ""
+    is_late: bool = False
+
+
+def standing_of(state: CoordinatorState, key: SpanKey) -> Standing:
+    """Where the span stands."""
+    record = state.spans.get(key)
+    if record is None or record.primary is None:
+        return _of_unassigned(state, key, record)
+    role = record.primary
+    word = state.tasks.get(key, {}).get((role.agent, role.session))
+    doing = word.state if word is not None and word.epoch == role.epoch else None
+    if record.state is SetState.REMOVING:
+        return _of_closing(state, key, record, role.agent)
+    if record.secondary is not None and record.state is SetState.COMMIT:
+        detail = f"moves: being drained and sealed for {record.secondary.agent}"
+        advice = "wait: its writer is draining; if it hangs, another claims the table after a minute"
+        return Standing(Stage.SCHEDULING, role.agent, detail, advice)
+    if record.state is SetState.COMMIT:
+        return _of_start(role, doing, record.last_error)
+    progress = state.progress.get(key, {}).get((role.agent, role.session))
+    if progress is not None and progress.epoch == role.epoch and progress.lag_ms >= LAG_HOLDS_MS:
+        detail = f"its last batch became visible {progress.lag_ms / 1000:.1f} s after it was logged"
+        advice = "more than one agent? `headgate table move` spreads the load; else check the sink's write latency"
+        return Standing(Stage.SINK, role.agent, detail, advice, is_late=True)
+    return Standing(FLOWING, role.agent)
+
+
+def _of_start(role: Role, doing: TaskState | None, last_error: str | None) -> Standing:
+    before = _before(last_error)
+    if doing is None:
+        advice = "look at the agent's log; if the agent hangs, end it: its tables go elsewhere after a lease"
+        detail = f"told to replicate; no word from the agent yet{before}"
+        return Standing(Stage.SCHEDULING, role.agent, detail, advice)
+    if doing is TaskState.PREPARING:
+        advice = "check that the agent reaches the broker and that offsets are retained"
+        return Standing(Stage.SOURCE, role.agent, f"the source is being opened{before}", advice)
+    advice = "check that the sink answers and that no session holds the progress row locked"
+    return Standing(Stage.SINK, role.agent, f"the sink is being claimed; the agent reports {doing}{before}", advice)
+
+
+def _before(last_error: str | None) -> str:
+    return f"; before: {last_error}" if last_error else ""
+
+
+def _of_closing(state: CoordinatorState, key: SpanKey, record: SpanDispatched, agent: str) -> Standing:
+    feed = state.feeds.get(key.feed)
+    if feed is not None and feed.abandoned:
+        advice = "nobody is passed over where no sink can fence: an agent that hangs must be ended"
+        return Standing(Stage.SINK, agent, "it is to stop without the sink", advice)
+    detail = f"its last position is being sealed at the sink{_before(record.last_error)}"
+    return Standing(Stage.SINK, agent, detail, "the sink must answer for the table to be sealed")
+
+
+def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched | None) -> Standing:
+    if record is not None and record.failures:
+        code = error_code_of(record.last_error)
+        detail = f"failed {_times(record.failures)}; {record.last_error}"
+        is_closed = record.state is SetState.REMOVING
+        again = "it is tried again" if is_closed else f"`headgate feed resume {key.feed}` tries again at once"
+        return Standing(code.stage, None, detail, f"{code.advice}; {again}")
+    if (missing := _missing(state)) is not None:
+        return missing
+    silent = _unanswered(state, key)
+    if silent:
+        detail = f"a new owner waits for {', '.join(silent)} to answer, for one lease at most"
+        return Standing(Stage.BARRIER, None, detail, "wait; an agent that never answers is to be ended")
+    if record is not None and record.state is SetState.REMOVING:
+        return Standing(Stage.SCHEDULING, None, "waits for an agent to seal it", "at least one agent must live")
+    old = [other.span for other in state.index.overlapping(key) if is_open(state.spans.get(other))]
+    if old:
+        detail = f"its table is divided otherwise now: waits for {', '.join(old[:AGENTS_NAMED_MAX])} to be sealed"
+        return Standing(Stage.SCHEDULING, None, detail, "wait: what was written before is drained first")
+    detail = "waits for an agent with a free seat, or for one that has not stopped writing it yet"
+    advice = "wait; if it stays, look for an agent with a free seat: `headgate agent list`"
+    return Standing(Stage.SCHEDULING, None, detail, advice)
+
+
+def _missing(state: CoordinatorState) -> Standing | None:
+    """Why nobody can be given a span; None if somebody can."""
+    live = list(state.index.live.in_order())
+    if not live:
+        return Standing(Stage.AGENT_MISSING, None, "no agent is alive", "start an agent: `headgate serve agent`")
+    if not all(state.is_starting(session) for session in live):
+        return None
+    names = ", ".join(sorted({agent for agent, _ in live})[:AGENTS_NAMED_MAX])
+    return Standing(Stage.AGENT_MISSING, None, f"agents are starting: {names}", "wait: Spark takes a while to start")
+
+
+def _unanswered(state: CoordinatorState, key: SpanKey) -> list[str]:
+    """Agents that the owner's barrier waits for; empty once the barrier is over."""
+    if state.term is not None:
+        return sorted({agent for agent, _ in state.term.awaited})[:AGENTS_NAMED_MAX]
+    said = (state.spans.get(key), state.feeds.get(key.feed), state.feed_progress.get(key.feed))
+    if any(record is not None and record.owner_rev == state.owner_rev for record in said):
+        return []  # it has decided something in this term, which it does only behind the barrier
+    late = set()
+    for session in state.index.live.in_order():
+        answer = state.answers.get(session)
+        if not state.is_starting(session) and (answer is None or answer.owner_rev != state.owner_rev):
+            late.add(session[0])
+    return sorted(late)[:AGENTS_NAMED_MAX]
+
+
+def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool) -> tuple[str, ...]:
+    """What holds the feed as a whole, whatever its tables do: each says what, and what to do."""
+    record = state.feeds[feed]
+    lines = []
+    if not has_owner:
+        lines.append(f"its shard {state.shard} has no owner; start one: `headgate serve coordinator`")
+    if record.state is FeedState.FAILED:
+        lines.append(f"it has failed: {record.error}; remove the cause, then `headgate feed resume {feed}`")
+    elif record.wanted is WantedState.FINISHED:
+        is_over = record.state is FeedState.FINISHED
+        lines += [] if is_over else ["it has reached its target_ts; its last tables are being sealed"]
+    elif record.error_code == PARTITIONS_GROWN:
+        lines.append(f"it was stopped: {record.error}")
+    elif record.abandoned:
+        lines.append(
+            "an operator has given its sink up; it is gone once every agent has stopped its tables, or has ended"
+        )
+    elif record.wanted is WantedState.REMOVED:
+        lines.append("an operator has removed it; it is gone once every table is sealed and the sink is cleaned")
+    elif record.wanted is not WantedState.RUNNING:
+        lines.append(f"an operator wants it {record.wanted.value}; `headgate feed resume {feed}` lets it go on")
+    elif not record.spans:
+        lines.append("it has no table yet; the first joins by itself once its topic is there")
+    if record.wanted is WantedState.RUNNING:
+        lines.extend(record.notices)
+    return tuple(lines)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times in a row"

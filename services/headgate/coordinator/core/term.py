@@ -1,0 +1,141 @@
+"""One owner's memory between its throne and its end: what it has seen, asked for or begun that no record says.
+
+Which answers came live, whose timer runs, is the barrier open, what an operator's long request is still about.
+``decide`` writes it, nothing else; it dies with the term, as the loop's timers do, and a new owner makes its own from
+the records.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from headgate.coordinator.core.loads import Loads
+from headgate.coordinator.core.ranking import Ranking
+from headgate.records.control import Epoch, Role
+from headgate.records.keys import SpanKey
+
+__all__ = ["Drain", "Joiner", "Rebalance", "SessionId", "Spread", "Term", "TimerPurpose", "Wait"]
+
+SessionId = tuple[str, str]
+"""(agent, session)."""
+
+
+class TimerPurpose(msgspec.Struct, frozen=True):
+    """What a timer of this term was set for: ``kind`` says how ``subject`` is meant (machine.py)."""
+
+    kind: str
+    subject: Any
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """For whose role a span waits, and since when (monotonic)."""
+
+    role: Role
+    since: float
+
+
+@dataclass(slots=True)
+class Drain:
+    """One session being emptied on request; ``is_done`` once it has no role left, then held empty (relocation.py)."""
+
+    request: str
+    is_done: bool = False
+    left_count: int = 0
+    """Its roles when they were counted last."""
+    holds: int = 0
+
+
+@dataclass(slots=True)
+class Rebalance:
+    """One feed being spread evenly: what is still to be moved (None before the plan is made), what is moving now."""
+
+    request: str
+    plan: deque[tuple[SpanKey, SessionId]] | None = None
+    moving: dict[SpanKey, SessionId] = field(default_factory=dict)
+    moved_count: int = 0
+    failed_count: int = 0
+
+
+@dataclass(slots=True)
+class Joiner:
+    """A session that is to get its share of the spans: since when nothing new was begun, and what it was offered."""
+
+    since: float
+    offered: set[SpanKey] = field(default_factory=set)
+    moving_count: int = 0
+    failed_count: int = 0
+    """Of those offered: not there, and not on their way any more."""
+
+
+@dataclass(slots=True)
+class Spread:
+    """A request to spread one feed, or all: feeds that are still to come, and what has become of the others."""
+
+    waiting: set[str]
+    is_of_all: bool = False
+    moved_count: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    """By feed: why not all of it could be moved."""
+
+
+@dataclass(slots=True)
+class Term:
+    """One owner's memory between its throne and its end; see the module's docstring."""
+
+    owner_rev: int
+    epochs_issued: int = 0
+    is_open: bool = False
+    """The sync barrier is over."""
+    awaited: set[SessionId] = field(default_factory=set)
+    names: dict[str, SessionId] = field(default_factory=dict)
+    """By agent: the session that has its name, if several live under it (membership.py)."""
+    newcomers: set[SessionId] = field(default_factory=set)
+    """Sessions whose unasked answer came live: no earlier owner can have given them a role (membership.py)."""
+    retry_due: Ranking[SpanKey] = field(default_factory=Ranking)
+    """Failed spans whose back-off is over, waiting for an agent."""
+    forgetting: set[str] = field(default_factory=set)
+    """Feeds whose rows the service is removing from the sink."""
+    discovering: set[str] = field(default_factory=set)
+    """Feeds whose source is being looked at again."""
+    last_looks: dict[str, bool] = field(default_factory=dict)
+    """Feeds at their target that wait for a last look at their source; True once it has found nothing new."""
+    timers: dict[str, TimerPurpose] = field(default_factory=dict)
+    drains: dict[SessionId, Drain] = field(default_factory=dict)
+    """Sessions whose spans leave on request, and those that are empty now and are given no others for a while."""
+    rebalances: dict[str, Rebalance] = field(default_factory=dict)
+    """By feed: the request to spread its spans evenly that is under way."""
+    spreads: dict[str, Spread] = field(default_factory=dict)
+    """By request: the rebalances that it stands for."""
+    met: set[SessionId] = field(default_factory=set)
+    """Sessions that have answered: who answers for the first time has joined (joining.py)."""
+    joiners: dict[SessionId, Joiner] = field(default_factory=dict)
+    is_even_due: bool = False
+    """The joiners' time has come, but nobody has looked at them yet."""
+    resting: set[SpanKey] = field(default_factory=set)
+    """Spans whose move by a scheduler came to nothing lately."""
+    loads: Loads = field(default_factory=Loads)
+    starting: dict[SpanKey, Wait] = field(default_factory=dict)
+    """Spans whose primary is to begin, the longest first (patience.py)."""
+    draining: dict[SpanKey, Wait] = field(default_factory=dict)
+    """Spans whose primary is to drain and seal, the longest first."""
+    drained_at: dict[SessionId, float] = field(default_factory=dict)
+    """When a session that is to drain something has ended a drain last (monotonic)."""
+    stops: dict[tuple[SpanKey, SessionId], float] = field(default_factory=dict)
+    """Who has to stop writing what before a span can be given out, and since when (monotonic), the longest first."""
+    passed_over: dict[SessionId, dict[SpanKey, Epoch]] = field(default_factory=dict)
+    """Sessions that have overrun a wait for a span, up to which epoch: nobody waits for them there."""
+    unreviewed: deque[SpanKey] = field(default_factory=deque)
+    """Spans that have to be looked at, piece by piece: all of them at the throne, those of a session that is over."""
+    sweeping: dict[SessionId, deque[SpanKey]] = field(default_factory=dict)
+    """What is left of a sweep that is under way."""
+    avoided: dict[SpanKey, SessionId] = field(default_factory=dict)
+    """Who had a span last and overran its time: others come first."""
+    divisions: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    """(feed, table) that is being divided otherwise: for which request, None for the split scheduler."""
+
+    def issue(self) -> Epoch:
+        """The next epoch: numbers are the term's, so no two assignments of a term share one."""
+        self.epochs_issued += 1
+        return Epoch(self.owner_rev, self.epochs_issued)

@@ -1,0 +1,1 @@
+"""The coordinator as a process: role loops on threads, and its effects performed."""

@@ -1,0 +1,284 @@
+"""The coordinator's effects, run: what a new feed means in the world outside, and cleaning up after a removed one.
+
+Every check is made before a feed is accepted, because afterwards there is nobody to tell: sources exist, tables exist
+with keys and rights, no two topics go to one table. What is wrong is refused with its reason; what only cannot be
+asked now (our own broker is away) is said to have failed, and is asked for again.
+"""
+
+from contextlib import closing
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.config.feed import NO_EVIDENCE, FeedSpec, FeedSpecError, SourceFormat, parse_feed
+from headgate.config.times import show_ts
+from headgate.coordinator.core.effects import (
+    DiscoverTables,
+    EffectFailed,
+    FeedForgotten,
+    FeedRefused,
+    FeedResolved,
+    ForgetFeed,
+    ResolveFeed,
+    ResolveStart,
+    StartResolved,
+    TablesDiscovered,
+)
+from headgate.eventlog.connection import KafkaConnection
+from headgate.formats.decoding import SchemasUnavailableError
+from headgate.observability.logs import logger
+from headgate.records.control import Positions, SpanPlan
+from headgate.records.identifiers import split_table
+from headgate.records.names import InvalidNameError, check_name
+from headgate.records.refusals import coded
+from headgate.records.spans import plan_of, table_of, wholes
+from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
+from headgate.sinks.identity import same_sink
+from headgate.sinks.open import open_sink
+from headgate.sources.compaction import compaction_warnings
+from headgate.sources.discovery import look_again
+from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
+from headgate.sources.origin import origins
+from headgate.sources.registry import SchemaRegistry
+from headgate.sources.topic_ids import TopicReplacedError, topic_ids
+from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables
+
+__all__ = ["FeedWork"]
+
+_SINK_OF: Final = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+"""Debezium's name of a connector → the type of sink that such a database would be."""
+
+
+class StartIncompleteError(Exception):
+    """The offsets given to go on from are not those of the feed's partitions."""
+
+
+class StartImpossibleError(Exception):
+    """The feed cannot go on from the time asked for."""
+
+
+class FeedWork:
+    """Runs ResolveFeed, ResolveStart, DiscoverTables and ForgetFeed; may be called from several threads.
+
+    ``cluster_id`` is the log's identity, ``own_prefix`` that of the control topics, which are no sources.
+    """
+
+    def __init__(self, connection: KafkaConnection, *, cluster_id: str, own_prefix: str) -> None:
+        self._connection = connection
+        self._cluster_id = cluster_id
+        self._own_prefix = own_prefix
+
+    def run(self, effect: Any) -> Any:
+        """The result of the effect; an error nobody expected is logged and becomes a result as well."""
+        try:
+            if isinstance(effect, ResolveFeed):
+                return self._resolve(effect)
+            if isinstance(effect, ResolveStart):
+                return self._resolve_start(effect)
+            if isinstance(effect, DiscoverTables):
+                return self._discover(effect)
+            if isinstance(effect, ForgetFeed):
+                return self._forget(effect)
+        except Exception as error:  # noqa: BLE001 - one feed's trouble, even a bug met by it, is no other feed's
+            logger(service="coordinator").exception("effect_crashed", effect=type(effect).__name__, feed=effect.feed)
+            return self._failed(
+                effect, f"unexpected {type(error).__name__}: {error}; this is a bug, see the owner's log"
+            )
+        raise TypeError(f"no work is known for {effect!r}")
+
+    def _failed(
+        self, effect: ResolveFeed | ResolveStart | DiscoverTables | ForgetFeed, reason: str
+    ) -> FeedRefused | EffectFailed:
+        return EffectFailed(reason) if isinstance(effect, ForgetFeed) else FeedRefused(reason)
+
+    def _resolve(self, effect: ResolveFeed) -> FeedResolved | FeedRefused | EffectFailed:
+        try:
+            spec = parse_feed(effect.spec)
+            if check_name("feed", spec.feed) != effect.feed:
+                return _refused(
+                    "feed_spec", f"the request is for feed {effect.feed!r}, its description for {spec.feed!r}"
+                )
+            spans = plan_spans(self._connection, spec, self._own_prefix)
+            if spec.source.registry is not None:
+                SchemaRegistry(spec.source.registry).check()
+            accepted, sink_id = self._check_sink(spec, spans)
+            note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
+            warnings = compaction_warnings(self._connection, spec, (plan.topic for plan in spans))
+        except SourceUnreachableError as error:
+            return EffectFailed(str(error))
+        except (FeedSpecError, InvalidNameError) as error:
+            return _refused("feed_spec", str(error))
+        except (SourceError, SinkError, SchemasUnavailableError) as error:
+            return _refused(error.code, str(error))
+        return FeedResolved(accepted.to_json(), spans, accepted.source.target_ts, sink_id, note, warnings)
+
+    def _discover(self, effect: DiscoverTables) -> TablesDiscovered | FeedRefused | EffectFailed:
+        try:
+            spec = parse_feed(effect.spec)
+            found = look_again(self._connection, spec, effect.spans, self._own_prefix)
+            joined, circles = self._without_circles(spec, found.joined)
+        except (SourceUnreachableError, SinkError) as error:
+            return EffectFailed(f"{error.code}: {error}")
+        except (FeedSpecError, SourceError) as error:
+            return FeedRefused(str(error))
+        return TablesDiscovered(joined, (*found.notices, *circles), found.grown)
+
+    def _without_circles(
+        self, spec: FeedSpec, joined: tuple[SpanPlan, ...]
+    ) -> tuple[tuple[SpanPlan, ...], tuple[str, ...]]:
+        """The tables that can join, and what is wrong with the others; all else of a table its agent checks."""
+        if not joined:
+            return (), ()
+        good, circles = [], []
+        with closing(open_sink(spec.sink)) as sink:
+            for plan in joined:
+                try:
+                    if isinstance(sink, SelfAware):
+                        self._check_circle(spec, (plan,), sink)
+                    good.append(plan)
+                except SinkRefusedError as error:
+                    circles.append(f"topic {plan.topic} is left out: {error}")
+        return tuple(good), tuple(circles)
+
+    def _resolve_start(self, effect: ResolveStart) -> StartResolved | FeedRefused | EffectFailed:
+        try:
+            start = msgspec.json.decode(effect.start, type=Literal["earliest", "latest"] | int | dict[str, Positions])
+            if isinstance(start, int):
+                self._check_evidence(parse_feed(effect.spec), start)
+            known = self._as_they_are(effect.spans)
+            tables = [self._from(whole, start) for whole in known]
+            spans = tuple(plan for old in effect.spans if (plan := plan_of(tables, old.span)) is not None)
+        except SourceUnreachableError as error:
+            return EffectFailed(str(error))
+        except msgspec.MsgspecError as error:
+            return FeedRefused(
+                f"where to go on from: {error}; say earliest, latest, a ts, or topic → partition → offset"
+            )
+        except SourceError as error:
+            return _refused(error.code, str(error))
+        except FeedSpecError as error:
+            return _refused("feed_spec", str(error))
+        except (StartIncompleteError, StartImpossibleError) as error:
+            return FeedRefused(str(error))
+        return StartResolved(spans)
+
+    def _as_they_are(self, spans: tuple[SpanPlan, ...]) -> tuple[SpanPlan, ...]:
+        """The plans of whole tables with the ids of the topics as they are now.
+
+        A topic that was made again may have another number of partitions, which is its table's from now on: nothing of
+        it has been applied, so no order is lost. Raises TopicReplacedError where the table is divided.
+        """
+        plans = wholes(spans)
+        ids = topic_ids(self._connection, (plan.topic for plan in plans))
+        known = {plan.topic: plan.topic_id for plan in plans if plan.topic_id is not None}
+        replaced = {topic for topic, before in known.items() if ids.get(topic) not in (None, before)}
+        present = present_topics(self._connection) if replaced else {}
+        divided = {plan.table for plan in spans if plan.span != table_of(plan.span)}
+        found = []
+        for plan in plans:
+            count = present.get(plan.topic, 0) if plan.topic in replaced else len(plan.start)
+            if count != len(plan.start) and plan.table in divided:
+                raise TopicReplacedError(
+                    f"topic {plan.topic} was made again with {count} partitions instead of {len(plan.start)}, by which "
+                    f"table {plan.table} is divided: remove the feed and make it again"
+                )
+            start = plan.start if count == len(plan.start) else dict.fromkeys(range(count), 0)
+            found.append(replace(plan, start=start, topic_id=ids.get(plan.topic)))
+        return tuple(found)
+
+    def _check_evidence(self, spec: FeedSpec, ts: int) -> None:
+        source = spec.source
+        if not source.gives_resolved_ts:
+            raise StartImpossibleError(
+                f"a feed of format {source.format} cannot go back to a time: {NO_EVIDENCE}; say earliest, latest, or "
+                "offsets"
+            )
+        if source.target_ts is not None and ts >= source.target_ts:
+            raise StartImpossibleError(f"{show_ts(ts)} is not before the feed's target {show_ts(source.target_ts)}")
+
+    def _from(self, plan: SpanPlan, start: str | int | dict[str, Positions]) -> SpanPlan:
+        """The plan of a whole table with other start offsets. Raises StartIncompleteError, SourceError."""
+        topic, partitions = plan.topic, sorted(plan.start)
+        if isinstance(start, int):
+            return replace(plan, start=offsets_at(self._connection, {topic: len(partitions)}, start)[topic])
+        if isinstance(start, str):
+            where: Literal["earliest", "latest"] = "earliest" if start == "earliest" else "latest"
+            listed = start_offsets(self._connection, {topic: len(partitions)}, where)
+            return replace(plan, start=listed[topic])
+        offsets = start.get(topic, {})
+        if sorted(offsets) != partitions:
+            raise StartIncompleteError(
+                f"{topic}: offsets of partitions {sorted(offsets)} were given, needed are those of {partitions}: "
+                "a feed goes on from one place as a whole"
+            )
+        check_retention(self._connection, topic, offsets)
+        return replace(plan, start=offsets)
+
+    def _check_sink(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> tuple[FeedSpec, str | None]:
+        """The spec with the sink's address spelled as every feed's for the same sink, and what the sink calls itself.
+
+        Raises SinkError, also where a feed that runs holds a table (under whatever address), and where the sink is the
+        source; SourceError.
+        """
+        accepted = same_sink(spec.sink)
+        tables = [plan.table for plan in spans]
+        # No row at the sink is this feed's: a new one has none, one that is updated has sealed them all.
+        nobody = FeedIdentity(self._cluster_id, "", spec.feed)
+        with closing(open_sink(accepted)) as sink:
+            sink.check(tables, nobody)
+            sink_id = None
+            if isinstance(sink, SelfAware):
+                sink_id = sink.own_id()
+                self._check_circle(spec, spans, sink)
+        return spec.model_copy(update={"sink": accepted}), sink_id
+
+    def _check_circle(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], sink: SelfAware) -> None:
+        """Raise SinkRefusedError where the feed would write into the tables that its own changes come from.
+
+        Noticed is: Debezium's events name the very database and table that the sink has, and the sink publishes that
+        table to a logical replication slot. Not noticed: other formats, a source without recent events, a circle over
+        several feeds, a source that is not read by logical replication (a connector that polls).
+        """
+        if spec.sink.not_the_source or spec.source.format is not SourceFormat.DEBEZIUM_JSON:
+            return
+        by_topic = origins(self._connection, {plan.topic: len(plan.start) for plan in spans})
+        names = source_tables(spec)
+        found = {
+            plan.table: msgspec.structs.replace(origin, table=names.get(plan.table, origin.table))
+            for plan in spans
+            if (origin := by_topic.get(plan.topic)) is not None
+        }
+        named: dict[str, list[SpanPlan]] = {}
+        for plan in spans:
+            origin = found.get(plan.table)
+            is_alike = origin is not None and _SINK_OF.get(origin.connector) == spec.sink.type
+            if origin is not None and is_alike and _last_part(origin.table) == _last_part(plan.table):
+                named.setdefault(origin.database, []).append(plan)
+        for database, plans in sorted(named.items()):
+            published = sink.published(database, [plan.table for plan in plans])
+            for plan in plans:
+                if found[plan.table].table in published:
+                    raise SinkRefusedError(
+                        f"table {plan.table} is the source of topic {plan.topic}: its events come from database "
+                        f"{database}, table {found[plan.table].table}, which the sink has and publishes; every change "
+                        "would come back as a new one. Name another database or table; or, if the sink is a copy that "
+                        "is only called the same, say sink.not_the_source: true"
+                    )
+
+    def _forget(self, effect: ForgetFeed) -> FeedForgotten | EffectFailed:
+        try:
+            spec = parse_feed(effect.spec)
+            with closing(open_sink(spec.sink)) as sink:
+                sink.forget(FeedIdentity(self._cluster_id, effect.feed_id, effect.feed))
+        except (FeedSpecError, SinkError) as error:
+            return EffectFailed(str(error))
+        return FeedForgotten()
+
+
+def _refused(code: str, reason: str) -> FeedRefused:
+    return FeedRefused(coded(code, reason))
+
+
+def _last_part(table: str) -> str:
+    return split_table(table)[1]

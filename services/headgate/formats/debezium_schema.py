@@ -1,0 +1,122 @@
+"""The schema part of a Debezium JSON event: what its columns mean, and where it ends.
+
+With ``schemas.enable=true`` every event repeats a schema of about 2 kB in front of a payload of a few hundred bytes.
+The converter writes it the same way each time, so it is read once and recognised byte for byte from then on: an event
+that starts with known bytes up to and including ``,"payload":`` is cut there. A schema never seen before is
+parsed with its event as a whole; a first ``,"payload":`` may lie inside the schema (a default value, say), so the cut
+is only learned where everything before it is a complete JSON value.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headgate.formats.change import ChangeError
+from headgate.formats.debezium import connector_named
+
+__all__ = ["OPENING", "KnownSchemas", "envelope_semantics", "key_semantics"]
+
+OPENING: Final = b'{"schema":'
+_BORDER: Final = b',"payload":'
+_CLOSING: Final = b"}"
+
+SCHEMAS_MAX: Final = 1024
+"""Known schemas kept per decoder, about 2 kB each: more tables than one lane reads; the oldest is let go first."""
+
+_PARAMETER: Final = {"org.apache.kafka.connect.data.Decimal": "scale", "io.debezium.data.Bits": "length"}
+
+Semantics = dict[str, str]
+
+
+def _meaning(field: dict[str, Any]) -> str:
+    name = field.get("name")
+    if name in _PARAMETER:
+        parameter = _PARAMETER[name]
+        value = str(field["parameters"][parameter])
+        if not value.lstrip("-").isdecimal():
+            raise ChangeError(f"the event's schema says {parameter} {value[:40]!r} of a {name}")
+        return f"{name}({value})"
+    if name is None and field["type"] == "array":
+        return f"array({_meaning(field['items'])})"
+    return str(name or field["type"])
+
+
+def envelope_semantics(schema: Any) -> Semantics:
+    """Column → meaning (see Change.semantics), from the ``after`` part of an envelope's schema; ChangeError if none."""
+    try:
+        parts = {field["field"]: field for field in schema["fields"]}
+        connector = connector_named(parts.get("source", {}).get("name"))
+        return {field["field"]: _meaning(field) for field in parts["after"]["fields"]} | connector
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ChangeError("the event's schema is not a Debezium envelope: it describes no field 'after'") from error
+
+
+def key_semantics(schema: Any) -> Semantics | None:
+    """Column → meaning from a key's schema; None if it describes no columns."""
+    try:
+        return {field["field"]: _meaning(field) for field in schema["fields"]}
+    except (KeyError, TypeError, AttributeError, ChangeError):
+        return None
+
+
+class KnownSchemas:
+    """Schema parts seen so far. ``split`` finds an event's payload without parsing a schema twice."""
+
+    def __init__(self, *, envelopes: bool, told: Semantics | None = None) -> None:
+        """``told``: what is known beside the schemas, and becomes part of each one's semantics."""
+        self._envelopes = envelopes
+        self._told = told or {}
+        self._known: dict[bytes, Semantics | None] = {}
+        self._last: bytes = OPENING + b"\x00"  # no JSON starts like this
+        self._last_semantics: Semantics | None = None
+
+    def split(self, data: bytes) -> tuple[bytes, Semantics | None]:
+        """The payload's bytes and, where there is a schema, what the columns mean. ChangeError if not JSON.
+
+        Data that does not start as the converter writes a schema comes back as it is.
+        """
+        if data.startswith(self._last) and data.endswith(_CLOSING):
+            return data[len(self._last) : -1], self._last_semantics
+        if not data.startswith(OPENING):
+            return data, None
+        cut = data.find(_BORDER) + len(_BORDER)
+        head = data[:cut]
+        if head in self._known and data.endswith(_CLOSING):
+            self._last, self._last_semantics = head, self._known[head]
+            return data[cut:-1], self._last_semantics
+        return self.split_whole(data)
+
+    def cut_all(self, datas: Sequence[bytes | None]) -> tuple[Sequence[bytes], Semantics | None] | None:
+        """The payloads of events that all start with the schema met last, or all with none; None if they do not."""
+        if not datas or datas[0] is None or not datas[0].startswith(OPENING):
+            return datas, None  # type: ignore[return-value]  # the caller has looked for None
+        head = self._last
+        width = len(head)
+        payloads = [data[width:-1] for data in datas if data and data.startswith(head) and data.endswith(_CLOSING)]
+        return (payloads, self._last_semantics) if len(payloads) == len(datas) else None
+
+    def split_whole(self, data: bytes) -> tuple[bytes, Semantics | None]:
+        """The same by parsing everything, however it is written."""
+        try:
+            parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+            schema = msgspec.json.decode(parts["schema"]) if parts.keys() == {"schema", "payload"} else False
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ChangeError(f"not JSON: {error}") from error
+        if schema is False or not (schema is None or (isinstance(schema, dict) and schema.get("type") == "struct")):
+            return data, None  # a row (or key) that happens to have a column of that name
+        read = envelope_semantics if self._envelopes else key_semantics
+        semantics = None if schema is None else read(schema)
+        if semantics is not None:
+            semantics |= self._told
+        self._learn(data, bytes(parts["schema"]), semantics)
+        return bytes(parts["payload"]), semantics
+
+    def _learn(self, data: bytes, schema: bytes, semantics: Semantics | None) -> None:
+        head = OPENING + schema + _BORDER
+        if not data.startswith(head):
+            return  # written with blanks or in another order: right, only slower
+        if len(self._known) >= SCHEMAS_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[head] = self._last_semantics = semantics
+        self._last = head

@@ -1,0 +1,140 @@
+"""A batch of changes → the last word per key, column by column.
+
+Applying the result has the same outcome as applying the changes one after the other, and a row is touched once. The
+rules (design §4, Reducing a batch):
+
+- a later row replaces an earlier one column by column: a column that it lacks or that is ABSENT keeps the value of
+  the batch;
+- a row in which columns are still ABSENT is a *partial* update of the others: it needs a row that is there already;
+- a delete wipes what came before it. A row after it is a new one: the key is deleted, then inserted, so that no
+  column of the old row shines through;
+- a partial row that is the last word after a delete (or TRUNCATE) is an error: the log does not have what the row
+  needs. Databases log the insert of a row in full, so either the event in between was lost (a compacted topic, an
+  expired segment), and guessing NULL would be a silent loss; or a connector that crashed sends its last changes again,
+  then the delete comes again behind it. What comes later in the batch decides, or what comes later in the log;
+- TRUNCATE wipes everything before it.
+
+The order of the result is the order of the last words in the log.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from headgate.formats.change import ABSENT, Change, ChangeError, Operation, Row
+
+__all__ = ["OrphanRowError", "Reduced", "WrongKeyError", "reduce_changes"]
+
+
+class OrphanRowError(ChangeError):
+    """A row with absent columns and nothing to take them from."""
+
+    def __init__(self, change: Change, columns: Sequence[str]) -> None:
+        super().__init__(
+            f"columns {', '.join(columns)} are absent from a row that was deleted before: either the source sends its "
+            "last changes again, and the delete follows; or an earlier event is lost (is the source topic compacted?): "
+            "snapshot the table again, or set REPLICA IDENTITY FULL at the source"
+        )
+        self.change = change
+
+
+class WrongKeyError(ChangeError):
+    """An event whose key columns are not those of the table."""
+
+    def __init__(self, change: Change, key_columns: Sequence[str]) -> None:
+        super().__init__(
+            f"the event's key columns ({', '.join(change.key)}) are not the table's ({', '.join(key_columns)}): "
+            "give both the same primary key, or the connector message.key.columns"
+        )
+        self.change = change
+
+
+class Reduced(msgspec.Struct, frozen=True):
+    """To be applied in this order: truncate, deletes, upserts (whose rows may hold ABSENT: partial updates)."""
+
+    truncate: bool
+    deletes: list[Change]
+    upserts: list[Change]
+
+
+def reduce_changes(changes: Sequence[Change], key_columns: Sequence[str]) -> Reduced:
+    """The last word per key, of changes in log order per partition. Raises OrphanRowError, WrongKeyError."""
+    key_of: Callable[[Row], Any] = itemgetter(*key_columns)
+    if _is_single_upserts(changes, key_of, len(key_columns)):
+        return Reduced(False, [], list(changes))
+    width = len(key_columns)
+    last: dict[Any, Change] = {}
+    recreated: dict[Any, Change] = {}
+    truncate = False
+    for change in changes:
+        if change.operation is Operation.TRUNCATE:
+            truncate = True
+            last.clear()
+            recreated.clear()
+            continue
+        row_key = change.key
+        try:
+            key = key_of(row_key)
+            earlier = last.pop(key, None)
+        except KeyError:
+            raise WrongKeyError(change, key_columns) from None
+        except TypeError:  # a value that is a list or an object
+            key = repr(key_of(row_key))
+            earlier = last.pop(key, None)
+        if len(row_key) != width:
+            raise WrongKeyError(change, key_columns)
+        if earlier is None:
+            last[key] = change
+        elif change.operation is Operation.DELETE:
+            recreated.pop(key, None)
+            last[key] = change
+        elif earlier.operation is Operation.DELETE:
+            recreated[key] = last[key] = change
+        else:
+            last[key] = _fold(earlier, change)
+    words = last.values()
+    upserts = [change for change in words if change.operation is Operation.UPSERT]
+    for change in upserts if truncate else map(last.__getitem__, recreated):
+        _refuse_orphan(change)
+    deletes = [change for change in words if change.operation is Operation.DELETE]
+    return Reduced(truncate, [*deletes, *recreated.values()], upserts)
+
+
+def _is_single_upserts(changes: Sequence[Change], key_of: Callable[[Row], Any], width: int) -> bool:
+    """Whether there is nothing to reduce, one upsert per key, as in a batch of inserts: a look by loops in C."""
+    rows = [change.key for change in changes]
+    if set(map(len, rows)) != {width} or {change.operation for change in changes} != {Operation.UPSERT}:
+        return False
+    try:
+        return len(set(map(key_of, rows))) == len(rows)
+    except (KeyError, TypeError):
+        return False
+
+
+def _refuse_orphan(change: Change) -> None:
+    absent = [column for column, value in (change.row or {}).items() if value is ABSENT]
+    if absent:
+        raise OrphanRowError(change, absent)
+
+
+def _fold(earlier: Change, later: Change) -> Change:
+    """``later`` with what it lacks taken from ``earlier``, values together with their meaning."""
+    old, new = earlier.row or {}, later.row or {}
+    if old.keys() <= new.keys() and ABSENT not in new.values():
+        return later
+    taken = {
+        column: value for column, value in old.items() if value is not ABSENT and new.get(column, ABSENT) is ABSENT
+    }
+    # A column that came after a whole row (ALTER TABLE) and has not changed since: whatever the sink has in it stays.
+    untouched = [column for column, value in new.items() if value is ABSENT and column not in old]
+    if untouched and any(value is ABSENT for value in old.values()):
+        untouched = []
+    if not taken and not untouched:
+        return later
+    row = {column: value for column, value in new.items() if column not in untouched} | taken
+    semantics = later.semantics
+    if semantics is not None and earlier.semantics is not None and semantics is not earlier.semantics:
+        semantics = semantics | {column: earlier.semantics[column] for column in taken if column in earlier.semantics}
+    return msgspec.structs.replace(later, row=row, semantics=semantics)

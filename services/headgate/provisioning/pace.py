@@ -1,0 +1,29 @@
+"""How long the demo, ``headgate up``, ``headgate chaos`` and the tests wait for a process before they give up.
+
+A bound of theirs says: beyond this something does not work at all. Each is written for a machine that is four times
+slower than the one it was written on (two cores), and goes through ``patience``, which multiplies it by
+``HEADGATE_TIME_SCALE``. Who ends by itself is noticed at once whatever the bound, so a generous one costs nothing.
+Headgate's own times (leases, say) are not touched: they are what is shown.
+"""
+
+import math
+import os
+from typing import Final
+
+from headgate.provisioning.errors import EmbeddedError
+
+__all__ = ["TIME_SCALE_VARIABLE", "patience"]
+
+TIME_SCALE_VARIABLE: Final = "HEADGATE_TIME_SCALE"
+
+
+def patience(seconds: float) -> float:
+    """``seconds`` on this machine. Raises EmbeddedError if HEADGATE_TIME_SCALE is no number from 1 on."""
+    said = os.environ.get(TIME_SCALE_VARIABLE, "1")
+    try:
+        scale = float(said)
+    except ValueError:
+        scale = math.nan
+    if not 1 <= scale < math.inf:
+        raise EmbeddedError(f"{TIME_SCALE_VARIABLE}={said}: a number from 1 on is wanted")
+    return seconds * scale

@@ -1,0 +1,271 @@
+"""What each batch of a lane may write, and what becomes of spans when it is over.
+
+What keeps a span exact whatever lane it is on: it is planned into a batch only if it is claimed, in no other batch, and
+if nothing that its lane has delivered before lies at or beyond the sink's position. Then every row that the lane has
+dropped for it had been applied already.
+
+That rule is also what joins lanes. A joined lane starts beside the old ones at the positions of that moment, and takes
+the spans over one by one when they are between two batches; the old lanes, left without spans, end. Nobody pauses.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.inputs import BatchOver, LaneLost, Passed, Placed, Planned, SentBack, Slowed, SpanResult
+from headgate.agent.core.span.states import Phase, Span
+from headgate.config.feed import FeedSpec
+from headgate.replication.feed_parts import feed_of
+from headgate.replication.lane import Lane
+from headgate.replication.merging import merge_results
+from headgate.replication.plan import BatchPlan, Letterbox, TaskResult
+from headgate.replication.span_lifecycle import SpanKeeper
+from headgate.replication.span_table import SpanTable
+from headgate.replication.stream import Ends
+
+__all__ = ["LaneCpu", "LaneCrew"]
+
+SLOW_SECONDS: Final = 1.0
+"""A span that takes longer than that in a batch, and longer than all its neighbours together, leaves them: they would
+wait for it in every batch (a huge backlog, a lock at the sink, a slow trigger)."""
+
+ALONE_SECONDS: Final = 30.0
+"""So long a slow span keeps a lane of its own before it may be joined; after that its lag decides."""
+
+ALONE_MAX: Final = 4
+"""Lanes of slow spans per agent: each costs its own planning, about a tenth of a core while it is busy."""
+
+SETTLED_MAX: Final = 8
+"""Tables without rows whose positions move in one batch: each costs a transaction, a millisecond or two, and those that
+have rows wait for it."""
+
+BUSY_SECONDS_MAX: Final = 1.0
+"""How long a batch waits for a member that is just being claimed: left out, it would have to start again."""
+
+HANDOVER_SECONDS_MAX: Final = 1.0
+"""How long a joined lane's first batch waits for the old lanes' borders; held spans rest no longer than that."""
+
+PARK_SECONDS: Final = 1.0
+"""How often a warm lane looks where the sinks stand, to read along behind the present writers."""
+
+BETWEEN: Final = frozenset({Phase.CLAIMED, Phase.WRITING, Phase.DRAINING})
+"""Phases of spans of a batch that is over."""
+
+
+class LaneCpu(msgspec.Struct):
+    """What workers have spent so far, in CPU µs, and on how many rows: for the bench."""
+
+    rows: int = 0
+    decode_us: int = 0
+    apply_us: int = 0
+
+
+class LaneCrew:
+    """The crew of all lanes of an executor (see lane.Crew)."""
+
+    def __init__(self, table: SpanTable, keeper: SpanKeeper, letterbox: Letterbox | None) -> None:
+        self.cpu = LaneCpu()
+        self._table = table
+        self._keeper = keeper
+        self._letterbox = letterbox
+        self._held: set[SpanId] = set()
+        """Spans whose present lanes begin no batch, for a joined lane is just taking them over."""
+
+    # --- before a batch -----------------------------------------------------------------------------------------------
+
+    def begin_batch(self, lane: Lane, ends: Ends) -> BatchPlan | None:
+        """Every member that may be written and has rows below ``ends``, from the sink's positions on."""
+        feed = feed_of(lane.spec)
+        letterbox = self._letterbox_of(feed)
+        with self._table.changed:
+            self._await_heirs(lane)
+            self._await_members(lane)
+            if self._table.killed or lane.stopping.is_set():
+                return None
+            works = []
+            lane.served, lane.in_batch = [], True
+            members = self._members(lane)
+            settling = {span.id for span in self.owing(lane)}
+            is_warm = not any(span.claimed for span in members)
+            for span in members:
+                if span.writable:
+                    if not lane.has_all_before(span):
+                        self._table.apply(span.id, SentBack("its lane has read ahead of the sink"))
+                        continue
+                    lane.served.append(span.id)
+                    if _has_rows(lane, span, ends):
+                        self._table.apply(span.id, Planned())
+                        works.append(self._table.work_of(span, settle=span.id in settling))
+                elif span.phase is Phase.READING and not is_warm and not lane.has_all_before(span):
+                    self._table.apply(span.id, SentBack("its lane reads for others, who may be written"))
+            if not works and not (is_warm and lane.members):
+                for span in self._served(lane):
+                    self._table.apply(span.id, Passed(ends))
+                self._deliver(lane, ends)
+                return None
+            return BatchPlan(lane.spec, tuple(works), letterbox)
+
+    def _members(self, lane: Lane) -> list[Span]:
+        return self._table.members(lane.members)
+
+    def owing(self, lane: Lane) -> list[Span]:
+        """Members whose positions at the sink are to follow now, those that have waited longest first."""
+        now = time.monotonic()
+        owing = [span for span in self._members(lane) if span.owes(now)]
+        return sorted(owing, key=lambda span: (span.progress.rests_since or now, span.id))[:SETTLED_MAX]
+
+    def _letterbox_of(self, feed: FeedSpec) -> Letterbox | None:
+        if feed.on_bad_change != "quarantine":
+            return None
+        if self._letterbox is None:
+            raise ValueError(f"feed {feed.feed} wants bad changes set aside, but this executor has no letterbox")
+        return self._letterbox
+
+    def _await_members(self, lane: Lane) -> None:
+        """Spans that are being claimed or settled, and those that a joined lane is just taking over."""
+        deadline = time.monotonic() + BUSY_SECONDS_MAX
+        while not (self._table.killed or lane.stopping.is_set()):
+            is_called = any(span.phase in {Phase.CLAIMING, Phase.SETTLING} for span in self._members(lane))
+            left = deadline - time.monotonic()
+            if left <= 0 or not (is_called or self._held.intersection(lane.members)):
+                return
+            self._table.changed.wait(left)
+
+    def _await_heirs(self, lane: Lane) -> None:
+        """In a joined lane's first batch: the old lanes begin no other one until it has their spans."""
+        deadline = time.monotonic() + HANDOVER_SECONDS_MAX
+        held = set(lane.heirs)
+        self._held |= held
+        while lane.heirs and not lane.stopping.is_set() and not self._table.killed:
+            self.take_over(lane)
+            left = deadline - time.monotonic()
+            if left <= 0 or not lane.heirs:
+                break
+            self._table.changed.wait(left)
+        lane.heirs = []  # what could not be had now is joined another time
+        self._held -= held
+        self._table.changed.notify_all()
+
+    def take_over(self, lane: Lane) -> None:
+        """Every heir that is between two batches, and of which this lane has dropped nothing that is not applied."""
+        heirs = self._table.members(lane.heirs)
+        lane.heirs = [span.id for span in heirs if span.lane is not None]
+        for span in heirs:
+            if span.phase is Phase.CLAIMED and lane.has_all_before(span):
+                lane.heirs.remove(span.id)
+                self._table.apply(span.id, Placed(lane.name))
+
+    # --- after a batch ------------------------------------------------------------------------------------------------
+
+    def end_batch(self, lane: Lane, ends: Ends, results: list[TaskResult] | None) -> bool:
+        """Adopt what became visible; a span with an error, or one nobody knows about, leaves the lane."""
+        seen = _seen(results or ())
+        merged = {result.id: result for result in merge_results(results or ())}
+        with self._table.changed:
+            if results is not None and not lane.served:
+                return self._read_along(lane, seen)
+            spans = self._served(lane)
+            if results is None:
+                self._lose(lane, spans)
+            for span in spans if results is not None else ():
+                if span.phase is Phase.CLAIMED:
+                    self._table.apply(span.id, Passed(ends))
+                else:
+                    self._table.apply(span.id, BatchOver(merged.get(span.id), ends))
+            for result in merged.values():
+                self.cpu.rows += result.rows
+                self.cpu.decode_us += result.decode_cpu_us
+                self.cpu.apply_us += result.apply_cpu_us
+            self._part(lane, merged, spans)
+            self._deliver(lane, seen)
+            return True
+
+    def _lose(self, lane: Lane, spans: Sequence[Span]) -> None:
+        """Nobody knows what a batch has written: the sink does. A lane that was not told to end is over with it."""
+        why = None if lane.stopping.is_set() or self._table.killed else lane.failure()
+        members = tuple(lane.members)
+        for member in members if why is not None else ():
+            self._table.apply(member, LaneLost(why or "", alone=len(members) == 1))
+        for span in spans if why is None else ():
+            self._table.apply(span.id, SentBack("the batch ended without an answer"))
+
+    def _served(self, lane: Lane) -> list[Span]:
+        """Those of the batch under way that are still its own."""
+        spans = self._table.members(lane.served)
+        return [span for span in spans if span.lane == lane.name and span.phase in BETWEEN]
+
+    def _deliver(self, lane: Lane, seen: Ends) -> None:
+        """A batch is over in which rows up to ``seen`` came."""
+        for place, end in seen.items():
+            lane.delivered[place] = max(end, lane.delivered[place])
+        lane.served, lane.in_batch = [], False
+        lane.warmed.set()
+        self._table.changed.notify_all()
+
+    def _read_along(self, lane: Lane, seen: Ends) -> bool:
+        """A lane of warm spans is parked until its batch is behind the sinks, or a span may be written."""
+        lane.warmed.set()
+        looked_at = 0.0
+        while True:
+            members = self._members(lane)
+            if self._table.killed or lane.stopping.is_set() or not members:
+                break
+            if any(span.claimed for span in members):
+                return False
+            if all(_is_behind(span, seen) for span in members):
+                break
+            if time.monotonic() - looked_at > PARK_SECONDS:
+                looked_at = time.monotonic()
+                for span in members:
+                    if not span.primary:
+                        self._keeper.look(span)
+            self._table.changed.wait(PARK_SECONDS)
+        self._deliver(lane, seen)
+        return True
+
+    def _part(self, lane: Lane, results: Mapping[SpanId, SpanResult], spans: Sequence[Span]) -> None:
+        """A span that its neighbours have waited for gets a lane of its own, and keeps it while it is slow or stuck."""
+        now = time.monotonic()
+        slowest = max(results.values(), key=lambda result: result.wall_ms, default=None)
+        if slowest is None or lane.heirs:
+            return
+        (span,) = [span for span in spans if span.id == slowest.id] or (None,)
+        others = sum(result.wall_ms for result in results.values()) - slowest.wall_ms
+        if span is None or slowest.wall_ms < max(SLOW_SECONDS * 1000, others):
+            return
+        is_alone = span.alone_until > now
+        if len(spans) < 2 and not is_alone:
+            return
+        if not is_alone and sum(other.alone_until > now for other in self._table.all()) >= ALONE_MAX:
+            return
+        now_is = self._table.apply(span.id, Slowed(now + ALONE_SECONDS))
+        if len(spans) > 1 and now_is is not None and now_is.phase is Phase.CLAIMED:  # one that failed has left already
+            why = f"it took {slowest.wall_ms} ms of a batch, its neighbours {others} ms"
+            self._table.apply(span.id, SentBack(why))
+
+
+def _has_rows(lane: Lane, span: Span, ends: Ends) -> bool:
+    """Whether there may be some in a batch up to ``ends``: else its task would have nothing to do with it."""
+    topic = span.task.plan.topic
+    return any(
+        ends[topic, partition] > max(span.reached(partition), lane.delivered[topic, partition])
+        for partition in span.awaited
+    )
+
+
+def _seen(results: Sequence[TaskResult]) -> dict[tuple[str, int], int]:
+    """Up to where rows came to the tasks of a batch; a partition is read by one task only."""
+    return {
+        (topic, partition): end
+        for result in results
+        for topic, ends in result.seen.items()
+        for partition, end in ends.items()
+    }
+
+
+def _is_behind(span: Span, seen: Ends) -> bool:
+    """Whether a batch that saw up to ``seen`` holds nothing the sink does not have."""
+    return all(seen.get((span.task.plan.topic, p), position) <= position for p, position in span.positions.items())

@@ -1,0 +1,242 @@
+"""A lane: one Structured Streaming query that reads several spans' partitions and hands every batch to its crew.
+
+A lane only reads, and remembers what it has delivered; who may write what in a batch is asked at each batch's border,
+so a span joins or leaves without the query noticing.
+"""
+
+import logging
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.states import Span
+from headgate.config.crash_points import CrashPoint, reach
+from headgate.replication.causes import cause_of
+from headgate.replication.plan import BatchPlan, TaskResult
+from headgate.replication.progress import LaneProgress, ProgressReader
+from headgate.replication.spark import end_of_jvm
+from headgate.replication.stream import Ends, LaneSource, batch_ends, polling_delay, rows_of
+from headgate.replication.task import RESULT_SCHEMA, applying
+
+__all__ = ["Crew", "Lane", "LaneSource"]
+
+_log = logging.getLogger(__name__)
+
+IDLE_SECONDS: Final = 3.0
+"""Without a batch for so long there is nothing to read: a lane with data starts the next one within a second, under
+full load too."""
+
+TOLD_SECONDS_MAX: Final = 5.0
+"""How long a lane that is to end waits for Spark to tell of its last batch, which takes milliseconds as a rule."""
+
+TOLD_LOOK_SECONDS: Final = 0.02
+
+BORDER_SECONDS_MAX: Final = 30.0
+"""How long a lane that is to end waits for its batch; then that is broken off, and the sink knows what it was."""
+
+_POLLING: Final = "spark.sql.streaming.pollingDelay"
+
+_starting = threading.Lock()
+"""The polling delay is the session's; a query takes it over while it is built."""
+
+
+class Crew(Protocol):
+    """Decides what is written in each batch of a lane. Called on the lane's own thread."""
+
+    def begin_batch(self, lane: "Lane", ends: Ends) -> BatchPlan | None:
+        """The plan of the batch up to ``ends``; its spans are this lane's until ``end_batch``. None: it is not run."""
+        ...
+
+    def end_batch(self, lane: "Lane", ends: Ends, results: list[TaskResult] | None) -> bool:
+        """The batch is over; ``results`` None: nobody knows what it has written. False: it is to be planned again."""
+        ...
+
+
+class Lane:
+    """One query over the partitions of ``starts``.
+
+    ``delivered`` is, per (topic, partition), behind the last offset handed over in a batch that is over; ``members``
+    are the spans it may write, ``heirs`` those it has yet to take over from other lanes, ``served`` those of the batch
+    under way. ``changed_at`` is when a span last came or left (monotonic seconds). All of these are changed under the
+    span table's lock; ``members`` as the spans' machine says (JoinLane, LeaveLane).
+    """
+
+    def __init__(self, name: str, crew: Crew, spec: str, starts: Ends) -> None:
+        self.name = name
+        self.spec = spec
+        self.delivered = dict(starts)
+        self.members: list[SpanId] = []
+        self.heirs: list[SpanId] = []
+        self.served: list[SpanId] = []
+        self.in_batch = False
+        self.started = False
+        self.failed = False
+        self.changed_at = time.monotonic()
+        self.batches = 0
+        self.stopping = threading.Event()
+        self.warmed = threading.Event()
+        """Its first batch is over, be it that nothing of it was to be written."""
+        self.progress = ProgressReader()
+        self._starts = dict(starts)
+        self._crew = crew
+        self._cores = self._rows_max = 1
+        self._latest_rows = 0
+        self._query: Any = None
+        self._folder: Path | None = None
+        self._batch_ended_at: float | None = None
+        self._broken: str | None = None
+        self._border = threading.Condition()
+        self._reading = threading.Lock()
+        self._serving = False
+        self._served_batch = -1
+
+    def take_on(self, span: SpanId) -> None:
+        """A span more."""
+        self.members.append(span)
+        self.changed_at = time.monotonic()
+
+    def part_with(self, span: SpanId) -> None:
+        """The span is not its any more."""
+        self.members.remove(span)
+        self.changed_at = time.monotonic()
+
+    def reads_only(self, spans: Iterable[Span]) -> bool:
+        """Whether it reads no partition but those of ``spans``."""
+        return self._starts.keys() <= {(span.task.plan.topic, p) for span in spans for p in span.task.plan.start}
+
+    def has_all_before(self, span: Span) -> bool:
+        """Whether all that it has delivered is at the span's sink: then it has dropped nothing that is still wanted."""
+        topic = span.task.plan.topic
+        places = [(topic, partition) for partition in span.awaited]
+        return all(place in self.delivered and self.delivered[place] <= span.reached(place[1]) for place in places)
+
+    # --- life: called by the fleet --------------------------------------------------------------------------------
+
+    def start(self, session: SparkSession, source: LaneSource, cores: int, scratch: Path) -> None:
+        """Start reading. Raises RefusedOptionError, PySparkException, Py4JError or OSError; 0.3 to 0.6 s."""
+        self._cores, self._rows_max = cores, source.rows_max
+        self._folder = Path(tempfile.mkdtemp(prefix="lane-", dir=scratch))
+        stream = rows_of(session, source, self._starts).writeStream.queryName(self.name)
+        stream = stream.option("checkpointLocation", self._folder.as_uri()).foreachBatch(self._on_batch)
+        with _starting:
+            # Tasks of different lanes share the cores fairly; within a pool they would queue up.
+            session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
+            session.conf.set(_POLLING, polling_delay(len(self._starts)))
+            self._query = stream.start()
+        self._batch_ended_at = time.monotonic()
+        self.started = True
+        if self.stopping.is_set():
+            self.stop()
+
+    def failure(self) -> str | None:
+        """Why it serves no more; None while it does, or has not been started."""
+        if self._broken is not None or self._query is None:
+            return self._broken
+        try:
+            if self._query.isActive:
+                return None
+            error = self._query.exception()
+        except (Py4JError, OSError) as gone:
+            return end_of_jvm(gone)
+        return "the query ended by itself" if error is None else cause_of(error)
+
+    def read_progress(self) -> LaneProgress:
+        """What Spark says of its query so far; what it said before, when it does not answer."""
+        with suppress(Py4JError, OSError), self._reading:
+            if self._query is not None:
+                self.progress.read(self._query)
+        return self.progress.total
+
+    def is_idle(self) -> bool:
+        """Whether the query has found nothing to read for a while: what it has delivered is then all there is."""
+        ended = self._batch_ended_at
+        return not self._serving and ended is not None and time.monotonic() - ended > IDLE_SECONDS
+
+    def has_caught_up(self) -> bool:
+        """Whether it reads what comes, and no backlog: its last batch was not as large as one may be."""
+        return self.started and (self.is_idle() or (self.batches > 0 and self._latest_rows <= self._rows_max // 2))
+
+    def signal_stop(self) -> None:
+        """It is to end at its next border."""
+        self.stopping.set()
+
+    def stop(self) -> None:
+        """End the query, at a border if one comes, and delete its directory; idempotent."""
+        self.stopping.set()
+        with self._border:
+            self._border.wait_for(lambda: not self._serving, BORDER_SECONDS_MAX)
+        self._await_progress()
+        try:
+            if self._query is not None:
+                self._query.stop()
+        except (Py4JError, PySparkException, OSError) as error:
+            _log.info("lane %s: stopping a query that is gone: %s", self.name, error)
+        self.read_progress()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _await_progress(self) -> None:
+        """Until Spark has told of the last batch, whose rows nobody would count otherwise; not if the query is over."""
+        deadline = time.monotonic() + TOLD_SECONDS_MAX
+        while self.progress.batch < self._served_batch and self.failure() is None and time.monotonic() < deadline:
+            self.read_progress()
+            time.sleep(TOLD_LOOK_SECONDS)
+
+    # --- batches: on the query's thread -------------------------------------------------------------------------------
+
+    def _on_batch(self, rows: DataFrame, batch: int) -> None:
+        if self.stopping.is_set() or self._broken is not None:
+            return
+        self._serving, self._served_batch = True, batch
+        try:
+            assert self._folder is not None  # noqa: S101 - a query that has no directory has not been started
+            self._serve(rows, batch_ends(self._folder, batch, self._starts))
+        except Exception as error:  # noqa: BLE001 (whatever it is, the spans must not wait for a query that is over)
+            self._broken = _why(error)
+            if not isinstance(error, PySparkException | Py4JError | OSError):
+                _log.exception("lane %s", self.name)
+        finally:
+            self._batch_ended_at = time.monotonic()
+            with self._border:
+                self._serving = False
+                self._border.notify_all()
+
+    def _serve(self, rows: DataFrame, ends: Ends) -> None:
+        is_over = False
+        self._latest_rows = sum(end - self.delivered[place] for place, end in ends.items())
+        while not is_over and (plan := self._crew.begin_batch(self, ends)) is not None:
+            results: list[TaskResult] | None = None
+            try:
+                results = self._run(rows, plan)
+                if plan.works:
+                    reach(CrashPoint.BEFORE_CHECKPOINT)
+            except (PySparkException, Py4JError, OSError) as error:
+                self._broken = _why(error)  # the crew is to know why there is no answer
+                raise
+            finally:
+                is_over = self._crew.end_batch(self, ends, results)
+        self.batches += is_over
+
+    def _run(self, rows: DataFrame, plan: BatchPlan) -> list[TaskResult]:
+        answers = rows.coalesce(self._cores).mapInArrow(applying(plan), RESULT_SCHEMA).collect()
+        return [msgspec.json.decode(bytes(answer[0]), type=TaskResult) for answer in answers]
+
+
+def _why(error: Exception) -> str:
+    if not isinstance(error, Py4JNetworkError | ConnectionError):
+        try:
+            return cause_of(error)
+        except (Py4JError, OSError) as gone:  # its text was the JVM's to tell
+            return end_of_jvm(gone)
+    return end_of_jvm(error)

@@ -1,0 +1,93 @@
+"""Which lane a span is on, and how lanes are joined.
+
+A query reads the same partitions for as long as it runs. So a span that arrives starts in a small lane; once nothing
+has come for a while, one lane for all spans of a feed starts beside the old ones, and takes them over (crew.py).
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.inputs import Placed
+from headgate.agent.core.span.states import Phase, Span
+from headgate.records.control import TaskState
+from headgate.replication.lane import Lane
+from headgate.replication.span_table import SpanTable
+
+__all__ = ["ARRIVAL_SECONDS", "JOIN_SECONDS", "Placement"]
+
+ARRIVAL_SECONDS: Final = 0.2
+ARRIVAL_SECONDS_MAX: Final = 2.0
+"""Spans that become ready within this time share a lane; a lane of its own for each would cost its fixed work. Longer
+while others of the feed are being opened: a whole feed comes at a time."""
+
+JOIN_SECONDS: Final = 5.0
+"""Lanes of a feed are joined once none has started, and no span has come or left, for so long: a start costs half a
+second of a core."""
+
+LOSSES_BORNE: Final = 1
+"""So often in a row spans whose lane was lost come together again (a worker was killed). After that they come in parts,
+until whoever cannot be read has a lane to itself."""
+
+PARTS: Final = 4
+PARTINGS_MAX: Final = 8
+"""A part of 65 536 has one span, as a rule."""
+
+_Group: TypeAlias = tuple[str, bool, SpanId | None, int]
+
+
+class Placement:
+    """Finds lanes for spans among ``lanes``, by name; ``launch`` starts another one. With the table's lock held."""
+
+    def __init__(
+        self, table: SpanTable, lanes: dict[str, Lane], launch: Callable[[Sequence[Span], float], Lane]
+    ) -> None:
+        self._table = table
+        self._lanes = lanes
+        self._launch = launch
+
+    def place_ready(self, now: float) -> None:
+        """One lane per feed and kind (written, warm, slow, suspect) for what is ready, the first having waited."""
+        groups: dict[_Group, list[Span]] = {}
+        coming: set[str] = set()
+        for span in self._table.all():
+            if span.phase is Phase.WAITING:
+                alone = span.id if span.alone_until > now else None
+                groups.setdefault((span.task.spec, span.claimed, alone, _part_of(span)), []).append(span)
+            elif span.phase is Phase.OPENING:
+                coming.add(span.task.spec)
+        for (spec, *_), spans in groups.items():
+            waited = now - min(span.since for span in spans)
+            if waited >= (ARRIVAL_SECONDS_MAX if spec in coming else ARRIVAL_SECONDS):
+                lane = self._launch(spans, now)
+                for span in spans:
+                    self._table.apply(span.id, Placed(lane.name))
+
+    def join(self, now: float) -> None:
+        """One lane for all spans of a feed that have caught up, if they are on several, or on one with strangers."""
+        heirs = {span for lane in self._lanes.values() for span in lane.heirs}
+        spans = {span.id: span for span in self._table.all()}
+        feeds: dict[str, list[Lane]] = {}
+        for _, lane in sorted(self._lanes.items()):
+            is_quiet = heirs.isdisjoint(lane.members) and all(_is_quiet(spans[span], now) for span in lane.members)
+            if is_quiet and lane.has_caught_up() and not lane.failed:
+                feeds.setdefault(lane.spec, []).append(lane)
+        for _, lanes in sorted(feeds.items()):
+            if any(lane.heirs or now - lane.changed_at < JOIN_SECONDS for lane in lanes):
+                continue
+            members = [spans[span] for lane in lanes for span in lane.members]
+            if members and (len(lanes) > 1 or not lanes[0].reads_only(members)):
+                self._launch(members, now).heirs = [span.id for span in members]
+
+
+def _is_quiet(span: Span, now: float) -> bool:
+    is_written = span.phase in {Phase.CLAIMED, Phase.WRITING} and span.state is TaskState.REPLICATING
+    return is_written and span.alone_until <= now
+
+
+def _part_of(span: Span) -> int:
+    if span.losses <= LOSSES_BORNE:
+        return 0
+    parts: int = PARTS ** min(span.losses - LOSSES_BORNE, PARTINGS_MAX)
+    return 1 + zlib.crc32(str(span.id).encode()) % parts

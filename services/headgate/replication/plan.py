@@ -1,0 +1,77 @@
+"""What the driver tells a task about one batch, and what the task tells the driver: small values, pickled or JSON.
+
+The driver knows, per span, the claim and the position at the sink, and from where to where the batch goes; the task
+knows which rows came. The end of a batch may lie behind markers and compaction gaps, where nothing is to be written:
+the sink's position is "last offset seen + 1", and what lies between is the driver's to remember (SpanProgress).
+
+Python workers import this module for every batch's closure: it stays light.
+"""
+
+import msgspec
+
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.inputs import SpanResult
+from headgate.formats.tables import SourceTable
+from headgate.records.control import Positions
+from headgate.sinks.contract import Claim
+
+__all__ = ["BatchPlan", "Letterbox", "SpanWork", "TaskResult"]
+
+
+class Letterbox(msgspec.Struct, frozen=True):
+    """Where changes are set aside: a cluster's deadletter topic, and the Kafka that it and the source are on.
+
+    ``kafka`` are client properties by librdkafka's names. Hashable: workers keep one connection for each.
+    """
+
+    bootstrap: str
+    cluster: str
+    shards: int
+    kafka: tuple[tuple[str, str], ...] = ()
+
+
+class SpanWork(msgspec.Struct, frozen=True):
+    """One span in one batch: write under ``claim`` from ``expected`` (the sink's next offsets) on.
+
+    ``quarantine_left`` is how many changes may still be set aside. With ``patient``, one that only a rule between rows
+    refuses is not set aside yet (see sinks.contract.Aside).
+
+    ``begin`` is up to where, beyond ``expected``, its partitions have been read and had nothing of it. ``source_table``
+    is the span's among several of its topic; None where the topic has one. With ``settle`` the sink's positions of such
+    a span are to follow, be there rows of it or not. ``known_table`` is the table, by its name at the source, that the
+    topic's events are known to be of (changes/tables.py).
+    """
+
+    id: SpanId
+    topic: str
+    claim: Claim
+    expected: Positions
+    quarantine_left: int = 0
+    patient: bool = True
+    source_table: str | None = None
+    begin: Positions = {}
+    settle: bool = False
+    known_table: SourceTable | None = None
+
+    def start(self, partition: int) -> int:
+        """The first offset that is wanted."""
+        return max(self.expected[partition], self.begin.get(partition, 0))
+
+
+class BatchPlan(msgspec.Struct, frozen=True):
+    """One batch of a lane: the spans that have rows in it and may be written. All other rows are dropped.
+
+    ``spec`` is the feed's JSON; a worker opens decoder and sink from it once and keeps them. Without a ``letterbox`` a
+    bad change ends its span's batch.
+    """
+
+    spec: str
+    works: tuple[SpanWork, ...]
+    letterbox: Letterbox | None = None
+
+
+class TaskResult(msgspec.Struct, frozen=True):
+    """All of one task: per topic and partition the last offset that came + 1, written or not; a result per span."""
+
+    seen: dict[str, dict[int, int]]
+    spans: tuple[SpanResult, ...]

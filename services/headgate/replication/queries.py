@@ -1,0 +1,209 @@
+"""The lanes of an executor: how they begin, and end.
+
+Which lane a span is on is decided in placement.py, what a batch may write in crew.py. Here their queries are started,
+watched, and ended without spans.
+"""
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import msgspec
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.inputs import Failed, JoinLane, LaneLost, LeaveLane, Served, SettleDue
+from headgate.agent.core.span.states import Span
+from headgate.replication.batch_coordinator import LaneCrew
+from headgate.replication.causes import cause_of
+from headgate.replication.feed_parts import feed_of
+from headgate.replication.lane import Lane, LaneSource
+from headgate.replication.placement import JOIN_SECONDS, Placement
+from headgate.replication.plan import Letterbox
+from headgate.replication.progress import LaneProgress
+from headgate.replication.span_lifecycle import SpanKeeper
+from headgate.replication.span_table import SpanTable
+from headgate.replication.spark import SparkRuntime, SparkStartError
+from headgate.replication.spark_options import RefusedOptionError
+
+__all__ = ["ExecutorSettings", "Fleet", "positions_of"]
+
+_log = logging.getLogger(__name__)
+
+WARM_SECONDS_MAX: Final = 3.0
+"""How long a warm lane's first batch is waited for before its spans are called prepared; there may be no rows."""
+
+STARTERS: Final = 4
+"""Lanes that start or end at a time: one that ends waits for its last batch."""
+
+_lane_numbers = itertools.count(1)
+"""Names of queries are unique per Spark session, which outlives executors."""
+
+
+class ExecutorSettings(msgspec.Struct, frozen=True):
+    """What the executor must know besides Spark: the source cluster and its identity.
+
+    ``kafka`` are further client properties by librdkafka's names for asking offsets, ``lane_options`` by Java's names
+    for reading; ``letterbox`` is where feeds that ask for it set bad changes aside.
+    """
+
+    bootstrap: str
+    cluster_id: str
+    kafka: Mapping[str, str] = {}
+    lane_options: Mapping[str, str] = {}
+    letterbox: Letterbox | None = None
+
+
+class Fleet:
+    """All lanes; ``turn`` and ``watch`` are the control thread's."""
+
+    def __init__(self, table: SpanTable, keeper: SpanKeeper, runtime: SparkRuntime, settings: ExecutorSettings) -> None:
+        self.lanes: dict[str, Lane] = {}
+        self.placement = Placement(table, self.lanes, self._launch)
+        self.crew = LaneCrew(table, keeper, settings.letterbox)
+        self._table = table
+        self._runtime = runtime
+        self._settings = settings
+        self._started_at = 0.0
+        self._ending: list[Lane] = []
+        self._ended = LaneProgress()
+        self._starter = ThreadPoolExecutor(STARTERS, thread_name_prefix="headgate-lane")
+        table.performers[JoinLane] = self._join
+        table.performers[LeaveLane] = self._leave
+
+    def _join(self, span: Span, effect: JoinLane) -> None:
+        self.lanes[effect.lane].take_on(span.id)
+
+    def _leave(self, span: Span, effect: LeaveLane) -> None:
+        self.lanes[effect.lane].part_with(span.id)
+
+    def signal_stop(self) -> None:
+        """Every lane is to end at its next border."""
+        for lane in self.lanes.values():
+            lane.signal_stop()
+
+    def close(self) -> None:
+        """Take no more work."""
+        self._starter.shutdown(wait=False, cancel_futures=True)
+
+    # --- starting and ending lanes: on the control thread, with the table's lock ------------------------
+
+    def turn(self, now: float) -> None:
+        """Find lanes for what is ready, join those that have caught up, end lanes without spans, move positions."""
+        self.placement.place_ready(now)
+        for lane in self.lanes.values():
+            if lane.heirs and lane.started and not lane.in_batch:
+                self.crew.take_over(lane)
+        for lane in [lane for _, lane in sorted(self.lanes.items()) if not lane.members and not lane.heirs]:
+            self._drop(lane)
+        if now - self._started_at >= JOIN_SECONDS:
+            self.placement.join(now)
+        for lane in self.lanes.values():
+            if lane.started and not lane.in_batch:
+                for span in self.crew.owing(lane):
+                    self._table.apply(span.id, SettleDue())
+
+    def _launch(self, spans: Sequence[Span], now: float) -> Lane:
+        task = spans[0].task
+        lane = Lane(f"{task.id.feed}-{next(_lane_numbers)}", self.crew, task.spec, positions_of(spans))
+        self.lanes[lane.name] = lane
+        self._started_at = now
+        self._starter.submit(self._guarded, lane, self._begin)
+        return lane
+
+    def _guarded(self, lane: Lane, step: Callable[[Lane], None]) -> None:
+        """On the starter's threads: a lane that cannot be started, or watched, sends its spans back."""
+        if self._table.killed:
+            return
+        try:
+            step(lane)
+        except (SparkStartError, RefusedOptionError, PySparkException, Py4JError, OSError) as error:
+            why = str(error) if isinstance(error, SparkStartError) else cause_of(error)
+            with self._table.changed:
+                lane.failed = True
+                for span in tuple(lane.members):
+                    self._table.apply(span, Failed("lane_not_started", why, retryable=True))
+                self._drop(lane)
+
+    def _begin(self, lane: Lane) -> None:
+        session = self._runtime.start()
+        settings, options, feed = self._settings, self._runtime.settings, feed_of(lane.spec)
+        source = LaneSource(
+            bootstrap=settings.bootstrap,
+            rows_max=feed.batch_rows_max,
+            options=settings.lane_options,
+            headers=feed.on_bad_change == "quarantine",
+            memory_failures=self._runtime.memory_failures,
+        )
+        lane.start(session, source, options.cores, options.scratch)
+        if any(span.progress.backlog and not span.claimed for span in self._table.members(lane.members)):
+            lane.warmed.wait(WARM_SECONDS_MAX)
+        with self._table.changed:
+            for span in tuple(lane.members):
+                self._table.apply(span, Served())
+
+    def watch(self) -> None:
+        """Spans of a lane that is over go back to the sink's positions; a dead JVM ends every lane."""
+        self._runtime.end_if_starved(time.monotonic())
+        with self._table.changed:
+            lanes = list(self.lanes.values())
+        for lane in lanes:
+            lane.read_progress()
+            why = None if lane.stopping.is_set() else lane.failure()
+            if why is None:
+                continue
+            _log.warning("lane %s is over: %s", lane.name, why)
+            with self._table.changed:
+                members = tuple(lane.members)
+                for span in members:
+                    self._table.apply(span, LaneLost(why, alone=len(members) == 1 or not self._runtime.alive()))
+                self._drop(lane)
+
+    def _drop(self, lane: Lane) -> None:
+        lane.heirs = []
+        if self.lanes.pop(lane.name, None) is not None:
+            self._ending.append(lane)
+        lane.signal_stop()
+        self._table.changed.notify_all()
+        self._starter.submit(self._end, lane)
+
+    def _end(self, lane: Lane) -> None:
+        lane.stop()
+        with self._table.changed:
+            if lane in self._ending:
+                self._ending.remove(lane)
+                self._ended.add(lane.progress.total)
+
+    def is_idle(self, span: Span) -> bool:
+        """Whether its lane finds nothing to read."""
+        lane = None if span.lane is None else self.lanes.get(span.lane)
+        return lane is not None and lane.is_idle()
+
+    def crews(self) -> dict[str, tuple[SpanId, ...]]:
+        """The lanes that run and the spans on each, for people and tests."""
+        with self._table.changed:
+            return {name: tuple(sorted(lane.members)) for name, lane in sorted(self.lanes.items())}
+
+    def progress(self) -> LaneProgress:
+        """What Spark says of all queries so far, those that are over included."""
+        with self._table.changed:
+            total = msgspec.structs.replace(self._ended, step_ms=dict(self._ended.step_ms), behind_rows=0)
+            lanes = [*self.lanes.values(), *self._ending]
+        for lane in lanes:
+            total.add(lane.read_progress())
+            total.behind_rows = max(total.behind_rows, lane.progress.total.behind_rows)
+        return total
+
+
+def positions_of(spans: Iterable[Span]) -> dict[tuple[str, int], int]:
+    """(topic, partition) → from where its span is to be read on; the last of them, where several read it."""
+    found: dict[tuple[str, int], int] = {}
+    for span in spans:
+        for partition in span.positions:
+            place, start = (span.task.plan.topic, partition), span.reached(partition)
+            found[place] = min(start, found.get(place, start))
+    return found

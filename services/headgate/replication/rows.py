@@ -1,0 +1,226 @@
+"""What one task has gathered for one span, and what became of it: the task's own notes, never sent anywhere."""
+
+import time
+from bisect import bisect_left
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headgate.agent.core.span.inputs import SpanResult
+from headgate.config.times import show_ts
+from headgate.formats.change import Change
+from headgate.formats.decoding import Watermark
+from headgate.formats.transactions import Tail, TransactionRun
+from headgate.records.control import Positions
+from headgate.records.ts import ts_of_ms
+from headgate.replication.frames import Chunk
+from headgate.replication.plan import SpanWork
+from headgate.sinks.contract import Aside, ChangeBatch, OffsetRange
+
+__all__ = ["BadChange", "Original", "SnapshotAfterTargetError", "SpanRows"]
+
+ERROR_LENGTH_MAX: Final = 2000
+"""An error travels to a control topic and to people's screens; a whole row in it would do neither good."""
+
+
+class SnapshotAfterTargetError(Exception):
+    """A feed is to end at a time before the one its table is known from."""
+
+
+class BadChange(msgspec.Struct, frozen=True):
+    """One change that is to be set aside, and why; ``unreadable``: it does not say which of several tables it is of."""
+
+    partition: int
+    offset: int
+    code: str
+    reason: str
+    unreadable: bool = False
+
+
+class Original(NamedTuple):
+    """A record as it came from the log; ``headers`` in the order in which they were written."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    append_ms: int
+
+
+class SpanRows:
+    """``next`` is where the positions are to go; ``bad`` are changes that could not be decoded and are to be set aside.
+
+    ``kept`` are the places of changes that are safely on the deadletter topic. What ``settle`` was called for is at the
+    sink and no longer in memory; ``work`` then begins behind it.
+    """
+
+    def __init__(self, work: SpanWork) -> None:
+        self.work = work
+        self.table = work.known_table
+        """The source's, as the sink has it or as the first event says."""
+        self.changes: list[Change] = []
+        self.waiting_bytes = 0
+        self._settled: dict[int, int] = {}
+        self._settled_rows = self._settled_bytes = 0
+        self.bad: list[BadChange] = []
+        self.originals: list[Chunk] = []
+        """What its changes came as, where bad ones are set aside; until they are at the sink."""
+        self.kept: set[tuple[int, int]] = set()
+        self.next: dict[int, int] = {}
+        self.bytes = 0
+        self.rows = 0
+        self.oldest_append_ms: int | None = None
+        self.newest_source_ms: int | None = None
+        self.decode_cpu_ns = 0
+        self.apply_cpu_ns = 0
+        self.wall_ns = 0
+        self.error: tuple[str, str, bool] | None = None
+        self.held: set[int] = set()
+        """Partitions that it keeps from going on."""
+        self.marks: list[Watermark] = []
+        self.ended: set[int] = set()
+        """Partitions of which nothing more is wanted: next comes the watermark of the target, or a change after it."""
+        self.runs: list[TransactionRun] = []
+        self.passed_over = 0
+        self.passed_over_table: str | None = None
+        self.cut: dict[int, str | None] = {}
+        """Partitions whose next change was made after the feed's target, and the transaction that made it, if known."""
+
+    def failed(self, partition: int, code: str, text: str, *, retryable: bool) -> None:
+        """Nothing was written, because of what came of ``partition``."""
+        self.stopped({}, code, text, retryable=retryable)
+        self.held = {partition}
+
+    def stopped(self, reached: Positions, code: str, text: str, *, retryable: bool) -> None:
+        """Written up to ``reached`` (nothing, where a partition is not named), and no further."""
+        self.error = (code, text[:ERROR_LENGTH_MAX], retryable)
+        self.held |= {p for p, end in self.next.items() if {**self._settled, **reached}.get(p, -1) < end}
+        written = sum(change.offset < reached.get(change.partition, 0) for change in self.changes)
+        part = (self.bytes - self._settled_bytes) * written // max(1, len(self.changes))
+        self.rows, self.bytes = self._settled_rows + written, self._settled_bytes + part
+        self.next = {**self._settled, **reached}
+        self.changes, self.bad, self.originals, self.waiting_bytes = [], [], [], 0
+
+    def settle(self) -> None:
+        """All that was gathered so far is at the sink."""
+        self._settled, self._settled_rows, self._settled_bytes = dict(self.next), self.rows, self.bytes
+        expected = {**self.work.expected, **self.next}
+        self.work = msgspec.structs.replace(self.work, expected=expected, known_table=self.table)
+        self.changes, self.bad, self.originals, self.waiting_bytes = [], [], [], 0
+
+    def original(self, partition: int, offset: int) -> Original:
+        """What came from the log at that place."""
+        for chunk in self.originals:
+            row = bisect_left(chunk.offsets, offset)
+            if chunk.partition == partition and row < len(chunk.offsets) and chunk.offsets[row] == offset:
+                return Original(chunk.keys[row], chunk.values[row], chunk.headers_at(row), chunk.appended_ms[row])
+        raise AssertionError(f"{self.work.topic}[{partition}]: nothing came at offset {offset}")
+
+    @property
+    def is_waiting(self) -> bool:
+        """There is something to apply, be it only positions to move."""
+        return any(end != self.work.expected[partition] for partition, end in self.next.items())
+
+    @property
+    def may_rest(self) -> bool:
+        """Only positions are to move, of one of several tables of a topic: that costs a transaction, and can wait."""
+        is_one_of_several = self.work.source_table is not None and not self.work.settle
+        return is_one_of_several and not self.changes and not self.bad and self.error is None
+
+    def poisoned(self, partition: int, text: str) -> None:
+        """What stands before the bad row is good: it is written, and the position then names the bad row."""
+        self.error = ("change_undecodable", text[:ERROR_LENGTH_MAX], False)
+        self.held = {partition}
+
+    def forgive(self) -> None:
+        """What is wrong is behind what is wanted."""
+        self.error, self.held = None, set()
+
+    def batch_from(self, reached: Positions, aside: Aside | None) -> ChangeBatch:
+        """All that is not yet applied, when the sink is at ``reached`` (at the start: what was expected)."""
+        expected = self.work.expected | reached
+        changes = self.changes
+        if reached:
+            changes = [change for change in changes if change.offset >= expected[change.partition]]
+        ranges = {p: OffsetRange(expected=expected[p], next=end) for p, end in sorted(self.next.items())}
+        first_met = None if self.work.known_table is not None else self.table
+        return ChangeBatch(self.work.claim, ranges, changes, aside, first_met)
+
+    def result(self, *, rests: bool = False) -> SpanResult:
+        """For the driver. ``rests``: what is not settled is not at the sink."""
+        code, text, retryable = self.error or (None, None, False)
+        return SpanResult(
+            id=self.work.id,
+            positions=self._settled if rests else self.next,
+            rows=self.rows,
+            bytes=self.bytes,
+            oldest_append_ms=self.oldest_append_ms,
+            newest_source_ms=self.newest_source_ms,
+            visible_ms=time.time_ns() // 1_000_000,
+            error_code=code,
+            error=text,
+            retryable=retryable,
+            decode_cpu_us=self.decode_cpu_ns // 1000,
+            apply_cpu_us=self.apply_cpu_ns // 1000,
+            resolved=self._resolved(),
+            wall_ms=self.wall_ns // 1_000_000,
+            quarantined=sum(offset < self.next.get(partition, 0) for partition, offset in self.kept),
+            tail=self._tail(),
+            cut=() if self.error is not None else tuple(sorted(self.cut)),
+            passed_over=self.passed_over,
+            passed_over_table=self.passed_over_table,
+            held=tuple(sorted(self.held)),
+            known_table=self.work.known_table,
+        )
+
+    def end_at(self, partition: int, target_ts: int | None, marks: list[Watermark]) -> int | None:
+        """Take over a partition's watermarks; the offset of the first that reaches the target, where reading ends.
+
+        The position stays in front of that watermark, so that whoever takes the span next meets it again: the
+        evidence is in the log, and nowhere else.
+        """
+        for mark in marks:
+            self.marks.append(mark)
+            if target_ts is not None and mark.ts >= target_ts:
+                self.ended.add(partition)
+                return mark.offset
+        return None
+
+    def cut_at(self, target_ts: int | None, partition: int, changes: list[Change]) -> int | None:
+        """The offset of the first change made after the target, where reading ends; ``runs`` has its transaction.
+
+        Raises SnapshotAfterTargetError.
+        """
+        if target_ts is None:
+            return None
+        stamped = ((change.offset, ts_of_ms(change.source_ms)) for change in changes if change.source_ms is not None)
+        offset, ts = next(((offset, ts) for offset, ts in stamped if ts > target_ts), (None, 0))
+        if offset is None:
+            return None
+        runs = (run for run in self.runs if run.partition == partition and run.first <= offset <= run.last)
+        run = next(runs, None)
+        if run is not None and run.transaction is None:
+            raise SnapshotAfterTargetError(
+                f"{self.work.claim.table}: the snapshot that its changes begin with was taken at {show_ts(ts)}, after "
+                f"the feed's target {show_ts(target_ts)}: what it held then is not in the log; take a later target"
+            )
+        self.cut[partition] = None if run is None else run.transaction
+        self.ended.add(partition)
+        return offset
+
+    def _tail(self) -> Tail | None:
+        """The newest transaction that is applied up to the end of a run; a cut one counts with none of its changes."""
+        cut = next((transaction for transaction in self.cut.values() if transaction is not None), None)
+        if cut is not None and self.error is None:
+            return Tail(cut, 0)
+        for run in reversed(self.runs):
+            if run.transaction is not None and run.last < self.next.get(run.partition, 0):
+                return Tail(run.transaction, run.order)
+        return None
+
+    def _resolved(self) -> dict[int, int]:
+        """Watermarks all before which is at the sink."""
+        resolved: dict[int, int] = {}
+        for mark in self.marks:
+            if mark.offset <= self.next.get(mark.partition, self.work.expected[mark.partition]):
+                resolved[mark.partition] = max(mark.ts, resolved.get(mark.partition, mark.ts))
+        return resolved

@@ -1,0 +1,62 @@
+"""What one task sets aside: bad changes, safely on the deadletter topic before any position moves past them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headgate.replication.plan import Letterbox
+from headgate.replication.rows import BadChange, SpanRows
+from headgate.sinks.contract import Aside, ChangeRefusedError
+
+__all__ = ["Asides", "too_many"]
+
+_quarantines: dict[Letterbox, Any] = {}
+"""Kept per worker process: each is a connection."""
+
+
+def too_many(rows: SpanRows, where: str) -> str:
+    """Why the change at ``where`` is not set aside any more."""
+    return (
+        f"{rows.work.claim.table}: topic {rows.work.topic}, {where}; it is one more than the feed may set aside in "
+        "an hour (quarantine_per_hour_max)"
+    )
+
+
+class Asides:
+    """Of one task. ``keeper`` says who keeps what may be any of several tables' change."""
+
+    def __init__(self, letterbox: Letterbox, keeper: Callable[[], str]) -> None:
+        self._letterbox = letterbox
+        self._keeper = keeper
+        self._shared: set[tuple[str, int, int]] = set()
+
+    def of(self, rows: SpanRows) -> Aside:
+        """What the sink is to do with a change of this span that it refuses."""
+
+        def keep(refused: Sequence[ChangeRefusedError]) -> None:
+            self.keep(rows, [BadChange(each.partition, each.offset, each.code, str(each)) for each in refused])
+
+        return Aside(keep, max(0, rows.work.quarantine_left - len(rows.kept)), rows.work.patient)
+
+    def keep(self, rows: SpanRows, bad: Sequence[BadChange]) -> None:
+        """Returns once all are safely on the deadletter topic. Raises what ``Quarantine.keep`` raises."""
+        # What does not say its table is the trouble of all of them, and is set aside once by each task that meets it,
+        # under one name everywhere, so that it is one on the deadletter topic.
+        fresh = [each for each in bad if not each.unreadable]
+        topic = rows.work.topic
+        shared = [each for each in bad if each.unreadable and (topic, each.partition, each.offset) not in self._shared]
+        originals = [rows.original(each.partition, each.offset) for each in (*fresh, *shared)]
+        if fresh:
+            self._quarantine().keep(rows.work, fresh, originals[: len(fresh)])
+        if shared:
+            self._quarantine().keep(rows.work, shared, originals[len(fresh) :], self._keeper())
+            self._shared.update((topic, each.partition, each.offset) for each in shared)
+        rows.kept.update((each.partition, each.offset) for each in bad)
+
+    def _quarantine(self) -> Any:
+        quarantine = _quarantines.get(self._letterbox)
+        if quarantine is None:
+            # Brings a Kafka client and our codec along: in most workers nobody ever needs them.
+            from headgate.replication.quarantine import Quarantine  # noqa: PLC0415
+
+            quarantine = _quarantines[self._letterbox] = Quarantine(self._letterbox)
+        return quarantine

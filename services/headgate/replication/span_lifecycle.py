@@ -1,0 +1,234 @@
+"""The calls to source and sink that a span's machine asks for: it is opened there, moved without rows, and sealed.
+
+All of it runs in a small pool, because a sink may be slow and one table's trouble is not another's. A call works from
+the span as it was when it was asked for, changes nothing of it, and gives an answer that the machine decides about.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.inputs import (
+    CallFailed,
+    Looked,
+    Open,
+    Opened,
+    RetryDue,
+    Seal,
+    Sealed,
+    Settle,
+    Settled,
+    SpanInput,
+    TellFailure,
+    TellRestart,
+)
+from headgate.agent.core.span.states import Span
+from headgate.agent.core.span.transitions import UnknownTransitionError
+from headgate.config.crash_points import CrashPoint, reach
+from headgate.config.feed import FeedSpecError
+from headgate.eventlog.connection import KafkaConnection
+from headgate.records.control import Positions
+from headgate.replication.feed_parts import FeedParts, feed_of
+from headgate.replication.span_table import SpanTable
+from headgate.replication.topic_watch import TopicWatch
+from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkError
+from headgate.sources.offsets import SourceError, check_retention
+from headgate.sources.topic_ids import check_topic_id, topic_ids
+
+__all__ = ["SpanKeeper"]
+
+_log = logging.getLogger(__name__)
+
+POOL_THREADS: Final = 8
+"""Slow sinks of other feeds must not hold up a claim; more would only queue up at the sink."""
+
+KEPT_SECONDS: Final = 5.0
+"""Spans come in crowds: a sink's session is kept for so long after the last of them. At most one per thread."""
+
+
+class _Sinks:
+    """Sinks that are open and not in use, by their feed's spec. For all threads of the pool."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: list[tuple[float, str, FeedParts]] = []
+        self._closed = False
+
+    @contextmanager
+    def lent(self, spec: str) -> Iterator[FeedParts]:
+        """One for the caller alone. It is not kept when anything went wrong with it."""
+        with self._lock:
+            found = next((kept for kept in self._kept if kept[1] == spec), None)
+            if found is not None:
+                self._kept.remove(found)
+        parts = FeedParts(spec) if found is None else found[2]
+        is_good = False
+        try:
+            yield parts
+            is_good = True
+        finally:
+            with self._lock:
+                is_good = is_good and not self._closed
+                if is_good:
+                    self._kept.append((time.monotonic(), spec, parts))
+            if not is_good:
+                parts.close()
+
+    def are_due(self, now: float) -> bool:
+        """Whether one has not been asked for in a while."""
+        return any(now - since > KEPT_SECONDS for since, _, _ in self._kept)
+
+    def purge(self, now: float) -> None:
+        """Close those that have not been asked for in a while."""
+        with self._lock:
+            old = [kept for kept in self._kept if now - kept[0] > KEPT_SECONDS]
+            self._kept = [kept for kept in self._kept if kept not in old]
+        for _, _, parts in old:
+            parts.close()
+
+    def close(self) -> None:
+        """Close all, and keep none any more."""
+        with self._lock:
+            self._closed = True
+            kept, self._kept = self._kept, []
+        for _, _, parts in kept:
+            parts.close()
+
+
+class SpanKeeper:
+    """Performs the calls of spans, and tells of them."""
+
+    def __init__(self, table: SpanTable, source: KafkaConnection) -> None:
+        self._table = table
+        self._source = source
+        self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="headgate-span")
+        self._sinks = _Sinks()
+        self._looked_for: set[SpanId] = set()
+        self._topics = TopicWatch(table, partial(topic_ids, source), time.monotonic())
+        table.performers[Open] = lambda span, _: self._call(span, self._open)
+        table.performers[Settle] = lambda span, _: self._call(span, self._settle)
+        table.performers[Seal] = lambda span, seal: self._call(span, partial(self._seal, seal))
+        table.performers[TellFailure] = _tell_failure
+        table.performers[TellRestart] = _tell_restart
+
+    def close(self) -> None:
+        """Take no more work."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._sinks.close()
+
+    def turn(self, now: float) -> None:
+        """Retry what is due."""
+        if self._sinks.are_due(now):
+            self._pool.submit(self._sinks.purge, now)
+        if self._topics.is_due(now):
+            self._pool.submit(self._topics.look)
+        for span in self._table.all():
+            if span.retry_at is not None and span.retry_at <= now:
+                self._table.apply(span.id, RetryDue())
+
+    def _call(self, span: Span, step: Callable[[Span], SpanInput]) -> None:
+        if not self._table.killed:
+            self._pool.submit(self._guarded, span, step)
+
+    def _guarded(self, span: Span, step: Callable[[Span], SpanInput]) -> None:
+        answer: SpanInput
+        try:
+            answer = step(span)
+        except (SinkError, SourceError) as error:
+            answer = CallFailed(error.code, str(error), error.retryable)
+        except FeedSpecError as error:
+            answer = CallFailed("feed_spec", str(error), retryable=False)
+        except Exception as error:  # noqa: BLE001 (a fault of ours with one span must not end the thread of all)
+            _log.exception("span %s", span.id)
+            answer = CallFailed("internal", f"{type(error).__name__}: {error}", retryable=False)
+        try:
+            self._table.apply(span.id, answer, span.life)
+        except UnknownTransitionError:  # the pool would keep it to itself
+            _log.exception("span %s", span.id)
+            raise
+
+    def _open(self, span: Span) -> Opened:
+        """Check sink and source; claim if the span is ours to write."""
+        claim = self._table.claim_of(span)
+        seen = topic_ids(self._source, [claim.topic]).get(claim.topic)
+        check_topic_id(claim.topic, span.task.plan.topic_id, seen)
+        claim = replace(claim, topic_id=seen)
+        with self._sinks.lent(span.task.spec) as parts:
+            parts.sink.check([claim.table])
+            positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
+            known_table = parts.sink.source_table(claim) if span.primary else None
+        ends = check_retention(self._source, claim.topic, positions)
+        return Opened(
+            claim.epoch,
+            span.primary,
+            positions,
+            backlog=sum(end - positions[partition] for partition, end in ends.items()),
+            topic_id=seen,
+            known_table=known_table,
+            target_ts=feed_of(span.task.spec).source.target_ts,
+        )
+
+    def look(self, span: Span) -> None:
+        """Find out how far the present writer of a warm span is. What goes wrong shows when it is to be written.
+
+        With the table's lock held. One look at a time: a sink that is slow is not asked again meanwhile.
+        """
+        if not self._table.killed and span.id not in self._looked_for:
+            self._looked_for.add(span.id)
+            self._pool.submit(self._look, span)
+
+    def _look(self, span: Span) -> None:
+        try:
+            with self._sinks.lent(span.task.spec) as parts:
+                positions = parts.sink.positions(self._table.claim_of(span))
+        except SinkError as error:
+            _log.info("span %s, warm: %s", span.id, error)
+            return
+        finally:
+            with self._table.changed:
+                self._looked_for.discard(span.id)
+        self._table.apply(span.id, Looked(span.progress.opening, positions), span.life)
+
+    def _settle(self, span: Span) -> Settled:
+        """The sink's positions follow what has been read, though there was nothing of it. No batch has it."""
+        ranges = {
+            partition: OffsetRange(expected=position, next=span.reached(partition))
+            for partition, position in sorted(span.awaited.items())
+            if span.reached(partition) > position
+        }
+        with self._sinks.lent(span.task.spec) as parts:
+            return Settled(parts.writer().apply(ChangeBatch(self._table.claim_of(span), ranges, [])).positions)
+
+    def _seal(self, seal: Seal, span: Span) -> Sealed:
+        """Close its epoch, claiming first what was never claimed."""
+        claim = self._table.claim_of(span)
+        with self._sinks.lent(span.task.spec) as parts:
+            if seal.claim:
+                parts.sink.claim(claim)
+            return Sealed(parts.sink.seal(claim))
+
+
+def _tell_failure(span: Span, told: TellFailure) -> None:
+    if told.retry_seconds is None:
+        _log.error("span %s: %s (%s)", span.id, told.text, told.code)
+    else:
+        _log.warning("span %s: %s (%s); again in %.2f s", span.id, told.text, told.code, told.retry_seconds)
+
+
+def _tell_restart(span: Span, told: TellRestart) -> None:
+    _log.info("span %s: %s; it starts again from the sink's position", span.id, told.why)
+
+
+def _claimed(sink: Sink, claim: Claim) -> Positions:
+    reach(CrashPoint.BEFORE_CLAIM)
+    positions = sink.claim(claim)
+    reach(CrashPoint.AFTER_CLAIM)
+    return positions

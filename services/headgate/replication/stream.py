@@ -1,0 +1,129 @@
+"""What a lane's query is made of: Spark's Kafka source over explicit partitions, from explicit offsets.
+
+Spark's own progress is never the truth: every query has a fresh checkpoint directory and begins at the offsets that
+the sink names. What Spark notes there of each batch before it runs says up to where the batch goes.
+"""
+
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from headgate.replication.frames import COLUMNS, HEADERS
+from headgate.replication.spark_options import check_options
+
+__all__ = ["Ends", "LaneSource", "batch_ends", "polling_delay", "rows_of"]
+
+Ends: TypeAlias = Mapping[tuple[str, int], int]
+"""(topic, partition) → an offset."""
+
+FETCH_WAIT_MS: Final = 5
+"""The connector asks for offsets on the connection on which its long poll is parked: each partition would otherwise
+cost up to 500 ms a batch."""
+
+FETCH_BYTES: Final = 64 << 20
+"""What all consumers of a lane may hold together: an eighth of the smallest driver heap that makes sense."""
+
+FETCH_BYTES_MIN: Final = 64 << 10
+FETCH_BYTES_MAX: Final = 8 << 20
+"""Per partition. A fetch of 8 MB instead of Kafka's 1 MB saves the broker half of its CPU per change and the JVM a
+sixth (docs/benchmarks.md). A record larger than that is fetched all the same, alone."""
+
+GROUP: Final = "headgate-lane"
+"""Spark keeps consumers by group and partition, for minutes. Under a name of each query's own, as Spark would have it,
+a joined lane could use none of those of the lanes before it. The name goes on with what tells consumers of different
+properties apart. Nothing is joined or committed."""
+
+RECEIVE_BYTES: Final = 1 << 20
+
+POLL_RECORDS_MAX: Final = 10_000
+"""Kafka's 500 would cut such a fetch into a hundred polls."""
+
+POLL_SHRINKS: Final = 100
+"""A fetch is bounded by what is on the wire, a poll by nothing but this number: compressed, ten thousand rows of 10 MB
+fit into a fetch. So after each time that the JVM ran out of memory a poll is a hundredth: it then has a row."""
+
+REQUEST_MS: Final = 10_000
+ANSWER_MS: Final = 15_000
+"""How long a query waits for a broker, and for an answer over several tries: all its tables wait with it. With Kafka's
+30 and 60 s a topic that is deleted would hold up its neighbours for a minute."""
+
+POLL_MS: Final = 25
+"""How often Spark asks how far the log goes; 10 ms, its default, costs a quarter of a core per lane."""
+
+POLL_PARTITIONS: Final = 4
+"""One millisecond more for so many partitions: to ask about 1 000 costs two milliseconds of a core, and as much of the
+broker's, so 40 times a second would be a sixth of it for nothing."""
+
+
+class LaneSource(msgspec.Struct, frozen=True):
+    """Where a lane reads: the brokers, further client properties by Java's names, and how many rows a batch may have.
+
+    ``headers``: they are read along, for bad changes to be set aside with them. ``memory_failures``: how often the JVM
+    ran out of memory.
+    """
+
+    bootstrap: str
+    rows_max: int
+    options: Mapping[str, str] = {}
+    headers: bool = False
+    memory_failures: int = 0
+
+    @property
+    def poll_records(self) -> int:
+        """How many records a consumer hands over at a time."""
+        shrunk: int = POLL_RECORDS_MAX // POLL_SHRINKS**self.memory_failures
+        return max(shrunk, 1)
+
+
+def rows_of(session: SparkSession, source: LaneSource, starts: Ends) -> DataFrame:
+    """The stream of all rows of the partitions of ``starts``, from there on. Raises RefusedOptionError."""
+    check_options(source.options)
+    assign: dict[str, list[int]] = {}
+    offsets: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(starts.items()):
+        assign.setdefault(topic, []).append(partition)
+        offsets.setdefault(topic, {})[str(partition)] = offset
+    client = {
+        "kafka.request.timeout.ms": str(REQUEST_MS),
+        "kafka.default.api.timeout.ms": str(ANSWER_MS),
+        "kafka.max.partition.fetch.bytes": str(_fetch_bytes(len(starts))),
+        "kafka.max.poll.records": str(source.poll_records),
+        "kafka.receive.buffer.bytes": str(RECEIVE_BYTES),
+        **{name if name.startswith("kafka.") else f"kafka.{name}": value for name, value in source.options.items()},
+        "kafka.bootstrap.servers": source.bootstrap,
+        "kafka.isolation.level": "read_committed",
+        "kafka.fetch.max.wait.ms": str(FETCH_WAIT_MS),
+    }
+    options = {
+        **client,
+        "kafka.group.id": f"{GROUP}-{zlib.crc32(msgspec.json.encode(client, order='sorted')):08x}",
+        "assign": msgspec.json.encode(assign).decode(),
+        "startingOffsets": msgspec.json.encode(offsets).decode(),
+        "failOnDataLoss": "true",
+        "maxOffsetsPerTrigger": str(source.rows_max),
+        "includeHeaders": str(source.headers).lower(),
+    }
+    columns = (*COLUMNS, HEADERS) if source.headers else COLUMNS
+    return session.readStream.format("kafka").options(**options).load().selectExpr(*columns)
+
+
+def _fetch_bytes(partitions: int) -> int:
+    """Large fetches for few partitions, in powers of two: consumers of one size serve one query after the other."""
+    wanted = min(max(FETCH_BYTES // partitions, FETCH_BYTES_MIN), FETCH_BYTES_MAX)
+    return 1 << (wanted.bit_length() - 1)
+
+
+def polling_delay(partitions: int) -> str:
+    """How long a query over so many partitions rests when it has found nothing."""
+    return f"{POLL_MS + partitions // POLL_PARTITIONS}ms"
+
+
+def batch_ends(folder: Path, batch: int, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Up to where a batch under way goes, of each of ``places``. Raises OSError."""
+    noted = (folder / "offsets" / str(batch)).read_bytes().splitlines()[-1]
+    ends = msgspec.json.decode(noted, type=dict[str, dict[int, int]])
+    return {(topic, partition): ends[topic][partition] for topic, partition in places}

@@ -1,0 +1,309 @@
+"""The work of one task: rows grouped by span, decoded, and applied in one fenced sink transaction per (table, task).
+
+Each partition comes in offset order; what lies below a span's position is dropped. A span that fails says so in its
+result and writes nothing; its neighbours in the task go on. Decoders and sink connections are kept per worker process,
+because each costs more than a small batch.
+"""
+
+import time
+import traceback
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.inputs import SpanResult
+from headgate.formats.change import Change, ChangeError
+from headgate.formats.dealing import Columns, Dealt
+from headgate.formats.decoding import Decoder, SchemasUnavailableError, TransactionDecoder, UndecodableError
+from headgate.records.control import Positions
+from headgate.replication.feed_parts import FeedParts
+from headgate.replication.frames import Chunk
+from headgate.replication.plan import BatchPlan, SpanWork, TaskResult
+from headgate.replication.rows import BadChange, SnapshotAfterTargetError, SpanRows
+from headgate.replication.set_aside import Asides, too_many
+from headgate.sinks.contract import SinkError, SinkUnavailableError
+
+__all__ = ["TaskRun", "run_task"]
+
+TASK_BYTES_MAX: Final = 128 << 20
+"""Raw values gathered in one task before they are applied: decoded they take about five times that. A batch of 200 k
+small changes stays one; records of several MB go in portions."""
+
+_POISONED_ADVICE: Final = (
+    "correct or remove the event, then `headgate feed resume`; or let the feed set such events aside "
+    "(on_bad_change: quarantine)"
+)
+
+_parts: dict[str, FeedParts] = {}
+
+
+def run_task(plan: BatchPlan, chunks: Iterable[Chunk]) -> TaskResult:
+    """Apply the rows of one task."""
+    run = TaskRun(plan)
+    run.run(chunks)
+    return run.result()
+
+
+class TaskRun:
+    """One task of one batch: ``run``, then ``result``."""
+
+    def __init__(self, plan: BatchPlan) -> None:
+        self._works: dict[tuple[str, int], list[SpanWork]] = {}
+        for work in plan.works:
+            for partition in work.expected:
+                self._works.setdefault((work.topic, partition), []).append(work)
+        self._spec = plan.spec
+        letterbox = plan.letterbox
+        self._asides = None if letterbox is None else Asides(letterbox, lambda: self._parts().keeper)
+        self._open: dict[SpanId, SpanRows] = {}
+        self._done: list[SpanResult] = []
+        self._seen: dict[str, dict[int, int]] = {}
+
+    def run(self, chunks: Iterable[Chunk]) -> None:
+        """Gather the chunks by span, then apply span after span."""
+        for chunk in chunks:
+            self._seen.setdefault(chunk.topic, {})[chunk.partition] = chunk.offsets[-1] + 1
+            works = self._works.get((chunk.topic, chunk.partition), ())
+            if works and works[0].source_table is not None:
+                self._deal(works, chunk)
+            else:
+                for work in works:  # one, of the only span that has the partition
+                    self._take_whole(self._rows(work), chunk)
+            self._make_room()
+        for span in sorted(self._open):
+            self._finish(span)
+
+    def _rows(self, work: SpanWork) -> SpanRows:
+        rows = self._open.get(work.id)
+        if rows is None:
+            rows = self._open[work.id] = SpanRows(work)
+        return rows
+
+    def result(self) -> TaskResult:
+        """What came of it."""
+        return TaskResult(seen=self._seen, spans=tuple(self._done))
+
+    def _take_whole(self, rows: SpanRows, chunk: Chunk) -> None:
+        """All that the sink does not have yet."""
+        start = rows.work.start(chunk.partition)
+        if chunk.offsets[-1] < start:
+            return
+        self._remember(rows, chunk)
+        self._take(rows, chunk if chunk.offsets[0] >= start else chunk.from_offset(start))
+
+    def _remember(self, rows: SpanRows, chunk: Chunk) -> None:
+        """Where bad changes are set aside, with all that they came with."""
+        if self._asides is not None and rows.error is None:
+            rows.originals.append(chunk)
+
+    def _deal(self, works: Sequence[SpanWork], chunk: Chunk) -> None:
+        """Give each of several tables of a topic its rows of a chunk.
+
+        An event that does not say whose it is may be anybody's: all stop in front of it; or, if such are set aside,
+        none moves past it before it is (``Asides.keep``).
+        """
+        partition = chunk.partition
+        spans = [rows for rows in map(self._rows, works) if rows.error is None and partition not in rows.ended]
+        if not spans:
+            return
+        try:
+            dealt = (
+                self._parts()
+                .dealer(chunk.topic)
+                .deal(Columns(chunk.offsets, chunk.appended_ms, chunk.keys, chunk.values))
+            )
+        except SchemasUnavailableError as error:
+            where = f"topic {chunk.topic}, partition {partition}, from offset {chunk.offsets[0]} on"
+            for rows in spans:
+                rows.failed(partition, error.code, f"{where}: {error}", retryable=error.retryable)
+            return
+        except Exception as error:  # noqa: BLE001 (a fault of ours in one topic's events must not stop the task)
+            for rows in spans:
+                rows.failed(partition, "internal", _described(error), retryable=False)
+            return
+        for rows in spans:
+            self._take_dealt(rows, chunk, dealt)
+
+    def _take_dealt(self, rows: SpanRows, chunk: Chunk, dealt: Dealt) -> None:
+        table, partition = rows.work.source_table or "", chunk.partition
+        start, end = max(rows.work.start(partition), rows.next.get(partition, 0)), chunk.offsets[-1] + 1
+        if end <= start:
+            return
+        self._remember(rows, chunk)
+        wrong = [
+            BadChange(partition, offset, "change_undecodable", f"partition {partition}, offset {offset}: {why}", True)
+            for offset, why in dealt.unreadable
+            if offset >= start
+        ]
+        if wrong and self._asides is None:
+            end = wrong[0].offset
+        mine = dealt.tables[table].within(start, end)
+        part = Chunk(
+            chunk.topic,
+            partition,
+            offsets=mine.offsets,
+            appended_ms=mine.appended_ms,
+            keys=mine.keys,
+            values=mine.values,
+        )
+        self._take(rows, part, (start, end))
+        if rows.error is not None:
+            return
+        rows.passed_over += dealt.passed_over
+        rows.passed_over_table = dealt.passed_over_table or rows.passed_over_table
+        oldest = chunk.appended_ms[0]
+        rows.oldest_append_ms = oldest if rows.oldest_append_ms is None else min(rows.oldest_append_ms, oldest)
+        if not wrong or partition in rows.ended:
+            wrong = [each for each in wrong if each.offset < rows.next.get(partition, start)]
+        if wrong and self._asides is None:
+            rows.poisoned(
+                partition,
+                f"{rows.work.claim.table}: topic {chunk.topic}, {wrong[0].reason}: it may be a change of this table; "
+                f"{_POISONED_ADVICE}",
+            )
+        elif len(rows.kept) + len(rows.bad) + len(wrong) > rows.work.quarantine_left and wrong:
+            rows.failed(partition, "quarantine_full", too_many(rows, wrong[-1].reason), retryable=False)
+        else:
+            rows.bad += wrong
+
+    def _take(self, rows: SpanRows, chunk: Chunk, stretch: tuple[int, int] | None = None) -> None:
+        """Decode the rows of one chunk, unless the span has already failed in this task.
+
+        ``stretch``: from which offset on, and up to which, the chunk has all that is the span's.
+        """
+        partition = chunk.partition
+        if rows.error is not None or partition in rows.ended:
+            return
+        began, began_wall = time.thread_time_ns(), time.monotonic_ns()
+        offsets, appended, values = chunk.offsets, chunk.appended_ms, chunk.values
+        first, last = (offsets[0], offsets[-1] + 1) if stretch is None else stretch
+        decoder: Decoder | None = None
+        try:
+            decoder = self._parts().decoder(rows.work.topic, rows.work.source_table)
+            decoder.table.name = rows.table  # what this worker has met before is not what the sink knows
+            end, changes, bad = self._decode(decoder, rows, partition, (offsets, appended, chunk.keys, values))
+            rows.table = decoder.table.name
+            end = last if end is None else end
+            ends_at = None
+            if isinstance(decoder, TransactionDecoder):
+                rows.runs += decoder.take_runs()
+                ends_at = rows.cut_at(self._parts().target_ts, partition, changes)
+        except SchemasUnavailableError as error:
+            where = f"topic {rows.work.topic}, partition {partition}, from offset {first} on"
+            rows.failed(partition, error.code, f"{rows.work.claim.table}: {where}: {error}", retryable=error.retryable)
+            return
+        except SnapshotAfterTargetError as error:
+            rows.failed(partition, "target_before_snapshot", str(error), retryable=False)
+            return
+        except Exception as error:  # noqa: BLE001 (a fault of ours in one table's rows must not stop its neighbours)
+            rows.failed(partition, "internal", _described(error), retryable=False)
+            return
+        finally:
+            marks = [] if decoder is None else decoder.take_watermarks()
+        if ends_at is None:
+            ends_at = rows.end_at(partition, self._parts().target_ts, marks)
+        if ends_at is not None and ends_at <= end:  # beyond ``end`` nothing was decoded, or may be applied
+            rows.forgive()
+            end, changes = ends_at, [change for change in changes if change.offset < ends_at]
+            bad = [each for each in bad if each.offset < ends_at]
+        rows.changes += changes
+        rows.bad += bad
+        if end > first:
+            good = len(offsets) if end == last else bisect_left(offsets, end)
+            rows.next[partition] = end
+            rows.rows += good
+            size = sum(len(value) for value in values[:good] if value is not None)
+            rows.bytes += size
+            rows.waiting_bytes += size
+            oldest = min(appended, default=rows.oldest_append_ms)
+            if oldest is not None:
+                rows.oldest_append_ms = min(oldest, rows.oldest_append_ms or oldest)
+        rows.decode_cpu_ns += time.thread_time_ns() - began
+        rows.wall_ns += time.monotonic_ns() - began_wall
+
+    def _decode(
+        self, decoder: Decoder, rows: SpanRows, partition: int, columns: Sequence[Sequence[Any]]
+    ) -> tuple[int | None, list[Change], list[BadChange]]:
+        """How far ``columns`` (offsets, append times, keys, values) go; their changes, and those to be set aside.
+
+        None: all the way.
+        """
+        changes: list[Change] = []
+        bad: list[BadChange] = []
+        first = 0
+        while first < len(columns[0]):
+            offsets, appended, keys, values = (column[first:] for column in columns) if first else columns
+            try:
+                changes += decoder.decode_batch(keys, values, [partition] * len(keys), offsets, appended)
+                break
+            except UndecodableError as error:
+                changes += error.decoded
+                where = f"{rows.work.claim.table}: topic {rows.work.topic}, {error}"
+                if self._asides is None:
+                    rows.poisoned(partition, f"{where}; {_POISONED_ADVICE}")
+                    return error.offset, changes, []
+                if len(rows.kept) + len(rows.bad) + len(bad) >= rows.work.quarantine_left:
+                    rows.failed(partition, "quarantine_full", too_many(rows, str(error)), retryable=False)
+                    return int(columns[0][0]), [], []
+                bad.append(BadChange(partition, error.offset, "change_undecodable", str(error)))
+                first += bisect_right(offsets, error.offset)
+        return None, changes, bad
+
+    def _make_room(self) -> None:
+        """Apply what waits for its end, the largest first, before memory runs out: positions say how far it is."""
+        while sum(rows.waiting_bytes for rows in self._open.values()) > TASK_BYTES_MAX:
+            self._apply(max(self._open.values(), key=lambda rows: (rows.waiting_bytes, rows.work.id)))
+
+    def _finish(self, span: SpanId) -> None:
+        rows = self._open.pop(span)
+        rests = rows.is_waiting and rows.may_rest
+        if rows.is_waiting and not rests:
+            self._apply(rows)
+        self._done.append(rows.result(rests=rests))
+
+    def _apply(self, rows: SpanRows) -> None:
+        source_ms = (change.source_ms for change in rows.changes if change.source_ms is not None)
+        rows.newest_source_ms = max(source_ms, default=rows.newest_source_ms)
+        began, began_wall = time.thread_time_ns(), time.monotonic_ns()
+        reached: Positions = {}
+        try:
+            if rows.bad:
+                assert self._asides is not None  # noqa: S101 - without them nothing is set aside
+                self._asides.keep(rows, rows.bad)
+            while reached != rows.next:  # as a rule once; behind a prefix comes the rest, or its error
+                before = {partition: rows.work.expected[partition] for partition in rows.next} | reached
+                aside = None if self._asides is None else self._asides.of(rows)
+                applied = self._parts().writer().apply(rows.batch_from(reached, aside))
+                reached = {partition: applied.positions[partition] for partition in rows.next}
+                _check_progress(before, reached, rows.next)
+            rows.next = reached
+            rows.settle()
+        except SinkUnavailableError as error:
+            self._parts().drop_writer()
+            rows.stopped(reached, error.code, str(error), retryable=True)
+        except SinkError as error:
+            rows.stopped(reached, error.code, str(error), retryable=error.retryable)
+        except ChangeError as error:
+            rows.stopped(reached, "change_undecodable", f"{rows.work.topic}: {error}", retryable=False)
+        except Exception as error:  # noqa: BLE001 (a fault of ours with one table must not stop its neighbours)
+            self._parts().drop_writer()
+            rows.stopped(reached, "internal", _described(error), retryable=False)
+        rows.apply_cpu_ns += time.thread_time_ns() - began
+        rows.wall_ns += time.monotonic_ns() - began_wall
+
+    def _parts(self) -> FeedParts:
+        parts = _parts.get(self._spec)
+        if parts is None:
+            parts = _parts[self._spec] = FeedParts(self._spec)
+        return parts
+
+
+def _check_progress(before: Positions, reached: Positions, end: Positions) -> None:
+    if before == reached != end:
+        raise RuntimeError(f"the sink says that a part of a batch was applied, but its positions stay at {reached}")
+
+
+def _described(error: Exception) -> str:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} (at {where.filename}:{where.lineno}): a fault of Headgate"

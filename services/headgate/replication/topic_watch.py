@@ -1,0 +1,79 @@
+"""Looking from time to time whether the topics that an agent reads are still there, and still the same.
+
+Nobody tells a reader that its topic was deleted, or that a name stands for another topic by now, whose offsets mean
+something else. The owner looks as often (coordinator/discovery.py), but only an agent stops a span at once.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from headgate.agent.core.span.inputs import Failed, SentBack
+from headgate.agent.core.span.states import Phase, Span
+from headgate.replication.span_table import SpanTable
+from headgate.sources.offsets import SourceUnreachableError
+from headgate.sources.topic_ids import TopicReplacedError, check_topic_id
+
+__all__ = ["TopicWatch"]
+
+_log = logging.getLogger(__name__)
+
+TOPICS_SECONDS: Final = 10.0
+"""Between two looks. What a topic that was made again holds beyond the old one's position may be applied meanwhile; who
+goes on from its beginning, which the error asks for, applies it again in its order."""
+
+
+OPEN: Final = frozenset({Phase.WAITING, Phase.READING, Phase.CLAIMED, Phase.WRITING})
+"""Who is opening, being called, or has failed, asks at source and sink anyway."""
+
+
+class TopicWatch:
+    """For all spans of an executor; ``look`` is the pool's, all else the control thread's."""
+
+    def __init__(
+        self, table: SpanTable, topic_ids: Callable[[Iterable[str]], Mapping[str, str | None]], now: float
+    ) -> None:
+        """``topic_ids``: see sources/topic_ids.py."""
+        self._table = table
+        self._topic_ids = topic_ids
+        self._looked_at = now
+        self._missing: frozenset[str] = frozenset()
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time for a look, which then counts as begun."""
+        if now - self._looked_at < TOPICS_SECONDS or not self._watched():
+            return False
+        self._looked_at = now
+        return True
+
+    def _watched(self) -> list[Span]:
+        return [span for span in self._table.all() if span.phase in OPEN]
+
+    def look(self) -> None:
+        """Send spans back whose topic is missing at two looks in a row; fail those whose topic is another one."""
+        topics = {span.task.plan.topic for span in self._watched()}
+        try:
+            present = self._topic_ids(topics)
+        except SourceUnreachableError as error:
+            _log.info("looking for the topics of spans: %s", error)
+            return
+        with self._table.changed:
+            # At one look only it may be so new that this broker has not heard of it yet.
+            missing = topics.difference(present)
+            gone = missing & self._missing
+            lanes = {span.lane: span.task.plan.topic for span in self._watched() if span.task.plan.topic in gone}
+            for span in self._table.all():
+                topic = span.task.plan.topic
+                # Neighbours too: their query asks for that topic, and waits for an answer that does not come.
+                lost = lanes.get(span.lane) if span.lane is not None or topic in gone else None
+                if lost is not None and (span.lane is not None or span.phase in OPEN):
+                    self._table.apply(span.id, SentBack(f"its lane reads {lost}, which is not there any more"))
+                elif span.phase in OPEN and topic in present:
+                    self._check(span, present[topic])
+            self._missing = frozenset(missing)
+
+    def _check(self, span: Span, seen: str | None) -> None:
+        try:
+            check_topic_id(span.task.plan.topic, span.progress.topic_id, seen)
+        except TopicReplacedError as error:
+            self._table.apply(span.id, Failed(error.code, str(error), error.retryable))

@@ -1,0 +1,204 @@
+"""A role before it serves: it tails its topics, decides when to campaign, and replays to the end once it has won.
+
+One Candidate is one life of a role, from an empty state on; whatever goes wrong, the role drops it and makes another.
+All it reads goes through ``evolve``, whoever wrote it, so a standby's state is always the log's and a take-over only
+has to read the last few records.
+"""
+
+import logging
+import math
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Final, Generic, TypeVar
+
+from headgate.eventlog.log import Delivery, FencedError, Garbage, Log, Partition, Placed, TransactionalWriter
+from headgate.records.control import OwnerAnnounced
+from headgate.records.keys import Fact, FeedProgressKey, Key, MemberKey, OutcomeKey, OwnerKey, SessionKey
+from headgate.runtime.leases import OwnerWatch, SessionLeases
+from headgate.runtime.levels import Readership
+from headgate.runtime.machine import Machine, Now
+from headgate.runtime.roster import Roster
+from headgate.runtime.settings import ANNOUNCE, HEARTBEATS_PER_LEASE, RoleCounters, RoleSettings
+
+__all__ = ["CAMPAIGN_STALL_SECONDS_MAX", "HANGING_SECONDS", "HARMLESS", "Candidate"]
+
+_log = logging.getLogger(__name__)
+
+StateT = TypeVar("StateT")
+
+TURN_RECORDS_MAX: Final = 1_000
+"""Records per turn: at 100 µs each a turn stays a tenth of a second, far below any lease."""
+
+HANGING_SECONDS: Final = 5.0
+"""How long the replay of a campaign stands still before it is asked whether a broker has lost a transaction's end:
+``init`` has ended all that brokers know of, within a second as a rule."""
+
+HANGING_AGAIN_SECONDS: Final = 20.0
+"""After which it is asked again: the answer may be out of reach beside a broker that has just been restarted."""
+
+CAMPAIGN_STALL_SECONDS_MAX: Final = 90.0
+"""How long the replay of a campaign may stand still: beyond every transaction time-out (Kafka's default is 60 s), after
+which no open transaction of anybody can hide records any more. Giving up ends the process's role, so it waits longer
+than a command that only looks (replay.READ_STALL_SECONDS_MAX)."""
+
+HARMLESS: Final[Mapping[str, Key]] = {
+    "announce": MemberKey("-"),
+    "changefeed": OutcomeKey("-"),
+    "checkpoint": FeedProgressKey("-"),
+    "dispatch": SessionKey("-", "-"),
+}
+"""What may be deleted of the topics that owners write to, because nobody is called so: replays meet such deletions
+anyway, of what has been compacted away."""
+
+
+class Candidate(Generic[StateT]):
+    """State, reader and what is known of others. ``writer`` is there from the campaign on."""
+
+    def __init__(
+        self, settings: RoleSettings, machine: Machine[StateT], log: Log, counters: RoleCounters, now: float
+    ) -> None:
+        """Start from the beginning of the log, towards its present end. Raises LogError."""
+        self._settings = settings
+        self._machine = machine
+        self._log = log
+        self._counters = counters
+        self.state = machine.new_state(settings.shard)
+        self.leases = SessionLeases(settings.agent_lease_seconds)
+        self.watch = OwnerWatch(settings.lease_seconds, now)
+        self.roster = Roster(settings.owner_id, settings.shard, settings.lease_seconds)
+        self.readership = Readership(log.level, settings.lease_seconds)
+        self.inbox: deque[Delivery] = deque()
+        self.replayed = False
+        self.writer: TransactionalWriter | None = None
+        self._seen: dict[Partition, int] = {}
+        self._moved_at = now
+        self._suspected_at: float | None = None
+        self._asked_at = -math.inf
+        self._ends: Mapping[Partition, int] = log.end_offsets(settings.partitions())
+        self._reader = log.reader(dict.fromkeys(settings.partitions(), 0))
+
+    def fetch(self, timeout_seconds: float) -> None:
+        """Fill the empty inbox with what the log has, waiting for the first record. Raises LogError."""
+        if self.inbox:
+            return
+        for item in self._reader.poll(TURN_RECORDS_MAX, timeout_seconds):
+            self._counters.records += 1
+            if isinstance(item, Garbage):
+                topic = item.partition.topic
+                self._counters.garbage[topic] = self._counters.garbage.get(topic, 0) + 1
+                _log.warning("%s/%d at %d is skipped: %s", topic, item.partition.number, item.offset, item.reason)
+            else:
+                self.inbox.append(item)
+
+    def follow(self, now: Now) -> bool:
+        """Evolve all of the inbox; whether there was anything."""
+        moved = bool(self.inbox)
+        while self.inbox:
+            self._learn(self.inbox.popleft(), now)
+        # Only what is short of the end counts: heartbeats keep one partition moving while another is pinned for good.
+        behind = self._behind()
+        if behind != self._seen:
+            self._seen, self._moved_at = behind, now.monotonic
+        self.replayed = self.replayed or (self.writer is None and self.is_at_end())
+        return moved
+
+    def is_time_to_campaign(self, now: float) -> bool:
+        """The throne is free, and those who should have it before me (roster.py) have had their time.
+
+        Free is an empty throne, or an owner silent for its lease by all that was on the log when the doubt began. The
+        end may be hidden by a transaction that a killed owner left open, which only ``init`` ends. So a doubt that
+        stands still for a heartbeat's time is enough; campaigning in vain costs a term, never safety.
+        """
+        is_vacant = self.replayed and self.watch.is_vacant()
+        if not is_vacant and now < self.watch.runs_out_at():
+            self._suspected_at = None
+            return False
+        if self._suspected_at is None:
+            self._suspected_at = now
+            if not is_vacant:
+                self._ends = self._log.end_offsets(self._settings.partitions())
+        grace = self._settings.lease_seconds / HEARTBEATS_PER_LEASE
+        if not (is_vacant or self.is_at_end() or now - max(self._suspected_at, self._moved_at) >= grace):
+            return False
+        return now - self._suspected_at >= self.roster.wait_seconds(now)
+
+    def is_waiting_for_end(self) -> bool:
+        """Whether an end of the log is being read towards, or others are let go first."""
+        return not self.replayed or self._suspected_at is not None
+
+    def campaign(self, now: float) -> None:
+        """Fence the last owner, end its dangling transaction, and set out for the end captured after that."""
+        self.writer = self._log.transactional_writer(self._settings.transactional_id)
+        self.writer.init()
+        self._ends = self._log.end_offsets(self._settings.partitions())
+        self._moved_at = now
+        self.replayed = False
+
+    def serve(self) -> None:
+        """The throne is reached: what an owner has written is not read back, but for announcements of a later one."""
+        self._reader.pass_over(lambda key: self._settings.is_mine(key) and not isinstance(key, OwnerKey))
+
+    def positions(self) -> Mapping[Partition, int]:
+        """How far the log was read, the inbox included."""
+        return self._reader.positions()
+
+    def is_at_end(self) -> bool:
+        """Whether all was read up to the end captured last."""
+        return not self._behind()
+
+    def end_hanging(self, now: float) -> None:
+        """When a campaign stands still, what ``init`` should have ended is looked for. Raises LogError."""
+        if (
+            self.writer is None
+            or now - self._moved_at <= HANGING_SECONDS
+            or now - self._asked_at < HANGING_AGAIN_SECONDS
+        ):
+            return
+        self._asked_at = now
+        hidden = [partition for partition in sorted(self._behind()) if partition.topic in HARMLESS]
+        if not hidden:
+            return
+        places = self._places(hidden)
+        if self.writer.end_hanging([Placed(partition, Fact(HARMLESS[partition.topic], None)) for partition in hidden]):
+            _log.warning("a transaction whose end a broker has lost (docs/bugs.md, B20) is ended: %s", places)
+        else:
+            _log.warning("the replay stands still: %s; nothing is known of a transaction of ours there", places)
+
+    def stalled(self, now: float) -> str | None:
+        """Why the replay cannot reach its end, once it has stood still for too long."""
+        if now - self._moved_at <= CAMPAIGN_STALL_SECONDS_MAX:
+            return None
+        places = self._places(self._behind())
+        return (
+            f"replay has stood still for {CAMPAIGN_STALL_SECONDS_MAX:.0f} s ({places}): a transaction stays open, "
+            "another producer's or one whose end a restarted broker has lost (docs/bugs.md, B20); find it with "
+            "kafka-transactions.sh find-hanging and end it with kafka-transactions.sh abort"
+        )
+
+    def close(self) -> None:
+        """Let go of reader and writer. Idempotent."""
+        if self.writer is not None:
+            self.writer.close()
+        self._reader.close()
+
+    def _behind(self) -> dict[Partition, int]:
+        """Position of each partition that is short of the end captured last."""
+        positions = self._reader.positions()
+        return {partition: positions[partition] for partition, end in self._ends.items() if positions[partition] < end}
+
+    def _places(self, partitions: Collection[Partition]) -> str:
+        """Where these stand, of how much."""
+        positions = self._reader.positions()
+        return ", ".join(f"{p.topic}/{p.number} at {positions[p]} of {self._ends[p]}" for p in sorted(partitions))
+
+    def _learn(self, delivery: Delivery, now: Now) -> None:
+        key, value = delivery.key, delivery.value
+        self.roster.learn(key, value, now.monotonic)
+        self.readership.learn(key, value, now.monotonic)
+        if isinstance(key, OwnerKey) and key.shard == self._settings.shard:
+            if self.writer is not None and delivery.offset >= self._ends[ANNOUNCE]:
+                # Written after my init returned, so its writer's init came after mine, and the last one wins.
+                raise FencedError(f"shard {key.shard}: another owner announced itself while I was replaying")
+            self.watch.heard(value if isinstance(value, OwnerAnnounced) else None, now.monotonic)
+        self._machine.evolve(self.state, key, value, delivery.offset)
+        self.leases.learn(key, value, now.monotonic)

@@ -1,0 +1,63 @@
+"""A coordinator's process says that it is there: ``member/<id>`` on announce, five times a lease, deleted at its end.
+
+Owners are heard by their own heartbeats; a process that owns nothing would be unknown without this, and nobody could
+give it a share (roster.py). It is a hint and no more: a heartbeat that is not acknowledged is logged and forgotten.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from headgate.eventlog.log import Log, LogError
+from headgate.eventlog.repeats import Repeats
+from headgate.eventlog.sharding import ANNOUNCE, place
+from headgate.records.control import MemberAnnounced
+from headgate.records.keys import Fact, MemberKey
+from headgate.runtime.settings import HEARTBEATS_PER_LEASE, RoleSettings
+
+__all__ = ["Presence"]
+
+_log = logging.getLogger(__name__)
+_log.addFilter(Repeats())
+
+
+class Presence:
+    """One process's heartbeat; whoever drives it calls ``beat`` every ``pause`` seconds, and ``leave`` at the end."""
+
+    def __init__(
+        self, log: Log, settings: RoleSettings, shards: Callable[[], Sequence[int]], wall_ms: Callable[[], int]
+    ) -> None:
+        """``settings`` are those of any role of the process; ``shards`` are those it owns or would take, ascending."""
+        self._settings = settings
+        self._shards = shards
+        self._wall_ms = wall_ms
+        self._writer = log.writer(f"member/{settings.owner_id}")
+
+    @property
+    def pause(self) -> float:
+        """Seconds between heartbeats."""
+        return self._settings.lease_seconds / HEARTBEATS_PER_LEASE
+
+    def beat(self) -> bool:
+        """One heartbeat; whether it was acknowledged before the next is due."""
+        record = MemberAnnounced(
+            shards=tuple(self._shards()),
+            version=self._settings.version,
+            schema_version=self._settings.schema_version,
+            lease_seconds=self._settings.lease_seconds,
+            announced_ms=self._wall_ms(),
+        )
+        return self._write(record)
+
+    def leave(self) -> None:
+        """Delete the key, so that nobody waits for this process any more, and let go of the log."""
+        self._write(None)
+        self._writer.close()
+
+    def _write(self, record: MemberAnnounced | None) -> bool:
+        fact = Fact(MemberKey(self._settings.owner_id), record)
+        try:
+            self._writer.write([place(fact, ANNOUNCE.number)], self.pause)
+        except LogError as error:
+            _log.warning("presence of %s not acknowledged: %s", self._settings.owner_id, error)
+            return False
+        return True

@@ -1,0 +1,83 @@
+"""Who a role is, what it reads and where its facts go; and what it counts for metrics."""
+
+from typing import Final
+
+import msgspec
+
+from headgate.eventlog.log import Partition, Placed
+from headgate.eventlog.sharding import SHARDED_TOPICS
+from headgate.records.control import OwnerAnnounced
+from headgate.records.keys import Fact, Key, OwnerKey
+from headgate.runtime.machine import Now
+
+__all__ = ["ANNOUNCE", "HEARTBEATS_PER_LEASE", "RoleCounters", "RoleSettings"]
+
+ANNOUNCE: Final = Partition("announce", 0)
+"""The one partition that every role of every shard reads."""
+
+HEARTBEATS_PER_LEASE: Final = 5
+"""An owner announces itself so often within its lease: four in a row may be late before anybody campaigns."""
+
+
+class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a role is.
+
+    ``owner_id`` names this process, for people; ``transactional_id`` is that of the role and shard, the same in every
+    process that may own it: the broker's fencing of it is the election. Leases are in seconds.
+    """
+
+    shard: int
+    owner_id: str
+    transactional_id: str
+    version: str
+    schema_version: int
+    lease_seconds: float
+    agent_lease_seconds: float
+    topics: tuple[str, ...] = ("announce", *SHARDED_TOPICS)
+
+    def partitions(self) -> tuple[Partition, ...]:
+        """What the role reads: announce/0 and its shard's partition of every other topic, sorted."""
+        return tuple(sorted(self.partition_of(topic) for topic in self.topics))
+
+    def partition_of(self, topic: str) -> Partition:
+        """Where facts of a topic go."""
+        return ANNOUNCE if topic == ANNOUNCE.topic else Partition(topic, self.shard)
+
+    def place(self, fact: Fact) -> Placed:
+        """The fact with its partition."""
+        return Placed(self.partition_of(fact.key.topic), fact)
+
+    def is_mine(self, key: Key) -> bool:
+        """Whether only this shard's owner writes the key. On announce/0 the owners of all shards meet."""
+        return key.by_owner and (not isinstance(key, OwnerKey) or key.shard == self.shard)
+
+    def announcement(self, owner_rev: int | None, level: int, now: Now, *, resigned: bool = False) -> Fact:
+        """The owner's word that it has the shard, and the level; a lease of 0 says that it has let go of it."""
+        record = OwnerAnnounced(
+            owner_id=self.owner_id,
+            owner_rev=owner_rev,
+            version=self.version,
+            schema_version=self.schema_version,
+            lease_seconds=0.0 if resigned else self.lease_seconds,
+            announced_ms=now.wall_ms,
+            level=level,
+        )
+        return Fact(OwnerKey(self.shard), record)
+
+
+class RoleCounters(msgspec.Struct):
+    """Counts since the process started, for metrics; read them from any thread."""
+
+    garbage: dict[str, int] = msgspec.field(default_factory=dict)
+    """Records that could not be understood, by topic."""
+    records: int = 0
+    commits: int = 0
+    facts: int = 0
+    campaigns: int = 0
+    terms: int = 0
+    sessions_ended: int = 0
+    """Agents' sessions that this process wrote dead, those that have said farewell as well."""
+    failovers: int = 0
+    """Somebody's place taken over who had not gone by itself: an agent's session, or the shard's owner."""
+    falls: int = 0
+    """Times the role threw its state away: lost its term, lost the log, or found a gap in its own turns."""

@@ -1,0 +1,119 @@
+"""``headgate bench``: the figures, as a table or as one JSON object."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headgate.cli.options import Format
+from headgate.cli.output import Output, note, show_rows
+from headgate_lab.benchmarks.control import ControlOptions, bench_control
+from headgate_lab.benchmarks.figures import Report
+from headgate_lab.benchmarks.latency import LatencyOptions, bench_latency
+from headgate_lab.benchmarks.move import MoveOptions, bench_move
+from headgate_lab.benchmarks.peers.race import RACES, SIDES, PeersOptions, bench_peers
+from headgate_lab.benchmarks.pipeline import PipelineOptions, bench_pipeline
+from headgate_lab.benchmarks.rest import RestOptions, bench_rest
+from headgate_lab.benchmarks.tables import TablesOptions, bench_tables
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Measure: every bench starts its own real parts and prints medians with their spread.")
+
+
+@app.command("pipeline")
+def pipeline(
+    changes: Annotated[int, typer.Option(min=1_000, help="changes in each prepared topic")] = 1_000_000,
+    rounds: Annotated[int, typer.Option(min=1, help="interleaved runs of each side")] = 3,
+    output: Format = Output.TABLE,
+) -> None:
+    """Changes per second into PostgreSQL, beside bare hands on the same topic in the same run."""
+    _show(bench_pipeline(PipelineOptions(changes=changes, rounds=rounds), note), output)
+
+
+@app.command("peers")
+def peers(  # noqa: PLR0917 - options of a command line
+    changes: Annotated[int, typer.Option(min=1_000, help="changes in each prepared topic")] = 500_000,
+    rounds: Annotated[int, typer.Option(min=1, help="interleaved runs of each side")] = 5,
+    only: Annotated[list[str] | None, typer.Option(help=f"sides beside Headgate: {', '.join(SIDES[1:])}")] = None,
+    race: Annotated[list[str] | None, typer.Option(help=f"workloads: {', '.join(RACES)}; all if none")] = None,
+    race_with: Annotated[
+        Path | None, typer.Option(exists=True, file_okay=False, help="a checkout of another version, as one side more")
+    ] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Changes per second beside Kafka Connect with Debezium's JDBC sink, Flink SQL and bare hands, on one topic."""
+    options = PeersOptions(tuple(race or RACES), changes, rounds, tuple(SIDES if only is None else only), race_with)
+    _show(bench_peers(options, note), output)
+
+
+@app.command("latency")
+def latency(
+    seconds: Annotated[float, typer.Option(min=5, help="counted seconds per number of tables")] = 30.0,
+    rate: Annotated[int, typer.Option(min=10, help="changes per second in all")] = 1_000,
+    tables: Annotated[list[int] | None, typer.Option(min=1, help="numbers of tables; 1, 20 and 200 if none")] = None,
+    debezium: Annotated[bool, typer.Option("--debezium", help="Debezium's JDBC sink as well")] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Milliseconds from the broker's append to the visible row, over 1, 20 and 200 tables."""
+    options = LatencyOptions(rate, seconds, tuple(tables or (1, 20, 200)), debezium)
+    _show(bench_latency(options, note), output)
+
+
+@app.command("move")
+def move(
+    moves: Annotated[int, typer.Option(min=2, help="moves, there and back")] = 10,
+    tables: Annotated[int, typer.Option(min=2, help="tables under load; the first one moves")] = 4,
+    rate: Annotated[int, typer.Option(min=10, help="changes per second in all")] = 1_000,
+    output: Format = Output.TABLE,
+) -> None:
+    """What a move costs: the moved table's pause, and its neighbours', under load."""
+    _show(bench_move(MoveOptions(moves, tables, rate), note), output)
+
+
+@app.command("tables")
+def tables(
+    tables: Annotated[int, typer.Option(min=1, help="tables of the feed, on one agent")] = 1_000,
+    active: Annotated[int, typer.Option(min=1, help="tables written to")] = 100,
+    rate: Annotated[int, typer.Option(min=10, help="changes per second in all")] = 1_000,
+    seconds: Annotated[float, typer.Option(min=5, help="counted seconds")] = 20.0,
+    output: Format = Output.TABLE,
+) -> None:
+    """Many tables on one agent: time to start, memory, processor time at rest, and how late the busy ones are."""
+    _show(bench_tables(TablesOptions(tables, min(active, tables), rate, seconds), note), output)
+
+
+@app.command("rest")
+def rest(
+    tables: Annotated[list[int] | None, typer.Option(min=1, help="numbers of tables; 1, 5, 100, 1000 if none")] = None,
+    rate: Annotated[int, typer.Option(min=1, help="changes per second in all")] = 8,
+    seconds: Annotated[float, typer.Option(min=5, help="counted seconds per number of tables")] = 60.0,
+    output: Format = Output.TABLE,
+) -> None:
+    """What an agent costs at rest: shares of a core for its driver, JVM and workers, and of the broker."""
+    _show(bench_rest(RestOptions(tuple(tables or (1, 5, 100, 1_000)), rate, seconds), note), output)
+
+
+@app.command("control")
+def control(
+    spans: Annotated[list[int] | None, typer.Option(min=1_024, help="sizes; 1024, 16384 and 131072 if none")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="runs of each size")] = 1,
+    output: Format = Output.TABLE,
+) -> None:
+    """What deciding costs a coordinator: dispatch, events, idle ticks, a lost agent, replay, memory."""
+    options = ControlOptions(rounds=rounds)
+    if spans:
+        options = ControlOptions(tuple(spans), rounds)
+    _show(bench_control(options, note), output)
+
+
+def _show(report: Report, output: Output) -> None:
+    if output is not Output.TABLE:
+        sys.stdout.write(report.to_json() + "\n")
+        return
+    rows = [
+        {"figure": name, "value": f.value, "unit": f.unit, "goal": f.goal, "n": f.n, "spread": f.spread}
+        for name, f in report.figures.items()
+    ]
+    show_rows(("figure", "value", "unit", "goal", "n", "spread"), rows, output)

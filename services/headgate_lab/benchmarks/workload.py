@@ -1,0 +1,194 @@
+"""The changes a bench replays: Debezium JSON as the PostgreSQL connector writes it, with and without schema.
+
+The same seed gives the same bytes, so every side reads the same topic, and what the target must hold afterwards is
+known without asking the system under test: the generator keeps the last row per key.
+"""
+
+import random
+import time
+from typing import Final
+
+import confluent_kafka
+import msgspec
+import orjson
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headgate_lab.benchmarks.shapes import SHAPES, USUAL, places
+
+__all__ = ["DDL", "MIXES", "Expected", "Mix", "Workload", "create_topic", "fill_topic", "insert_event"]
+
+DDL: Final = "CREATE TABLE {table} (" + USUAL.ddl("postgresql") + ")"
+
+
+class Mix(msgspec.Struct, frozen=True):
+    """Shares of inserts and deletes among all changes; the rest are updates of random living rows."""
+
+    inserts: float
+    deletes: float
+
+
+MIXES: Final[dict[str, Mix]] = {"insert": Mix(2 / 3, 0.0), "update": Mix(0.1, 0.0), "delete": Mix(0.4, 0.18)}
+"""``insert`` and ``delete`` are those of anchors/peers-performance.md §3.4: two inserts to one update; and of what is
+no insert, 70 % updates and 30 % deletes."""
+
+POLL_EVERY: Final = 2_000
+"""Delivery reports are served this often, so that the producer's queue never fills up."""
+
+QUEUE_RECORDS_MAX: Final = 40_000
+"""Below librdkafka's own bound of 100 000, past which produce() raises."""
+
+TOPIC_TIMEOUT_SECONDS: Final = 30
+
+
+class Expected(msgspec.Struct):
+    """What the target must hold: row count and two sums over the last version of every row."""
+
+    rows: int
+    sum_ver: int
+    sum_qty: int
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """A topic's worth of changes: ``with_schema`` puts the Connect schema beside every payload.
+
+    ``mix`` is of MIXES, ``shape`` of SHAPES. ``with_before``: updates carry the old row as well, as under PostgreSQL's
+    REPLICA IDENTITY FULL.
+    """
+
+    topic: str
+    changes: int
+    partitions: int
+    with_schema: bool
+    seed: int
+    mix: str = "insert"
+    shape: str = "usual"
+    with_before: bool = False
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int, settings: dict[str, str] | None = None) -> None:
+    """A fresh topic; raises KafkaException where it exists."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=settings or {})
+    for future in admin.create_topics([new]).values():
+        future.result(TOPIC_TIMEOUT_SECONDS)
+
+
+def fill_topic(bootstrap: str, workload: Workload) -> Expected:
+    """Write the workload (keys spread over partitions by id) and say what a target must hold afterwards."""
+    chooser = random.Random(workload.seed)  # noqa: S311 (a workload, not a secret)
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            # A retried request must not put an older version of a row behind a newer one.
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "batch.size": 1 << 20,
+        }
+    )
+    mix = MIXES[workload.mix]
+    versions: list[int] = []
+    quantities: list[int] = []
+    living: list[int] = []
+    envelope = _Envelope(workload)
+    for number in range(workload.changes):
+        drawn = chooser.random()
+        if not living or drawn < mix.inserts:
+            row_id, operation = len(versions), b"c"
+            versions.append(0)
+            quantities.append(0)
+            living.append(row_id)
+        else:
+            at = chooser.randrange(len(living))
+            row_id, operation = living[at], b"u"
+            if drawn < mix.inserts + mix.deletes:
+                operation = b"d"
+                living[at] = living[-1]
+                living.pop()
+        versions[row_id] += 1
+        quantities[row_id] = chooser.randrange(1_000)
+        key, value = envelope.event(row_id, versions[row_id], quantities[row_id], operation, number)
+        producer.produce(workload.topic, value, key, partition=row_id % workload.partitions)
+        if number % POLL_EVERY == 0:
+            producer.poll(0)
+            while len(producer) > QUEUE_RECORDS_MAX:
+                producer.poll(0.1)
+    if producer.flush(120):
+        raise RuntimeError(f"{workload.topic}: the broker did not take the whole workload within two minutes")
+    return Expected(len(living), sum(versions[i] for i in living), sum(quantities[i] for i in living))
+
+
+def insert_event(topic: str, row_id: int, *, with_schema: bool = False) -> tuple[bytes, bytes]:
+    """Key and value of one insert."""
+    return _Envelope(Workload(topic, 1, 1, with_schema, 0)).event(row_id, 1, row_id % 1_000, b"c", row_id)
+
+
+class _Envelope:
+    """Bytes of one event; what is the same in every event is encoded once."""
+
+    def __init__(self, workload: Workload) -> None:
+        _, self.schema, self.table = workload.topic.rsplit(".", 2)
+        self.with_schema = workload.with_schema
+        self.with_before = workload.with_before
+        fields = SHAPES[workload.shape].connect_fields
+        self.row = SHAPES[workload.shape].template()
+        row = {"type": "struct", "fields": fields, "optional": True, "name": f"{workload.topic}.Value"}
+        source = {
+            "type": "struct",
+            "optional": False,
+            "name": "io.debezium.connector.postgresql.Source",
+            "field": "source",
+        }
+        source_fields = [
+            {"type": "string", "optional": True, "field": name}
+            for name in ("version", "connector", "name", "db", "sequence")
+        ]
+        source_fields += [
+            {"type": "int64", "optional": True, "field": name} for name in ("ts_ms", "txId", "lsn", "xmin")
+        ]
+        value_schema = {
+            "type": "struct",
+            "fields": [
+                {**row, "field": "before"},
+                {**row, "field": "after"},
+                {**source, "fields": source_fields},
+                {"type": "string", "optional": False, "field": "op"},
+                {"type": "int64", "optional": True, "field": "ts_ms"},
+            ],
+            "optional": False,
+            "name": f"{workload.topic}.Envelope",
+            "version": 2,
+        }
+        key_schema = {"type": "struct", "fields": fields[:1], "optional": False, "name": f"{workload.topic}.Key"}
+        self.value_head = b'{"schema":' + orjson.dumps(value_schema) + b',"payload":'
+        self.key_head = b'{"schema":' + orjson.dumps(key_schema) + b',"payload":'
+        self.started_ms = time.time_ns() // 1_000_000
+
+    def event(self, row_id: int, version: int, quantity: int, operation: bytes, number: int) -> tuple[bytes, bytes]:
+        row = self.row % places(row_id, version, quantity, number)
+        before = b"null"
+        if operation == b"d":
+            before = row
+        elif operation == b"u" and self.with_before:
+            before = self.row % places(row_id, version - 1, quantity, number)
+        payload = (
+            b'{"before":%s,"after":%s,"source":{"version":"3.6.0.Final","connector":"postgresql","name":"bench",'
+            b'"ts_ms":%d,"snapshot":"false","db":"bench","sequence":"[\\"%d\\",\\"%d\\"]","schema":"%s","table":"%s",'
+            b'"txId":%d,"lsn":%d,"xmin":null},"transaction":null,"op":"%s","ts_ms":%d}'
+        ) % (
+            before,
+            b"null" if operation == b"d" else row,
+            self.started_ms + number // 1_000,
+            number,
+            number,
+            self.schema.encode(),
+            self.table.encode(),
+            number // 10,
+            number,
+            operation,
+            self.started_ms + number // 1_000,
+        )
+        key = b'{"id":%d}' % row_id
+        if self.with_schema:
+            return self.key_head + key + b"}", self.value_head + payload + b"}"
+        return key, payload

@@ -1,0 +1,86 @@
+"""``headgate chaos``: three agents and two coordinators under faults drawn from a seed, and a verdict."""
+
+import json
+import secrets
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from headgate_lab.chaos.campaign import run_campaign
+from headgate_lab.chaos.capture import CaptureError
+from headgate_lab.chaos.report import show_chaos
+from headgate_lab.chaos.targets import SinkType
+from headgate_lab.chaos.world import Options
+from headgate_lab.demo.command import EXIT_FAILED, EXIT_INTERRUPTED, SEED_MAX, Output
+from headgate_lab.demo.display import Display
+from headgate_lab.demo.load import LoadError
+from headgate_lab.demo.processes import ServiceError
+from headgate_lab.demo.services import LEASE_SECONDS
+from headgate_lab.demo.watch import WatchError
+
+__all__ = ["chaos"]
+
+MINUTES_DEFAULT: Final = 10.0
+RATE_DEFAULT: Final = 100.0
+"""Changes per second: twenty in each table, so that a gap of a second is seen."""
+
+
+def chaos(
+    *,
+    seed: Annotated[
+        int | None, typer.Option(help="of faults, load and operations; drawn and printed if not given")
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, help="of faults; everything strikes once in about ten")
+    ] = MINUTES_DEFAULT,
+    short: Annotated[bool, typer.Option("--short", help="instead: one of each main sort, in two minutes")] = False,
+    points: Annotated[
+        bool, typer.Option("--points", help="instead: every point of the commit path, every death")
+    ] = False,
+    sink: Annotated[
+        SinkType, typer.Option(help="what the feed writes to; mysql: a MariaDB. The source is a PostgreSQL")
+    ] = SinkType.POSTGRESQL,
+    rate: Annotated[
+        float, typer.Option(min=1, max=2_000, help="changes written to the source per second")
+    ] = RATE_DEFAULT,
+    lease_seconds: Annotated[
+        float, typer.Option(min=1, max=60, help="longer where the machine has other work, or leases are lost to it")
+    ] = LEASE_SECONDS,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep", help="keep the folder with databases, broker and logs (logs stay anyway if it does not hold)"
+        ),
+    ] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="table or json")] = Output.TABLE,
+) -> None:
+    """Kill, freeze, cut off and restart everything in turn and at once, while feeds are paused and tables moved.
+
+    Exit code 0 only if source and target are equal in the end, nothing was written twice, and no lease was lost that no
+    fault explains.
+    """
+    options = Options(
+        seed=secrets.randbelow(SEED_MAX) if seed is None else seed,
+        rate=rate,
+        lease_seconds=lease_seconds,
+        keep=keep,
+        minutes=None if short else minutes,
+        points=points,
+        sink=sink,
+    )
+    display = Display(to_stderr=output is Output.JSON)
+    display.say(f"seed {options.seed}, sink {options.sink}")
+    try:
+        report = run_campaign(options, display)
+    except (WatchError, ServiceError, LoadError, CaptureError) as error:
+        display.fail(f"{error} (seed {options.seed}, sink {options.sink})")
+        raise typer.Exit(EXIT_FAILED) from error
+    except KeyboardInterrupt as error:
+        raise typer.Exit(EXIT_INTERRUPTED) from error
+    if output is Output.JSON:
+        sys.stdout.write(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n")
+    else:
+        show_chaos(display.console, report)
+    if not report.holds():
+        raise typer.Exit(EXIT_FAILED)

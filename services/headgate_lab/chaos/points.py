@@ -1,0 +1,136 @@
+"""Every named point of the commit path, under every death and under an overtaking, in running agents (design §9).
+
+Somebody is made to stand still at the point (``config/crash_points.py``): the agent itself where it claims or reports,
+a Python worker where it writes. Then it is killed, or what it works for is, or the whole agent stands still until
+others have claimed its tables and written them, and it wakes up in the middle of what it was doing.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import StrEnum
+from random import Random
+from typing import Final
+
+import psutil
+
+from headgate.config.crash_points import CrashPoint
+from headgate.provisioning.pace import patience
+from headgate_lab.chaos.faults import FREEZE_LEASES, Wound
+from headgate_lab.chaos.victims import elsewhere, held_by, jvm_of, thaw
+from headgate_lab.chaos.world import World
+from headgate_lab.demo.processes import ServiceError
+from headgate_lab.demo.services import run_command
+from headgate_lab.demo.stack import FEED
+from headgate_lab.demo.tables import busiest_agent, holders
+
+__all__ = ["Doom", "all_cells", "strike_at"]
+
+REACHED_SECONDS_MAX: Final = 240.0
+"""A moved table comes in seconds; where its agent has to start Spark first, on a busy machine, in minutes."""
+
+MOVE_SECONDS: Final = "30"
+
+CLAIMS: Final = (CrashPoint.BEFORE_CLAIM, CrashPoint.AFTER_CLAIM)
+OF_WORKERS: Final = (CrashPoint.ROWS_SENT, CrashPoint.BEFORE_COMMIT, CrashPoint.COMMITTED)
+
+
+class Doom(StrEnum):
+    """What becomes of who stands at a point."""
+
+    WORKER_KILLED = "worker_killed"
+    JVM_KILLED = "jvm_killed"
+    """Its Spark is killed, then it goes on: a worker without a master, a driver without workers."""
+    AGENT_KILLED = "agent_killed"
+    OVERTAKEN = "overtaken"
+    """The whole agent stands still until others have claimed and written, then goes on."""
+
+
+def all_cells() -> Iterator[tuple[CrashPoint, Doom]]:
+    """Every point with every doom that can be met there."""
+    for point in CrashPoint:
+        for doom in Doom:
+            if doom is not Doom.WORKER_KILLED or point in OF_WORKERS:
+                yield point, doom
+
+
+def strike_at(world: World, point: CrashPoint, doom: Doom, random: Random) -> Wound:
+    """Make an agent, or a worker of it, stand still at ``point``, and let ``doom`` come over it.
+
+    Raises TimeoutError when nobody comes to the point, though tables are written, and moved where it takes a claim.
+    """
+    agent, tables = _victim(world, random, by_move=point in CLAIMS)
+    world.points[agent].arm(point)
+    if point in CLAIMS:
+        _move(world, min(tables), agent)
+    pid = world.points[agent].await_reached(point, patience(REACHED_SECONDS_MAX))
+    session, held = held_by(world, agent)
+    tables |= held
+    service = world.services.running[agent]
+    name = f"{doom} {point}"
+    match doom:
+        case Doom.WORKER_KILLED:
+            os.kill(pid, signal.SIGKILL)
+            return _unnoticed(name, agent, tables)
+        case Doom.JVM_KILLED:
+            spark = jvm_of(service)
+            if spark is not None:
+                # Not waited for: where the agent itself stands still, nobody is there to bury it.
+                with suppress(psutil.NoSuchProcess):
+                    spark.kill()
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+            return _unnoticed(name, agent, tables)
+        case Doom.AGENT_KILLED:
+            service.kill()
+            return Wound(
+                name=name,
+                victim=agent,
+                touched=frozenset({agent}),
+                tables=tables,
+                heal=lambda: world.services.start_agent(agent),
+                over=elsewhere(session, tables),
+            )
+        case Doom.OVERTAKEN:
+            service.freeze()
+            return Wound(
+                name=name,
+                victim=agent,
+                touched=frozenset({agent}),
+                tables=tables,
+                hold_seconds=FREEZE_LEASES * world.lease_seconds,
+                heal=lambda: thaw(service),
+                over=elsewhere(session, tables),
+            )
+
+
+def _unnoticed(name: str, agent: str, tables: frozenset[str]) -> Wound:
+    """No lease is lost by it: the agent puts it right within its session."""
+    return Wound(name=name, victim=agent, tables=tables)
+
+
+def _victim(world: World, random: Random, *, by_move: bool) -> tuple[str, frozenset[str]]:
+    """Who is to come to the point, and with which tables: the busiest, or whoever a table is moved to."""
+    with world.watch.condition:
+        roles = holders(world.watch.seen.snapshot)
+        busiest = busiest_agent(world.watch.seen.snapshot)
+    if busiest is None:
+        raise TimeoutError("no table replicates: nobody comes to any point")
+    if not by_move:
+        return busiest, frozenset(table for table, role in roles.items() if role.agent == busiest)
+    table = random.choice(sorted(table for table, role in roles.items() if role.agent == busiest))
+    return random.choice(sorted(set(world.services.agents) - {busiest})), frozenset({table})
+
+
+def _move(world: World, table: str, agent: str) -> None:
+    """Ask for it and do not wait: the agent that would finish it stands still."""
+
+    def ask() -> None:
+        with suppress(ServiceError):  # what becomes of the move is what the campaign makes of it
+            run_command(
+                world.services.settings, "table", "move", FEED, table, agent, "--timeout", MOVE_SECONDS, "-o", "json"
+            )
+
+    threading.Thread(target=ask, name="chaos-move", daemon=True).start()

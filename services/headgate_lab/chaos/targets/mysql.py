@@ -1,0 +1,132 @@
+"""MariaDB as a campaign's target, by the sink that writes to MySQL and MariaDB.
+
+Every service has its own way there by running in a folder of its own: the feed's address names a socket without a
+folder (``unix_socket``, an option people have), which is looked for where the process runs, and there the service's
+proxy listens. The server itself is reached by its port, as always. Nothing of this is known to the services.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import psycopg
+import pymysql
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor
+
+from headgate.sinks.mysql.address import parse_address
+from headgate.sinks.mysql.connection import MysqlSettings, connect, quoted
+from headgate.sinks.mysql.progress import ensure_progress
+from headgate.verify.mysql import MysqlSide
+from headgate.verify.postgresql import PostgresSide
+from headgate_lab.chaos.proxy import Proxies
+from headgate_lab.chaos.targets.across import compare_across
+from headgate_lab.chaos.targets.mysql_audit import commit_times, install_audit, read_entries, read_standing
+from headgate_lab.chaos.targets.mysql_schema import create_tables
+from headgate_lab.chaos.targets.target import NO_VARIABLES, Span, Way
+from headgate_lab.demo.audit import AuditReport, examine, read_deletions
+from headgate_lab.demo.compare import Comparison
+from headgate_lab.demo.schema import SCHEMA, TABLES, Row, Table
+from headgate_lab.demo.services import SinkAddress
+from headgate_lab.embedded.mariadb import EmbeddedMariadb
+from headgate_lab.embedded.ports import HOST
+
+__all__ = ["MysqlTarget", "audit_shop", "compare_shop", "longest_gaps", "make_shop"]
+
+SOCKET: Final = "target.sock"
+
+
+class MysqlTarget:
+    """See Target."""
+
+    title = "MariaDB"
+
+    def __init__(self, folder: Path) -> None:
+        self._server = EmbeddedMariadb(folder)
+        self.start, self.kill, self.stop = self._server.start, self._server.kill, self._server.stop
+
+    def prepare(self) -> None:
+        """See Target."""
+        self._server.start()
+        make_shop(self._server.dsn())
+
+    @property
+    def sink(self) -> SinkAddress:
+        """See Target."""
+        dsn = f"mysql://root@{HOST}:{self._server.port}/{SCHEMA}?unix_socket={SOCKET}"
+        return SinkAddress("mysql", dsn, self._server.password)
+
+    def way(self, proxies: Proxies, number: int, home: Path) -> Way:
+        """A socket in the service's folder."""
+        del number
+        return Way(proxies.open_at(self._server.port or 0, home / SOCKET), NO_VARIABLES)
+
+    def stands(self, table: Table, key: Row) -> bool:
+        """See Target."""
+        condition = " AND ".join(f"{quoted(column)} = %s" for column in key)
+        with closing(_connect(self._server.dsn())) as target, target.cursor() as cursor:
+            cursor.execute(
+                f"SELECT 1 FROM {quoted(SCHEMA, table.name)} WHERE {condition}",  # noqa: S608 - names of our own
+                [str(value) for value in key.values()],
+            )
+            return cursor.fetchone() is not None
+
+    def examine(self, source_dsn: str) -> tuple[tuple[Comparison, ...], AuditReport]:
+        """See Target."""
+        return compare_shop(source_dsn, self._server.dsn()), audit_shop(source_dsn, self._server.dsn())
+
+    def longest_pauses(self, spans: Sequence[Span]) -> list[dict[str, float]]:
+        """See Target."""
+        with closing(_connect(self._server.dsn())) as target:
+            times = commit_times(target)
+        return [longest_gaps(times, begin, end) for begin, end in spans]
+
+
+def make_shop(dsn: str) -> None:
+    """The shop's empty tables, the sink's bookkeeping and the audit of both, on a server that has none of them."""
+    with connect(MysqlSettings(dsn)) as session:
+        ensure_progress(session)
+    with closing(_connect(dsn)) as target:
+        create_tables(target)
+        install_audit(target)
+
+
+def compare_shop(source_dsn: str, target_dsn: str) -> tuple[Comparison, ...]:
+    """The shop in a PostgreSQL compared with that in a MariaDB."""
+    with (
+        closing(PostgresSide(psycopg.connect(source_dsn, autocommit=True))) as ours,
+        closing(MysqlSide(connect(MysqlSettings(target_dsn)))) as theirs,
+    ):
+        return tuple(compare_across(ours, theirs, table) for table in TABLES)
+
+
+def audit_shop(source_dsn: str, target_dsn: str) -> AuditReport:
+    """Examine what the audits in both have written down. Raises AuditError."""
+    with psycopg.connect(source_dsn, autocommit=True) as source, closing(_connect(target_dsn)) as target:
+        return examine(read_entries(target), read_deletions(source), read_standing(target))
+
+
+def longest_gaps(times: dict[str, list[float]], begin: float, end: float) -> dict[str, float]:
+    """Table → longest time between two of its ascending ``times`` of which some part lies between begin and end."""
+    gaps = {}
+    for table, moments in sorted(times.items()):
+        # From the last moment before it begins to the first at its end or after.
+        inside = moments[max(0, bisect_right(moments, begin) - 1) : bisect_left(moments, end) + 1]
+        if len(inside) > 1:
+            gaps[table] = max(later - earlier for earlier, later in pairwise(inside))
+    return gaps
+
+
+def _connect(dsn: str) -> "Connection[Cursor]":
+    address = parse_address(dsn)
+    return pymysql.connect(
+        host=address.host,
+        port=address.port,
+        user=address.user,
+        password=address.password or "",
+        charset="utf8mb4",
+        autocommit=True,
+    )

@@ -1,0 +1,138 @@
+"""The audit of every change in a MariaDB: triggers, and the server's own record of the order of commits.
+
+What is asked of the record is in ``demo.audit``; three things are other than in PostgreSQL.
+
+*The order of commits.* A trigger here runs with its statement, not at the commit, so what it numbers is in the order
+of the writing: a holder frozen in a transaction, which commits behind its successor's claim, would seem to come first.
+So ``audit.entries`` is a table with transaction-precise history: in ``mysql.transaction_registry`` the server itself
+notes when each transaction that wrote to it was committed, and as which.
+
+*Who writes.* A session has no name in this protocol. It says whom it works for by what it writes into the row that it
+locks (docs/adr/0011); the trigger on that table keeps these words in a variable of the session, where they stay, as an
+application name would, until the session says something else. Who never said anything is unlabelled.
+
+*When the triggers come to be.* There are none on DDL, so the bookkeeping is made beforehand, by the sink's own code.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor, SSCursor
+
+from headgate.sinks.mysql.connection import quoted
+from headgate_lab.demo.audit import Entry, Key
+from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, Table
+
+__all__ = ["AuditError", "commit_times", "install_audit", "read_entries", "read_standing"]
+
+_ENTRIES: Final = (
+    "CREATE DATABASE audit",
+    """
+    CREATE TABLE audit.entries (
+        id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
+        label varchar(700) NOT NULL, table_name varchar(129) NOT NULL, operation varchar(6) NOT NULL,
+        row_key json NOT NULL, old_version bigint NULL, new_version bigint NULL,
+        written_by bigint unsigned GENERATED ALWAYS AS ROW START,
+        removed_by bigint unsigned GENERATED ALWAYS AS ROW END,
+        PERIOD FOR SYSTEM_TIME (written_by, removed_by), KEY (table_name)
+    ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin WITH SYSTEM VERSIONING
+    """,
+)
+
+_NOTE: Final = (
+    "INSERT INTO audit.entries (label, table_name, operation, row_key, old_version, new_version) "
+    "VALUES (COALESCE(@audit_label, ''), '{name}', '{operation}', {key}, {old}, {new});"
+)
+_SAYS: Final = (
+    "SET @audit_label = CONCAT('headgate ', NEW.feed, ' ', NEW.table_name, ' ', SUBSTRING_INDEX(NEW.holder, '|', -1));"
+)
+_HOLDS: Final = (
+    "INSERT INTO audit.entries (label, table_name, operation, row_key) VALUES "
+    "(CONCAT(NEW.owner_rev, '.', NEW.n), NEW.table_name, IF(NEW.closed, 'SEAL', 'CLAIM'), '[]');"
+)
+_HOLDERS: Final = (
+    f"CREATE TRIGGER headgate.note_claim AFTER INSERT ON headgate.progress FOR EACH ROW BEGIN {_SAYS} {_HOLDS} END",
+    f"""
+    CREATE TRIGGER headgate.note_holder AFTER UPDATE ON headgate.progress FOR EACH ROW BEGIN {_SAYS}
+        IF (NEW.owner_rev, NEW.n, NEW.closed) <> (OLD.owner_rev, OLD.n, OLD.closed) THEN {_HOLDS} END IF;
+    END
+    """,
+)
+
+_COMMITTED: Final = "audit.entries e LEFT JOIN mysql.transaction_registry r ON r.transaction_id = e.written_by"
+
+
+_TIMES: Final = f"""
+SELECT DISTINCT e.table_name, r.commit_id, UNIX_TIMESTAMP(r.commit_timestamp) FROM {_COMMITTED}
+WHERE e.operation IN ('INSERT', 'UPDATE', 'DELETE') ORDER BY r.commit_id
+"""  # noqa: S608 - no value in it
+
+
+class AuditError(Exception):
+    """The record is not what the audit needs: says how."""
+
+
+def install_audit(target: "Connection[Cursor]") -> None:
+    """Write down changes, claims and seals: the shop's tables and the sink's bookkeeping are there, and empty."""
+    with target.cursor() as cursor:
+        for statement in (*_ENTRIES, *_HOLDERS):
+            cursor.execute(statement)
+        for table in TABLES:
+            for statement in _triggers(table):
+                cursor.execute(statement)
+
+
+def _triggers(table: Table) -> Iterator[str]:
+    old_key, new_key = _key(table, "OLD."), _key(table, "NEW.")
+    old, new = f"OLD.{quoted(VERSION)}", f"NEW.{quoted(VERSION)}"
+    names = {"name": table.full_name}
+    insert = _NOTE.format(**names, operation="INSERT", key=new_key, old="NULL", new=new)
+    update = _NOTE.format(**names, operation="UPDATE", key=new_key, old=old, new=new)
+    delete = _NOTE.format(**names, operation="DELETE", key=old_key, old=old, new="NULL")
+    changed = f"IF BINARY {old_key} = BINARY {new_key} THEN {update} ELSE {delete} {insert} END IF;"
+    for event, what in (("INSERT", insert), ("UPDATE", changed), ("DELETE", delete)):
+        name = quoted(SCHEMA, f"note_{event.lower()}_{table.name}")
+        yield f"CREATE TRIGGER {name} AFTER {event} ON {quoted(SCHEMA, table.name)} FOR EACH ROW BEGIN {what} END"
+
+
+def _key(table: Table, prefix: str = "") -> str:
+    """The key's columns as a JSON array of texts: the source's audit has the same texts."""
+    return f"JSON_ARRAY({', '.join(f'CAST({prefix}{quoted(column)} AS CHAR)' for column in table.key)})"
+
+
+def read_entries(target: "Connection[Cursor]") -> Iterator[Entry]:
+    """The record in the order of the commits. Raises AuditError if the server has not noted one of them."""
+    columns = "e.id, e.label, e.table_name, e.operation, e.row_key, e.old_version, e.new_version, r.commit_id"
+    for *entry, commit in _stream(target, f"SELECT {columns} FROM {_COMMITTED} ORDER BY r.commit_id, e.id"):  # noqa: S608
+        number, label, table, operation, key, old_version, new_version = entry
+        if commit is None:
+            raise AuditError(f"audit entry {number}: mysql.transaction_registry does not know its transaction")
+        yield Entry(number, label, table, operation, _decoded(key), old_version, new_version)
+
+
+def read_standing(target: "Connection[Cursor]") -> Iterator[tuple[str, Key, int]]:
+    """(table, key, version) of every row that stands now."""
+    for table in TABLES:
+        query = f"SELECT {_key(table)}, {quoted(VERSION)} FROM {quoted(SCHEMA, table.name)}"  # noqa: S608 - names of our own
+        for key, version in _stream(target, query):
+            yield table.full_name, _decoded(key), version
+
+
+def commit_times(target: "Connection[Cursor]") -> dict[str, list[float]]:
+    """Table → when its changes became visible, in that order, in seconds since 1970."""
+    times: dict[str, list[float]] = {table.full_name: [] for table in TABLES}
+    for table, _, at in _stream(target, _TIMES):
+        times[table].append(float(at))
+    return times
+
+
+def _stream(target: "Connection[Cursor]", query: str) -> Iterator[tuple[Any, ...]]:
+    with target.cursor(SSCursor) as cursor:
+        cursor.execute(query)
+        yield from cursor
+
+
+def _decoded(key: str) -> Key:
+    return msgspec.json.decode(key, type=tuple[str, ...])

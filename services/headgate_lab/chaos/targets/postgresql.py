@@ -1,0 +1,67 @@
+"""PostgreSQL as a campaign's target: what the demo has, on a server that is killed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import psycopg
+
+from headgate_lab.chaos.proxy import Proxies
+from headgate_lab.chaos.targets.target import Span, Way
+from headgate_lab.demo.audit import AuditReport
+from headgate_lab.demo.audit_triggers import install_target_audit
+from headgate_lab.demo.compare import Comparison
+from headgate_lab.demo.ending import examine_all, row_stands
+from headgate_lab.demo.pauses import longest_pauses
+from headgate_lab.demo.schema import TABLES, Row, Table, create_target
+from headgate_lab.demo.services import SinkAddress, postgresql_sink
+from headgate_lab.demo.stack import DATABASE, make_database
+from headgate_lab.embedded.postgres import EmbeddedPostgres
+
+__all__ = ["PostgresTarget"]
+
+
+class PostgresTarget:
+    """See Target."""
+
+    title = "PostgreSQL"
+
+    def __init__(self, folder: Path) -> None:
+        self._server = EmbeddedPostgres(folder)
+        self.start, self.kill, self.stop = self._server.start, self._server.kill, self._server.stop
+
+    def prepare(self) -> None:
+        """See Target."""
+        self._server.start()
+        with psycopg.connect(make_database(self._server), autocommit=True) as target:
+            create_target(target)
+            install_target_audit(target)
+
+    @property
+    def sink(self) -> SinkAddress:
+        """See Target."""
+        return postgresql_sink(self._dsn)
+
+    def way(self, proxies: Proxies, number: int, home: Path) -> Way:
+        """The server's port on a loopback address of the service's own, to which ``PGHOSTADDR`` sends libpq."""
+        del home
+        host, port = f"127.0.1.{number}", self._server.port or 0
+        return Way(proxies.open(port, host=host, port=port), {"PGHOSTADDR": host})
+
+    def stands(self, table: Table, key: Row) -> bool:
+        """See Target."""
+        with psycopg.connect(self._dsn, autocommit=True) as target:
+            return row_stands(target, table, key)
+
+    def examine(self, source_dsn: str) -> tuple[tuple[Comparison, ...], AuditReport]:
+        """See Target."""
+        return examine_all(source_dsn, self._dsn)
+
+    def longest_pauses(self, spans: Sequence[Span]) -> list[dict[str, float]]:
+        """See Target."""
+        names = [table.full_name for table in TABLES]
+        with psycopg.connect(self._dsn, autocommit=True) as target:
+            return [longest_pauses(target, names, begin, end) for begin, end in spans]
+
+    @property
+    def _dsn(self) -> str:
+        return self._server.dsn(DATABASE)

@@ -1,0 +1,83 @@
+"""What a campaign needs of the database its feed writes to: a server that dies, a way there per service, a judgement.
+
+Every service reaches the server through a proxy of its own, though all of them read one feed with one address. How
+that is done without a word of it in the services is each database's own matter (``Way``).
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from headgate_lab.chaos.proxy import Proxies, Proxy
+from headgate_lab.demo.audit import AuditReport
+from headgate_lab.demo.compare import Comparison
+from headgate_lab.demo.schema import Row, Table
+from headgate_lab.demo.services import SinkAddress
+
+__all__ = ["NO_VARIABLES", "SinkType", "Span", "Target", "Way"]
+
+NO_VARIABLES: Final[Mapping[str, str]] = {}
+
+Span = tuple[float, float]
+"""Begin and end, in seconds since 1970."""
+
+
+class SinkType(StrEnum):
+    """Where the feed writes to, in the feed's own word."""
+
+    POSTGRESQL = "postgresql"
+    MYSQL = "mysql"
+
+
+class Way(msgspec.Struct, frozen=True):
+    """One service's way to the server: through ``proxy``, found by environment ``variables`` or in its home."""
+
+    proxy: Proxy
+    variables: Mapping[str, str]
+
+
+class Target(Protocol):
+    """A server with the shop's tables and the audit's triggers in it. Raises the driver's errors, and EmbeddedError."""
+
+    title: str
+    """What people call it."""
+
+    def prepare(self) -> None:
+        """Start it the first time, with empty tables and the audit."""
+        ...
+
+    def start(self) -> object:
+        """Start it again after a kill."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        ...
+
+    def stop(self) -> None:
+        """Stop it in order. Idempotent."""
+        ...
+
+    @property
+    def sink(self) -> SinkAddress:
+        """For the feed: the same for every service."""
+        ...
+
+    def way(self, proxies: Proxies, number: int, home: Path) -> Way:
+        """The way of the service that is the ``number``-th (from 1) and runs in the folder ``home``."""
+        ...
+
+    def stands(self, table: Table, key: Row) -> bool:
+        """Whether the table has a row of this key."""
+        ...
+
+    def examine(self, source_dsn: str) -> tuple[tuple[Comparison, ...], AuditReport]:
+        """Every table compared with the source's, row by row, and the audit's record examined. Both must be at rest."""
+        ...
+
+    def longest_pauses(self, spans: Sequence[Span]) -> list[dict[str, float]]:
+        """For each span: table → longest pause in seconds that overlaps it, by the audit's clock (``demo.pauses``)."""
+        ...

@@ -1,0 +1,1 @@
+"""Commands of the lab that have no folder of their own."""

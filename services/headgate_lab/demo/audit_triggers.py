@@ -1,0 +1,124 @@
+"""The triggers of the audit (``audit.py`` says what they are for): plain SQL, nothing of Headgate in it.
+
+They are ENABLE ALWAYS, so that no session gets round them by ``session_replication_role``. The target's are deferred to
+the commit: an entry's number is drawn while the transaction that ends still holds its locks, so that entries of one
+row, and of one holder after the other, are in the order in which they became facts. A holder frozen in the middle of a
+transaction, which commits when it wakes up, is thereby seen where it belongs: behind its successor's claim.
+"""
+
+from typing import Final, LiteralString
+
+from psycopg import Connection
+from psycopg.sql import SQL, Identifier, Literal
+
+from headgate_lab.demo.schema import SCHEMA, TABLES, Table
+
+__all__ = ["AUDIT_SCHEMA", "install_source_audit", "install_target_audit"]
+
+AUDIT_SCHEMA: Final = "audit"
+
+
+_SOURCE: Final = """
+CREATE SCHEMA audit;
+CREATE TABLE audit.deletions ("table" text NOT NULL, key text[] NOT NULL, version bigint NOT NULL);
+CREATE FUNCTION audit.key_of(row_json jsonb, columns text[]) RETURNS text[] LANGUAGE sql IMMUTABLE AS
+$$ SELECT array_agg(row_json ->> name ORDER BY place) FROM unnest(columns) WITH ORDINALITY AS c(name, place) $$;
+CREATE FUNCTION audit.note_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE old_key text[] := audit.key_of(to_jsonb(OLD), TG_ARGV);
+BEGIN
+  IF TG_OP = 'DELETE' OR audit.key_of(to_jsonb(NEW), TG_ARGV) <> old_key THEN
+    INSERT INTO audit.deletions VALUES (TG_TABLE_SCHEMA || '.' || TG_TABLE_NAME, old_key, OLD.version);
+  END IF;
+  RETURN NULL;
+END $$
+"""
+"""A key change is a delete of the old key, in the change log too."""
+
+_TARGET: Final = """
+CREATE SCHEMA audit;
+CREATE TABLE audit.entries (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  label text NOT NULL, transaction xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  "table" text NOT NULL, operation text NOT NULL, key text[] NOT NULL, old_version bigint, new_version bigint);
+CREATE FUNCTION audit.key_of(row_json jsonb, columns text[]) RETURNS text[] LANGUAGE sql IMMUTABLE AS
+$$ SELECT array_agg(row_json ->> name ORDER BY place) FROM unnest(columns) WITH ORDINALITY AS c(name, place) $$;
+CREATE FUNCTION audit.note_change() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  called text := current_setting('application_name');
+  named text := TG_TABLE_SCHEMA || '.' || TG_TABLE_NAME;
+  old_key text[] := CASE WHEN TG_OP <> 'INSERT' THEN audit.key_of(to_jsonb(OLD), TG_ARGV) END;
+  new_key text[] := CASE WHEN TG_OP <> 'DELETE' THEN audit.key_of(to_jsonb(NEW), TG_ARGV) END;
+BEGIN
+  IF TG_OP = 'UPDATE' AND old_key = new_key THEN
+    INSERT INTO audit.entries (label, "table", operation, key, old_version, new_version)
+    VALUES (called, named, 'UPDATE', new_key, OLD.version, NEW.version);
+    RETURN NULL;
+  END IF;
+  IF TG_OP <> 'INSERT' THEN
+    INSERT INTO audit.entries (label, "table", operation, key, old_version)
+    VALUES (called, named, 'DELETE', old_key, OLD.version);
+  END IF;
+  IF TG_OP <> 'DELETE' THEN
+    INSERT INTO audit.entries (label, "table", operation, key, new_version)
+    VALUES (called, named, 'INSERT', new_key, NEW.version);
+  END IF;
+  RETURN NULL;
+END $$
+"""
+
+_HOLDERS: Final = """
+CREATE FUNCTION audit.note_holder() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  IF TG_OP = 'INSERT' OR (NEW.owner_rev, NEW.n, NEW.closed) <> (OLD.owner_rev, OLD.n, OLD.closed) THEN
+    INSERT INTO audit.entries (label, "table", operation, key)
+    VALUES (NEW.owner_rev || '.' || NEW.n, NEW.table_name, CASE WHEN NEW.closed THEN 'SEAL' ELSE 'CLAIM' END, '{}');
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE FUNCTION audit.watch_holders() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF to_regclass('headgate.progress') IS NOT NULL
+     AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'note_holder') THEN
+    CREATE TRIGGER note_holder AFTER INSERT OR UPDATE ON headgate.progress
+      FOR EACH ROW EXECUTE FUNCTION audit.note_holder();
+    ALTER TABLE headgate.progress ENABLE ALWAYS TRIGGER note_holder;
+  END IF;
+END $$;
+CREATE EVENT TRIGGER watch_holders ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
+  EXECUTE FUNCTION audit.watch_holders()
+"""
+"""Needs a superuser, as the embedded database gives."""
+
+
+def install_source_audit(source: Connection) -> None:
+    """Write down deletions in the source; after create_source, before the first row."""
+    source.execute(_SOURCE)
+    for table in TABLES:
+        _create_trigger(source, table, "note_deletion", "CREATE TRIGGER {name} AFTER UPDATE OR DELETE ON {table}")
+
+
+def install_target_audit(target: Connection) -> None:
+    """Write down changes, claims and seals in the target; after create_target, before the feed. Needs a superuser."""
+    target.execute(_TARGET)
+    target.execute(_HOLDERS)
+    for table in TABLES:
+        _create_trigger(target, table, "note_change", _AT_COMMIT)
+
+
+_AT_COMMIT: Final = (
+    "CREATE CONSTRAINT TRIGGER {name} AFTER INSERT OR UPDATE OR DELETE ON {table} DEFERRABLE INITIALLY DEFERRED"
+)
+
+
+def _create_trigger(connection: Connection, table: Table, function: str, create: LiteralString) -> None:
+    names = {
+        "name": Identifier(function),
+        "table": Identifier(SCHEMA, table.name),
+        "function": Identifier(AUDIT_SCHEMA, function),
+        "arguments": SQL(", ").join(Literal(column) for column in table.key),
+    }
+    connection.execute(
+        SQL(create).format(**names) + SQL(" FOR EACH ROW EXECUTE FUNCTION {function}({arguments})").format(**names)
+    )
+    connection.execute(SQL("ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}").format(**names))

@@ -1,0 +1,86 @@
+"""Nothing that a command has started outlives it, not even when it is killed with SIGKILL and cannot clean up.
+
+Every service gets a mark in its environment, which whatever it starts inherits. A small process beside us, in a session
+of its own, waits on a pipe that only we hold; when the operating system closes it before we have said goodbye, it kills
+every process that carries the mark. A parent-death signal would not do: it is sent when the *thread* that started the
+child ends, it is not inherited by Spark's JVM and its workers, and those may be frozen, so that no pipe of
+their own tells them anything. SIGKILL ends the frozen too.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+from uuid import uuid4
+
+import psutil
+
+from headgate.provisioning.pace import patience
+
+__all__ = ["MARK", "marked", "no_orphans"]
+
+MARK: Final = "STARTED_BY_HEADGATE"
+"""Environment variable of everything that is started here."""
+
+_TOKEN: Final = f"{os.getpid()}-{uuid4().hex}"
+
+QUIET_SECONDS: Final = 2.0
+"""How long no marked process must be found: one that was just being started shows its mark only when it runs."""
+
+LOOK_SECONDS: Final = 0.2
+
+GOODBYE: Final = "goodbye"
+GOODBYE_SECONDS_MAX: Final = 60.0
+"""The keeper has nothing left to do then but to end."""
+
+
+def marked() -> dict[str, str]:
+    """The mark, to be put into the environment of what is started."""
+    return {MARK: _TOKEN}
+
+
+@contextmanager
+def no_orphans() -> Iterator[int]:
+    """Within, our sudden death ends all that carries our mark; gives the keeper's process id.
+
+    Afterwards everything is somebody else's affair: end it before.
+    """
+    command = [sys.executable, "-m", "headgate_lab.demo.orphans", _TOKEN]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True, cwd="/") as keeper:
+        try:
+            yield keeper.pid
+        finally:
+            # The keeper may have been killed; then there is nobody to say it to.
+            with suppress(BrokenPipeError):
+                keeper.communicate(GOODBYE, timeout=patience(GOODBYE_SECONDS_MAX))
+
+
+def _carriers(token: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == token:
+                found.append(process)
+        except psutil.Error:
+            continue  # gone, or not ours to ask
+    return found
+
+
+def _kill_all(token: str) -> None:
+    quiet_since = time.monotonic()
+    while time.monotonic() - quiet_since < QUIET_SECONDS:
+        for process in _carriers(token):
+            quiet_since = time.monotonic()
+            try:
+                process.kill()
+            except psutil.Error:
+                continue
+        time.sleep(LOOK_SECONDS)
+
+
+if __name__ == "__main__":
+    if sys.stdin.read() != GOODBYE:
+        _kill_all(sys.argv[1])

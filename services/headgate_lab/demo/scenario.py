@@ -1,0 +1,193 @@
+"""The demo's course: everything up, everybody writing, three faults, everybody at rest, everything compared.
+
+``running_shop`` has it all up and takes it all down again, however it ends; ``play`` is what happens in between.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+import msgspec
+import psycopg
+
+from headgate.eventlog.kafka import open_log
+from headgate.eventlog.topics import create_topics
+from headgate.provisioning.pace import patience
+from headgate_lab.demo.display import Display
+from headgate_lab.demo.ending import await_drained, examine_all, row_stands
+from headgate_lab.demo.faults import Faults, Takeover
+from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
+from headgate_lab.demo.load import Load
+from headgate_lab.demo.pauses import longest_pauses
+from headgate_lab.demo.processes import stop_all
+from headgate_lab.demo.report import Report
+from headgate_lab.demo.services import Services, create_feed, postgresql_sink
+from headgate_lab.demo.stack import FEED, Stack, running_stack
+from headgate_lab.demo.tables import all_apply, all_replicate, views
+from headgate_lab.demo.watch import Watch
+
+__all__ = ["Options", "Shop", "demonstrate", "running_shop"]
+
+REPLICATING_SECONDS_MAX: Final = 400.0
+"""From the feed's creation until every table replicates: a few seconds."""
+
+FIRST_ROWS_SECONDS_MAX: Final = 300.0
+"""A Spark session's first batch compiles everything it does; on two cores that takes ten seconds."""
+
+SILENCE_SECONDS_MAX: Final = 60.0
+"""For a broker on a busy machine to answer again who reads the control topics."""
+
+WRITERS: Final = 2
+QUIET_PHASES: Final = 4
+"""Before, between and after the three faults."""
+
+LAG_SAMPLE_SECONDS: Final = 1.0
+
+
+class Options(msgspec.Struct, frozen=True):
+    """``duration`` seconds of undisturbed writing in all, ``rate`` changes per second, ``keep`` the folder."""
+
+    duration: float
+    rate: float
+    agents: int
+    seed: int
+    keep: bool
+
+
+class Shop(msgspec.Struct, frozen=True):
+    """Everything that is up. The scratch folder has the logs of all processes in ``logs``."""
+
+    scratch: Scratch
+    stack: Stack
+    services: Services
+    watch: Watch
+    load: Load
+    faults: Faults
+
+
+@contextmanager
+def running_shop(options: Options, display: Display, left_over: list[str]) -> Iterator[Shop]:
+    """All of it up, the feed created, every table replicating, the writers writing; then all of it down.
+
+    ``left_over`` gets a line for each process that had to be killed or is still there. Logs stay if anything raises.
+    """
+    with scratch_parts("headgate-demo-", display.say, left_over, keep=options.keep) as scratch:
+        yield _start(options, display, scratch, left_over)
+
+
+def _start(options: Options, display: Display, scratch: Scratch, left_over: list[str]) -> Shop:
+    folder, parts = scratch.folder, scratch.parts
+    stack = parts.enter_context(running_stack(folder, options.seed, display.stage))
+    cluster = ClusterAt(stack.bootstrap)
+    create_topics(cluster)
+    log = open_log(cluster)
+    parts.callback(log.close)
+    watch = Watch(log, patience_seconds=patience(SILENCE_SECONDS_MAX))
+    parts.callback(watch.close)
+    services = Services(stack.bootstrap, options.agents, folder / "logs")
+    parts.callback(lambda: left_over.extend(stop_all(services.all)))
+    load = Load(stack.source_dsn, seed=options.seed, writers=WRITERS, rate=options.rate, keys=stack.keys)
+    parts.callback(load.stop)
+    display.say(f"starting two coordinators and {options.agents} agents; their logs are in {services.log_folder}")
+    services.start_coordinators()
+    services.start_agents()
+    display.say(f"{WRITERS} writers begin: {options.rate:g} changes per second, seed {options.seed}")
+    load.start()
+    faults = Faults(services, watch, stack.target_dsn, display.say)
+    with display.stage("waiting for an owner, and for a Spark in each agent") as tell:
+        faults.await_services(tell)
+    began = time.monotonic()
+    with display.stage(f"headgate feed create {FEED}.yaml"):
+        create_feed(postgresql_sink(stack.target_dsn), services, folder)
+    parts.enter_context(display.status(watch, load))
+
+    def check() -> None:
+        services.check()
+        load.check()
+
+    at = watch.wait_for(
+        "every table replicates", lambda seen: all_replicate(seen.snapshot), REPLICATING_SECONDS_MAX, check
+    )
+    with watch.condition:
+        held = ", ".join(
+            f"{view.span} on {view.role.agent}" for view in views(watch.seen.snapshot) if view.role is not None
+        )
+    display.say(f"all tables replicate {at - began:.1f} s after that command: {held}")
+    at = watch.wait_for(
+        "every table has applied rows", lambda seen: all_apply(seen.snapshot), FIRST_ROWS_SECONDS_MAX, check
+    )
+    display.say(f"all tables have applied their first rows {at - began:.1f} s after that command")
+    return Shop(scratch, stack, services, watch, load, faults)
+
+
+def demonstrate(options: Options, display: Display) -> Report:
+    """The whole demo. Raises what starting raises, WatchError, ServiceError, LoadError."""
+    left_over: list[str] = []
+    with running_shop(options, display, left_over) as shop:
+        report = _play(shop, options, display)
+        shop.scratch.failed = not report.holds()
+    return msgspec.structs.replace(report, left_over=tuple(left_over))
+
+
+def _play(shop: Shop, options: Options, display: Display) -> Report:
+    began, rows_before = time.monotonic(), shop.watch.rows_applied()
+    lags: list[float] = []
+    takeovers: list[Takeover] = []
+    quiet = options.duration / QUIET_PHASES
+    _write_quietly(shop, quiet, lags)
+    with shop.watch.condition:
+        shop.watch.seen.lag_ms_max = 0
+    for title, fault in (
+        ("An agent dies", shop.faults.kill_agent),
+        ("An agent freezes, and wakes up when its tables have long been somebody else's", shop.faults.freeze_agent),
+        ("The owner dies", shop.faults.kill_owner),
+    ):
+        display.head(title)
+        takeovers.append(fault())
+        _write_quietly(shop, quiet, lags)
+    seconds, rows = time.monotonic() - began, shop.watch.rows_applied() - rows_before
+    display.head("The writers stop; waiting until the feed has passed their last commit")
+    shop.load.stop()
+    with psycopg.connect(shop.stack.target_dsn, autocommit=True) as target:
+        drain_seconds = await_drained(
+            shop.watch,
+            source_dsn=shop.stack.source_dsn,
+            stands=partial(row_stands, target),
+            bootstrap=shop.stack.bootstrap,
+            seed=options.seed,
+            check=shop.services.check,
+        )
+    false_losses = shop.faults.false_losses()
+    display.say("comparing source and target row by row, all columns, and examining the audit")
+    comparisons, audited = examine_all(shop.stack.source_dsn, shop.stack.target_dsn)
+    with psycopg.connect(shop.stack.target_dsn, autocommit=True) as target:
+        pauses = {one.fault: longest_pauses(target, one.tables, one.begin, one.end) for one in takeovers}
+    return Report(
+        seed=options.seed,
+        comparisons=comparisons,
+        audited=audited,
+        takeovers=tuple(takeovers),
+        pauses=pauses,
+        false_losses=tuple(false_losses),
+        left_over=(),
+        changes_written=shop.load.counts().total(),
+        rows_applied=rows,
+        seconds=seconds,
+        lag_seconds_max=shop.watch.seen.lag_ms_max / 1000,
+        lag_seconds_quiet=tuple(lags),
+        drain_seconds=drain_seconds,
+    )
+
+
+def _write_quietly(shop: Shop, seconds: float, lags: list[float]) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        shop.services.check()
+        shop.load.check()
+        with shop.watch.condition:
+            known = [view.lag_ms for view in views(shop.watch.seen.snapshot) if view.lag_ms is not None]
+        if known:
+            lags.append(max(known) / 1000)
+        time.sleep(min(LAG_SAMPLE_SECONDS, max(0.0, deadline - time.monotonic())))

@@ -1,0 +1,52 @@
+"""TCP ports of the loopback interface for servers that are started for the occasion.
+
+Ports are taken below the range from which operating systems number outgoing connections: a port found free there is
+not snatched by some client's connection before our server has bound it.
+"""
+
+import random
+import socket
+
+from headgate.provisioning.errors import EmbeddedError, PortTakenError
+
+__all__ = ["HOST", "free_ports", "require_free"]
+
+HOST = "127.0.0.1"
+# Linux numbers outgoing connections from 32768 on, macOS from 49152 on.
+_FIRST_PORT, _LAST_PORT = 20_000, 32_000
+# Not the seeded generator: two runs with one seed, side by side, would draw the same ports.
+_DICE = random.SystemRandom()
+# With half of the range taken, a run of this many misses has a chance of one in a million.
+_TRIES_PER_PORT = 20
+
+
+def free_ports(count: int) -> list[int]:
+    """``count`` different ports that nobody listened on a moment ago. Raises EmbeddedError when none is found."""
+    found: list[int] = []
+    for _ in range(_TRIES_PER_PORT * count):
+        port = _DICE.randint(_FIRST_PORT, _LAST_PORT)
+        if port not in found and _is_free(port):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise EmbeddedError(f"no {count} free ports on {HOST} between {_FIRST_PORT} and {_LAST_PORT}: stop what holds them")
+
+
+def require_free(port: int, purpose: str) -> None:
+    """Raise PortTakenError if somebody listens on ``port``; ``purpose`` says what we wanted it for."""
+    if not _is_free(port):
+        raise PortTakenError(
+            f"port {port} on {HOST}, wanted for {purpose}, is taken: stop whoever listens there "
+            f"(`ss -ltnp 'sport = :{port}'` names the process), or choose another port"
+        )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: connections of a predecessor that are still winding down do not hold the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

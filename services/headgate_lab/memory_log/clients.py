@@ -1,0 +1,156 @@
+"""What a process holds of the in-memory log: a reader, an owner's pen, an agent's pen. None of them ever waits."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition, Placed
+from headgate.records.control import OwnerAnnounced
+from headgate.records.keys import Key
+from headgate_lab.memory_log.partition import Entry
+
+if TYPE_CHECKING:
+    from headgate_lab.memory_log.log import MemoryLog
+
+__all__ = ["MemoryReader", "MemoryTransactionalWriter", "MemoryWriter"]
+
+
+class MemoryReader:
+    """Reads its partitions in turn, so that a busy one cannot starve the others."""
+
+    def __init__(self, log: "MemoryLog", start: Mapping[Partition, int]) -> None:
+        broker = log.broker
+        self._log = log
+        self._positions = {
+            partition: offset or broker.start_offset(partition)
+            for partition, offset in sorted(start.items())
+            if broker.check_exists(partition)
+        }
+        self._turn = deque(self._positions)
+        self._is_known: Callable[[Key], bool] | None = None
+        self._closed = False
+
+    def poll(self, records_max: int, timeout_seconds: float) -> list[Delivery | Garbage]:  # noqa: ARG002
+        """Up to ``records_max`` records; never waits, whatever the timeout: time belongs to whoever drives."""
+        self._log.check_connected()
+        if self._closed:
+            raise LogError("this reader is closed; make a new one")
+        batch: list[Delivery | Garbage] = []
+        for _ in range(len(self._turn)):
+            if len(batch) >= records_max:
+                break
+            self._read(self._turn[0], records_max, batch)
+            self._turn.rotate(-1)
+        return batch
+
+    def pass_over(self, is_known: Callable[[Key], bool]) -> None:
+        """Leave out good records of such keys from now on."""
+        self._is_known = is_known
+
+    def positions(self) -> Mapping[Partition, int]:
+        """Per partition the offset up to which everything visible has been delivered."""
+        return dict(self._positions)
+
+    def close(self) -> None:
+        """Let go."""
+        self._closed = True
+
+    def _read(self, partition: Partition, records_max: int, batch: list[Delivery | Garbage]) -> None:
+        broker, position = self._log.broker, self._positions[partition]
+        start = broker.start_offset(partition)
+        if position < start:
+            raise LogError(
+                f"{partition.topic}/{partition.number}: offset {position} has expired, the log starts at {start}"
+            )
+        stop = self._log.visible_end(partition)
+        while len(batch) < records_max:
+            entries = broker.entries(partition, position, stop, records_max - len(batch))
+            if not entries:
+                # Markers and holes behind the last record count as delivered, as position() does in librdkafka.
+                position = max(position, stop)
+                break
+            for entry in entries:
+                if batch and (entry.newer or level_of(entry) > self._log.level.reads):
+                    self._positions[partition] = position
+                    return
+                if entry.committed() and not self._passes_over(entry):
+                    self._meet(partition, entry)
+                    batch.append(_delivered(partition, entry))
+                position = entry.offset + 1
+        self._positions[partition] = position
+
+    def _meet(self, partition: Partition, entry: Entry) -> None:
+        try:
+            self._log.level.met(level_of(entry))
+        except NewerSchemaError as newer:
+            raise NewerSchemaError(f"{partition.topic}/{partition.number} offset {entry.offset}: {newer}") from newer
+
+    def _passes_over(self, entry: Entry) -> bool:
+        return self._is_known is not None and not isinstance(entry.key, str) and self._is_known(entry.key)
+
+
+def level_of(entry: Entry) -> int:
+    """The schema level that a reader meets in it."""
+    return max(entry.level, entry.value.level) if isinstance(entry.value, OwnerAnnounced) else entry.level
+
+
+def _delivered(partition: Partition, entry: Entry) -> Delivery | Garbage:
+    if entry.newer:
+        raise NewerSchemaError(f"{partition.topic}/{partition.number} offset {entry.offset}: {entry.fault}")
+    if isinstance(entry.key, str):
+        return Garbage(partition, entry.offset, entry.fault or "key cannot be read")
+    return Delivery(partition, entry.offset, entry.key, entry.value)
+
+
+class MemoryTransactionalWriter:
+    """One owner's pen."""
+
+    def __init__(self, log: "MemoryLog", transactional_id: str) -> None:
+        self._log = log
+        self._transactional_id = transactional_id
+        self._epoch: int | None = None
+        self._closed = False
+
+    def init(self) -> None:
+        """Fence whoever wrote under this id before, and abort its open transaction."""
+        self._log.check_connected()
+        self._epoch = self._log.broker.initialise(self._transactional_id)
+
+    def commit(self, placed: Sequence[Placed]) -> list[int]:
+        """All of ``placed`` in one transaction; the offsets."""
+        self._log.check_connected()
+        if self._closed or self._epoch is None:
+            raise LogError(f"transactional.id {self._transactional_id!r}: init first, and never after close")
+        levels = self._log.levels_of(placed)
+        return self._log.broker.commit(self._transactional_id, self._epoch, placed, levels)
+
+    def end_hanging(self, harmless: Sequence[Placed]) -> bool:  # noqa: ARG002
+        """This broker loses no end of a transaction: what still hides records is another's."""
+        return False
+
+    def close(self) -> None:
+        """Let go."""
+        self._closed = True
+
+
+class MemoryWriter:
+    """An agent's pen: idempotent, not transactional."""
+
+    def __init__(self, log: "MemoryLog", name: str) -> None:
+        self._log = log
+        self._name = name
+
+    def write(self, placed: Sequence[Placed], timeout_seconds: float) -> None:
+        """Append every record, in order."""
+        self._log.check_connected()
+        self._log.broker.check_placed(placed)
+        levels = self._log.levels_of(placed)
+        applied = self._log.take_write_fault()
+        if applied is not False:
+            for item, level in zip(placed, levels, strict=True):
+                self._log.broker.append(item, level)
+        if applied is not None:
+            raise LogError(f"writer {self._name!r}: no acknowledgement within {timeout_seconds} s")
+
+    def close(self) -> None:
+        """Let go."""

@@ -1,0 +1,48 @@
+"""The standing searches: what is searched whole, and how far the rest."""
+
+from typing import Final
+
+import msgspec
+
+from headgate_lab.simulation.exhaustive.bounds import Bounds
+
+__all__ = ["DEEP", "QUICK", "Scope"]
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Bounds of a search and where it stops: at a depth, or after the level that reaches ``states_max``."""
+
+    bounds: Bounds
+    depth: int | None = None
+    states_max: int | None = None
+
+
+QUICK: Final = (
+    Scope(Bounds(faults=1)),
+    Scope(Bounds(commands=("move",), faults=0)),
+    Scope(Bounds(commands=("pause", "resume"), faults=0)),
+    Scope(Bounds(commands=("move", "remove"), faults=0)),
+    Scope(Bounds(events=2, faults=0, housekeeping=True)),
+    Scope(Bounds(events=2, faults=1, housekeeping=True), depth=12),
+    Scope(Bounds(commands=("move",), faults=1), depth=18),
+    Scope(Bounds(commands=("pause", "resume"), faults=1), depth=15),
+    Scope(Bounds(commands=("move",), faults=2), depth=11),
+    Scope(Bounds(spans=2, faults=1), depth=13),
+    Scope(Bounds(commands=("split",), faults=0, partitions=2)),
+    Scope(Bounds(commands=("split",), faults=1, partitions=2), depth=12),
+)
+"""For ``make test``: seconds each."""
+
+DEEP: Final = (
+    Scope(Bounds(faults=2)),
+    Scope(Bounds(commands=("move",), faults=1)),
+    Scope(Bounds(commands=("pause", "resume"), faults=1)),
+    Scope(Bounds(commands=("remove",), faults=1)),
+    Scope(Bounds(events=2, faults=2, housekeeping=True), depth=18),
+    Scope(Bounds(commands=("move",), faults=2), depth=18),
+    Scope(Bounds(spans=2, commands=("move",), faults=1), depth=18),
+    Scope(Bounds(commands=("split", "merge"), faults=0, partitions=2)),
+    Scope(Bounds(commands=("split", "pause"), faults=0, partitions=2), depth=45),
+    Scope(Bounds(commands=("split",), faults=1, partitions=2), depth=22),
+)
+"""For ``make sim-long``: minutes each."""
