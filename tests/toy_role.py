@@ -8,6 +8,7 @@ import hashlib
 
 import msgspec
 
+from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.eventlog.log import Partition, Placed
 from headgate.records.control import (
     SESSION_LEFT,
@@ -27,12 +28,12 @@ from headgate.runtime.machine import (
     CancelTimer,
     Decision,
     EffectFinished,
-    Enthroned,
     HolderSilent,
     Input,
     Machine,
     Now,
     SetTimer,
+    TermBegan,
     TimerFired,
 )
 from headgate.runtime.role import Role, RoleSettings, RoleState, TermEffect
@@ -96,7 +97,7 @@ def ended(state: ToyState, agent: str, session: str, reason: str, now: Now) -> D
 def decide(state: ToyState, given: Input, now: Now) -> Decision:  # noqa: PLR0911 - a case for each input
     state.inputs.append(given)
     match given:
-        case Enthroned():
+        case TermBegan():
             requests = sorted(key.request for key in state.records if isinstance(key, RequestKey))
             open_ones = [request for request in requests if OutcomeKey(request) not in state.records]
             return Decision(facts=tuple(settled(state, request, "found open", now) for request in open_ones))
@@ -111,7 +112,7 @@ def decide(state: ToyState, given: Input, now: Now) -> Decision:  # noqa: PLR091
             return Decision(facts=(settled(state, name, "timer", now),))
         case EffectFinished(effect, result):
             return Decision(facts=(settled(state, effect.request, f"result {result}", now),))
-        case HolderSilent(agent, session):
+        case HolderSilent((agent, session)):
             return ended(state, agent, session, "silent", now)
     return Decision()
 
@@ -137,13 +138,14 @@ class Member:
         self.effects: list[TermEffect] = []
         self.committed: list[tuple[Fact, ...]] = []
         settings = RoleSettings(
+            kind=COORDINATOR_KIND,
             shard=shard,
             owner_id=owner_id,
             transactional_id=transactional_id(shard),
             version="0.1.0",
             schema_version=1,
             lease_seconds=LEASE,
-            agent_lease_seconds=AGENT_LEASE,
+            holder_lease_seconds=AGENT_LEASE,
         )
         self.role = Role(
             settings,

@@ -23,13 +23,13 @@ from headgate.coordinator.core.effects import (
     FeedRefused,
     FeedResolved,
     ForgetFeed,
-    ResignOwner,
     ResolveFeed,
     ResolveStart,
     StartResolved,
     TablesDiscovered,
 )
 from headgate.coordinator.core.explain import explain
+from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.coordinator.core.machine import COORDINATOR, State, decide, digest, evolve, new_state
 from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.records.control import (
@@ -46,7 +46,7 @@ from headgate.records.control import (
 )
 from headgate.records.control import Role as SpanRole
 from headgate.records.keys import AgentKey, AnswerKey, Fact, Key, ProgressKey, RequestKey, SpanKey, TaskKey
-from headgate.runtime.machine import Decision, Machine, Now
+from headgate.runtime.machine import Decision, Machine, Now, ResignOwner
 from headgate.runtime.role import Role, RoleState, TermEffect
 from headgate.runtime.settings import RoleSettings
 from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
@@ -93,13 +93,14 @@ class Owner:
         self.world, self.name = world, name
         self.log: MemoryLog = world.broker.client()
         settings = RoleSettings(
+            kind=COORDINATOR_KIND,
             shard=0,
             owner_id=name,
             transactional_id="coordinator-0",
             version="test",
             schema_version=1,
             lease_seconds=LEASE_SECONDS,
-            agent_lease_seconds=LEASE_SECONDS,
+            holder_lease_seconds=LEASE_SECONDS,
         )
         machine = Machine(new_state=new_state, evolve=evolve, decide=self._decide, digest=digest)
         self.role: Role[State] = Role(

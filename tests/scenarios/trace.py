@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from headgate.coordinator.core.effects import DiscoverTables, ForgetFeed, ResignOwner, ResolveFeed, ResolveStart
+from headgate.coordinator.core.effects import DiscoverTables, ForgetFeed, ResolveFeed, ResolveStart
 from headgate.records.control import (
     AgentAnnounced,
     FeedProgressed,
@@ -23,9 +23,10 @@ from headgate.runtime.machine import (
     Arrived,
     CancelTimer,
     EffectFinished,
-    Enthroned,
     HolderSilent,
+    ResignOwner,
     SetTimer,
+    TermBegan,
     TimerFired,
 )
 
@@ -52,8 +53,8 @@ def is_quiet(thing: Any) -> bool:
 def describe_input(given: Any) -> str | None:
     """One line; None for a heartbeat, which is shown only if something follows from it."""
     match given:
-        case Enthroned(owner_rev=rev):
-            return f"enthroned, owner_rev {rev}"
+        case TermBegan(owner_rev=rev):
+            return f"term began, owner_rev {rev}"
         case Arrived(delivery=delivery):
             value = delivery.value
             if isinstance(value, AgentAnnounced) and value.heartbeat > 1 and value.liveness == "alive":
@@ -61,7 +62,7 @@ def describe_input(given: Any) -> str | None:
             return describe_fact(Fact(delivery.key, value))
         case TimerFired(name=name):
             return f"timer {name}"
-        case HolderSilent(agent=agent, session=session):
+        case HolderSilent(holder=(agent, session)):
             return f"silent {agent}/{session}"
         case EffectFinished(effect=effect, result=result):
             return f"{type(effect).__name__} {effect.feed}: {type(result).__name__}"

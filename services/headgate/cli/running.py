@@ -23,12 +23,12 @@ from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import cluster_settings
 from headgate.config.crash_points import VARIABLE as CRASH_POINTS_VARIABLE
 from headgate.config.settings import Settings, redacted
-from headgate.coordinator.shell.service import SILENCE_SECONDS_MAX
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.observability.http import OpsServer, Probes
 from headgate.observability.logs import configure_logs, logger
 from headgate.observability.metrics import new_registry
+from headgate.runtime.service import SILENCE_SECONDS_MAX
 
 __all__ = ["Part", "Surroundings", "run_parts", "surrounded"]
 

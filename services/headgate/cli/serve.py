@@ -13,7 +13,8 @@ from headgate.cli.options import Bootstrap, Cluster, KafkaProperty, cluster_flag
 from headgate.cli.running import Part, Surroundings, run_parts, surrounded
 from headgate.config.settings import Settings
 from headgate.coordinator.shell.effect_runner import FeedWork
-from headgate.coordinator.shell.service import CoordinatorService, ServiceSettings
+from headgate.coordinator.shell.service import CoordinatorService
+from headgate.runtime.service import ServiceSettings
 
 __all__ = ["app"]
 
@@ -156,7 +157,7 @@ def _coordinator_part(around: Surroundings, shards: Sequence[int] | None) -> Par
             cluster=settings.cluster,
             shards=tuple(sorted(set(shards))) if shards else tuple(range(log.shards)),
             lease_seconds=settings.lease_seconds,
-            agent_lease_seconds=settings.lease_seconds,
+            holder_lease_seconds=settings.lease_seconds,
             shutdown_seconds=settings.shutdown_seconds,
         ),
         log,

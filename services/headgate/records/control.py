@@ -13,6 +13,7 @@ import msgspec
 __all__ = [
     "SESSION_LEFT",
     "AgentAnnounced",
+    "Announced",
     "ChangeQuarantined",
     "Epoch",
     "FeedProgressed",
@@ -422,6 +423,9 @@ class ChangeQuarantined(msgspec.Struct, frozen=True):
     append_ms: int
     quarantined_ms: int
 
+
+Announced = OwnerAnnounced | MemberAnnounced | AgentAnnounced
+"""What stands on announce: each says up to which schema level its writer reads."""
 
 Record = (
     OwnerAnnounced

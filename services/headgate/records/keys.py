@@ -58,6 +58,8 @@ class _KeyBase(msgspec.Struct, frozen=True, order=True):
     prefix: ClassVar[tuple[str, ...]] = ()
     record: ClassVar[type]
     by_owner: ClassVar[bool] = False
+    names_owner: ClassVar[bool] = False
+    """Whether an owner of a shard announces itself under it."""
 
     def text(self) -> str:
         """The key as it stands on the topic."""
@@ -76,6 +78,7 @@ class OwnerKey(_KeyBase, frozen=True, order=True):
     prefix: ClassVar[tuple[str, ...]] = ("coordinator",)
     record: ClassVar[type] = OwnerAnnounced
     by_owner: ClassVar[bool] = True
+    names_owner: ClassVar[bool] = True
     shard: int
 
 

@@ -13,14 +13,14 @@ from typing import Final, Generic, TypeVar
 
 from headgate.eventlog.log import Delivery, FencedError, Garbage, Log, Partition, Placed, TransactionalWriter
 from headgate.records.control import OwnerAnnounced
-from headgate.records.keys import Fact, FeedProgressKey, Key, MemberKey, OutcomeKey, OwnerKey, SessionKey
-from headgate.runtime.leases import OwnerWatch, SessionLeases
+from headgate.records.keys import Fact
+from headgate.runtime.leases import HolderLeases, OwnerWatch
 from headgate.runtime.levels import Readership
 from headgate.runtime.machine import Machine, Now
 from headgate.runtime.roster import Roster
 from headgate.runtime.settings import ANNOUNCE, HEARTBEATS_PER_LEASE, RoleCounters, RoleSettings
 
-__all__ = ["CAMPAIGN_STALL_SECONDS_MAX", "HANGING_SECONDS", "HARMLESS", "Candidate"]
+__all__ = ["CAMPAIGN_STALL_SECONDS_MAX", "HANGING_SECONDS", "Candidate"]
 
 _log = logging.getLogger(__name__)
 
@@ -41,15 +41,6 @@ CAMPAIGN_STALL_SECONDS_MAX: Final = 90.0
 which no open transaction of anybody can hide records any more. Giving up ends the process's role, so it waits longer
 than a command that only looks (replay.READ_STALL_SECONDS_MAX)."""
 
-HARMLESS: Final[Mapping[str, Key]] = {
-    "announce": MemberKey("-"),
-    "changefeed": OutcomeKey("-"),
-    "checkpoint": FeedProgressKey("-"),
-    "dispatch": SessionKey("-", "-"),
-}
-"""What may be deleted of the topics that owners write to, because nobody is called so: replays meet such deletions
-anyway, of what has been compacted away."""
-
 
 class Candidate(Generic[StateT]):
     """State, reader and what is known of others. ``writer`` is there from the campaign on."""
@@ -63,9 +54,9 @@ class Candidate(Generic[StateT]):
         self._log = log
         self._counters = counters
         self.state = machine.new_state(settings.shard)
-        self.leases = SessionLeases(settings.agent_lease_seconds)
+        self.leases = HolderLeases(settings.holder_lease_seconds)
         self.watch = OwnerWatch(settings.lease_seconds, now)
-        self.roster = Roster(settings.owner_id, settings.shard, settings.lease_seconds)
+        self.roster = Roster(settings.kind, settings.owner_id, settings.shard, settings.lease_seconds)
         self.readership = Readership(log.level, settings.lease_seconds)
         self.inbox: deque[Delivery] = deque()
         self.replayed = False
@@ -136,7 +127,8 @@ class Candidate(Generic[StateT]):
 
     def serve(self) -> None:
         """The throne is reached: what an owner has written is not read back, but for announcements of a later one."""
-        self._reader.pass_over(lambda key: self._settings.is_mine(key) and not isinstance(key, OwnerKey))
+        mine = self._settings.owner_key
+        self._reader.pass_over(lambda key: self._settings.is_mine(key) and key != mine)
 
     def positions(self) -> Mapping[Partition, int]:
         """How far the log was read, the inbox included."""
@@ -155,11 +147,12 @@ class Candidate(Generic[StateT]):
         ):
             return
         self._asked_at = now
-        hidden = [partition for partition in sorted(self._behind()) if partition.topic in HARMLESS]
+        harmless = self._settings.kind.harmless
+        hidden = [partition for partition in sorted(self._behind()) if partition.topic in harmless]
         if not hidden:
             return
         places = self._places(hidden)
-        if self.writer.end_hanging([Placed(partition, Fact(HARMLESS[partition.topic], None)) for partition in hidden]):
+        if self.writer.end_hanging([Placed(partition, Fact(harmless[partition.topic], None)) for partition in hidden]):
             _log.warning("a transaction whose end a broker has lost (docs/bugs.md, B20) is ended: %s", places)
         else:
             _log.warning("the replay stands still: %s; nothing is known of a transaction of ours there", places)
@@ -195,10 +188,12 @@ class Candidate(Generic[StateT]):
         key, value = delivery.key, delivery.value
         self.roster.learn(key, value, now.monotonic)
         self.readership.learn(key, value, now.monotonic)
-        if isinstance(key, OwnerKey) and key.shard == self._settings.shard:
+        if key == self._settings.owner_key:
             if self.writer is not None and delivery.offset >= self._ends[ANNOUNCE]:
                 # Written after my init returned, so its writer's init came after mine, and the last one wins.
-                raise FencedError(f"shard {key.shard}: another owner announced itself while I was replaying")
+                raise FencedError(f"shard {self._settings.shard}: another owner announced itself while I was replaying")
             self.watch.heard(value if isinstance(value, OwnerAnnounced) else None, now.monotonic)
         self._machine.evolve(self.state, key, value, delivery.offset)
-        self.leases.learn(key, value, now.monotonic)
+        sign = self._settings.kind.sign(key, value)
+        if sign is not None:
+            self.leases.learn(sign, now.monotonic)

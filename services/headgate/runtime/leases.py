@@ -1,118 +1,111 @@
-"""Who is still there: the leases of agent sessions as their owner sees them, and the owner's as a standby sees it.
+"""Who is still there: the leases of holders as their owner sees them, and the owner's as a standby sees it.
 
 A lease is a length of time by the watcher's own monotonic clock since it last read a record of the holder; clocks of
 different machines are never compared. Silence heard by a watcher that was itself behind proves nothing, so a lease
 that has run out only makes a *suspect*; whoever drives this captures the end of the log afterwards, reads to it, and
-then asks who is still silent (design §2).
+then asks who is still silent. Who a holder is, and what is a sign of its life, says the owner's kind (kind.py).
 """
 
 import heapq
 from collections.abc import Iterable
 from typing import Final
 
-from headgate.records.control import AgentAnnounced, OwnerAnnounced, Record
-from headgate.records.keys import AgentKey, Key, SessionKey
+from headgate.records.control import OwnerAnnounced
+from headgate.runtime.kind import Holder, Sign, SignOfLife
 
-__all__ = ["LEASE_SECONDS_MAX", "LEASE_SECONDS_MIN", "OwnerWatch", "SessionId", "SessionLeases", "lease_of"]
-
-SessionId = tuple[str, str]
-"""(agent, session)."""
+__all__ = ["LEASE_SECONDS_MAX", "LEASE_SECONDS_MIN", "HolderLeases", "OwnerWatch", "lease_of"]
 
 LEASE_SECONDS_MIN: Final = 0.2
 """Shorter than a long pause of any process: everybody would be lost at any time."""
 
 LEASE_SECONDS_MAX: Final = 300.0
-"""Longer, and a dead agent's tables rest for longer than people wait. What is announced beyond counts as this."""
+"""Longer, and what a dead holder did rests for longer than people wait. What is announced beyond counts as this."""
 
 
-def lease_of(announced: AgentAnnounced | None, otherwise: float) -> float:
-    """The lease by which a session is judged: the one it has announced, within bounds, for it judges itself by it.
+def lease_of(said: float | None, otherwise: float) -> float:
+    """The lease by which a holder is judged: the one it has announced, within bounds, for it judges itself by it.
 
     ``otherwise``, the watcher's own setting, where it has not said it, or nothing that a lease can be.
     """
-    said = None if announced is None else announced.lease_seconds
     if said is None or not said > 0:
         return otherwise
     return min(max(said, LEASE_SECONDS_MIN), LEASE_SECONDS_MAX)
 
 
-class SessionLeases:
-    """Deadlines of all sessions that announced themselves and are not known to be over.
+class HolderLeases:
+    """Deadlines of all holders that announced themselves and are not known to be over.
 
-    A heartbeat costs a dictionary write; the heap holds one entry per watched session, moved when it comes to the top
+    A heartbeat costs a dictionary write; the heap holds one entry per watched holder, moved when it comes to the top
     and turns out to be old: O(log n) per lease, not per heartbeat.
     """
 
     def __init__(self, lease_seconds: float) -> None:
         """``lease_seconds``: of those who have not announced theirs."""
         self._lease_seconds = lease_seconds
-        self._announced: dict[SessionId, float] = {}
-        self._deadlines: dict[SessionId, float] = {}
-        self._heap: list[tuple[float, SessionId]] = []
-        self._queued: set[SessionId] = set()
-        self._ended: set[SessionId] = set()
-        self._suspects: set[SessionId] = set()
+        self._announced: dict[Holder, float] = {}
+        self._deadlines: dict[Holder, float] = {}
+        self._heap: list[tuple[float, Holder]] = []
+        self._queued: set[Holder] = set()
+        self._ended: set[Holder] = set()
+        self._suspects: set[Holder] = set()
 
-    def heard(self, session: SessionId, now: float, announced: AgentAnnounced | None = None) -> None:
-        """A heartbeat was read; one of a session that is over is ignored, in whatever order the topics are read."""
-        if session in self._ended:
+    def heard(self, holder: Holder, now: float, lease_seconds: float | None = None) -> None:
+        """A heartbeat was read; one of a holder that is over is ignored, in whatever order the topics are read."""
+        if holder in self._ended:
             return
-        self._suspects.discard(session)
-        lease, before = lease_of(announced, self._lease_seconds), self._lease(session)
-        self._announced[session] = lease
-        self._deadlines[session] = now + lease
-        if lease < before and session in self._queued:
-            # Its entry would come too late. A session says its lease once, when the log's level has risen.
+        self._suspects.discard(holder)
+        lease, before = lease_of(lease_seconds, self._lease_seconds), self._lease(holder)
+        self._announced[holder] = lease
+        self._deadlines[holder] = now + lease
+        if lease < before and holder in self._queued:
+            # Its entry would come too late. A holder says its lease once, when the log's level has risen.
             self._heap = [(self._deadlines[each], each) for each in sorted(self._queued & self._deadlines.keys())]
             self._queued = {each for _, each in self._heap}
             heapq.heapify(self._heap)
-        if session not in self._queued:
-            self._queued.add(session)
-            heapq.heappush(self._heap, (self._deadlines[session], session))
+        if holder not in self._queued:
+            self._queued.add(holder)
+            heapq.heappush(self._heap, (self._deadlines[holder], holder))
 
-    def learn(self, key: Key, value: Record | None, now: float) -> None:
-        """What a record, read or written, says about sessions; other keys say nothing."""
-        if isinstance(key, AgentKey):
-            session = (key.agent, key.session)
-            if value is None:
-                self.left(session)
-            else:
-                self.heard(session, now, value if isinstance(value, AgentAnnounced) else None)
-        elif isinstance(key, SessionKey):
-            session = (key.agent, key.session)
-            if value is None:
-                self.forgotten(session)
-            else:
-                self.ended(session)
+    def learn(self, sign: SignOfLife, now: float) -> None:
+        """What a record, read or written, says about a holder."""
+        match sign.sign:
+            case Sign.HEARD:
+                self.heard(sign.holder, now, sign.lease_seconds)
+            case Sign.LEFT:
+                self.left(sign.holder)
+            case Sign.ENDED:
+                self.ended(sign.holder)
+            case Sign.FORGOTTEN:
+                self.forgotten(sign.holder)
 
-    def left(self, session: SessionId) -> None:
-        """The session's announcement was deleted: there is nobody to watch."""
-        self._deadlines.pop(session, None)
-        self._announced.pop(session, None)
-        self._suspects.discard(session)
+    def left(self, holder: Holder) -> None:
+        """The holder's announcement was deleted: there is nobody to watch."""
+        self._deadlines.pop(holder, None)
+        self._announced.pop(holder, None)
+        self._suspects.discard(holder)
 
-    def ended(self, session: SessionId) -> None:
-        """The owner wrote the session dead, finally."""
-        self._ended.add(session)
-        self.left(session)
+    def ended(self, holder: Holder) -> None:
+        """The owner wrote the holder dead, finally."""
+        self._ended.add(holder)
+        self.left(holder)
 
-    def forgotten(self, session: SessionId) -> None:
-        """The record of its death was deleted, and with it every reason to remember the session."""
-        self._ended.discard(session)
+    def forgotten(self, holder: Holder) -> None:
+        """The record of its death was deleted, and with it every reason to remember the holder."""
+        self._ended.discard(holder)
 
     def renew_all(self, now: float) -> None:
-        """Every known session gets a full lease from now: a new owner has heard nobody yet."""
+        """Every known holder gets a full lease from now: a new owner has heard nobody yet."""
         self._suspects.clear()
-        self._deadlines = {session: now + self._lease(session) for session in self._deadlines}
-        self._heap = [(deadline, session) for session, deadline in sorted(self._deadlines.items())]
+        self._deadlines = {holder: now + self._lease(holder) for holder in self._deadlines}
+        self._heap = [(deadline, holder) for holder, deadline in sorted(self._deadlines.items())]
         heapq.heapify(self._heap)
         self._queued = set(self._deadlines)
 
-    def _lease(self, session: SessionId) -> float:
-        return self._announced.get(session, self._lease_seconds)
+    def _lease(self, holder: Holder) -> float:
+        return self._announced.get(holder, self._lease_seconds)
 
-    def watched(self) -> Iterable[SessionId]:
-        """The sessions watched, sorted."""
+    def watched(self) -> Iterable[Holder]:
+        """The holders watched, sorted."""
         return sorted(self._deadlines)
 
     def next_deadline(self) -> float | None:
@@ -120,26 +113,26 @@ class SessionLeases:
         return self._heap[0][0] if self._heap else None
 
     def suspect(self, now: float) -> bool:
-        """Move every session whose lease has run out to the suspects; whether there are new ones."""
+        """Move every holder whose lease has run out to the suspects; whether there are new ones."""
         found = False
         while self._heap and self._heap[0][0] <= now:
-            _, session = heapq.heappop(self._heap)
-            deadline = self._deadlines.get(session)
+            _, holder = heapq.heappop(self._heap)
+            deadline = self._deadlines.get(holder)
             if deadline is not None and deadline > now:
-                heapq.heappush(self._heap, (deadline, session))
+                heapq.heappush(self._heap, (deadline, holder))
                 continue
-            self._queued.discard(session)
+            self._queued.discard(holder)
             if deadline is not None:
-                self._suspects.add(session)
+                self._suspects.add(holder)
                 found = True
         return found
 
-    def take_silent(self) -> list[SessionId]:
+    def take_silent(self) -> list[Holder]:
         """The suspects that were not heard meanwhile, sorted; each is told once, and watched again if heard again."""
         silent = sorted(self._suspects)
         self._suspects.clear()
-        for session in silent:
-            del self._deadlines[session]
+        for holder in silent:
+            del self._deadlines[holder]
         return silent
 
 

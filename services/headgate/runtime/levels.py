@@ -12,8 +12,9 @@ One that starts later and reads less meets a newer record, and ends with its exi
 from typing import Final
 
 from headgate.eventlog.log import LEVEL_FIRST, SchemaLevel
-from headgate.records.control import AgentAnnounced, MemberAnnounced, OwnerAnnounced, Record
-from headgate.records.keys import AgentKey, Key, MemberKey, OwnerKey
+from headgate.records.control import Announced, OwnerAnnounced, Record
+from headgate.records.keys import Key
+from headgate.runtime.settings import ANNOUNCE
 
 __all__ = ["QUIET_LEASES", "Readership"]
 
@@ -39,18 +40,15 @@ class Readership:
 
     def learn(self, key: Key, value: Record | None, now: float) -> None:
         """What a record says about who reads; records of other topics say nothing. ``now`` is monotonic."""
-        self._had_owner = self._had_owner or isinstance(key, OwnerKey)
-        if isinstance(key, OwnerKey) and isinstance(value, OwnerAnnounced) and value.lease_seconds <= 0:
-            self._reads.pop(key, None)
-        elif isinstance(value, OwnerAnnounced | MemberAnnounced | AgentAnnounced):
-            known = self._reads.get(key)
-            self._reads[key] = value.schema_version
-            if known == value.schema_version:
-                return
-        elif value is None and isinstance(key, OwnerKey | MemberKey | AgentKey):
-            self._reads.pop(key, None)
-        else:
+        if key.topic != ANNOUNCE.topic:
             return
+        self._had_owner = self._had_owner or key.names_owner
+        if value is None or (isinstance(value, OwnerAnnounced) and value.lease_seconds <= 0):
+            self._reads.pop(key, None)
+        elif isinstance(value, Announced):
+            if self._reads.get(key) == value.schema_version:
+                return
+            self._reads[key] = value.schema_version
         least = min(self._reads.values(), default=None)
         if least != self._least:
             self._least, self._least_since = least, now

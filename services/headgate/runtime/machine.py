@@ -32,12 +32,13 @@ __all__ = [
     "Decision",
     "Effect",
     "EffectFinished",
-    "Enthroned",
     "HolderSilent",
     "Input",
     "Machine",
     "Now",
+    "ResignOwner",
     "SetTimer",
+    "TermBegan",
     "TimerFired",
 ]
 
@@ -57,7 +58,7 @@ class Now(msgspec.Struct, frozen=True):
 # --- inputs ---------------------------------------------------------------------------------------------------
 
 
-class Enthroned(msgspec.Struct, frozen=True):
+class TermBegan(msgspec.Struct, frozen=True):
     """This role is the owner now: replayed to the end, announced, and ``owner_rev`` is its term."""
 
     owner_rev: int
@@ -76,10 +77,9 @@ class TimerFired(msgspec.Struct, frozen=True):
 
 
 class HolderSilent(msgspec.Struct, frozen=True):
-    """No heartbeat of this session was read for a lease, with the log read to an end captured after that."""
+    """No sign of life of this holder was read for a lease, with the log read to an end captured after that."""
 
-    agent: str
-    session: str
+    holder: tuple[str, ...]
 
 
 class EffectFinished(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class EffectFinished(msgspec.Struct, frozen=True):
     result: Any
 
 
-Input = Enthroned | Arrived | TimerFired | HolderSilent | EffectFinished
+Input = TermBegan | Arrived | TimerFired | HolderSilent | EffectFinished
 
 
 # --- effects --------------------------------------------------------------------------------------------------
@@ -106,6 +106,12 @@ class CancelTimer(msgspec.Struct, frozen=True):
     """Forget a timer; not an error if it is not set."""
 
     name: str
+
+
+class ResignOwner(msgspec.Struct, frozen=True):
+    """Let go of the shard and stand by, behind the others. No result: the term that asked for it is over."""
+
+    request: str
 
 
 class Effect(Protocol):

@@ -1,4 +1,4 @@
-"""A coordinator's process says that it is there: ``member/<id>`` on announce, five times a lease, deleted at its end.
+"""A process that could own shards says that it is there: on announce, five times a lease; deleted at its end.
 
 Owners are heard by their own heartbeats; a process that owns nothing would be unknown without this, and nobody could
 give it a share (roster.py). It is a hint and no more: a heartbeat that is not acknowledged is logged and forgotten.
@@ -11,7 +11,7 @@ from headgate.eventlog.log import Log, LogError
 from headgate.eventlog.repeats import Repeats
 from headgate.eventlog.sharding import ANNOUNCE, place
 from headgate.records.control import MemberAnnounced
-from headgate.records.keys import Fact, MemberKey
+from headgate.records.keys import Fact
 from headgate.runtime.settings import HEARTBEATS_PER_LEASE, RoleSettings
 
 __all__ = ["Presence"]
@@ -30,7 +30,8 @@ class Presence:
         self._settings = settings
         self._shards = shards
         self._wall_ms = wall_ms
-        self._writer = log.writer(f"member/{settings.owner_id}")
+        self._key = settings.kind.member_key(settings.owner_id)
+        self._writer = log.writer(self._key.text())
 
     @property
     def pause(self) -> float:
@@ -54,7 +55,7 @@ class Presence:
         self._writer.close()
 
     def _write(self, record: MemberAnnounced | None) -> bool:
-        fact = Fact(MemberKey(self._settings.owner_id), record)
+        fact = Fact(self._key, record)
         try:
             self._writer.write([place(fact, ANNOUNCE.number)], self.pause)
         except LogError as error:

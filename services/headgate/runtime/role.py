@@ -4,7 +4,7 @@
        ▲ tails its topics    fences the last owner   to the end captured     turns (term.py)
        └──── WAITING ◀──── whatever goes wrong: the state is thrown away; a deterministic back-off ────┘
 
-Precedent: Kafka's own group coordinator (anchors/style-ecosystem.md §1.3). A role whose commit was refused, fenced or
+Precedent: Kafka's own group coordinator (Kafka's coordinator-common). A role whose commit was refused, fenced or
 left uncertain does not know what the log says; so it forgets everything and reads the log again, as a new standby.
 There is no other recovery path (ADR 0001).
 

@@ -1,4 +1,4 @@
-"""How the coordinators of a cluster share its shards, without anybody who could tell them: each reads the same log.
+"""How processes of one kind of owner share its shards, without anybody who could tell them: each reads the same log.
 
 On announce stand every shard's owner and every living process (``member/<id>``, Presence). So each role knows who
 owns how many shards and who else could, and all of them come to the same answer to two questions:
@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.records.control import MemberAnnounced, OwnerAnnounced, Record
-from headgate.records.keys import Key, MemberKey, OwnerKey
+from headgate.records.keys import Key
+from headgate.runtime.kind import OwnerKind
 from headgate.runtime.settings import HEARTBEATS_PER_LEASE
 
 __all__ = ["MEMBER_FORGOTTEN_SECONDS", "Roster"]
@@ -38,8 +39,9 @@ back."""
 class Roster:
     """What one role knows of owners and processes, its own process included."""
 
-    def __init__(self, me: str, shard: int, lease_seconds: float) -> None:
+    def __init__(self, kind: OwnerKind, me: str, shard: int, lease_seconds: float) -> None:
         """Nobody is known yet but ``me``, the id of this process, whose role of ``shard`` asks."""
+        self._kind = kind
         self._me = me
         self._shard = shard
         self._lease_seconds = lease_seconds
@@ -53,13 +55,13 @@ class Roster:
 
     def learn(self, key: Key, value: Record | None, now: float) -> None:
         """What a record says about owners and processes; others say nothing."""
-        if isinstance(key, OwnerKey):
+        if isinstance(key, self._kind.owner_key):
             if isinstance(value, OwnerAnnounced):
                 alive_until = now + value.lease_seconds if value.lease_seconds > 0 else float("-inf")
                 self._owners[key.shard] = value.owner_id, alive_until
             elif value is None:
                 self._owners.pop(key.shard, None)
-        elif isinstance(key, MemberKey):
+        elif isinstance(key, self._kind.member_key):
             if isinstance(value, MemberAnnounced):
                 self._members[key.member] = value.shards, now + value.lease_seconds, now
             elif value is None:

@@ -5,9 +5,9 @@ from typing import Final
 import msgspec
 
 from headgate.eventlog.log import Partition, Placed
-from headgate.eventlog.sharding import SHARDED_TOPICS
 from headgate.records.control import OwnerAnnounced
-from headgate.records.keys import Fact, Key, OwnerKey
+from headgate.records.keys import Fact, Key
+from headgate.runtime.kind import OwnerKind
 from headgate.runtime.machine import Now
 
 __all__ = ["ANNOUNCE", "HEARTBEATS_PER_LEASE", "RoleCounters", "RoleSettings"]
@@ -20,24 +20,25 @@ HEARTBEATS_PER_LEASE: Final = 5
 
 
 class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a role is.
+    """Who a role is, and of which kind.
 
     ``owner_id`` names this process, for people; ``transactional_id`` is that of the role and shard, the same in every
     process that may own it: the broker's fencing of it is the election. Leases are in seconds.
     """
 
+    kind: OwnerKind
     shard: int
     owner_id: str
     transactional_id: str
     version: str
     schema_version: int
     lease_seconds: float
-    agent_lease_seconds: float
-    topics: tuple[str, ...] = ("announce", *SHARDED_TOPICS)
+    holder_lease_seconds: float
+    """Of those whom the owner watches and who have not announced theirs."""
 
     def partitions(self) -> tuple[Partition, ...]:
         """What the role reads: announce/0 and its shard's partition of every other topic, sorted."""
-        return tuple(sorted(self.partition_of(topic) for topic in self.topics))
+        return tuple(sorted((ANNOUNCE, *(Partition(topic, self.shard) for topic in self.kind.topics))))
 
     def partition_of(self, topic: str) -> Partition:
         """Where facts of a topic go."""
@@ -49,7 +50,15 @@ class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_mine(self, key: Key) -> bool:
         """Whether only this shard's owner writes the key. On announce/0 the owners of all shards meet."""
-        return key.by_owner and (not isinstance(key, OwnerKey) or key.shard == self.shard)
+        if key.topic == ANNOUNCE.topic:
+            return bool(key == self.owner_key)
+        return key.by_owner
+
+    @property
+    def owner_key(self) -> Key:
+        """Under which the shard's owner announces itself."""
+        key: Key = self.kind.owner_key(self.shard)
+        return key
 
     def announcement(self, owner_rev: int | None, level: int, now: Now, *, resigned: bool = False) -> Fact:
         """The owner's word that it has the shard, and the level; a lease of 0 says that it has let go of it."""
@@ -62,7 +71,7 @@ class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
             announced_ms=now.wall_ms,
             level=level,
         )
-        return Fact(OwnerKey(self.shard), record)
+        return Fact(self.owner_key, record)
 
 
 class RoleCounters(msgspec.Struct):
@@ -76,8 +85,8 @@ class RoleCounters(msgspec.Struct):
     campaigns: int = 0
     terms: int = 0
     sessions_ended: int = 0
-    """Agents' sessions that this process wrote dead, those that have said farewell as well."""
+    """Sessions of holders that this process wrote dead, those that have said farewell as well."""
     failovers: int = 0
-    """Somebody's place taken over who had not gone by itself: an agent's session, or the shard's owner."""
+    """Somebody's place taken over who had not gone by itself: a holder's session, or the shard's owner."""
     falls: int = 0
     """Times the role threw its state away: lost its term, lost the log, or found a gap in its own turns."""

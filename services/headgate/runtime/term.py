@@ -1,6 +1,6 @@
 """One term of one owner: everything that exists only while it serves, and that is lost with it.
 
-A turn gives the machine its inputs one after the other (records read, finished effects, timers, silent sessions), lets
+A turn gives the machine its inputs one after the other (records read, finished effects, timers, silent holders), lets
 it evolve each decision's facts at once, and commits all facts of the turn in one transaction. Effects are handed out
 only after that commit, so an owner that was fenced, and does not know it yet, does nothing that anybody could see. A
 turn that has effects but no facts commits its heartbeat: an empty transaction proves nothing (kafka-facts §3).
@@ -17,20 +17,21 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from headgate.eventlog.log import Delivery, FencedError, Log, Partition, SchemaLevel, TransactionalWriter
-from headgate.records.control import SESSION_LEFT, OwnerAnnounced, SessionEnded
-from headgate.records.keys import Fact, MemberKey, OwnerKey
-from headgate.runtime.leases import SessionLeases
+from headgate.records.control import OwnerAnnounced
+from headgate.records.keys import Fact
+from headgate.runtime.kind import Sign, SignOfLife
+from headgate.runtime.leases import HolderLeases
 from headgate.runtime.levels import Readership
 from headgate.runtime.machine import (
     OFFSET_UNKNOWN,
     Arrived,
     CancelTimer,
     EffectFinished,
-    Enthroned,
     HolderSilent,
     Machine,
     Now,
     SetTimer,
+    TermBegan,
     TimerFired,
 )
 from headgate.runtime.roster import Roster
@@ -70,7 +71,7 @@ class Term(Generic[StateT]):
         settings: RoleSettings,
         machine: Machine[StateT],
         state: StateT,
-        leases: SessionLeases,
+        leases: HolderLeases,
         roster: Roster,
         level: SchemaLevel,
         readership: Readership,
@@ -94,6 +95,7 @@ class Term(Generic[StateT]):
         self._on_commit = on_commit
         self._timers = Timers()
         self._facts: list[Fact] = []
+        self._ended: list[SignOfLife] = []
         self._effects: list[Any] = []
         self._results: deque[EffectFinished] = deque()
         self._results_lock = threading.Lock()
@@ -114,7 +116,7 @@ class Term(Generic[StateT]):
 
     def open(self, now: Now) -> None:
         """Let the machine take over, and announce again with the owner_rev in it. Raises what commits raise."""
-        self._decide(Enthroned(self.owner_rev), now)
+        self._decide(TermBegan(self.owner_rev), now)
         self._commit(now)
 
     def finish(self, effect: TermEffect, result: Any) -> bool:
@@ -153,7 +155,7 @@ class Term(Generic[StateT]):
         return min(deadline for deadline in deadlines if deadline is not None)
 
     def is_judging(self) -> bool:
-        """Whether the log is being read to an end, to judge silent sessions."""
+        """Whether the log is being read to an end, to judge silent holders."""
         return self._judgement_ends is not None
 
     def awaits_results(self) -> bool:
@@ -165,11 +167,13 @@ class Term(Generic[StateT]):
         self._roster.learn(key, value, now.monotonic)
         self._readership.learn(key, value, now.monotonic)
         if self._settings.is_mine(key):
-            if isinstance(key, OwnerKey) and isinstance(value, OwnerAnnounced):
+            if isinstance(value, OwnerAnnounced):
                 self._check_owner(value, delivery.offset)
             return
         self._machine.evolve(self._state, key, value, delivery.offset)
-        self._leases.learn(key, value, now.monotonic)
+        sign = self._settings.kind.sign(key, value)
+        if sign is not None:
+            self._leases.learn(sign, now.monotonic)
         self._decide(Arrived(delivery), now)
 
     def _check_owner(self, record: OwnerAnnounced, offset: int) -> None:
@@ -206,8 +210,8 @@ class Term(Generic[StateT]):
         if any(positions[partition] < end for partition, end in self._judgement_ends.items()):
             return
         self._judgement_ends = None
-        for agent, session in self._leases.take_silent():
-            self._decide(HolderSilent(agent, session), now)
+        for holder in self._leases.take_silent():
+            self._decide(HolderSilent(holder), now)
 
     def _decide(self, given: Any, now: Now) -> None:
         decision = self._machine.decide(self._state, given, now)
@@ -224,7 +228,11 @@ class Term(Generic[StateT]):
 
     def _adopt(self, fact: Fact, now: Now) -> None:
         self._machine.evolve(self._state, fact.key, fact.value, OFFSET_UNKNOWN)
-        self._leases.learn(fact.key, fact.value, now.monotonic)
+        sign = self._settings.kind.sign(fact.key, fact.value)
+        if sign is not None:
+            self._leases.learn(sign, now.monotonic)
+            if sign.sign is Sign.ENDED:
+                self._ended.append(sign)
         self._facts.append(fact)
 
     def _commit(self, now: Now) -> None:
@@ -245,18 +253,18 @@ class Term(Generic[StateT]):
             self._run_effect(TermEffect(self.owner_rev, effect))
 
     def _tidy_members(self, now: Now) -> None:
-        """Processes of coordinators that ended without a word: shard 0's owner deletes their keys for all shards."""
+        """Processes that ended without a word: shard 0's owner deletes their keys for all shards."""
         if self._settings.shard == TIDYING_SHARD:
             for name in self._roster.forget_gone(now.monotonic):
-                self._adopt(Fact(MemberKey(name), None), now)
+                self._adopt(Fact(self._settings.kind.member_key(name), None), now)
 
     def _write(self, facts: Sequence[Fact]) -> list[int]:
         offsets = self._writer.commit([self._settings.place(fact) for fact in facts])
         self._counters.commits += 1
         self._counters.facts += len(facts)
-        ended = [fact.value.reason for fact in facts if isinstance(fact.value, SessionEnded)]
+        ended, self._ended = self._ended, []
         self._counters.sessions_ended += len(ended)
-        self._counters.failovers += sum(not reason.startswith(SESSION_LEFT) for reason in ended)
+        self._counters.failovers += sum(not sign.farewell for sign in ended)
         self._on_commit(facts)
         return offsets
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.log import Delivery, Garbage, Partition, Placed
 from headgate.eventlog.schema_files import schemas
@@ -33,13 +34,14 @@ LEASE_SECONDS: Final = 5.0
 def role_settings(owner_id: str) -> RoleSettings:
     """A coordinator's role on the only shard."""
     return RoleSettings(
+        kind=COORDINATOR_KIND,
         shard=0,
         owner_id=owner_id,
         transactional_id="coordinator-0",
         version="bench",
         schema_version=1,
         lease_seconds=LEASE_SECONDS,
-        agent_lease_seconds=LEASE_SECONDS,
+        holder_lease_seconds=LEASE_SECONDS,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from headgate.agent.core.messages import AgentInput
 from headgate.agent.core.state import AgentState
+from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.eventlog.log import (
     FencedError,
     LevelTooLowError,
@@ -155,13 +156,14 @@ class CoordinatorProcess(Process):
         profile = stage.profile
         settings = {
             shard: RoleSettings(
+                kind=COORDINATOR_KIND,
                 shard=shard,
                 owner_id=name,
                 transactional_id=transactional_id(shard),
                 version="sim",
                 schema_version=self.reads,
                 lease_seconds=profile.lease_seconds,
-                agent_lease_seconds=profile.lease_guess_seconds or profile.agent_lease_seconds,
+                holder_lease_seconds=profile.lease_guess_seconds or profile.agent_lease_seconds,
             )
             for shard in range(profile.shards)
         }

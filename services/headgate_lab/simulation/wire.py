@@ -9,10 +9,10 @@ from headgate.coordinator.core.effects import (
     FeedForgotten,
     FeedRefused,
     ForgetFeed,
-    ResignOwner,
     TablesDiscovered,
 )
 from headgate.records.control import Positions
+from headgate.runtime.machine import ResignOwner
 from headgate.runtime.role import Role, TermEffect
 from headgate.sinks.contract import SinkError, SinkUnavailableError
 from headgate_lab.simulation.agents import AgentProcess

@@ -16,7 +16,7 @@ from headgate.agent.core.executor import SpanTask
 from headgate.agent.shell.service import AgentOptions, run_agent
 from headgate.cli.requests import ask, operation
 from headgate.coordinator.shell.effect_runner import FeedWork
-from headgate.coordinator.shell.service import CoordinatorService, ServiceSettings
+from headgate.coordinator.shell.service import CoordinatorService
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import create_topics
@@ -25,6 +25,7 @@ from headgate.records.control import FeedProgressed, OperationKind, SetState, Sp
 from headgate.records.keys import FeedProgressKey, SpanKey
 from headgate.records.spans import plan_of
 from headgate.replication.executor import SparkExecutor
+from headgate.runtime.service import ServiceSettings
 
 from .conftest import DEADLINE_SECONDS, Bed, until
 
@@ -103,7 +104,7 @@ class Cluster:
         self.log: KafkaLog = open_log(settings)
         self._coordinator = CoordinatorService(
             ServiceSettings(
-                cluster=settings.cluster, shards=(0,), lease_seconds=10, agent_lease_seconds=60, shutdown_seconds=20
+                cluster=settings.cluster, shards=(0,), lease_seconds=10, holder_lease_seconds=60, shutdown_seconds=20
             ),
             self.log,
             FeedWork(self.log.connection, cluster_id=self.log.cluster_id, own_prefix=f"{settings.cluster}."),

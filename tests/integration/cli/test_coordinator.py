@@ -24,7 +24,7 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.config.feed import parse_feed
 from headgate.config.settings import Settings
 from headgate.coordinator.shell.effect_runner import FeedWork
-from headgate.coordinator.shell.service import CoordinatorService, ServiceSettings
+from headgate.coordinator.shell.service import CoordinatorService
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.observability.http import Probes
@@ -32,6 +32,7 @@ from headgate.observability.metrics import new_registry
 from headgate.records.control import Epoch, FeedRecorded, FeedState
 from headgate.records.keys import FeedKey
 from headgate.runtime.role import RoleState
+from headgate.runtime.service import ServiceSettings
 from headgate.sinks.contract import Claim, FeedIdentity
 from headgate.sinks.postgresql import PostgresSettings, PostgresSink
 from integration.cli.conftest import Service, eventually, headgate
@@ -192,7 +193,7 @@ def owner(settings: Settings, log: KafkaLog) -> Iterator[CoordinatorService]:
             cluster=settings.cluster,
             shards=(0,),
             lease_seconds=settings.lease_seconds,
-            agent_lease_seconds=settings.lease_seconds,
+            holder_lease_seconds=settings.lease_seconds,
             shutdown_seconds=20,
         ),
         log,

@@ -13,6 +13,7 @@ from contextlib import closing
 import pytest
 
 from eventlog_contract import DISPATCH_0, ended, facts, read_all, tombstone
+from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import FencedError, Partition, Placed, TransactionalWriter
@@ -172,13 +173,14 @@ def test_a_fenced_successor_ends_nothing(lost: Lost) -> None:
 def test_a_role_comes_to_its_throne_over_a_hanging_transaction(lost: Lost) -> None:
     log = lost.logs["role"]
     settings = RoleSettings(
+        kind=COORDINATOR_KIND,
         shard=0,
         owner_id="one",
         transactional_id=OWNER,
         version="0.1.0",
         schema_version=1,
         lease_seconds=2.0,
-        agent_lease_seconds=10.0,
+        holder_lease_seconds=10.0,
     )
     with closing(Role(settings, TOY, log, run_effect=lambda _effect: None)) as role:
         deadline = time.monotonic() + DEADLINE_SECONDS

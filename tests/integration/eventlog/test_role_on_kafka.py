@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Partition, Placed
 from headgate.provisioning.pace import patience
@@ -45,13 +46,14 @@ class Members:
 
     def add(self, owner_id: str) -> Role[ToyState]:
         settings = RoleSettings(
+            kind=COORDINATOR_KIND,
             shard=0,
             owner_id=owner_id,
             transactional_id=f"{self.log.cluster}-toy-0",
             version="0.1.0",
             schema_version=1,
             lease_seconds=LEASE,
-            agent_lease_seconds=10.0,
+            holder_lease_seconds=10.0,
         )
         role = self.roles[owner_id] = Role(settings, TOY, self.log, run_effect=lambda _effect: None)
         return role

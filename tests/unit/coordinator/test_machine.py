@@ -9,24 +9,24 @@ from headgate.agent.core.messages import AddTable, CloseTable, RemoveTable, Sess
 from headgate.agent.core.state import evolve
 from headgate.agent.core.state import new_state as new_session
 from headgate.coordinator.core.explain import UnknownFeedError, explain
-from headgate.coordinator.core.machine import NotEnthronedError, decide, new_state
+from headgate.coordinator.core.machine import NoTermError, decide, new_state
 from headgate.eventlog.log import Delivery, Partition
 from headgate.records.control import Epoch, SetState, TaskState
 from headgate.records.keys import Fact
-from headgate.runtime.machine import Arrived, Decision, Enthroned, Now, TimerFired
+from headgate.runtime.machine import Arrived, Decision, Now, TermBegan, TimerFired
 from scenarios.runner import World
 
 NOW = Now(1.0, 1000)
 
 
 def test_nothing_is_decided_before_the_throne() -> None:
-    with pytest.raises(NotEnthronedError, match="TimerFired before Enthroned"):
+    with pytest.raises(NoTermError, match="TimerFired before TermBegan"):
         decide(new_state(0), TimerFired("x"), NOW)
 
 
 def test_an_input_of_no_kind_is_a_typed_error_and_a_timer_of_another_term_is_none() -> None:
     state = new_state(0)
-    decide(state, Enthroned(3), NOW)
+    decide(state, TermBegan(3), NOW)
     with pytest.raises(TypeError, match="knows no input int"):
         decide(state, 7, NOW)
     assert decide(state, TimerFired("prepare/f/t"), NOW) == Decision()

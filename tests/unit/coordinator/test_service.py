@@ -8,13 +8,14 @@ import pytest
 
 from headgate.coordinator.core.effects import EffectFailed, FeedRefused, ForgetFeed, ResolveFeed
 from headgate.coordinator.shell.effect_runner import FeedWork
-from headgate.coordinator.shell.service import CoordinatorService, RoleCrashedError, ServiceSettings
+from headgate.coordinator.shell.service import CoordinatorService
 from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.observability.http import Probes
 from headgate.observability.metrics import new_registry
 from headgate.records.control import OperationKind, OperationRequested, OwnerAnnounced
 from headgate.records.keys import Fact, RequestKey
 from headgate.runtime.role import RoleState
+from headgate.runtime.service import RoleCrashedError, ServiceSettings
 from headgate_lab.memory_log.log import MemoryBroker
 
 DEADLINE_SECONDS = 30.0
@@ -32,7 +33,7 @@ def _service(log: Any, probes: Probes) -> CoordinatorService:
         cluster="c",
         shards=(0,),
         lease_seconds=5,
-        agent_lease_seconds=5,
+        holder_lease_seconds=5,
         shutdown_seconds=DEADLINE_SECONDS,
         owner_id="me",
     )

@@ -3,10 +3,12 @@
 import pytest
 
 from headgate.agent.core import state as agent
+from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.coordinator.core.machine import COORDINATOR
 from headgate.eventlog.sharding import SHARDED_TOPICS
 from headgate.records.keys import KEY_FORMS, Key, parse_key
-from headgate.runtime.candidate import HARMLESS
+
+HARMLESS = COORDINATOR_KIND.harmless
 
 
 def test_every_topic_that_owners_write_to_has_one() -> None:

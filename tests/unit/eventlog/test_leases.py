@@ -5,16 +5,24 @@ import math
 import pytest
 
 from headgate.config.settings import Settings
-from headgate.records.control import AgentAnnounced, Liveness, OwnerAnnounced, SessionEnded
-from headgate.records.keys import AgentKey, SessionKey
-from headgate.runtime.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, OwnerWatch, SessionLeases, lease_of
+from headgate.coordinator.core.kind import sign_of_session
+from headgate.records.control import AgentAnnounced, Liveness, OwnerAnnounced, Record, SessionEnded
+from headgate.records.keys import AgentKey, Key, SessionKey
+from headgate.runtime.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, HolderLeases, OwnerWatch, lease_of
 
 ONE, TWO = ("a1", "s1"), ("a2", "s1")
 ENDED = SessionEnded(owner_rev=1, reason="silent", ended_ms=0)
 
 
+def learn(leases: HolderLeases, key: Key, value: Record | None, now: float) -> None:
+    """What the role loop does with a record of a coordinator's log."""
+    sign = sign_of_session(key, value)
+    assert sign is not None
+    leases.learn(sign, now)
+
+
 def test_a_session_is_suspected_when_its_lease_has_run_out_since_it_was_last_heard() -> None:
-    leases = SessionLeases(10.0)
+    leases = HolderLeases(10.0)
     leases.heard(ONE, 0.0)
     leases.heard(TWO, 0.0)
     leases.heard(ONE, 6.0)
@@ -28,7 +36,7 @@ def test_a_session_is_suspected_when_its_lease_has_run_out_since_it_was_last_hea
 
 
 def test_a_suspect_that_is_heard_is_cleared_and_watched_again() -> None:
-    leases = SessionLeases(10.0)
+    leases = HolderLeases(10.0)
     leases.heard(ONE, 0.0)
     assert leases.suspect(10.0)
     leases.heard(ONE, 10.5)
@@ -38,7 +46,7 @@ def test_a_suspect_that_is_heard_is_cleared_and_watched_again() -> None:
 
 
 def test_a_silent_session_is_told_once_and_watched_again_only_when_heard() -> None:
-    leases = SessionLeases(10.0)
+    leases = HolderLeases(10.0)
     leases.heard(ONE, 0.0)
     leases.suspect(10.0)
     assert leases.take_silent() == [ONE]
@@ -49,37 +57,37 @@ def test_a_silent_session_is_told_once_and_watched_again_only_when_heard() -> No
 
 @pytest.mark.parametrize("ended_first", [True, False])
 def test_a_session_that_was_ended_is_not_watched_whatever_is_read_first(ended_first: bool) -> None:
-    leases = SessionLeases(10.0)
+    leases = HolderLeases(10.0)
     if ended_first:
-        leases.learn(SessionKey(*ONE), ENDED, 0.0)
+        learn(leases, SessionKey(*ONE), ENDED, 0.0)
         leases.heard(ONE, 0.0)
     else:
         leases.heard(ONE, 0.0)
-        leases.learn(SessionKey(*ONE), ENDED, 0.0)
+        learn(leases, SessionKey(*ONE), ENDED, 0.0)
     assert list(leases.watched()) == []
     assert not leases.suspect(100.0)
 
 
 def test_a_deleted_announcement_and_a_suspect_that_ends_are_not_judged() -> None:
-    leases = SessionLeases(10.0)
+    leases = HolderLeases(10.0)
     leases.heard(ONE, 0.0)
     leases.heard(TWO, 0.0)
     leases.suspect(10.0)
-    leases.learn(AgentKey(*ONE), None, 10.0)
-    leases.learn(SessionKey(*TWO), ENDED, 10.0)
+    learn(leases, AgentKey(*ONE), None, 10.0)
+    learn(leases, SessionKey(*TWO), ENDED, 10.0)
     assert leases.take_silent() == []
 
 
 def test_a_session_is_forgotten_with_the_record_of_its_death() -> None:
-    leases = SessionLeases(10.0)
-    leases.learn(SessionKey(*ONE), ENDED, 0.0)
-    leases.learn(SessionKey(*ONE), None, 0.0)
+    leases = HolderLeases(10.0)
+    learn(leases, SessionKey(*ONE), ENDED, 0.0)
+    learn(leases, SessionKey(*ONE), None, 0.0)
     leases.heard(ONE, 0.0)
     assert list(leases.watched()) == [ONE]
 
 
 def test_renewing_gives_everybody_known_a_full_lease() -> None:
-    leases = SessionLeases(10.0)
+    leases = HolderLeases(10.0)
     leases.heard(ONE, 0.0)
     leases.heard(TWO, 5.0)
     leases.suspect(12.0)
@@ -91,7 +99,7 @@ def test_renewing_gives_everybody_known_a_full_lease() -> None:
 
 
 def test_heartbeats_do_not_grow_the_heap() -> None:
-    leases = SessionLeases(10.0)
+    leases = HolderLeases(10.0)
     for beat in range(1000):
         leases.heard(ONE, beat / 100)
         leases.heard(TWO, beat / 100)
@@ -115,9 +123,9 @@ def announced(lease_seconds: float | None) -> AgentAnnounced:
 
 
 def test_a_session_is_judged_by_the_lease_it_has_announced() -> None:
-    leases = SessionLeases(5.0)
-    leases.learn(AgentKey(*ONE), announced(30.0), 0.0)
-    leases.learn(AgentKey(*TWO), announced(None), 0.0)
+    leases = HolderLeases(5.0)
+    learn(leases, AgentKey(*ONE), announced(30.0), 0.0)
+    learn(leases, AgentKey(*TWO), announced(None), 0.0)
     assert leases.suspect(5.0)
     assert leases.take_silent() == [TWO]
     assert not leases.suspect(29.9)
@@ -126,9 +134,9 @@ def test_a_session_is_judged_by_the_lease_it_has_announced() -> None:
 
 
 def test_a_new_owner_gives_each_its_own_lease() -> None:
-    leases = SessionLeases(5.0)
-    leases.learn(AgentKey(*ONE), announced(30.0), 0.0)
-    leases.learn(AgentKey(*TWO), announced(1.0), 0.0)
+    leases = HolderLeases(5.0)
+    learn(leases, AgentKey(*ONE), announced(30.0), 0.0)
+    learn(leases, AgentKey(*TWO), announced(1.0), 0.0)
     leases.renew_all(10.0)
     assert leases.next_deadline() == 11.0
     assert leases.suspect(11.0)
@@ -138,10 +146,10 @@ def test_a_new_owner_gives_each_its_own_lease() -> None:
 
 
 def test_a_lease_that_is_said_later_and_is_shorter_counts_at_once() -> None:
-    leases = SessionLeases(60.0)
-    leases.learn(AgentKey(*ONE), announced(None), 0.0)
-    leases.learn(AgentKey(*TWO), announced(None), 0.0)
-    leases.learn(AgentKey(*ONE), announced(2.0), 1.0)
+    leases = HolderLeases(60.0)
+    learn(leases, AgentKey(*ONE), announced(None), 0.0)
+    learn(leases, AgentKey(*TWO), announced(None), 0.0)
+    learn(leases, AgentKey(*ONE), announced(2.0), 1.0)
     assert leases.next_deadline() == 3.0
     assert leases.suspect(3.0)
     assert leases.take_silent() == [ONE]
@@ -154,7 +162,7 @@ def test_a_lease_that_is_said_later_and_is_shorter_counts_at_once() -> None:
     [(None, 5.0), (0.0, 5.0), (-3.0, 5.0), (math.nan, 5.0), (1e-9, 0.2), (20.0, 20.0), (1e9, 300.0)],
 )
 def test_what_is_announced_is_bounded(said: float | None, judged_by: float) -> None:
-    assert lease_of(announced(said), 5.0) == judged_by
+    assert lease_of(said, 5.0) == judged_by
     assert lease_of(None, 5.0) == 5.0
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from headgate.records.control import OperationKind, RequestSettled
 from headgate.records.keys import OutcomeKey
-from headgate.runtime.machine import Arrived, EffectFinished, Enthroned, TimerFired
+from headgate.runtime.machine import Arrived, EffectFinished, TermBegan, TimerFired
 from headgate.runtime.role import RoleState, TermEffect
 from headgate_lab.memory_log.log import CommitFault
 from toy_role import LEASE, TIMER_SECONDS, Resolve, World, transactional_id
@@ -154,7 +154,7 @@ def test_timers_die_with_their_term(world: World) -> None:
     world.run(LEASE + 4.0, one)
     assert one.state is RoleState.SERVING
     assert one.inputs(TimerFired) == []
-    assert len(one.inputs(Enthroned)) == 1
+    assert len(one.inputs(TermBegan)) == 1
 
 
 def test_the_pause_is_until_the_next_thing_due(world: World) -> None:

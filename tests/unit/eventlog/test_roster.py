@@ -2,6 +2,7 @@
 
 import pytest
 
+from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.records.control import MemberAnnounced, OwnerAnnounced
 from headgate.records.keys import MemberKey, OwnerKey
 from headgate.runtime.presence import Presence
@@ -28,7 +29,7 @@ def _lines(names: str, owners: dict[int, str], *, now: float = 0.0) -> dict[int,
     waits: dict[int, list[tuple[float, str]]] = {shard: [] for shard in free}
     for name in names:
         for shard in free:
-            roster = Roster(name, shard, LEASE)
+            roster = Roster(COORDINATOR_KIND, name, shard, LEASE)
             for other in names:
                 _member(roster, other, now)
             for owned, owner in owners.items():
@@ -43,20 +44,20 @@ class TestWhoFollows:
 
     def test_who_owns_least_is_first_and_one_is_at_once(self) -> None:
         assert _lines("abc", {0: "a", 1: "a", 2: "b"}) == {3: ["c", "b", "a"]}
-        roster = Roster("c", 3, LEASE)
+        roster = Roster(COORDINATOR_KIND, "c", 3, LEASE)
         for shard, name in ((0, "a"), (1, "a"), (2, "b")):
             _owner(roster, shard, name, 0.0)
         assert roster.wait_seconds(0.0) == 0.0
 
     def test_the_last_owner_comes_last(self) -> None:
-        roster = Roster("b", 0, LEASE)
+        roster = Roster(COORDINATOR_KIND, "b", 0, LEASE)
         _member(roster, "a", 0.0)
         _owner(roster, 0, "a", 0.0, lease=0.0)
         _owner(roster, 1, "b", 0.0)
         assert roster.wait_seconds(0.0) == 0.0
 
     def test_one_that_is_silent_or_does_not_stand_is_not_waited_for(self) -> None:
-        roster = Roster("b", 0, LEASE)
+        roster = Roster(COORDINATOR_KIND, "b", 0, LEASE)
         _owner(roster, 1, "b", 2 * LEASE)
         _member(roster, "a", 0.0)
         _member(roster, "c", 2 * LEASE, (1, 2))
@@ -68,7 +69,7 @@ class TestWhoFollows:
 class TestWhoGivesAway:
     def _settled(self, me: str, shard: int, owners: str, members: str, *, seconds: float = LEASE + 1) -> str | None:
         """What ``me`` finds after ``seconds`` in which nothing changed."""
-        roster = Roster(me, shard, LEASE)
+        roster = Roster(COORDINATOR_KIND, me, shard, LEASE)
         found, now = None, 0.0
         while now <= seconds:
             for number, name in enumerate(owners):
@@ -91,7 +92,7 @@ class TestWhoGivesAway:
         assert self._settled("a", 3, "aaaa", "ab", seconds=LEASE - 1) is None
 
     def test_a_process_that_does_not_want_the_shard_gets_none(self) -> None:
-        roster = Roster("a", 1, LEASE)
+        roster = Roster(COORDINATOR_KIND, "a", 1, LEASE)
         found = []
         for step in range(12):
             now = step * LEASE / 5
@@ -103,7 +104,7 @@ class TestWhoGivesAway:
 
 
 def test_members_silent_for_long_are_forgotten_once() -> None:
-    roster = Roster("a", 0, LEASE)
+    roster = Roster(COORDINATOR_KIND, "a", 0, LEASE)
     _member(roster, "b", 0.0)
     assert roster.forget_gone(MEMBER_FORGOTTEN_SECONDS) == []
     assert roster.forget_gone(MEMBER_FORGOTTEN_SECONDS + 1) == ["b"]
@@ -112,13 +113,14 @@ def test_members_silent_for_long_are_forgotten_once() -> None:
 
 def _presence(broker: MemoryBroker, name: str) -> Presence:
     settings = RoleSettings(
+        kind=COORDINATOR_KIND,
         shard=0,
         owner_id=name,
         transactional_id="x",
         version="v",
         schema_version=1,
         lease_seconds=LEASE,
-        agent_lease_seconds=LEASE,
+        holder_lease_seconds=LEASE,
     )
     return Presence(broker.client(), settings, lambda: (0,), lambda: 0)
 

@@ -9,7 +9,8 @@ import pytest
 
 from headgate import SCHEMA_VERSION
 from headgate.observability.http import OpsServer, PortTakenError, Probes
-from headgate.observability.metrics import RoleMetrics, new_registry
+from headgate.observability.metrics import new_registry
+from headgate.runtime.metrics import RoleMetrics
 from headgate.runtime.role import RoleState, RoleStatus
 from headgate.runtime.settings import RoleCounters
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from headgate.agent.core.executor import SpanId, TaskStatus
 from headgate.agent.shell.figures import FeedFigures
 from headgate.agent.shell.life import AgentCounters
+from headgate.cli.metrics_page import page
 from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, new_registry
-from headgate.observability.page import page
 from headgate.records.control import Epoch, TaskState
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -22,7 +22,7 @@ def test_an_agents_memory_is_asked_for_at_each_scrape_by_process() -> None:
 
 
 def test_the_page_is_made_of_the_metrics() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "make it anew: python -m headgate.observability.page"
+    assert PAGE.read_text(encoding="utf-8") == page(), "make it anew: python -m headgate.cli.metrics_page"
 
 
 def test_a_feeds_counts_go_on_over_claims_and_its_lag_is_the_worst_tables() -> None:

@@ -15,7 +15,6 @@ __all__ = [
     "FeedRefused",
     "FeedResolved",
     "ForgetFeed",
-    "ResignOwner",
     "ResolveFeed",
     "ResolveStart",
     "StartResolved",
@@ -72,12 +71,6 @@ class ForgetFeed(msgspec.Struct, frozen=True):
     feed: str
     feed_id: str
     spec: str
-
-
-class ResignOwner(msgspec.Struct, frozen=True):
-    """Give the throne back and stand by, behind the others. No result: the term that asked for it is over."""
-
-    request: str
 
 
 class FeedResolved(msgspec.Struct, frozen=True):

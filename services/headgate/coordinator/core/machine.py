@@ -41,29 +41,29 @@ from headgate.runtime.machine import (
     Arrived,
     Decision,
     EffectFinished,
-    Enthroned,
     HolderSilent,
     Machine,
     Now,
+    TermBegan,
     TimerFired,
 )
 
-__all__ = ["COORDINATOR", "CoordinatorState", "NotEnthronedError", "State", "decide", "digest", "evolve", "new_state"]
+__all__ = ["COORDINATOR", "CoordinatorState", "NoTermError", "State", "decide", "digest", "evolve", "new_state"]
 
 
-class NotEnthronedError(Exception):
-    """An input came before Enthroned: the loop decides only for an owner."""
+class NoTermError(Exception):
+    """An input came before TermBegan: the loop decides only for an owner."""
 
 
 def decide(state: CoordinatorState, given: Any, now: Now) -> Decision:
     """What follows from one input. Changes nothing of ``state`` but its term's memory (state.py)."""
-    if isinstance(given, Enthroned):
+    if isinstance(given, TermBegan):
         state.term = Term(given.owner_rev)
     if state.term is None:
-        raise NotEnthronedError(f"{type(given).__name__} before Enthroned")
+        raise NoTermError(f"{type(given).__name__} before TermBegan")
     draft = Draft(state, state.term, now)
     match given:
-        case Enthroned():
+        case TermBegan():
             start_counting(state)
             if membership.await_answers(draft):
                 _open(draft)
@@ -71,8 +71,9 @@ def decide(state: CoordinatorState, given: Any, now: Now) -> Decision:
             _on_record(draft, delivery)
         case TimerFired(name=name):
             _on_timer(draft, name)
-        case HolderSilent(agent=agent, session=session):
-            lease = lease_of(state.agents.get((agent, session)), state.lease_seconds)
+        case HolderSilent(holder=(agent, session)):
+            announced = state.agents.get((agent, session))
+            lease = lease_of(announced.lease_seconds if announced else None, state.lease_seconds)
             reason = f"silent for a lease of {lease:g} s"
             if membership.end_session(draft, (agent, session), reason):
                 _open(draft)

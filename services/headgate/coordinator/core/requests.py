@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from headgate.coordinator.core import acceptance, discovery, dividing, relocation, spans
 from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.effects import ResignOwner
 from headgate.coordinator.core.feeds import spans_of
 from headgate.coordinator.core.outcomes import (
     FINISHED_ADVICE,
@@ -35,6 +34,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import OutcomeKey, SpanKey
+from headgate.runtime.machine import ResignOwner
 
 __all__ = ["answer_request", "catch_up", "forget_outcome"]
 

@@ -1,93 +1,21 @@
-"""The coordinator as a process sees it: one role loop per shard, each on a thread of its own, and workers for effects.
+"""The coordinator as a process: the runtime's service, with the coordinator's machine, effects and words."""
 
-Processes share the shards among themselves (eventlog/roster.py); each says that it is there by a heartbeat of its own.
-
-Nothing is decided here. A thread turns its role for as long as the role lasts; what the machine wants done outside
-is run by a few workers, because a sink that is slow to answer must not hold up a turn (nor a heartbeat). When the
-service is asked to stop, every role resigns on the log, so that a standby takes over at once.
-"""
-
-import os
-import queue
-import socket
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
-
-import msgspec
 from prometheus_client import CollectorRegistry
 
-from headgate import SCHEMA_VERSION, __version__
-from headgate.coordinator.core.effects import EffectFailed, ResignOwner
+from headgate.coordinator.core.effects import EffectFailed
+from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.coordinator.core.machine import COORDINATOR
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.coordinator.shell.effect_log import EffectLog
-from headgate.eventlog.collector import collect_rarely
-from headgate.eventlog.log import Log, NewerSchemaError
+from headgate.eventlog.log import Log
 from headgate.observability.http import Probes
-from headgate.observability.logs import logger
-from headgate.observability.metrics import RoleMetrics
-from headgate.runtime.machine import Now
-from headgate.runtime.presence import Presence
-from headgate.runtime.role import Role, RoleEndedError, TermEffect
-from headgate.runtime.settings import RoleSettings
+from headgate.runtime.service import EffectRunner, OwnerService, ServiceSettings
 
-__all__ = ["SILENCE_SECONDS_MAX", "CoordinatorService", "EffectRunner", "RoleCrashedError", "ServiceSettings"]
-
-WORKERS: Final = 4
-"""Effects are requests to brokers and sinks: they wait, they do not compute."""
-
-EFFECTS_WAITING_MAX: Final = 1_000
-"""Beyond this many the rest is answered "busy" at once and asked for again by the machine."""
-
-RESULT_RETRY_SECONDS: Final = 0.05
-"""Pause before a result is offered again to a term that has too many waiting."""
-
-STOP_POLL_SECONDS: Final = 0.1
-"""How often the main thread looks whether it was asked to stop."""
-
-SILENCE_SECONDS_MAX: Final = 60.0
-"""Longest silence of a loop that is alive. A turn may wait for a broker: 10 s for an end, longer for a campaign."""
+__all__ = ["CoordinatorService"]
 
 
-class EffectRunner(Protocol):
-    """Runs one effect of the coordinator's machine, to its end; see ``coordinator.work``."""
-
-    def run(self, effect: Any) -> Any:
-        """The result, of a type that the effect names. Raises nothing that can be expected."""
-        ...
-
-
-class RoleCrashedError(RuntimeError):
-    """A role's thread ended with an error nobody expected: a bug, its traceback is in the log."""
-
-
-class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``shards`` served here; ``cluster`` prefixes the roles' transactional ids; times in seconds."""
-
-    cluster: str
-    shards: tuple[int, ...]
-    lease_seconds: float
-    agent_lease_seconds: float
-    shutdown_seconds: float
-    owner_id: str = ""
-
-    def role(self, shard: int) -> RoleSettings:
-        """The settings of one shard's role: its transactional id is the same in every process."""
-        return RoleSettings(
-            shard=shard,
-            owner_id=self.owner_id or f"{socket.gethostname()}-{os.getpid()}",
-            transactional_id=f"{self.cluster}.coordinator-{shard}",
-            version=__version__,
-            schema_version=SCHEMA_VERSION,
-            lease_seconds=self.lease_seconds,
-            agent_lease_seconds=self.agent_lease_seconds,
-        )
-
-
-class CoordinatorService:
-    """All roles of one process. ``run`` returns when it was stopped; what ends a role ends the service."""
+class CoordinatorService(OwnerService[CoordinatorState]):
+    """All coordinator roles of one process; ``run`` as the runtime's."""
 
     def __init__(
         self,
@@ -98,180 +26,15 @@ class CoordinatorService:
         probes: Probes,
         registry: CollectorRegistry,
     ) -> None:
-        self._settings = settings
-        self._effects = effects
-        self._told = EffectLog()
-        self._probes = probes
-        self._metrics = RoleMetrics(registry)
-        self._asked = False
-        self._stop = threading.Event()
-        self._changed = threading.Event()
-        self._ended: dict[int, RoleEndedError | None] = {}
-        self._work: queue.Queue[tuple[int, TermEffect]] = queue.Queue(EFFECTS_WAITING_MAX)
-        self._roles: dict[int, Role[CoordinatorState]] = {}
-        for shard in sorted(settings.shards):
-            role = Role(settings.role(shard), COORDINATOR, log, run_effect=self._submitter(shard))
-            self._roles[shard] = role
-            self._metrics.watch(shard, _status_of(role), role.counters)
-            self._probes.expect(_name(shard))
-        self._presence = Presence(log, settings.role(min(self._roles)), self._standing, _wall_ms)
-
-    @property
-    def roles(self) -> Mapping[int, Role[CoordinatorState]]:
-        """The roles by shard: ``status`` and ``counters`` may be read from any thread."""
-        return self._roles
-
-    def stop(self) -> None:
-        """Resign every role and end; safe in a signal handler (which could deadlock on an Event), and when repeated."""
-        self._asked = True
-
-    def run(self) -> bool:
-        """Serve until stopped; whether every role has resigned within ``shutdown_seconds``.
-
-        Raises NewerSchemaError, RoleEndedError (a role cannot go on), RoleCrashedError (a bug).
-        """
-        collect_rarely()
-        self._presence.beat()  # before any role can campaign, so that processes started together share from the start
-        threads = [self._thread(self._drive, shard, f"role-{shard}") for shard in self._roles]
-        threads.append(self._thread(self._be_present, 0, "presence"))
-        for number in range(WORKERS):
-            self._thread(self._work_off, number, f"effects-{number}")
-        while not self._asked and not self._changed.wait(STOP_POLL_SECONDS):
-            pass
-        clean = self._step_down(threads)
-        self._raise_cause()
-        return clean
-
-    def _thread(self, target: Callable[[int], None], argument: int, name: str) -> threading.Thread:
-        thread = threading.Thread(target=target, args=(argument,), name=name, daemon=True)
-        thread.start()
-        return thread
-
-    def _step_down(self, threads: Sequence[threading.Thread]) -> bool:
-        self._stop.set()
-        deadline = time.monotonic() + self._settings.shutdown_seconds
-        for role in self._roles.values():
-            role.resign()
-        for thread in threads:
-            thread.join(max(deadline - time.monotonic(), 0.0))
-        return not any(thread.is_alive() for thread in threads)
-
-    def _raise_cause(self) -> None:
-        for shard, error in sorted(self._ended.items()):
-            if error is None:
-                raise RoleCrashedError(f"the role of shard {shard} has crashed; its traceback is in the log")
-            if isinstance(error.__cause__, NewerSchemaError):
-                raise NewerSchemaError(f"shard {shard}: {error}") from error
-            if self._roles[shard].status.last_error != "resigned":
-                raise error
-
-    # --- roles ---
-
-    def _drive(self, shard: int) -> None:
-        """Turn one role until it ends."""
-        role, name = self._roles[shard], _name(shard)
-        log = logger(service="coordinator", shard=shard)
-        ended: RoleEndedError | None = None
-        shown: tuple[Any, ...] = ()
-        turn_seconds = self._metrics.turn_seconds.labels(shard=str(shard))
-        try:
-            while True:
-                begun = time.monotonic()
-                pause = role.turn(Now(begun, _wall_ms()))
-                turn_seconds.observe(time.monotonic() - begun)
-                self._probes.turned(name)
-                shown = self._show(role, name, shown, log)
-                if not role.wait(pause):
-                    self._stop.wait(pause)
-        except RoleEndedError as error:
-            ended = error
-            log.info("role_ended", reason=str(error))
-        finally:
-            # Reached with ended = None only by a bug; threading's hook prints its traceback.
-            self._probes.unready(name, "ended")
-            role.close()
-            self._ended[shard] = ended
-            self._changed.set()
-
-    def _show(self, role: Role[CoordinatorState], name: str, shown: tuple[Any, ...], log: Any) -> tuple[Any, ...]:
-        """Keep readiness and the log in step with the role; what was shown, to notice a change."""
-        status = role.status
-        now = (status.state, status.owner_rev, status.owner_id, status.replayed, status.last_error)
-        if now == shown:
-            return shown
-        # What was wrong is told when it happens, not again with each step of the way back.
-        news = {"last_error": status.last_error} if status.last_error != (shown or (None,))[-1] else {}
-        log.info(
-            "role",
-            state=status.state.value,
-            owner_rev=status.owner_rev,
-            owner=status.owner_id,
-            replayed=status.replayed,
-            **news,
+        """Nothing is read or written before ``run``."""
+        super().__init__(
+            settings,
+            COORDINATOR_KIND,
+            COORDINATOR,
+            log,
+            effects,
+            busy=EffectFailed("the coordinator has too many effects waiting"),
+            tell=EffectLog().tell,
+            probes=probes,
+            registry=registry,
         )
-        if status.replayed and status.owner_id is not None:
-            self._probes.ready(name)
-        else:
-            self._probes.unready(name, status.last_error or f"{status.state.value}, replaying")
-        return now
-
-    # --- presence ---
-
-    def _be_present(self, _number: int) -> None:
-        """Say that this process is there, until it is to stop."""
-        while not self._stop.wait(self._presence.pause):
-            self._presence.beat()
-        self._presence.leave()
-
-    def _standing(self) -> list[int]:
-        """Shards owned, or wanted; one whose thread hangs in a request is better left to others."""
-        now, lease = time.monotonic(), self._settings.lease_seconds
-        return [
-            shard
-            for shard, role in sorted(self._roles.items())
-            if role.stands and now - (role.status.turned_at or now) < lease
-        ]
-
-    # --- effects ---
-
-    def _submitter(self, shard: int) -> Callable[[TermEffect], None]:
-        def submit(effect: TermEffect) -> None:
-            if isinstance(effect.effect, ResignOwner):
-                self._roles[shard].cede()  # takes effect at the next turn, when this one's facts are committed
-                return
-            try:
-                self._work.put_nowait((shard, effect))
-            except queue.Full:
-                self._count(effect, "busy")
-                self._finish(shard, effect, EffectFailed("the coordinator has too many effects waiting"))
-            self._metrics.effects_waiting.set(self._work.qsize())
-
-        return submit
-
-    def _work_off(self, _number: int) -> None:
-        while not self._stop.is_set():
-            shard, effect = self._work.get()
-            result = self._effects.run(effect.effect)
-            self._count(effect, type(result).__name__)
-            self._told.tell(shard, effect.effect, result)
-            while not self._finish(shard, effect, result) and not self._stop.is_set():
-                self._stop.wait(RESULT_RETRY_SECONDS)
-            self._metrics.effects_waiting.set(self._work.qsize())
-
-    def _finish(self, shard: int, effect: TermEffect, result: Any) -> bool:
-        return self._roles[shard].finish(effect, result)
-
-    def _count(self, effect: TermEffect, result: str) -> None:
-        self._metrics.effects.labels(kind=type(effect.effect).__name__, result=result).inc()
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _status_of(role: Role[CoordinatorState]) -> Callable[[], Any]:
-    return lambda: role.status
-
-
-def _name(shard: int) -> str:
-    return f"coordinator {shard}"

@@ -22,7 +22,7 @@ from headgate.records.control import (
 )
 from headgate.records.keys import Fact, FeedKey, FeedProgressKey, OwnerKey, RequestKey, SpanKey
 from headgate.records.spans import plan_of
-from headgate.runtime.machine import OFFSET_UNKNOWN, Arrived, CancelTimer, Enthroned, Now, SetTimer, TimerFired
+from headgate.runtime.machine import OFFSET_UNKNOWN, Arrived, CancelTimer, Now, SetTimer, TermBegan, TimerFired
 from headgate_lab.simulation.sink import SimulatedSink
 from headgate_lab.simulation.sink_audit import SinkAudit, Violation
 
@@ -83,7 +83,7 @@ def adopt(state: State, fact: Fact) -> None:
 def enthrone(state: State, owner_rev: int) -> tuple[list[Fact], list[Any]]:
     """A replayed state becomes an owner's: announce, then the machine's first decision."""
     adopt(state, announcement(owner_rev))
-    return decide(state, Enthroned(owner_rev))
+    return decide(state, TermBegan(owner_rev))
 
 
 def decide(state: State, given: Any) -> tuple[list[Fact], list[Any]]:

@@ -101,7 +101,7 @@ class OwnerSteps:
             case ("timer", name):
                 return TimerFired(name)
             case ("silent", agent, session):
-                return HolderSilent(agent, session)
+                return HolderSilent((agent, session))
             case ("forgotten", feed, feed_id):
                 return EffectFinished(ForgetFeed(feed, feed_id, "{}"), FeedForgotten())
             case _:

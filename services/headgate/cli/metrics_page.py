@@ -6,7 +6,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
-from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, RoleMetrics, new_registry
+from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, new_registry
+from headgate.runtime.metrics import RoleMetrics
 from headgate.runtime.role import RoleState, RoleStatus
 from headgate.runtime.settings import RoleCounters
 
@@ -18,7 +19,7 @@ _PAGE_HEAD: Final = (
     "Every service answers `/metrics` on `HEADGATE_HTTP__PORT` in Prometheus's text format. Besides those below there",
     "are the usual `process_…` and `python_…` metrics. Counters begin at 0 with each process. A metric with labels has",
     "no value until there is something to count. This page is made from",
-    "`services/headgate/observability/metrics.py` by `python -m headgate.observability.page`.",
+    "`observability/metrics.py` and `runtime/metrics.py` by `python -m headgate.cli.metrics_page`.",
     "",
     "| name | type | labels | meaning |",
     "|---|---|---|---|",

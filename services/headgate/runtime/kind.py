@@ -1,0 +1,62 @@
+"""What tells one kind of owner from another: all that the role loop has to know of a service that it serves.
+
+A kind brings its topics, its two keys on announce, and, where its owner watches other processes (a coordinator its
+agents' sessions), a function that reads signs of life off the log. Its machine is handed to the role beside it.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from headgate.records.control import Record
+from headgate.records.keys import Key
+
+__all__ = ["Holder", "OwnerKind", "Sign", "SignOfLife", "no_holders"]
+
+Holder = tuple[str, ...]
+"""Name of a process that an owner watches, as its kind says it: (agent, session) for a coordinator."""
+
+
+class Sign(Enum):
+    """What a record says about a holder."""
+
+    HEARD = "heard"
+    LEFT = "left"
+    """Its announcement was deleted: there is nobody to watch."""
+    ENDED = "ended"
+    """The owner has declared it dead, for good: what it says from now on is no sign of life."""
+    FORGOTTEN = "forgotten"
+    """The record of its end was deleted, and with it every reason to remember it."""
+
+
+class SignOfLife(msgspec.Struct, frozen=True):
+    """One sign; ``lease_seconds`` as the holder has announced it, where it has; ``farewell`` ends without a failure."""
+
+    holder: Holder
+    sign: Sign
+    lease_seconds: float | None = None
+    farewell: bool = False
+
+
+def no_holders(_key: Key, _value: Record | None) -> SignOfLife | None:
+    """For a kind whose owner watches nobody."""
+    return None
+
+
+class OwnerKind(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of owner.
+
+    ``name`` stands in transactional ids, probes and logs. ``topics`` are those that a role reads besides announce, one
+    partition of each per shard; keys of them with ``by_owner`` are written by the shard's owner alone. ``owner_key``
+    takes a shard, ``member_key`` a process id. ``harmless`` has for each topic that the owner writes a key nobody is
+    called by, which may be deleted at any time.
+    """
+
+    name: str
+    topics: tuple[str, ...]
+    owner_key: Any
+    member_key: Any
+    harmless: Mapping[str, Key]
+    sign: Callable[[Key, Record | None], SignOfLife | None] = no_holders
