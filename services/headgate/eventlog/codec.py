@@ -95,9 +95,16 @@ class Codec:
             return False
 
     def _encode_body(self, schema: SchemaVersion, record: Record) -> bytes:
-        out = bytearray(_FRAME.pack(MAGIC, schema.id))
-        schema.put(record, out)
-        return bytes(out)
+        out = BytesIO()
+        out.write(_FRAME.pack(MAGIC, schema.id))
+        fields = msgspec.to_builtins(record, builtin_types=(bytes,), str_keys=True)
+        # fastavro would write 1.5 as 1 where a field is a long.
+        msgspec.convert(fields, type(record), str_keys=True)
+        try:
+            fastavro.schemaless_writer(out, schema.parsed, fields)
+        except OverflowError as error:
+            raise ValueError(f"a number of this {type(record).__name__} does not fit into 64 bits: {error}") from error
+        return out.getvalue()
 
     def decode_key(self, topic: str, key: bytes | None) -> Key:
         """The key alone, whatever its value is. Raises CodecGarbage."""

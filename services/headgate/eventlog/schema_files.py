@@ -13,7 +13,6 @@ The files are looked for in two places, in this order: ``headgate/eventlog/schem
 """
 
 import json
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +20,6 @@ from typing import Any, Final
 import fastavro
 import msgspec
 
-from headgate.eventlog.avro_writer import UnwritableSchemaError, compile_writer
 from headgate.eventlog.log import LEVEL_FIRST
 from headgate.records import control
 from headgate.records.keys import KEY_FORMS
@@ -47,13 +45,12 @@ class SchemaFilesError(Exception):
 
 
 class SchemaVersion(msgspec.Struct, frozen=True):
-    """One version of one record's schema; ``parsed`` is what fastavro made of its file, ``put`` writes such a body."""
+    """One version of one record's schema; ``parsed`` is what fastavro made of its file."""
 
     id: int
     record: type[control.Record]
     version: int
     parsed: Any
-    put: Callable[[Any, bytearray], None]
 
 
 class SchemaSet(msgspec.Struct, frozen=True):
@@ -143,8 +140,4 @@ def _read_version(directory: Path, schema_id: int, entry: _Entry) -> SchemaVersi
         raise SchemaFilesError(f"{where}: {error}") from error
     if parsed["name"].rpartition(".")[2] != entry.record:
         raise SchemaFilesError(f"{where}: holds a schema of {parsed['name']}, not of {entry.record}")
-    try:
-        put = compile_writer(parsed)
-    except UnwritableSchemaError as error:
-        raise SchemaFilesError(f"{where}: {error}") from error
-    return SchemaVersion(schema_id, record, entry.version, parsed, put)
+    return SchemaVersion(schema_id, record, entry.version, parsed)
