@@ -22,7 +22,7 @@ from headgate.eventlog.topics import (
     TopicPartitionsError,
     TopicSettingError,
 )
-from headgate.observability.http import PortTakenError
+from headgate.observability.probes import PortTakenError
 from headgate.provisioning.errors import EmbeddedError, NoJavaError
 from headgate.provisioning.errors import PortTakenError as EmbeddedPortTakenError
 from headgate.records.names import InvalidNameError

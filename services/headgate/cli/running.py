@@ -25,9 +25,9 @@ from headgate.config.crash_points import VARIABLE as CRASH_POINTS_VARIABLE
 from headgate.config.settings import Settings, redacted
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
-from headgate.observability.http import OpsServer, Probes
 from headgate.observability.logs import configure_logs, logger
 from headgate.observability.metrics import new_registry
+from headgate.observability.probes import Probes
 from headgate.runtime.service import SILENCE_SECONDS_MAX
 
 __all__ = ["Part", "Surroundings", "run_parts", "surrounded"]
@@ -58,6 +58,9 @@ def surrounded(service: str, flags: dict[str, Any], *, create: bool) -> Iterator
     configure_logs(settings.log.format, settings.log.level)
     probes, registry = Probes(SILENCE_SECONDS_MAX), new_registry()
     with ExitStack() as stack:
+        # aiohttp takes half a second to import; commands that only look do without it.
+        from headgate.observability.http import OpsServer  # noqa: PLC0415
+
         ops = OpsServer(settings.http.bind, settings.http.port, probes, registry)
         stack.callback(ops.close)
         if create:

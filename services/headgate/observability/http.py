@@ -2,110 +2,71 @@
 
 Live means that every loop has turned lately; ready means that every role has replayed to its captured end and knows
 what it is. Neither ever asks Kafka or a sink: a probe that fails because a broker is away would have the platform
-restart every service at once. Served by one thread of the standard library, on loopback unless told otherwise.
+restart every service at once. Served by aiohttp, with an event loop on a thread of its own, on loopback unless told
+otherwise; a service may add routes of its own.
 """
 
-import json
+import asyncio
+import os
+import socket
 import threading
-import time
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from headgate import SCHEMA_VERSION, __version__
+from headgate.observability.probes import PortTakenError, Probes
 
-__all__ = ["OpsServer", "PortTakenError", "Probes"]
+__all__ = ["OpsServer"]
 
-REQUEST_SECONDS_MAX: Final = 5.0
-"""A client that sends nothing for this long is dropped: it would hold a thread for ever."""
+KEEP_ALIVE_SECONDS: Final = 75.0
+"""An idle connection is closed after this long: beyond the period of any probe or scrape, so that these keep theirs."""
 
+END_SECONDS_MAX: Final = 2.0
+"""How long requests under way may take once the process ends."""
 
-class PortTakenError(OSError):
-    """The HTTP port cannot be had; the message says which and how to choose another."""
-
-
-class Probes:
-    """What the loops of a process say about themselves; safe to call from any thread.
-
-    ``silence_seconds`` is how long a loop may go without a turn before the process counts as hung; ``clock`` is
-    monotonic seconds.
-    """
-
-    def __init__(self, silence_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._silence_seconds = silence_seconds
-        self._clock = clock
-        self._turned: dict[str, float] = {}
-        self._unready: dict[str, str] = {}
-        self._lock = threading.Lock()
-
-    def expect(self, loop: str, unready: str = "starting") -> None:
-        """A loop exists from now on, and is not ready, for the reason given."""
-        with self._lock:
-            self._turned[loop] = self._clock()
-            self._unready[loop] = unready
-
-    def turned(self, loop: str) -> None:
-        """The loop has turned now."""
-        with self._lock:
-            self._turned[loop] = self._clock()
-
-    def ready(self, loop: str) -> None:
-        """The loop has replayed and knows its role."""
-        with self._lock:
-            self._unready.pop(loop, None)
-
-    def unready(self, loop: str, reason: str) -> None:
-        """The loop cannot serve now."""
-        with self._lock:
-            self._unready[loop] = reason
-
-    def forget(self, loop: str) -> None:
-        """The loop has ended as it should."""
-        with self._lock:
-            self._turned.pop(loop, None)
-            self._unready.pop(loop, None)
-
-    def hung(self) -> list[str]:
-        """One line per loop that has not turned in time."""
-        now = self._clock()
-        with self._lock:
-            silent = {loop: now - at for loop, at in sorted(self._turned.items())}
-        return [
-            f"{loop}: no turn for {seconds:.1f} s, allowed are {self._silence_seconds:g}"
-            for loop, seconds in silent.items()
-            if seconds > self._silence_seconds
-        ]
-
-    def waiting(self) -> list[str]:
-        """One line per loop that is not ready; a process without any loop is not ready either."""
-        with self._lock:
-            if not self._turned:
-                return ["no loop has been started"]
-            return [f"{loop}: {reason}" for loop, reason in sorted(self._unready.items())]
+REQUEST_BYTES_MAX: Final = 64 * 1024
+"""Largest body of a request: what services are told over HTTP are a few fields."""
 
 
 class OpsServer:
     """Answers on ``bind``:``port`` from a thread of its own; port 0 takes a free one, see ``port``."""
 
-    def __init__(self, bind: str, port: int, probes: Probes, registry: CollectorRegistry) -> None:
-        handler = _handler(probes, registry)
+    def __init__(
+        self,
+        bind: str,
+        port: int,
+        probes: Probes,
+        registry: CollectorRegistry,
+        routes: Sequence[web.RouteDef] = (),
+    ) -> None:
+        """Listens from now on, and answers from ``start`` on. Raises PortTakenError."""
+        self._loop = asyncio.new_event_loop()
+        app = web.Application(client_max_size=REQUEST_BYTES_MAX)
+        known = [*_routes(probes, registry), *routes]
+        app.add_routes([*known, web.get("/{unknown:.*}", _unknown(sorted({each.path for each in known})))])
+        self._runner = web.AppRunner(
+            app, access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=END_SECONDS_MAX
+        )
+        self._loop.run_until_complete(self._runner.setup())
         try:
-            self._server = ThreadingHTTPServer((bind, port), handler)
+            self._loop.run_until_complete(web.TCPSite(self._runner, bind, port).start())
         except OSError as error:
+            self._loop.run_until_complete(self._runner.cleanup())
+            self._loop.close()
             raise PortTakenError(
-                f"cannot listen on {bind}:{port}: {error.strerror}; choose another with --http-port or "
+                f"cannot listen on {bind}:{port}: {_reason(error)}; choose another with --http-port or "
                 "HEADGATE_HTTP__PORT (0 takes any free one)"
             ) from error
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="http", daemon=True)
 
     @property
     def port(self) -> int:
         """The port really listened on."""
-        return int(self._server.server_address[1])
+        return int(self._runner.addresses[0][1])
 
     def start(self) -> None:
         """Answer from now on."""
@@ -114,43 +75,49 @@ class OpsServer:
     def close(self) -> None:
         """Stop answering and free the port."""
         if self._thread.is_alive():
-            self._server.shutdown()
+            self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-        self._server.server_close()
+        if not self._loop.is_closed():
+            self._loop.run_until_complete(self._runner.cleanup())
+            self._loop.close()
 
 
-def _handler(probes: Probes, registry: CollectorRegistry) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        server_version = f"headgate/{__version__}"
-        sys_version = ""
-        timeout = REQUEST_SECONDS_MAX
+def _reason(error: OSError) -> str:
+    """The system's own words; asyncio puts the address into the text as well."""
+    if isinstance(error, socket.gaierror) or error.errno is None:
+        return str(error)
+    return os.strerror(error.errno)
 
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            if path == "/livez":
-                self._verdict(probes.hung())
-            elif path == "/readyz":
-                self._verdict(probes.hung() + probes.waiting())
-            elif path == "/metrics":
-                self._answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
-            elif path == "/version":
-                body = {"version": __version__, "schema_version": SCHEMA_VERSION}
-                self._answer(200, "application/json", json.dumps(body).encode())
-            else:
-                self._answer(404, "text/plain", b"known are /livez /readyz /metrics /version\n")
 
-        def _verdict(self, problems: list[str]) -> None:
-            text = "\n".join(problems or ["ok"]) + "\n"
-            self._answer(503 if problems else 200, "text/plain; charset=utf-8", text.encode())
+def _unknown(paths: list[str]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(status=404, text=f"known are {' '.join(paths)}\n")
 
-        def _answer(self, status: int, content_type: str, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    return answer
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Probes come every second: not logged."""
 
-    return Handler
+def _routes(probes: Probes, registry: CollectorRegistry) -> list[web.RouteDef]:
+    async def livez(_request: web.Request) -> web.Response:
+        return _verdict(probes.hung())
+
+    async def readyz(_request: web.Request) -> web.Response:
+        return _verdict(probes.hung() + probes.waiting())
+
+    async def metrics(_request: web.Request) -> web.Response:
+        # Collecting asks processes for their memory: not on the loop that answers probes.
+        body = await asyncio.to_thread(generate_latest, registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def version(_request: web.Request) -> web.Response:
+        return web.json_response({"version": __version__, "schema_version": SCHEMA_VERSION})
+
+    return [
+        web.get("/livez", livez),
+        web.get("/readyz", readyz),
+        web.get("/metrics", metrics),
+        web.get("/version", version),
+    ]
+
+
+def _verdict(problems: list[str]) -> web.Response:
+    return web.Response(status=503 if problems else 200, text="\n".join(problems or ["ok"]) + "\n")

@@ -21,8 +21,8 @@ from prometheus_client import CollectorRegistry
 from headgate import SCHEMA_VERSION, __version__
 from headgate.eventlog.collector import collect_rarely
 from headgate.eventlog.log import Log, NewerSchemaError
-from headgate.observability.http import Probes
 from headgate.observability.logs import logger
+from headgate.observability.probes import Probes
 from headgate.runtime.kind import OwnerKind
 from headgate.runtime.machine import Machine, Now, ResignOwner
 from headgate.runtime.metrics import RoleMetrics

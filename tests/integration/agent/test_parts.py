@@ -20,7 +20,7 @@ from headgate.coordinator.shell.service import CoordinatorService
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import create_topics
-from headgate.observability.http import Probes
+from headgate.observability.probes import Probes
 from headgate.records.control import FeedProgressed, OperationKind, SetState, SpanPlan
 from headgate.records.keys import FeedProgressKey, SpanKey
 from headgate.records.spans import plan_of

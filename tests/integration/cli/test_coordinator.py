@@ -27,8 +27,8 @@ from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.coordinator.shell.service import CoordinatorService
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.observability.http import Probes
 from headgate.observability.metrics import new_registry
+from headgate.observability.probes import Probes
 from headgate.records.control import Epoch, FeedRecorded, FeedState
 from headgate.records.keys import FeedKey
 from headgate.runtime.role import RoleState

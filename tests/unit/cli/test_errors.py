@@ -19,7 +19,7 @@ from headgate.eventlog.log import FencedError, NewerSchemaError
 from headgate.eventlog.sharding import place
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import TopicNotCompactedError
-from headgate.observability.http import PortTakenError
+from headgate.observability.probes import PortTakenError
 from headgate.provisioning.errors import NoJavaError
 from headgate.records.control import FeedRecorded, FeedState, WantedState
 from headgate.records.keys import Fact, FeedKey

@@ -10,8 +10,8 @@ from headgate.coordinator.core.effects import EffectFailed, FeedRefused, ForgetF
 from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.coordinator.shell.service import CoordinatorService
 from headgate.eventlog.log import Delivery, Partition, Placed
-from headgate.observability.http import Probes
 from headgate.observability.metrics import new_registry
+from headgate.observability.probes import Probes
 from headgate.records.control import OperationKind, OperationRequested, OwnerAnnounced
 from headgate.records.keys import Fact, RequestKey
 from headgate.runtime.role import RoleState

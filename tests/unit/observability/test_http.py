@@ -6,10 +6,12 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
+from aiohttp import web
 
 from headgate import SCHEMA_VERSION
-from headgate.observability.http import OpsServer, PortTakenError, Probes
+from headgate.observability.http import OpsServer
 from headgate.observability.metrics import new_registry
+from headgate.observability.probes import PortTakenError, Probes
 from headgate.runtime.metrics import RoleMetrics
 from headgate.runtime.role import RoleState, RoleStatus
 from headgate.runtime.settings import RoleCounters
@@ -85,7 +87,7 @@ def test_metrics_and_version(server: OpsServer) -> None:
     assert 'headgate_role_garbage_total{shard="3",topic="sync"} 2.0' in text
     assert "process_resident_memory_bytes" in text
     assert json.loads(_get(server, "/version")[1]) == {"version": "0.1.0", "schema_version": SCHEMA_VERSION}
-    assert _get(server, "/nowhere")[0] == 404
+    assert _get(server, "/nowhere") == (404, "known are /livez /metrics /readyz /version\n")
 
 
 def test_port_taken_says_which_and_what_to_do(server: OpsServer, probes: Probes) -> None:
@@ -100,3 +102,20 @@ def test_port_is_free_again_after_close(probes: Probes) -> None:
     first.close()
     second = OpsServer("127.0.0.1", port, probes, new_registry())
     second.close()
+
+
+def test_an_address_that_is_not_ours_says_so(probes: Probes) -> None:
+    with pytest.raises(PortTakenError, match=r"192.0.2.1:0: Cannot assign requested address"):
+        OpsServer("192.0.2.1", 0, probes, new_registry())
+
+
+def test_a_service_adds_routes_of_its_own(probes: Probes) -> None:
+    async def told(request: web.Request) -> web.Response:
+        return web.json_response({"told": await request.json()})
+
+    server = OpsServer("127.0.0.1", 0, probes, new_registry(), [web.post("/tell", told)])
+    server.start()
+    asked = urllib.request.Request(f"http://127.0.0.1:{server.port}/tell", data=b'{"a": 1}', method="POST")
+    with urllib.request.urlopen(asked, timeout=10) as answer:  # noqa: S310 - our own server
+        assert json.loads(answer.read()) == {"told": {"a": 1}}
+    server.close()

@@ -41,7 +41,7 @@ from headgate.eventlog.log import (
     Partition,
     Writer,
 )
-from headgate.observability.http import Probes
+from headgate.observability.probes import Probes
 from headgate.records.control import AgentAnnounced, Liveness, TaskState
 from headgate.records.keys import AgentKey, Fact
 from headgate.runtime.machine import Arrived

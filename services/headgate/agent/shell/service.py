@@ -8,7 +8,7 @@ from headgate.agent.core.executor import TableExecutor
 from headgate.agent.shell.life import LOOP, AgentCounters, AgentOptions, AgentSession, End
 from headgate.agent.shell.warming import Warming
 from headgate.eventlog.log import Log
-from headgate.observability.http import Probes
+from headgate.observability.probes import Probes
 
 __all__ = ["AgentCounters", "AgentOptions", "run_agent"]
 

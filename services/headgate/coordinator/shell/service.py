@@ -8,7 +8,7 @@ from headgate.coordinator.core.machine import COORDINATOR
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.coordinator.shell.effect_log import EffectLog
 from headgate.eventlog.log import Log
-from headgate.observability.http import Probes
+from headgate.observability.probes import Probes
 from headgate.runtime.service import EffectRunner, OwnerService, ServiceSettings
 
 __all__ = ["CoordinatorService"]
