@@ -1,0 +1,53 @@
+"""The documents: short where that was decided, and every link leads to a file or a heading that exists."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[3]
+README_LINES_MAX: Final = 100
+"""Two screens of fifty lines."""
+
+COLUMNS_MAX: Final = 120
+
+PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
+FENCED: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and Python-Markdown spell those that we use."""
+    text = FENCED.sub("", page.read_text())
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+def broken(page: Path) -> list[str]:
+    found = []
+    for link in LINK.findall(FENCED.sub("", page.read_text())):
+        if link.startswith(("http://", "https://", "mailto:")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not target.exists() or (anchor and anchor not in headings(target)):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken(page) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One\n[a](#one) [b](#two) [c](gone.md) [d](page.md#one)\n```\n[e](gone.md)\n```\n")
+    assert broken(page) == ["#two", "gone.md"]
+
+
+def test_the_readme_fits_two_screens() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= README_LINES_MAX
+    assert [line for line in lines if len(line) > COLUMNS_MAX] == []
