@@ -94,9 +94,9 @@ class Candidate(Generic[StateT]):
         return moved
 
     def is_time_to_campaign(self, now: float) -> bool:
-        """The throne is free, and those who should have it before me (roster.py) have had their time.
+        """The shard is free, and those who should have it before me (roster.py) have had their time.
 
-        Free is an empty throne, or an owner silent for its lease by all that was on the log when the doubt began. The
+        Free is a shard without an owner, or with one silent for its lease by all that was on the log then. The
         end may be hidden by a transaction that a killed owner left open, which only ``init`` ends. So a doubt that
         stands still for a heartbeat's time is enough; campaigning in vain costs a term, never safety.
         """
@@ -126,7 +126,7 @@ class Candidate(Generic[StateT]):
         self.replayed = False
 
     def serve(self) -> None:
-        """The throne is reached: what an owner has written is not read back, but for announcements of a later one."""
+        """The term begins: what an owner has written is not read back, but for announcements of a later one."""
         mine = self._settings.owner_key
         self._reader.pass_over(lambda key: self._settings.is_mine(key) and key != mine)
 

@@ -1,7 +1,7 @@
 """What tells one kind of owner from another: all that the role loop has to know of a service that it serves.
 
-A kind brings its topics, its two keys on announce, and, where its owner watches other processes (a coordinator its
-agents' sessions), a function that reads signs of life off the log. Its machine is handed to the role beside it.
+A kind brings its topics, its two keys on announce, and, where its owner watches other processes (a coordinator watches
+sessions), a function that reads signs of life off the log. Its machine is handed to the role beside it.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from headgate.records.keys import Key
 __all__ = ["Holder", "OwnerKind", "Sign", "SignOfLife", "no_holders"]
 
 Holder = tuple[str, ...]
-"""Name of a process that an owner watches, as its kind says it: (agent, session) for a coordinator."""
+"""Name of a process that an owner watches, as its kind says it."""
 
 
 class Sign(Enum):

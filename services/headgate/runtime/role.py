@@ -1,10 +1,10 @@
 """The role loop: how one process becomes, is, and ceases to be the owner of a shard, with Kafka as the only judge.
 
-    STANDBY ──campaign──▶ CAMPAIGNING ──init──▶ REPLAYING ──throne──▶ SERVING ──step_down──▶ ENDED
+    STANDBY ──campaign──▶ CAMPAIGNING ──init──▶ REPLAYING ──at end──▶ SERVING ──step_down──▶ ENDED
        ▲ tails its topics    fences the last owner   to the end captured     turns (term.py)
        └──── WAITING ◀──── whatever goes wrong: the state is thrown away; a deterministic back-off ────┘
 
-Precedent: Kafka's own group coordinator (Kafka's coordinator-common). A role whose commit was refused, fenced or
+Precedent: Kafka's own group coordinator (its coordinator-common). A role whose commit was refused, fenced or
 left uncertain does not know what the log says; so it forgets everything and reads the log again, as a new standby.
 There is no other recovery path (ADR 0001).
 
@@ -238,7 +238,7 @@ class Role(Generic[StateT]):
     def _replay(self, candidate: Candidate[StateT], writer: TransactionalWriter, now: Now) -> float:
         moved = candidate.follow(now)
         if candidate.is_at_end():
-            self._throne(candidate, writer, now)
+            self._begin_term(candidate, writer, now)
             return 0.0
         candidate.end_hanging(now.monotonic)
         stalled = candidate.stalled(now.monotonic)
@@ -247,7 +247,7 @@ class Role(Generic[StateT]):
             raise RoleEndedError(stalled)
         return 0.0 if moved else CATCHING_UP_SECONDS
 
-    def _throne(self, candidate: Candidate[StateT], writer: TransactionalWriter, now: Now) -> None:
+    def _begin_term(self, candidate: Candidate[StateT], writer: TransactionalWriter, now: Now) -> None:
         candidate.replayed = True
         candidate.serve()
         term = Term(

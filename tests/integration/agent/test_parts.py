@@ -11,7 +11,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from executor_contract import ExecutorContract
 from headgate.agent.core.executor import SpanTask
 from headgate.agent.shell.service import AgentOptions, run_agent
 from headgate.cli.requests import ask, operation
@@ -26,6 +25,7 @@ from headgate.records.keys import FeedProgressKey, SpanKey
 from headgate.records.spans import plan_of
 from headgate.replication.executor import SparkExecutor
 from headgate.runtime.service import ServiceSettings
+from support.executor_contract import ExecutorContract
 
 from .conftest import DEADLINE_SECONDS, Bed, until
 

@@ -12,7 +12,6 @@ import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation
 
-from eventlog_contract import ended
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.connection import BrokerUnreachableError, KafkaConnection
@@ -21,6 +20,7 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import LogError
 from integration.cli.conftest import ROWS, Service, change, eventually, headgate
 from integration.cli.guarded import GuardedKafka, documented, granted, revoked
+from support.eventlog_contract import ended
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import CONTROL_TOPICS, create_topics, topic_name
-from kafka_cluster import Cluster
+from support.kafka_cluster import Cluster
 
 
 @pytest.fixture

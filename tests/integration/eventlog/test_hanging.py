@@ -12,7 +12,6 @@ from contextlib import closing
 
 import pytest
 
-from eventlog_contract import DISPATCH_0, ended, facts, read_all, tombstone
 from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.kafka import KafkaLog, open_log
@@ -24,8 +23,9 @@ from headgate.records.keys import Fact, FeedProgressKey
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleSettings, RoleState
 from headgate_lab.embedded.broker import EmbeddedKafka
-from kafka_cluster import Cluster
-from toy_role import TOY
+from support.eventlog_contract import DISPATCH_0, ended, facts, read_all, tombstone
+from support.kafka_cluster import Cluster
+from support.toy_role import TOY
 
 pytestmark = pytest.mark.integration
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eventlog_contract import LogContract
+from support.eventlog_contract import LogContract
 
 pytestmark = pytest.mark.integration
 

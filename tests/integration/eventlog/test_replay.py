@@ -5,7 +5,11 @@ from contextlib import closing
 
 import pytest
 
-from eventlog_contract import (
+from headgate.eventlog.codec import encode
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError
+from headgate.eventlog.replay import ReplayStalledError, read_on_to, read_to_end
+from support.eventlog_contract import (
     DEADLINE_SECONDS,
     DISPATCH_0,
     ended,
@@ -14,11 +18,7 @@ from eventlog_contract import (
     read_to,
     read_until,
 )
-from headgate.eventlog.codec import encode
-from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError
-from headgate.eventlog.replay import ReplayStalledError, read_on_to, read_to_end
-from kafka_cluster import Cluster, Foreigner, delete_before, first_offset, set_topic
+from support.kafka_cluster import Cluster, Foreigner, delete_before, first_offset, set_topic
 
 pytestmark = pytest.mark.integration
 

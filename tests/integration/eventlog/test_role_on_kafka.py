@@ -14,7 +14,7 @@ from headgate.records.control import OperationKind, OperationRequested, RequestS
 from headgate.records.keys import Fact, OutcomeKey, RequestKey
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleSettings, RoleState
-from toy_role import TOY, ToyState
+from support.toy_role import TOY, ToyState
 
 pytestmark = pytest.mark.integration
 

@@ -5,7 +5,6 @@ import time
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
 
-from eventlog_contract import DEADLINE_SECONDS
 from headgate.eventlog.kafka import open_log
 from headgate.eventlog.log import LogError
 from headgate.eventlog.topics import (
@@ -19,7 +18,8 @@ from headgate.eventlog.topics import (
     topic_name,
 )
 from headgate.records.keys import KEY_FORMS
-from kafka_cluster import Cluster, set_topic
+from support.eventlog_contract import DEADLINE_SECONDS
+from support.kafka_cluster import Cluster, set_topic
 
 pytestmark = pytest.mark.integration
 

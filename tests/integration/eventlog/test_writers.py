@@ -8,12 +8,12 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from eventlog_contract import DISPATCH_0, SYNC_0, ended, facts, heartbeat, read_all, reported, tombstone
 from headgate.eventlog import writers
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import CommitRefusedError, CommitUncertainError, FencedError, LogError
 from headgate.eventlog.topics import MESSAGE_BYTES_MAX, topic_name
-from kafka_cluster import Cluster, Foreigner, set_topic
+from support.eventlog_contract import DISPATCH_0, SYNC_0, ended, facts, heartbeat, read_all, reported, tombstone
+from support.kafka_cluster import Cluster, Foreigner, set_topic
 
 pytestmark = pytest.mark.integration
 

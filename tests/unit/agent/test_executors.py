@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from executor_contract import ExecutorContract
 from headgate.agent.core.executor import SpanId, SpanTask, TableExecutor
 from headgate.records.control import Epoch, Positions, SpanPlan
 from headgate.records.keys import AgentKey
@@ -13,7 +12,8 @@ from headgate.sinks.contract import Claim, SinkError
 from headgate_lab.simulation.executor import Request, Run, SimulatedExecutor
 from headgate_lab.simulation.sink import SimulatedSink
 from headgate_lab.simulation.sink_audit import SinkAudit
-from remembering_executor import RememberingExecutor
+from support.executor_contract import ExecutorContract
+from support.remembering_executor import RememberingExecutor
 
 PLANS = (SpanPlan("t", "db.t", "t", {0: 3, 1: 0}), SpanPlan("u", "db.u", "u", {0: 0}))
 EVENTS = 12

@@ -34,7 +34,7 @@ from headgate.records.control import (
 )
 from headgate.records.keys import AgentKey, Fact, FeedKey, Key, SessionKey, SpanKey
 from headgate_lab.memory_log.log import MemoryBroker
-from remembering_executor import RememberingExecutor
+from support.remembering_executor import RememberingExecutor
 
 DEADLINE_SECONDS = patience(30)
 SHARDS = 2

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventlog_contract import ended, heartbeat
 from headgate.eventlog import schema_files
 from headgate.eventlog.codec import Codec, CodecGarbage, decode, encode
 from headgate.eventlog.log import NewerSchemaError
 from headgate.eventlog.schema_files import SchemaFilesError, read_schemas, schema_directory, schemas
 from headgate.records.control import OperationRequested, OwnerAnnounced, SessionEnded
 from headgate.records.keys import KEY_FORMS, Fact, FeedKey, OwnerKey, RequestKey
+from support.eventlog_contract import ended, heartbeat
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 LEVELS = st.integers(0, schemas().level)

@@ -7,11 +7,11 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from eventlog_contract import DISPATCH_0, heartbeat, read_until
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import FIXED_PROPERTIES, BrokerUnreachableError, KafkaConnection, PropertyRefusedError
 from headgate.eventlog.kafka import KafkaLog, KafkaReader
 from headgate.eventlog.schema_files import schemas
+from support.eventlog_contract import DISPATCH_0, heartbeat, read_until
 
 
 @pytest.fixture

@@ -2,17 +2,6 @@
 
 import pytest
 
-from eventlog_contract import (
-    ANNOUNCE,
-    DISPATCH_0,
-    SHARDS,
-    LogContract,
-    ended,
-    facts,
-    heartbeat,
-    read_all,
-    tombstone,
-)
 from headgate.eventlog.log import (
     CommitRefusedError,
     CommitUncertainError,
@@ -23,6 +12,17 @@ from headgate.eventlog.log import (
     NewerSchemaError,
 )
 from headgate_lab.memory_log.log import CommitFault, MemoryBroker, MemoryTransactionalWriter
+from support.eventlog_contract import (
+    ANNOUNCE,
+    DISPATCH_0,
+    SHARDS,
+    LogContract,
+    ended,
+    facts,
+    heartbeat,
+    read_all,
+    tombstone,
+)
 
 
 class TestContract(LogContract):

@@ -6,10 +6,10 @@ from itertools import count
 
 import pytest
 
-from eventlog_contract import ANNOUNCE, DISPATCH_0, DISPATCH_1, SHARDS, ended, facts, heartbeat
 from headgate.eventlog.log import NewerSchemaError
 from headgate.eventlog.replay import ReplayStalledError, read_on_to, read_to_end
 from headgate_lab.memory_log.log import MemoryBroker
+from support.eventlog_contract import ANNOUNCE, DISPATCH_0, DISPATCH_1, SHARDS, ended, facts, heartbeat
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import pytest
 
-from eventlog_contract import ANNOUNCE, DISPATCH_1, ended, heartbeat
 from headgate.eventlog.log import Partition
 from headgate.eventlog.sharding import DEADLETTER, SHARDED_TOPICS, partitions_of_shard, place, shard_of
 from headgate.records.keys import KEY_FORMS
+from support.eventlog_contract import ANNOUNCE, DISPATCH_1, ended, heartbeat
 
 
 def test_a_feeds_shard_never_changes() -> None:

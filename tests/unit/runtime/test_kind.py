@@ -12,7 +12,7 @@ from headgate.runtime.kind import OwnerKind
 from headgate.runtime.machine import Arrived, Decision, Machine, Now, TermBegan
 from headgate.runtime.presence import Presence
 from headgate.runtime.role import Role, RoleSettings, RoleState
-from toy_role import ANNOUNCE, LEASE, World, settled, transactional_id
+from support.toy_role import ANNOUNCE, LEASE, World, settled, transactional_id
 
 
 class ClerkKey(keys._KeyBase, frozen=True, order=True):

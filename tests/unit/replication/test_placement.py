@@ -11,7 +11,7 @@ from headgate.replication.lane import IDLE_SECONDS, Lane
 from headgate.replication.placement import ARRIVAL_SECONDS, ARRIVAL_SECONDS_MAX, JOIN_SECONDS
 from headgate.replication.queries import Fleet
 from headgate.replication.span_table import SpanTable
-from lanes_without_spark import (
+from support.lanes_without_spark import (
     Restarts,
     ended,
     is_on,

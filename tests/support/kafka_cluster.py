@@ -9,10 +9,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from eventlog_contract import DEADLINE_SECONDS, SHARDS
 from headgate.eventlog.codec import encode
 from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.topics import topic_name
+from support.eventlog_contract import DEADLINE_SECONDS, SHARDS
 
 
 class Cluster(msgspec.Struct, frozen=True):

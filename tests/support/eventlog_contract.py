@@ -2,7 +2,7 @@
 
 Use it in a test module::
 
-    from eventlog_contract import LogContract
+    from support.eventlog_contract import LogContract
 
     class TestMemoryLog(LogContract):
         @pytest.fixture

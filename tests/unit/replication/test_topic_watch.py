@@ -12,7 +12,7 @@ from headgate.replication.queries import Fleet
 from headgate.replication.span_table import SpanTable
 from headgate.replication.topic_watch import TOPICS_SECONDS, TopicWatch
 from headgate.sources.offsets import SourceUnreachableError
-from lanes_without_spark import Restarts, is_on, is_open, lane_of, now_is
+from support.lanes_without_spark import Restarts, is_on, is_open, lane_of, now_is
 
 
 class Topics:

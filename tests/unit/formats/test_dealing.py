@@ -13,7 +13,7 @@ from headgate.formats import canal_json, debezium_avro, debezium_json, maxwell_j
 from headgate.formats.change import ChangeError
 from headgate.formats.dealing import Columns, Dealer, Look, Whose
 from headgate.formats.tables import SourceTable
-from unit.changes.test_debezium_avro import PARTS, ROW, Registry, routed
+from unit.formats.test_debezium_avro import PARTS, ROW, Registry, routed
 
 
 def compact(value: object) -> bytes:

@@ -9,7 +9,7 @@ from headgate.records.control import OwnerAnnounced
 from headgate.records.keys import Fact, OwnerKey
 from headgate.runtime.role import BACKOFF_SECONDS, RoleEndedError, RoleState
 from headgate_lab.memory_log.log import CommitFault
-from toy_role import ANNOUNCE, LEASE, World, transactional_id
+from support.toy_role import ANNOUNCE, LEASE, World, transactional_id
 
 CHANGEFEED = Partition("changefeed", 0)
 

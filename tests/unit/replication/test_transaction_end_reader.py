@@ -14,7 +14,7 @@ from headgate.replication import transaction_end_reader as reader
 from headgate.replication.queries import Fleet
 from headgate.replication.span_table import SpanTable
 from headgate.replication.transaction_end_reader import FAR_MS, WHOLE_SECONDS, TransactionTopic
-from lanes_without_spark import lane_of, now_is
+from support.lanes_without_spark import lane_of, now_is
 
 WHOLE = Standing(None, True)
 

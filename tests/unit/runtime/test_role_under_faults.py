@@ -13,7 +13,7 @@ from headgate.records.control import OperationKind
 from headgate.records.keys import Fact, OutcomeKey, SessionKey
 from headgate.runtime.role import RoleState
 from headgate_lab.memory_log.log import CommitFault
-from toy_role import AGENT_LEASE, LEASE, Member, World, transactional_id
+from support.toy_role import AGENT_LEASE, LEASE, Member, World, transactional_id
 
 STEPS = 300
 SEEDS = 40

@@ -8,7 +8,7 @@ from headgate.replication.merging import merge_results
 from headgate.replication.plan import TaskResult
 from headgate.replication.queries import Fleet
 from headgate.replication.span_table import FAILURES_BORNE, SpanTable
-from lanes_without_spark import ends_of, is_on, lane_of, now_is, planned, result_of
+from support.lanes_without_spark import ends_of, is_on, lane_of, now_is, planned, result_of
 
 
 def tasks(*results: SpanResult) -> list[TaskResult]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toy_role import World
+from support.toy_role import World
 
 
 @pytest.fixture

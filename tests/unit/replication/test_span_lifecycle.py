@@ -16,7 +16,7 @@ from headgate.replication.queries import Fleet
 from headgate.replication.span_lifecycle import SpanKeeper
 from headgate.replication.span_table import SpanTable
 from headgate.sinks.contract import Claim, SinkUnavailableError
-from lanes_without_spark import SPEC, fleet_of, lane_of, now_is
+from support.lanes_without_spark import SPEC, fleet_of, lane_of, now_is
 
 PLAN = SpanPlan(span="s", topic="t", table="public.s", start={0: 0})
 

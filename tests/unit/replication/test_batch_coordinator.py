@@ -23,7 +23,7 @@ from headgate.agent.core.span.states import Phase, Span
 from headgate.records.control import Positions, TaskState
 from headgate.replication.queries import Fleet
 from headgate.replication.span_table import SpanTable
-from lanes_without_spark import (
+from support.lanes_without_spark import (
     NOON,
     Restarts,
     ended,

@@ -14,7 +14,7 @@ from headgate.replication.lane import Lane
 from headgate.replication.plan import BatchPlan
 from headgate.replication.queries import Fleet, positions_of
 from headgate.replication.span_table import SpanTable
-from lanes_without_spark import Restarts, ended, ends_of, lane_of, now_is, result_of
+from support.lanes_without_spark import Restarts, ended, ends_of, lane_of, now_is, result_of
 
 NAMES = [f"a{number:02}" for number in range(20)]
 SPEC = msgspec.json.encode(

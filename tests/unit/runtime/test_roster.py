@@ -10,7 +10,7 @@ from headgate.runtime.role import RoleState
 from headgate.runtime.roster import MEMBER_FORGOTTEN_SECONDS, Roster
 from headgate.runtime.settings import RoleSettings
 from headgate_lab.memory_log.log import MemoryBroker
-from toy_role import LEASE, World
+from support.toy_role import LEASE, World
 
 ALL = (0, 1, 2, 3)
 

@@ -7,7 +7,7 @@ from headgate.records.keys import Fact, OutcomeKey, OwnerKey
 from headgate.runtime.candidate import HANGING_AGAIN_SECONDS, HANGING_SECONDS
 from headgate.runtime.role import RoleEndedError, RoleState
 from headgate_lab.memory_log.log import MemoryTransactionalWriter
-from toy_role import ANNOUNCE, LEASE, World, transactional_id
+from support.toy_role import ANNOUNCE, LEASE, World, transactional_id
 
 CHANGEFEED = Partition("changefeed", 0)
 

@@ -26,7 +26,7 @@ from headgate.sinks.contract import (
     Claim,
     FeedIdentity,
 )
-from lanes_without_spark import Restarts, fleet_of
+from support.lanes_without_spark import Restarts, fleet_of
 
 SPEC = "the feed's spec"
 

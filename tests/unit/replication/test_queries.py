@@ -9,7 +9,7 @@ from headgate.replication.lane import IDLE_SECONDS
 from headgate.replication.queries import Fleet
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark_options import RefusedOptionError, check_options
-from lanes_without_spark import is_on, lane_of, now_is, result_of
+from support.lanes_without_spark import is_on, lane_of, now_is, result_of
 
 
 @pytest.mark.parametrize("option", ["minPartitions", "maxRecordsPerPartition", "spark.speculation", "failOnDataLoss"])

@@ -5,7 +5,7 @@ import pytest
 from headgate.records.keys import AgentKey, Fact, SessionKey
 from headgate.runtime.machine import HolderSilent
 from headgate.runtime.role import RoleState
-from toy_role import AGENT_LEASE, ANNOUNCE, LEASE, World
+from support.toy_role import AGENT_LEASE, ANNOUNCE, LEASE, World
 
 
 def test_a_session_without_heartbeat_for_a_lease_is_silent_once(world: World) -> None:

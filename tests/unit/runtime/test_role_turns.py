@@ -7,7 +7,7 @@ from headgate.records.keys import OutcomeKey
 from headgate.runtime.machine import Arrived, EffectFinished, TermBegan, TimerFired
 from headgate.runtime.role import RoleState, TermEffect
 from headgate_lab.memory_log.log import CommitFault
-from toy_role import LEASE, TIMER_SECONDS, Resolve, World, transactional_id
+from support.toy_role import LEASE, TIMER_SECONDS, Resolve, World, transactional_id
 
 
 def test_requests_are_settled_and_state_is_what_any_replay_gives(world: World) -> None:
