@@ -1,19 +1,19 @@
 """``headgate agent``: sessions of agents, alive and lately dead, and emptying one before it is stopped."""
 
 import time
-from collections import Counter
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, Watch, connected
 from headgate.cli.output import Output, again, age, note, show_rows, show_value
 from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation, said_by
-from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import AgentAnnounced, OperationKind, SpanDispatched
-from headgate.records.keys import AgentKey, SpanKey
+from headgate.eventlog.snapshot import read_snapshot
+from headgate.records.control import OperationKind
+from headgate.views.rows import agent_rows
 
-__all__ = ["agent_rows", "app"]
+__all__ = ["app"]
 
 app = typer.Typer(help="Agents: who runs tables.", no_args_is_help=True)
 
@@ -33,8 +33,13 @@ def list_agents(
     with connected(bootstrap, cluster, kafka_property) as (_, log):
 
         def look() -> None:
-            found = agent_rows(read_snapshot(log), time.time_ns() // 1_000_000)
-            show_rows(columns, [row for row in found if dead or row["state"] != "dead"], output)
+            now_ms = time.time_ns() // 1_000_000
+            rows: list[dict[str, Any]] = [
+                {**msgspec.to_builtins(row), "heartbeat": f"{age(now_ms, row.announced_ms)} ago"}
+                for row in agent_rows(read_snapshot(log))
+                if dead or row.state != "dead"
+            ]
+            show_rows(columns, rows, output)
 
         again(look, watch)
 
@@ -62,36 +67,3 @@ def drain(
         show_value(output, {"agent": agent, "status": "done", "reason": said_by(outcomes), "shards": shards})
     else:
         note(f"{agent}: done: {said_by(outcomes)}")
-
-
-def agent_rows(snapshot: Snapshot, now_ms: int) -> list[dict[str, Any]]:
-    """One row per session, sorted by agent. ``state`` is what the log says; a silent one is its owner's to judge.
-
-    One that starts is given no table yet.
-    """
-    tables = Counter(
-        (record.primary.agent, record.primary.session)
-        for _, record in snapshot.each(SpanKey, SpanDispatched)
-        if record.primary is not None
-    )
-    rows: list[dict[str, Any]] = []
-    starting = set(snapshot.starting())
-    for key, record in snapshot.each(AgentKey, AgentAnnounced):
-        ended = snapshot.ended(key.agent, key.session)
-        rows.append(
-            {
-                "agent": key.agent,
-                "session": key.session,
-                "state": "dead" if ended else "starting" if key in starting else record.liveness.value,
-                "reason": ended.reason if ended else None,
-                "tables": tables[key.agent, key.session],
-                "capacity": record.capacity_spans,
-                "load_bytes_per_s": record.load_bytes_per_s,
-                "heartbeat": f"{age(now_ms, record.announced_ms)} ago",
-                "heartbeats": record.heartbeat,
-                "announced_ms": record.announced_ms,
-                "version": record.version,
-                "address": record.address,
-            }
-        )
-    return rows

@@ -1,22 +1,20 @@
 """``headgate coordinator``: who owns which shard, and asking an owner to give its throne back."""
 
 import time
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
 from headgate.cli.output import Output, age, note, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask_shards, operation
 from headgate.eventlog.sharding import ANNOUNCE
-from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import MemberAnnounced, OperationKind
-from headgate.records.keys import MemberKey
+from headgate.eventlog.snapshot import read_snapshot
+from headgate.records.control import OperationKind
+from headgate.views.rows import owner_rows
 
 __all__ = ["app"]
-
-HEARD_LEASES_MAX: Final = 2.0
-"""A process not heard for so many of its leases is not shown: its clock may differ from ours by one."""
 
 app = typer.Typer(help="Coordinators: who decides, for which shard.", no_args_is_help=True)
 
@@ -33,7 +31,13 @@ def list_owners(
     with connected(bootstrap, cluster, kafka_property) as (_, log):
         snapshot = read_snapshot(log, [ANNOUNCE])
     now_ms = time.time_ns() // 1_000_000
-    rows = [_row(snapshot, shard, now_ms) for shard in range(log.shards)]
+    rows: list[dict[str, Any]] = [
+        {
+            **msgspec.to_builtins(row),
+            "heard": None if row.announced_ms is None else f"{age(now_ms, row.announced_ms)} ago",
+        }
+        for row in owner_rows(snapshot, log.shards, now_ms)
+    ]
     show_rows(("shard", "owner", "owner_rev", "heard", "version", "standbys"), rows, output)
 
 
@@ -63,24 +67,3 @@ def resign(
         return
     for number, outcome in outcomes.items():
         note(f"shard {number}: {outcome.reason}")
-
-
-def _row(snapshot: Snapshot, shard: int, now_ms: int) -> dict[str, Any]:
-    owner = snapshot.owner(shard)
-    return {
-        "shard": shard,
-        "owner": None if owner is None else owner.owner_id,
-        "owner_rev": None if owner is None else owner.owner_rev,
-        "heard": None if owner is None else f"{age(now_ms, owner.announced_ms)} ago",
-        "version": None if owner is None else owner.version,
-        "standbys": [name for name in _standing(snapshot, shard, now_ms) if owner is None or name != owner.owner_id],
-    }
-
-
-def _standing(snapshot: Snapshot, shard: int, now_ms: int) -> list[str]:
-    """Processes that say they could own the shard. One killed lately is left out by its own clock: this only shows."""
-    return [
-        key.member
-        for key, record in snapshot.each(MemberKey, MemberAnnounced)
-        if shard in record.shards and now_ms - record.announced_ms <= HEARD_LEASES_MAX * record.lease_seconds * 1000
-    ]

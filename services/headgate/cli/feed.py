@@ -12,15 +12,14 @@ from headgate.cli.lookup import find_feed
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows, show_value
 from headgate.cli.requests import MOVES_SECONDS_DEFAULT, OUTCOME_SECONDS_DEFAULT, ask, ask_shards, operation, said_by
-from headgate.cli.tables import table_rows
 from headgate.config.feed import load_feed
-from headgate.config.times import NotATimeError, parse_ts, show_ts
+from headgate.config.times import NotATimeError, parse_ts
 from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import FeedProgressed, FeedRecorded, OperationKind, SetState
-from headgate.records.keys import FeedKey, FeedProgressKey
+from headgate.records.control import OperationKind
 from headgate.records.names import check_name
 from headgate.sinks.identity import same_sink
+from headgate.views.rows import feed_rows, feed_shown
 
 __all__ = ["app"]
 
@@ -66,9 +65,7 @@ def list_feeds(
     with connected(bootstrap, cluster, kafka_property) as (_, log):
 
         def look() -> None:
-            snapshot = read_snapshot(log)
-            rows = [_feed_row(snapshot, key.feed, record) for key, record in snapshot.each(FeedKey, FeedRecorded)]
-            show_rows(columns, rows, output)
+            show_rows(columns, msgspec.to_builtins(feed_rows(read_snapshot(log))), output)
 
         again(look, watch)
 
@@ -89,31 +86,14 @@ def show(
 
 
 def _show(snapshot: Snapshot, feed: str, output: Output) -> None:
-    record = find_feed(snapshot, feed)
-    facts = _feed_row(snapshot, feed, record) | {
-        "feed_id": record.feed_id,
-        "incarnation": record.incarnation,
-        "error_code": record.error_code,
-        "checkpoint": _checkpoint(snapshot, feed, record),
-        "target_ts": None if record.target_ts is None else {"ts": record.target_ts, "time": show_ts(record.target_ts)},
-        "spec": msgspec.json.decode(record.spec),
-    }
-    tables = table_rows(snapshot, feed)
-    facts["passed_over"] = _passed_over(tables)
-    facts["agents_starting"] = sorted({key.agent for key in snapshot.starting()})
+    find_feed(snapshot, feed)
+    facts: dict[str, Any] = msgspec.to_builtins(feed_shown(snapshot, feed))
     if output is not Output.TABLE:
-        show_value(output, facts | {"spans": tables})
+        show_value(output, facts)
         return
+    tables = facts.pop("spans")
     show_object(facts, output)
     show_rows(("span", "state", "agent", "epoch", "rows", "lag_ms", "error"), tables, output)
-
-
-def _passed_over(tables: list[dict[str, Any]]) -> str | None:
-    """Changes in a topic of several tables that are of none which the feed names; every table's agent meets all."""
-    most = max(tables, key=lambda row: row["passed_over"] or 0, default=None)
-    if most is None or not most["passed_over"]:
-        return None
-    return f"{most['passed_over']} changes of tables not in source.tables, the last of {most['passed_over_table']}"
 
 
 @app.command()
@@ -272,38 +252,3 @@ def _settle(
         )
     else:
         note(f"{feed}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else ""))
-
-
-def _checkpoint(snapshot: Snapshot, feed: str, record: FeedRecorded) -> dict[str, Any] | None:
-    """Up to when the feed has come: ``resolved`` by evidence in the log, ``seen`` for people only; None if unknown."""
-    progress = snapshot.get(FeedProgressKey(feed), FeedProgressed)
-    if progress is None or (progress.feed_id, progress.incarnation) != (record.feed_id, record.incarnation):
-        return None
-    ts = progress.checkpoint_ts if progress.resolved_ts is None else progress.resolved_ts
-    if ts is None:
-        return None
-    return {"kind": "seen" if progress.resolved_ts is None else "resolved", "ts": ts, "time": show_ts(ts)}
-
-
-def _resting(rows: list[dict[str, Any]]) -> set[str]:
-    """Tables that do not replicate, in whole or in part."""
-    return {row["table"] for row in rows if row["state"] != SetState.REPLICATING.value}
-
-
-def _feed_row(snapshot: Snapshot, feed: str, record: FeedRecorded) -> dict[str, Any]:
-    progress = snapshot.get(FeedProgressKey(feed), FeedProgressed)
-    held = progress.held_by if progress is not None and progress.feed_id == record.feed_id else None
-    tables = table_rows(snapshot, feed)
-    lags = [row["lag_ms"] for row in tables if row["lag_ms"] is not None]
-    return {
-        "feed": feed,
-        "wanted": record.wanted.value,
-        "state": record.state.value,
-        "tables": len({plan.table for plan in record.spans}),
-        "replicating": len({plan.table for plan in record.spans} - _resting(tables)),
-        "rows": sum(row["rows"] or 0 for row in tables),
-        "lag_ms": max(lags, default=None),
-        "held_by": f"{held.span} ({held.stage})" if held else None,
-        "error": record.error,
-        "notices": list(record.notices),
-    }

@@ -10,6 +10,7 @@ from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics
 from headgate.runtime.metrics import RoleMetrics
 from headgate.runtime.role import RoleState, RoleStatus
 from headgate.runtime.settings import RoleCounters
+from headgate.views.metrics import ViewsMetrics
 
 __all__ = ["page"]
 
@@ -24,6 +25,13 @@ _PAGE_HEAD: Final = (
     "| name | type | labels | meaning |",
     "|---|---|---|---|",
 )
+
+
+class _Rebuilt:
+    """Views that have read everything."""
+
+    records = 0
+    behind: Final[list[str]] = []
 
 
 class _Example:
@@ -41,7 +49,7 @@ def page() -> str:
 
 
 def _registry() -> CollectorRegistry:
-    """All metrics of a coordinator and an agent, each with a value."""
+    """All metrics of a coordinator, an agent and the views, each with a value."""
     registry = new_registry()
     roles = RoleMetrics(registry)
     status = RoleStatus(RoleState.REPLAYING, None, False, None, None, None)
@@ -52,6 +60,7 @@ def _registry() -> CollectorRegistry:
     AgentFeeds(registry, _Example())
     AgentMemory(registry, lambda: {"driver": 0})
     AgentStream(registry, lambda: {"rows": 0, "batches": 0, "behind_rows": 0, "step_ms": {"addBatch": 0}})
+    ViewsMetrics(registry).watch(_Rebuilt())
     return registry
 
 

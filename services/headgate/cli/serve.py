@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -138,6 +139,34 @@ def node(
     ):
         parts = [_agent_part(around, scratch), _coordinator_part(around, shard)]
         run_parts(parts, _patience(around.settings))
+
+
+@app.command()
+def views(
+    *,
+    http_port: HttpPort = None,
+    http_bind: HttpBind = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Answer what stands on the control topics, and its history, over HTTP; rebuilt at each start, decides nothing."""
+    flags = _flags(
+        cluster_flags(bootstrap, cluster, kafka_property),
+        lease_seconds=None,
+        http=(http_port, http_bind),
+        log=(log_format, log_level),
+    )
+    if find_spec("faust") is None:
+        raise CommandError(ExitCode.SETTING, "the views need faust-streaming: pip install 'headgate[views]'")
+    with surrounded("views", flags, create=False) as around:
+        # Nobody but this service needs Faust.
+        service = import_module("headgate.views.service").ViewsService(
+            around.settings, around.log, probes=around.probes, registry=around.registry
+        )
+        run_parts([Part("views", service.run, service.stop)], _patience(around.settings))
 
 
 def _patience(settings: Settings) -> float:

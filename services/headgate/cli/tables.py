@@ -1,18 +1,20 @@
 """``headgate table``: where each table, or each part of one, runs; moving, dividing and making whole."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
+import msgspec
 import typer
 
 from headgate.cli.lookup import find_feed
 from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, Watch, connected
 from headgate.cli.output import Output, again, note, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation
-from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import FeedRecorded, OperationKind, RequestSettled, SpanPlan
+from headgate.eventlog.snapshot import read_snapshot
+from headgate.records.control import FeedRecorded, OperationKind, RequestSettled
 from headgate.records.keys import FeedKey
+from headgate.views.rows import table_rows
 
-__all__ = ["app", "table_rows"]
+__all__ = ["app"]
 
 app = typer.Typer(help="Tables of feeds: where they run.", no_args_is_help=True)
 
@@ -35,7 +37,7 @@ def list_tables(
             if feed is not None:
                 find_feed(snapshot, feed)
             rows = [
-                row
+                msgspec.to_builtins(row)
                 for key, _ in snapshot.each(FeedKey, FeedRecorded)
                 if feed in (None, key.feed)
                 for row in table_rows(snapshot, key.feed)
@@ -112,65 +114,3 @@ def _show_division(feed: str, table: str, parts: int | None, outcome: RequestSet
         show_value(output, {"feed": feed, "table": table, "parts": parts, "status": status, "reason": reason})
     else:
         note(f"{feed}/{table}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else ""))
-
-
-def table_rows(snapshot: Snapshot, feed: str) -> list[dict[str, Any]]:
-    """One row per span of a feed, a table or a part of one, sorted: the owner's word, and that of who has the role."""
-    record = snapshot.get(FeedKey(feed), FeedRecorded)
-    plans = sorted(record.spans, key=lambda plan: plan.span) if record else []
-    return [_table_row(snapshot, feed, plan) for plan in plans]
-
-
-def _table_row(snapshot: Snapshot, feed: str, plan: SpanPlan) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "feed": feed,
-        "table": plan.table,
-        "span": plan.span,
-        "topic": plan.topic,
-        "partitions": sorted(plan.start),
-        "state": "absent",
-        "task": None,
-        "agent": None,
-        "session": None,
-        "epoch": None,
-        "moving_to": None,
-        "positions": None,
-        "rows": None,
-        "bytes": None,
-        "lag_ms": None,
-        "passed_over": None,
-        "passed_over_table": None,
-        "failures": 0,
-        "error": None,
-    }
-    dispatched = snapshot.dispatched(feed, plan.span)
-    if dispatched is None:
-        return row
-    row |= {
-        "state": dispatched.state.value,
-        "failures": dispatched.failures,
-        "error": dispatched.last_error,
-        "moving_to": dispatched.secondary.agent if dispatched.secondary else None,
-    }
-    role = dispatched.primary
-    if role is None:
-        return row
-    row |= {"agent": role.agent, "session": role.session, "epoch": str(role.epoch)}
-    task = snapshot.reported(feed, plan.span, role)
-    if task is not None:
-        row |= {"task": task.state.value, "positions": _text_keys(task.positions), "error": task.error or row["error"]}
-    progress = snapshot.progressed(feed, plan.span, role)
-    if progress is not None:
-        row |= {
-            "positions": _text_keys(progress.positions),
-            "rows": progress.rows,
-            "bytes": progress.bytes,
-            "lag_ms": progress.lag_ms,
-            "passed_over": progress.passed_over,
-            "passed_over_table": progress.passed_over_table,
-        }
-    return row
-
-
-def _text_keys(positions: dict[int, int]) -> dict[str, int]:
-    return {str(partition): position for partition, position in sorted(positions.items())}

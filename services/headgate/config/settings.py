@@ -31,6 +31,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "SparkSettings",
+    "ViewsSettings",
     "known_variables",
     "load_settings",
     "redacted",
@@ -62,6 +63,13 @@ class HttpSettings(_Section):
 
     bind: str = Field(default="127.0.0.1", description="address; loopback unless you open it, for there is no login")
     port: int = Field(default=8420, ge=0, le=65535, description="port; 0 takes any free one and logs it")
+
+
+class ViewsSettings(_Section):
+    """Where `headgate serve views` answers."""
+
+    bind: str = Field(default="127.0.0.1", description="address of the views; loopback unless you open it, as above")
+    port: int = Field(default=8421, ge=0, le=65535, description="port of the views; 0 takes any free one and logs it")
 
 
 class LogSettings(_Section):
@@ -148,6 +156,7 @@ class Settings(BaseSettings):
         default="", description="hosts of sinks and registries that feeds may name, with commas; empty: any"
     )
     http: HttpSettings = HttpSettings()
+    views: ViewsSettings = ViewsSettings()
     log: LogSettings = LogSettings()
     spark: SparkSettings = SparkSettings()
     agent: AgentSettings = Field(default_factory=AgentSettings)

@@ -16,7 +16,7 @@ __all__ = ["configure_logs", "logger"]
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
-_NOISY: Final = ("py4j", "urllib3", "kafka")
+_NOISY: Final = ("py4j", "urllib3", "kafka", "aiokafka", "faust", "mode")
 """Libraries whose info lines are one per call: only their warnings are of use."""
 
 _PY4J: Final = f"{os.sep}py4j{os.sep}"

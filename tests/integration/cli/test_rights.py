@@ -181,3 +181,18 @@ def test_the_documented_rights_suffice(
     assert guarded.papers.key.read_text(encoding="ascii").splitlines()[1] not in agent.log_file.read_text(
         encoding="utf-8"
     )
+
+
+def test_the_documented_rights_suffice_for_the_views(
+    guarded: GuardedKafka, log: KafkaLog, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(log.transactional_writer("owner")) as owner:
+        owner.init()
+        owner.commit([ended("s1")])
+    become("views", guarded, monkeypatch)
+    monkeypatch.setenv("HEADGATE_VIEWS__PORT", "0")
+    views = serve("views", "views")
+    eventually(lambda: views.get("/readyz")[0] == 200, "the views have read all, and committed it")
+    views.process.terminate()
+    assert views.process.wait(60) == ExitCode.DONE
+    assert "uthoriz" not in views.log_file.read_text(encoding="utf-8")

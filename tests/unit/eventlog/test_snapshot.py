@@ -1,8 +1,6 @@
 """What the list commands derive from the current records."""
 
 from headgate.agent.core.announcements import answered
-from headgate.cli.agents import agent_rows
-from headgate.cli.tables import table_rows
 from headgate.eventlog.log import Delivery, Garbage, Partition
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import (
@@ -22,6 +20,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import AgentKey, AnswerKey, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey
+from headgate.views.rows import agent_rows, table_rows
 
 
 def _snapshot(*facts: tuple[Key, Record | None, int]) -> Snapshot:
@@ -108,13 +107,13 @@ def test_progress_of_an_earlier_epoch_does_not_count() -> None:
     key = ProgressKey("f", "a", "a", "s")
     facts = [(FeedKey("f"), FEED, 0), (SpanKey("f", "a"), _dispatched(Epoch(5, 2)), 0)]
     stale = _snapshot(*facts, (key, _progressed(Epoch(5, 1), 99), 0))
-    assert [(row["table"], row["state"], row["rows"]) for row in table_rows(stale, "f")] == [
+    assert [(row.table, row.state, row.rows) for row in table_rows(stale, "f")] == [
         ("a", "replicating", None),
         ("b", "absent", None),
     ]
     good = _snapshot(*facts, (key, _progressed(Epoch(5, 2), 42), 0))
-    assert table_rows(good, "f")[0]["rows"] == 42
-    assert table_rows(good, "f")[0]["positions"] == {"0": 7}
+    assert table_rows(good, "f")[0].rows == 42
+    assert table_rows(good, "f")[0].positions == {"0": 7}
 
 
 def test_a_session_is_dead_as_soon_as_any_shard_says_so_and_starting_until_it_answers_one() -> None:
@@ -129,13 +128,12 @@ def test_a_session_is_dead_as_soon_as_any_shard_says_so_and_starting_until_it_an
         (SessionKey("a", "s"), None, 0),
         (SpanKey("f", "a"), _dispatched(Epoch(1, 1)), 3),
     )
-    rows = agent_rows(snapshot, now_ms=90_000)
-    assert [(row["session"], row["state"], row["tables"]) for row in rows] == [
+    rows = agent_rows(snapshot)
+    assert [(row.session, row.state, row.tables) for row in rows] == [
         ("s", "dead", 1),
         ("t", "alive", 0),
         ("u", "starting", 0),
     ]
-    assert rows[0]["heartbeat"] == "1.5 min ago"
 
 
 def test_garbage_is_kept_apart() -> None:

@@ -1,0 +1,5 @@
+"""Read models that may be thrown away: what stands on the control topics, and how it came about, over HTTP.
+
+Everything here follows from the topics, is kept in memory and is rebuilt from them at each start. Nothing is decided
+here, no control topic is written, and no other service needs it.
+"""

@@ -1,0 +1,229 @@
+"""``headgate serve views``: Faust on a real broker says what the command says, and again after it was killed."""
+
+import json
+import signal
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from confluent_kafka import Producer
+
+from headgate.cli.exit_codes import ExitCode
+from headgate.config.settings import Settings
+from headgate.eventlog.codec import encode
+from headgate.eventlog.kafka import KafkaLog
+from headgate.records.keys import SessionKey
+from headgate.views.routes import ROUTES
+from integration.cli.conftest import ROWS, Service, eventually, headgate
+from support.eventlog_contract import ended
+
+pytestmark = pytest.mark.integration
+
+Serve = Callable[..., Service]
+
+RELATIVE = ("heartbeat", "heard")
+"""Said by the command for people: how long ago something was."""
+
+MOVING = ("heartbeats", "announced_ms", "load_bytes_per_s")
+"""Grows with every heartbeat; compared by asking again."""
+
+
+@pytest.fixture(autouse=True)
+def any_port(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setenv("HEADGATE_VIEWS__PORT", "0")
+
+
+def ask(views: Service, path: str) -> tuple[int, Any]:
+    rebuilt = eventually(lambda: views.said("rebuilt"), "the views have been rebuilt")
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{rebuilt['views_port']}{path}", timeout=10) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def answer(views: Service, path: str) -> Any:
+    status, found = ask(views, path)
+    assert status == 200, found
+    return found
+
+
+def said_by_command(*arguments: str) -> Any:
+    result = headgate(*arguments, "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def still(rows: Any) -> Any:
+    """Without what is relative to the moment of asking."""
+    if isinstance(rows, list):
+        return [still(row) for row in rows]
+    return {name: value for name, value in rows.items() if name not in RELATIVE}
+
+
+def same(views: Service, path: str, *command: str) -> None:
+    """The views' answer is the command's; asked again for as long as something happens between the two."""
+
+    def agree() -> bool:
+        before = said_by_command(*command)
+        answered = answer(views, path)
+        after = said_by_command(*command)
+        return still(answered) in (still(before), still(after))
+
+    eventually(agree, f"{path} says what `headgate {' '.join(command)}` says")
+
+
+def kinds(events: list[dict[str, Any]]) -> list[str]:
+    return [event["kind"] for event in events]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("one_core_spark")
+def test_views_say_what_the_command_says_and_again_after_a_kill(shop_file: Path, serve: Serve, log: KafkaLog) -> None:
+    owner = serve("owner", "coordinator")
+    views = serve("views", "views")
+    first = serve("first", "agent", "--name", "a1")
+    eventually(lambda: first.get("/readyz")[0] == 200, "the agent is ready")
+    created = headgate("feed", "create", str(shop_file), "--timeout", "120")
+    assert created.exit_code == 0, created.stderr
+    eventually(lambda: answer(views, "/v1/feeds/shop")["rows"] == ROWS, "all rows have come, say the views")
+    eventually(lambda: views.get("/readyz")[0] == 200, "the views are ready")
+
+    same(views, "/v1/feeds", "feed", "list")
+    same(views, "/v1/feeds/shop", "feed", "show", "shop")
+    same(views, "/v1/tables", "table", "list")
+    same(views, "/v1/tables?feed=shop", "table", "list", "shop")
+    same(views, "/v1/agents", "agent", "list", "--dead")
+    same(views, "/v1/owners", "coordinator", "list")
+
+    (table,) = said_by_command("table", "list")
+    name = quote(table["span"])
+    points = answer(views, f"/v1/feeds/shop/tables/{name}/lag")
+    assert sum(point["rows"] for point in points) == ROWS
+    assert all(point["to_ms"] - point["from_ms"] == 30_000 for point in points)
+
+    second = serve("second", "agent", "--name", "a2")
+    eventually(lambda: second.get("/readyz")[0] == 200, "the other agent is ready")
+    moved = headgate("table", "move", "shop", table["span"], "a2", "--timeout", "120")
+    assert moved.exit_code == 0, moved.stderr
+    second.process.send_signal(signal.SIGKILL)
+    eventually(lambda: said_by_command("table", "list")[0]["agent"] == "a1", "the first agent has it again")
+    standby = serve("standby", "coordinator")
+    eventually(lambda: standby.get("/readyz")[0] == 200, "the standby knows the owner")
+    owner.process.send_signal(signal.SIGKILL)
+    owners = eventually(
+        lambda: [event for event in answer(views, "/v1/owners/0/history") if event.get("is_failover")],
+        "the views tell of the owner's failover",
+    )
+    assert kinds(owners) == ["owner_took_over"]
+    same(views, "/v1/tables", "table", "list")
+    same(views, "/v1/owners", "coordinator", "list")
+
+    timeline = answer(views, "/v1/timeline")
+    told = [(event["kind"], event.get("agent"), event.get("is_failover", False)) for event in timeline]
+    expected = [
+        ("assigned", "a1", False),
+        ("move_begun", "a2", False),
+        ("moved", "a2", False),
+        ("session_lost", "a2", True),
+        ("assigned", "a1", False),
+        ("owner_took_over", None, True),
+    ]
+    assert [each for each in told if each in expected] == expected
+
+    paths = [
+        "/v1/timeline",
+        "/v1/feeds/shop/history",
+        f"/v1/feeds/shop/spans/{name}/history",
+        "/v1/agents/a2/history",
+        "/v1/owners/0/history",
+    ]
+    told_before = {path: answer(views, path) for path in paths}
+    views.process.send_signal(signal.SIGKILL)
+    views.process.wait(30)
+    again = serve("again", "views")
+    assert {path: answer(again, path) for path in paths} == told_before
+    same(again, "/v1/feeds/shop", "feed", "show", "shop")
+    for service in (standby, first):
+        assert service.process.poll() is None, "owner and agents go on without views"
+
+
+def put(settings: Settings, topic: str, key: bytes, value: bytes | None, **properties: Any) -> Producer:
+    producer = Producer({"bootstrap.servers": settings.bootstrap, **properties})
+    if properties:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+    producer.produce(f"{settings.prefix}{topic}", key=key, value=value, partition=0)
+    producer.flush(30)
+    return producer
+
+
+def test_an_aborted_record_garbage_and_tombstones(settings: Settings, log: KafkaLog, serve: Serve) -> None:
+    with closing(log.transactional_writer("owner")) as owner:
+        owner.init()
+        owner.commit([ended("s1")])
+    fact = ended("s2").fact
+    put(settings, "dispatch", *encode(fact), **{"transactional.id": "stranger"}).abort_transaction(30)
+    put(settings, "dispatch", b"what is this", b"?")
+    views = serve("views", "views")
+    agent = ended("s1").fact.key
+    assert isinstance(agent, SessionKey)
+    history = answer(views, f"/v1/agents/{agent.agent}/history")
+    assert [event["session"] for event in history] == ["s1"], "the aborted record is nobody's"
+    assert answer(views, "/v1/feeds") == []
+    put(settings, "dispatch", agent.text().encode(), None)
+    put(settings, "dispatch", *encode(ended("s3").fact))
+    eventually(
+        lambda: [event["session"] for event in answer(views, f"/v1/agents/{agent.agent}/history")] == ["s1", "s3"],
+        "what is written later is seen, and a tombstone is no event",
+    )
+    views.process.send_signal(signal.SIGTERM)
+    assert views.process.wait(60) == ExitCode.DONE
+    groups = log.connection.admin.list_consumer_groups().result(20).valid
+    assert not [group for group in groups if group.group_id.startswith(f"{settings.prefix}views-")]
+    names = set(log.connection.admin.list_topics(timeout=20).topics)
+    assert not [name for name in names if "views-" in name], "no topic was made"
+
+
+def test_every_answer_has_the_shape_that_is_described(log: KafkaLog, serve: Serve) -> None:
+    owner, views = serve("owner", "coordinator"), serve("views", "views")
+    eventually(lambda: owner.get("/readyz")[0] == 200, "there is an owner")
+    described = answer(views, "/openapi.json")
+    assert set(described["paths"]) == {route.path for route in ROUTES}
+    for route in ROUTES:
+        status, found = ask(views, route.path.format(feed="f", span="s", table="t", agent="a", shard="0"))
+        if status == 200:
+            msgspec.convert(found, route.kind)
+        else:
+            assert (status, found["name"]) == (404, "not_found"), route.path
+    assert ask(views, "/v1/feeds?limit=1")[1]["message"].startswith("limit is no parameter of /v1/feeds")
+    assert ask(views, "/v1/timeline?limit=many")[0] == 400
+    assert ask(views, "/v1/tables?feed=none")[0] == 404
+    assert ask(views, "/v1/owners/x/history")[0] == 404
+    assert "headgate_views_records_total" in views.get("/metrics")[1]
+
+
+def test_what_the_views_cannot_go_on_from_ends_them(
+    settings: Settings, log: KafkaLog, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setenv("HEADGATE_VIEWS__PORT", str(taken.getsockname()[1]))
+        refused = serve("refused", "views")
+        assert refused.process.wait(120) == ExitCode.PORT_TAKEN
+        assert "HEADGATE_VIEWS__PORT" in refused.log_file.read_text(encoding="utf-8")
+    monkeypatch.setenv("HEADGATE_VIEWS__PORT", "0")
+    views = serve("views", "views")
+    assert answer(views, "/v1/feeds") == []
+    put(settings, "announce", b"agent/a/s", b"\x00" + (1099).to_bytes(4, "big") + b"whatever")
+    assert views.process.wait(60) == ExitCode.NEWER_SCHEMA
+    assert "Traceback" not in views.log_file.read_text(encoding="utf-8")

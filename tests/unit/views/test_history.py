@@ -1,0 +1,148 @@
+"""Events that records tell, each from its own key alone."""
+
+from msgspec.structs import replace
+
+from headgate.eventlog.log import Delivery, Garbage, Partition
+from headgate.records.control import (
+    AgentAnnounced,
+    Epoch,
+    Liveness,
+    OwnerAnnounced,
+    Record,
+    Role,
+    SessionEnded,
+    SetState,
+    SpanDispatched,
+    SpanProgressed,
+)
+from headgate.records.keys import AgentKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey
+from headgate.views.history import EVENTS_OF_A_SUBJECT_MAX, Event, History, events_of
+from headgate.views.model import ViewsModel
+
+A, B = Role("a", "s1", Epoch(5, 1)), Role("b", "s2", Epoch(5, 2))
+DISPATCHED = SpanDispatched(
+    feed_id="0-1",
+    incarnation=0,
+    owner_rev=5,
+    state=SetState.REPLICATING,
+    primary=A,
+    secondary=None,
+    sealed=False,
+    moving_request=None,
+    failures=0,
+    last_error=None,
+)
+OWNER = OwnerAnnounced(owner_id="o1", owner_rev=None, version="0", schema_version=1, lease_seconds=5.0, announced_ms=0)
+SPAN = SpanKey("f", "t")
+
+
+def told(key: Key, before: Record | None, now: Record | None) -> list[Event]:
+    return events_of(before, Delivery(Partition(key.topic, 0), 7, key, now), 1_000)
+
+
+def kinds(key: Key, before: Record | None, now: Record | None) -> list[str]:
+    return [event.kind for event in told(key, before, now)]
+
+
+def test_a_move_is_told_in_its_phases() -> None:
+    coming = replace(DISPATCHED, state=SetState.PREPARE, secondary=B)
+    (begun,) = [event for event in told(SPAN, DISPATCHED, coming) if event.kind == "move_begun"]
+    assert (begun.agent, begun.from_agent, begun.epoch) == ("b", "a", "5.2")
+    (moved,) = told(SPAN, coming, replace(DISPATCHED, primary=replace(B, epoch=Epoch(5, 3))))
+    assert (moved.kind, moved.agent, moved.from_agent, moved.epoch) == ("moved", "b", "a", "5.3")
+    assert "move_given_up" in kinds(SPAN, coming, DISPATCHED)
+    assert kinds(SPAN, DISPATCHED, DISPATCHED) == [], "the same again is no event"
+
+
+def test_a_span_that_is_lost_and_given_to_another() -> None:
+    absent = replace(DISPATCHED, state=SetState.ABSENT, primary=None, failures=1, last_error="gone")
+    assert kinds(SPAN, None, DISPATCHED) == ["assigned"]
+    assert kinds(SPAN, DISPATCHED, absent) == ["unassigned", "failed"]
+    assert kinds(SPAN, absent, replace(DISPATCHED, primary=B)) == ["assigned"]
+    again = replace(DISPATCHED, feed_id="0-9")
+    assert kinds(SPAN, DISPATCHED, again) == ["assigned"], "a feed made again under an old name is another feed"
+    assert kinds(SPAN, DISPATCHED, None) == []
+
+
+def test_only_who_went_without_a_word_is_a_failover() -> None:
+    lost = SessionEnded(owner_rev=5, reason="silent for 5 s", ended_ms=0)
+    left = SessionEnded(owner_rev=5, reason="left: stopped", ended_ms=0)
+    key = SessionKey("a", "s1")
+    assert [(event.kind, event.is_failover) for event in told(key, None, lost)] == [("session_lost", True)]
+    assert [(event.kind, event.is_failover) for event in told(key, None, left)] == [("session_left", False)]
+    assert told(key, lost, lost) == []
+    owner = OwnerKey(0)
+    assert [(e.kind, e.is_failover) for e in told(owner, OWNER, replace(OWNER, owner_id="o2"))] == [
+        ("owner_took_over", True)
+    ]
+    resigned = replace(OWNER, lease_seconds=0.0)
+    assert kinds(owner, OWNER, resigned) == ["owner_resigned"]
+    assert [(e.kind, e.is_failover) for e in told(owner, resigned, replace(OWNER, owner_id="o2"))] == [
+        ("owner_followed", False)
+    ]
+    assert kinds(owner, OWNER, replace(OWNER, owner_rev=7)) == [], "a heartbeat"
+
+
+def test_histories_are_bounded_and_in_the_order_of_time() -> None:
+    history = History()
+    for number in range(EVENTS_OF_A_SUBJECT_MAX + 5):
+        facts = {"topic": "dispatch", "partition": 0, "offset": number, "feed": "f", "span": "t", "agent": "a"}
+        history.add(Event(at_ms=1_000 - number, kind="assigned", **facts))
+    events = history.span("f", "t")
+    assert len(events) == EVENTS_OF_A_SUBJECT_MAX
+    assert [event.at_ms for event in events] == sorted(event.at_ms for event in events)
+    assert history.span("f", "other") == []
+    assert history.agent("a") == events
+
+
+class _Lags:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, int | None, int]] = []
+
+    def add(self, feed: str, table: str, before: SpanProgressed | None, now: SpanProgressed) -> None:
+        self.seen.append((feed, table, None if before is None else before.rows, now.rows))
+
+
+def _progressed(rows: int) -> SpanProgressed:
+    return SpanProgressed(
+        feed_id="0-1",
+        epoch=A.epoch,
+        positions={0: rows},
+        seen_ts=None,
+        resolved_ts=None,
+        rows=rows,
+        bytes=rows,
+        lag_ms=1,
+        progressed_ms=0,
+    )
+
+
+def test_the_model_is_rebuilt_when_the_last_record_was_read_and_takes_none_twice() -> None:
+    lags, at, dispatch = _Lags(), Partition("checkpoint", 0), Partition("dispatch", 1)
+    model = ViewsModel(lags, {at: 9, dispatch: 3})
+    key = ProgressKey("f", "t~0-1", "a", "s1")
+    first, second = Delivery(at, 4, key, _progressed(10)), Delivery(at, 9, key, _progressed(30))
+    for read in (first, second, first, second):
+        model.take(read, 0)
+    assert lags.seen == [("f", "t", None, 10), ("f", "t", 10, 30)]
+    assert model.behind == ["dispatch/1"]
+    model.take(Garbage(dispatch, 12, "what is this"), 0)
+    assert model.behind == []
+    assert model.records == 3
+
+
+def test_an_agent_announces_itself_once() -> None:
+    alive = AgentAnnounced(
+        version="1",
+        schema_version=1,
+        capacity_spans=1,
+        load_bytes_per_s=0.0,
+        liveness=Liveness.ALIVE,
+        address="",
+        heartbeat=1,
+        announced_ms=0,
+    )
+    key = AgentKey("a", "s1")
+    assert kinds(key, None, alive) == ["session_announced"]
+    assert kinds(key, alive, replace(alive, heartbeat=2)) == []
+    assert kinds(key, alive, replace(alive, liveness=Liveness.STOPPING)) == ["session_stopping"]
