@@ -21,7 +21,7 @@ SEEDS = range(40)
 MANY_SEEDS = range(40, 440)
 MINUTES = pytest.mark.timeout(3600)
 
-GUARDING_SEEDS = {186: 400, 191: 400, 394: 400, 1144: 800, 1216: 800, 1435: 800, 780044: 400, 900627: 400}
+GUARDING_SEEDS = {186: 400, 191: 400, 394: 400, 1144: 800, 1216: 800, 1435: 800, 780044: 400, 900627: 400, 900953: 400}
 """Seeds that once found a bug (docs/bugs.md), with the ticks they were played for."""
 
 

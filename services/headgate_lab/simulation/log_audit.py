@@ -4,6 +4,7 @@ Told of every record at the moment it becomes a fact, in that order, which no pr
 guarantee forbids is noticed at the step that does it, at a cost that does not depend on how much there is.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -50,6 +51,9 @@ from headgate_lab.simulation.sink_audit import SinkAudit, Violation, end_of, ts_
 
 __all__ = ["LogAudit"]
 
+_ENDED_WITHOUT_SINK: Final = re.compile(r"its rows of feed_id (\S+) in ")
+"""In the outcome of ``feed remove --abandon-sink`` (coordinator/core/abandoning.py)."""
+
 _TERMINAL: Final = (OutcomeStatus.DONE, OutcomeStatus.FAILED, OutcomeStatus.REFUSED)
 
 
@@ -76,6 +80,10 @@ class LogAudit:
         self._may_claim: set[tuple[SpanKey, str, str, Epoch]] = set()
         self._checkpoints: dict[tuple[str, int], FeedProgressed] = {}
         self._names: set[str] = set()
+        self._gone: set[str] = set()
+        """Feeds (by id) whose record was deleted."""
+        self._without_sink: set[str] = set()
+        """Feeds (by id) whose outcome says that they were removed without their sink."""
         self._on_level = on_level
         self._owner_reads: dict[int, int] = {}
         self._level = 0
@@ -274,9 +282,7 @@ class LogAudit:
         old = state.feeds.get(key.feed)
         if not isinstance(value, FeedRecorded):
             if old is not None:
-                is_abandoned = old.abandoned or _ended_without_sink(state, old.feed_id)
-                (self._sink.abandoned if is_abandoned else self._sink.stopped).add(old.feed_id)
-                self.marks["abandoned feed gone" if is_abandoned else "feed gone"] += 1
+                self._feed_gone(old.feed_id, is_abandoned=old.abandoned or old.feed_id in self._without_sink)
             return
         self._check_owner(shard, f"feed {key.feed}", value.owner_rev)
         self._check_division(key, old, value)
@@ -300,6 +306,11 @@ class LogAudit:
         if old is None and key.feed in self._names:
             self.marks["feed made again"] += 1
         self._names.add(key.feed)
+
+    def _feed_gone(self, feed_id: str, *, is_abandoned: bool) -> None:
+        (self._sink.abandoned if is_abandoned else self._sink.stopped).add(feed_id)
+        self._gone.add(feed_id)
+        self.marks["abandoned feed gone" if is_abandoned else "feed gone"] += 1
 
     def _mark_discovery(self, old: FeedRecorded | None, new: FeedRecorded) -> None:
         if not new.spans:
@@ -347,15 +358,20 @@ class LogAudit:
             self.marks[f"{placed.request.kind}{' of all' if _is_of_all(placed.request) else ''} {value.status}"] += 1
             if "waits for the upgrade" in value.reason:
                 self.marks["something waits for an upgrade"] += 1
+        ended = _ENDED_WITHOUT_SINK.search(value.reason)
+        if ended is not None:
+            self._ended_without_sink(ended[1])
+
+    def _ended_without_sink(self, feed_id: str) -> None:
+        """Of a feed that can go at once only its outcome says that it is abandoned; either may be read first."""
+        self._without_sink.add(feed_id)
+        if feed_id in self._gone and feed_id in self._sink.stopped:
+            self._sink.stopped.remove(feed_id)
+            self._feed_gone(feed_id, is_abandoned=True)
 
 
 def _is_of_all(wish: OperationRequested) -> bool:
     return wish.kind is OperationKind.REBALANCE_FEED and not wish.feed
-
-
-def _ended_without_sink(state: State, feed_id: str) -> bool:
-    """As its outcome says: of a feed that can go at once no record ever says that it is abandoned."""
-    return any(f"its rows of feed_id {feed_id} in" in outcome.reason for outcome in state.outcomes.values())
 
 
 def _phase(record: SpanDispatched) -> str:
