@@ -10,6 +10,14 @@ from typing import Final
 
 import msgspec
 
+from headgate.records.generation import (
+    GenerationDescribed,
+    GenerationRequested,
+    ReaderReported,
+    SetRecorded,
+    WriterReported,
+)
+
 __all__ = [
     "SESSION_LEFT",
     "AgentAnnounced",
@@ -441,4 +449,9 @@ Record = (
     | RequestSettled
     | FeedRecorded
     | ChangeQuarantined
+    | GenerationDescribed
+    | SetRecorded
+    | WriterReported
+    | ReaderReported
+    | GenerationRequested
 )

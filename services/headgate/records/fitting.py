@@ -27,6 +27,7 @@ from headgate.records.control import (
     SpanProgressed,
     TaskReported,
 )
+from headgate.records.generation import GenerationRequested
 from headgate.records.ts import TS_MAX
 
 __all__ = ["FOR_PEOPLE", "NUMBER_MAX", "TEXT_LENGTH_MAX", "fitted", "fitted_text", "is_name", "why_unwritable"]
@@ -62,6 +63,7 @@ FOR_PEOPLE: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
     RequestSettled: ("reason",),
     FeedRecorded: ("error_code", "error", "notices"),
     ChangeQuarantined: ("error_code", "error"),
+    GenerationRequested: ("requested_by",),
 }
 """Fields that outsiders have a say in and nobody decides by. ``resolved_ts`` is evidence, and refused as such where it
 is decoded; here a number beyond all times is none."""

@@ -25,26 +25,39 @@ from headgate.records.control import (
     SyncAnswered,
     TaskReported,
 )
+from headgate.records.generation import (
+    GenerationDescribed,
+    GenerationRequested,
+    ReaderReported,
+    SetRecorded,
+    WriterReported,
+)
 from headgate.records.names import decode_part, encode_part, is_plain
 
 __all__ = [
     "KEY_FORMS",
     "AgentKey",
     "AnswerKey",
+    "ChunkKey",
     "DeadLetterKey",
     "Fact",
     "FeedKey",
     "FeedProgressKey",
+    "GenerationOutcomeKey",
+    "GenerationRequestKey",
     "Key",
     "MalformedKeyError",
     "MemberKey",
     "OutcomeKey",
     "OwnerKey",
     "ProgressKey",
+    "ReaderKey",
     "RequestKey",
     "SessionKey",
+    "SetKey",
     "SpanKey",
     "TaskKey",
+    "WriterKey",
     "parse_key",
 ]
 
@@ -56,6 +69,7 @@ class MalformedKeyError(ValueError):
 class _KeyBase(msgspec.Struct, frozen=True, order=True):
     topic: ClassVar[str]
     prefix: ClassVar[tuple[str, ...]] = ()
+    infix: ClassVar[tuple[str, ...]] = ()
     record: ClassVar[type]
     by_owner: ClassVar[bool] = False
     names_owner: ClassVar[bool] = False
@@ -63,7 +77,8 @@ class _KeyBase(msgspec.Struct, frozen=True, order=True):
 
     def text(self) -> str:
         """The key as it stands on the topic."""
-        parts = [*self.prefix, *map(str, msgspec.structs.astuple(self))]
+        first, *rest = map(str, msgspec.structs.astuple(self))
+        parts = [*self.prefix, first, *self.infix, *rest]
         text = "/".join(parts)
         # Names within the grammar stand as they are; one look at the whole tells, for every record that is written.
         if text.count("/") == len(parts) - 1 and is_plain(text):
@@ -204,6 +219,68 @@ class DeadLetterKey(_KeyBase, frozen=True, order=True):
     offset: int
 
 
+class GenerationRequestKey(_KeyBase, frozen=True, order=True):
+    """``<set>/request/<id>`` on generation, written by whoever asks."""
+
+    topic: ClassVar[str] = "generation"
+    infix: ClassVar[tuple[str, ...]] = ("request",)
+    record: ClassVar[type] = GenerationRequested
+    set: str
+    request: str
+
+
+class GenerationOutcomeKey(_KeyBase, frozen=True, order=True):
+    """``<set>/outcome/<id>`` on generation."""
+
+    topic: ClassVar[str] = "generation"
+    infix: ClassVar[tuple[str, ...]] = ("outcome",)
+    record: ClassVar[type] = RequestSettled
+    by_owner: ClassVar[bool] = True
+    set: str
+    request: str
+
+
+class WriterKey(_KeyBase, frozen=True, order=True):
+    """``<set>/writer/<writer>/<life>`` on generation, written by that life; the owner deletes it when it is over."""
+
+    topic: ClassVar[str] = "generation"
+    infix: ClassVar[tuple[str, ...]] = ("writer",)
+    record: ClassVar[type] = WriterReported
+    set: str
+    writer: str
+    life: int
+
+
+class ReaderKey(_KeyBase, frozen=True, order=True):
+    """``<set>/reader/<reader>`` on generation, written by that reader."""
+
+    topic: ClassVar[str] = "generation"
+    infix: ClassVar[tuple[str, ...]] = ("reader",)
+    record: ClassVar[type] = ReaderReported
+    set: str
+    reader: str
+
+
+class ChunkKey(_KeyBase, frozen=True, order=True):
+    """``<set>/<epoch>/<chunk>`` on generation."""
+
+    topic: ClassVar[str] = "generation"
+    record: ClassVar[type] = GenerationDescribed
+    by_owner: ClassVar[bool] = True
+    set: str
+    epoch: int
+    chunk: int
+
+
+class SetKey(_KeyBase, frozen=True, order=True):
+    """``<set>`` on generation."""
+
+    topic: ClassVar[str] = "generation"
+    record: ClassVar[type] = SetRecorded
+    by_owner: ClassVar[bool] = True
+    set: str
+
+
 Key = (
     OwnerKey
     | MemberKey
@@ -218,6 +295,12 @@ Key = (
     | OutcomeKey
     | FeedKey
     | DeadLetterKey
+    | GenerationRequestKey
+    | GenerationOutcomeKey
+    | WriterKey
+    | ReaderKey
+    | ChunkKey
+    | SetKey
 )
 
 # Forms with a fixed first word come first within a topic: the word is reserved, so no feed can have it.
@@ -228,6 +311,7 @@ KEY_FORMS: Final[dict[str, tuple[type[Key], ...]]] = {
     "checkpoint": (ProgressKey, FeedProgressKey),
     "changefeed": (RequestKey, OutcomeKey, FeedKey),
     "deadletter": (DeadLetterKey,),
+    "generation": (GenerationRequestKey, GenerationOutcomeKey, WriterKey, ReaderKey, ChunkKey, SetKey),
 }
 
 _OF_NAMES_ONLY: Final[frozenset[Any]] = frozenset(
@@ -252,13 +336,17 @@ def parse_key(topic: str, text: str) -> Key:
     for form in KEY_FORMS[topic]:
         names = form.__struct_fields__
         fixed = len(form.prefix)
-        if len(parts) != fixed + len(names) or tuple(parts[:fixed]) != form.prefix:
+        behind = fixed + 1 + len(form.infix)
+        if len(parts) != fixed + len(form.infix) + len(names) or tuple(parts[:fixed]) != form.prefix:
             continue
+        if tuple(parts[fixed + 1 : behind]) != form.infix:
+            continue
+        told = [parts[fixed], *parts[behind:]]
         try:
             if form in _OF_NAMES_ONLY and is_plain(text):
                 # A name stands in many keys; kept once, it takes a third off a coordinator's memory.
-                return cast("Key", cast("Any", form)(*map(sys.intern, parts[fixed:])))
-            values = {name: decode_part(part) for name, part in zip(names, parts[fixed:], strict=True)}
+                return cast("Key", cast("Any", form)(*map(sys.intern, told)))
+            values = {name: decode_part(part) for name, part in zip(names, told, strict=True)}
             key: Key = msgspec.convert(values, form, strict=False)
         except (UnicodeDecodeError, msgspec.ValidationError) as error:
             raise MalformedKeyError(f"key {text!r} on {topic}: {error}") from error

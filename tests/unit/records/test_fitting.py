@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headgate.eventlog.codec import Codec, decode
 from headgate.eventlog.log import SchemaLevel
 from headgate.eventlog.schema_files import schemas
-from headgate.records import control
+from headgate.records import control, generation
 from headgate.records.control import FeedProgressed, HeldBy, OwnerAnnounced, SpanPlan, SpanProgressed
 from headgate.records.fitting import FOR_PEOPLE, NUMBER_MAX, TEXT_LENGTH_MAX, fitted, fitted_text, why_unwritable
 from headgate.records.keys import KEY_FORMS, Fact, ProgressKey
@@ -38,6 +38,11 @@ OURS: dict[type[msgspec.Struct], set[str]] = {
     },
     control.ChangeQuarantined: {"feed_id", "incarnation", "append_ms", "quarantined_ms"},
     control.HeldBy: {"span", "stage", "agent", "since_ms"},
+    generation.GenerationDescribed: {"owner_rev", "chunks"},
+    generation.SetRecorded: {"owner_rev", "topic", "topic_id", "partitions", "last_epoch"},
+    generation.WriterReported: {"epoch", "promised_epoch", "promise", "reported_ms"},
+    generation.ReaderReported: {"read_epoch", "reported_ms"},
+    generation.GenerationRequested: {"topic", "partitions", "streams", "epoch", "requested_ms"},
 }
 """Fields with a text or a number in which nobody outside has a say, or that are checked where they come in
 (``why_unwritable``, config/feed.py, the request's own text): counts, clocks, offsets of Kafka's, names."""

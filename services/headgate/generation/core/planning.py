@@ -11,11 +11,12 @@ from itertools import pairwise
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.generation.core.ranges import FIRST_TOKEN, LAST_TOKEN, LogMap, LogStream, MapError
 from headgate.generation.core.stream_id import StreamId
 
-__all__ = ["Load", "Plan", "Policy", "PolicyError", "Recut", "first_map", "next_map", "plan"]
+__all__ = ["Load", "Plan", "Policy", "PolicyError", "Recut", "first_map", "next_map", "plan", "resize"]
 
 RANDOM_BITS: Final = 38
 
@@ -119,9 +120,20 @@ def first_map(partitions: int, streams: int, draw: Draw) -> LogMap:
     return LogMap.of(1, opened, partitions)
 
 
-def next_map(log: LogMap, changes: Sequence[Recut], free: Sequence[int], partitions: int, draw: Draw) -> LogMap:
+def next_map(
+    log: LogMap,
+    changes: Sequence[Recut],
+    free: Sequence[int],
+    partitions: int,
+    draw: Draw,
+    *,
+    generation: int | None = None,
+    starts: Mapping[int, int] | None = None,
+) -> LogMap:
     """The next generation: ``log`` with ``changes``; new streams take partitions of ``free`` from its front.
 
+    ``generation`` is its number, by default the successor's. ``starts``: where each partition ends now, hence where a
+    new stream on it begins.
     Raises MapError: an unknown stream, streams that are no neighbours, a cut outside of them, or too few partitions.
     """
     taken = {stream: change for change in changes for stream in change.streams}
@@ -130,6 +142,7 @@ def next_map(log: LogMap, changes: Sequence[Recut], free: Sequence[int], partiti
     unknown = sorted(stream for stream in taken if stream not in log.by_id)
     if unknown:
         raise MapError(f"stream {unknown[0]} is not open in generation {log.generation}")
+    number = log.generation + 1 if generation is None else generation
     slots = iter(free)
     streams: list[LogStream] = []
     done: set[StreamId] = set()
@@ -138,9 +151,32 @@ def next_map(log: LogMap, changes: Sequence[Recut], free: Sequence[int], partiti
         if change is None:
             streams.append(stream)
         elif stream.id not in done:
-            streams += _cut(log, change, slots, draw, len(streams))
+            opened = _cut(log, change, slots, draw, len(streams), generation=number)
+            streams += [replace(each, start_offset=(starts or {}).get(each.partition, 0)) for each in opened]
             done.update(change.streams)
-    return LogMap.of(log.generation + 1, streams, partitions)
+    return LogMap.of(number, streams, partitions)
+
+
+def resize(log: LogMap, streams: int) -> tuple[Recut, ...]:
+    """Changes after which the log has ``streams`` equal ranges; streams that are one of them already stay.
+
+    Raises MapError for a number of streams that no log has.
+    """
+    if streams < 1:
+        raise MapError(f"a log has at least one stream, not {streams}")
+    width = (1 << 64) // streams
+    wanted = [FIRST_TOKEN - 1 + width * (number + 1) for number in range(streams - 1)]
+    present = {stream.end for stream in log.streams}
+    borders = sorted({LAST_TOKEN, *(end for end in wanted if end in present)})
+    changes = []
+    start = FIRST_TOKEN - 1
+    for border in borders:
+        group = tuple(stream.id for stream in log.streams if start < stream.end <= border)
+        cuts = tuple(end for end in wanted if start < end < border)
+        if len(group) > 1 or cuts:
+            changes.append(Recut(group, cuts, f"{streams} equal streams"))
+        start = border
+    return tuple(changes)
 
 
 def _is_hot(policy: Policy, load: Load | None) -> bool:
@@ -198,8 +234,10 @@ def _merges(policy: Policy, log: LogMap, loads: Mapping[StreamId, Load], most: i
     return merges
 
 
-def _cut(log: LogMap, change: Recut, slots: Iterator[int], draw: Draw, index: int) -> list[LogStream]:
-    """The streams that take over from those of a change, in generation + 1."""
+def _cut(
+    log: LogMap, change: Recut, slots: Iterator[int], draw: Draw, index: int, *, generation: int
+) -> list[LogStream]:
+    """The streams that take over from those of a change."""
     old = [stream for stream in log.streams if stream.id in change.streams]
     if any(before.end != after.start for before, after in pairwise(old)):
         raise MapError(f"streams {', '.join(map(str, change.streams))} are no neighbours")
@@ -217,5 +255,5 @@ def _cut(log: LogMap, change: Recut, slots: Iterator[int], draw: Draw, index: in
             )
         parents = tuple(stream.id for stream in old if stream.start < last and first < stream.end)
         stream_id = StreamId.pack(last, draw(RANDOM_BITS), index + number)
-        opened.append(LogStream(stream_id, first, last, partition, log.generation + 1, parents))
+        opened.append(LogStream(stream_id, first, last, partition, generation, parents))
     return opened

@@ -1,7 +1,7 @@
 """A change log's map: which range of tokens goes to which stream, and which streams each one follows.
 
-A stream is a place on the log: a partition of the log's topic, for one range, from one generation on. A switch closes
-some streams and opens others in their place; ranges that do not change keep their stream. A stream's *parents* are the
+A stream is a place on the log: a partition of the log's topic from an offset on, for one range. A switch closes some
+streams and opens others in their place; ranges that do not change keep their stream. A stream's *parents* are the
 streams whose tokens it takes over. It may be read only when all of them have ended, so each key's changes keep their
 order whatever is split or merged. There may be any number of parents.
 
@@ -34,7 +34,8 @@ class MapError(ValueError):
 class LogStream(msgspec.Struct, frozen=True):
     """One stream: it takes the tokens (``start``, ``end``] on ``partition``; ``parents`` are the streams it follows.
 
-    ``generation`` is the number of the one that opened it.
+    ``generation`` is the number of the one that opened it. ``start_offset`` is the first offset that can hold a record
+    of it: what stands before it on the partition is of a stream that has ended.
     """
 
     id: StreamId
@@ -43,6 +44,7 @@ class LogStream(msgspec.Struct, frozen=True):
     partition: int
     generation: int
     parents: tuple[StreamId, ...] = ()
+    start_offset: int = 0
 
     def overlaps(self, other: "LogStream") -> bool:
         """Whether there are tokens of both."""
@@ -120,13 +122,12 @@ class MapSwitch(msgspec.Struct, frozen=True):
 def check_switch(before: LogMap, after: LogMap, in_use: Iterable[int]) -> MapSwitch:
     """What ``after`` changes, if it may follow ``before``. ``in_use``: partitions with unread streams.
 
-    Raises MapError: a generation that is not the next one, a stream that stays but changes, parents that are not those
+    Raises MapError: a generation that is not behind it (numbers of aborted ones are missing), a stream that stays but
+    changes, parents that are not those
     whose tokens are taken over, or a new stream on a partition on which another one still is.
     """
-    if after.generation != before.generation + 1:
-        raise MapError(
-            f"generation {after.generation} cannot follow {before.generation}: the next one is its successor"
-        )
+    if after.generation <= before.generation:
+        raise MapError(f"generation {after.generation} cannot follow {before.generation}: it is not behind it")
     for stream in after.streams:
         old = before.by_id.get(stream.id)
         if old is not None and old != stream:

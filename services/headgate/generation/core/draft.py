@@ -1,0 +1,156 @@
+"""A decision while it is being made: facts laid over the state, so that later rules see what earlier ones decided."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from headgate.generation.core.ranges import LogMap, MapSwitch
+from headgate.generation.core.state import GenerationState, Term, chunks_of
+from headgate.records.control import OutcomeStatus, RequestSettled
+from headgate.records.fitting import fitted
+from headgate.records.generation import (
+    GenerationRecorded,
+    SetRecorded,
+    WriterAdmitted,
+    WriterReported,
+)
+from headgate.records.keys import ChunkKey, Fact, GenerationOutcomeKey, Key, SetKey, WriterKey
+from headgate.runtime.machine import CancelTimer, Decision, Now, SetTimer
+
+__all__ = ["Draft"]
+
+
+class Draft:
+    """Facts and effects of one decision."""
+
+    def __init__(self, state: GenerationState, term: Term, now: Now) -> None:
+        self.state = state
+        self.term = term
+        self.now = now
+        self._facts: dict[Key, Fact] = {}
+        self._deletions: dict[Key, Fact] = {}
+        self._maps: dict[tuple[str, int], LogMap] = {}
+        self._effects: list[Any] = []
+
+    def decision(self) -> Decision:
+        """All of it: chunks stand before the set that names them, and are deleted behind it."""
+        return Decision((*self._facts.values(), *self._deletions.values()), tuple(self._effects))
+
+    # --- sets and generations ---
+
+    def find(self, name: str) -> SetRecorded | None:
+        """The set as it is decided so far."""
+        fact = self._facts.get(SetKey(name))
+        if fact is not None and isinstance(fact.value, SetRecorded):
+            return fact.value
+        return self.state.sets.get(name)
+
+    def record(self, name: str) -> SetRecorded:
+        """The set, which is there."""
+        found = self.find(name)
+        if found is None:
+            raise LookupError(f"there is no set {name}")
+        return found
+
+    def put_set(self, name: str, record: SetRecorded) -> None:
+        """Decide what a set is."""
+        key = SetKey(name)
+        self._facts.pop(key, None)
+        self._facts[key] = Fact(key, replace(record, owner_rev=self.term.owner_rev))
+
+    def generation(self, name: str, epoch: int) -> GenerationRecorded | None:
+        """One generation of a set; None if it is retired or was never there."""
+        return next((each for each in self.record(name).generations if each.epoch == epoch), None)
+
+    def change(self, name: str, epoch: int, **changes: Any) -> None:
+        """Decide what a generation is."""
+        record = self.record(name)
+        if "phase" in changes:
+            changes["changed_ms"] = self.now.wall_ms
+        generations = tuple(replace(each, **changes) if each.epoch == epoch else each for each in record.generations)
+        self.put_set(name, replace(record, generations=generations))
+
+    def describe(self, name: str, log: LogMap) -> int:
+        """Write a map's chunks; how many there are."""
+        chunks = chunks_of(log, self.term.owner_rev)
+        for number, chunk in enumerate(chunks):
+            key = ChunkKey(name, log.generation, number)
+            self._facts[key] = Fact(key, chunk)
+        self._maps[name, log.generation] = log
+        return len(chunks)
+
+    def undescribe(self, name: str, generation: GenerationRecorded) -> None:
+        """Delete a generation's chunks, behind the set that does not name it any more."""
+        for number in range(generation.chunks):
+            key = ChunkKey(name, generation.epoch, number)
+            self._deletions[key] = Fact(key, None)
+
+    def map_of(self, name: str, epoch: int) -> LogMap:
+        """A generation's map. Raises MapError."""
+        return self._maps.get((name, epoch)) or self.state.map_of(name, epoch)
+
+    def switch_to(self, name: str, generation: GenerationRecorded) -> MapSwitch:
+        """What the switch to a generation closes and opens. Raises MapError."""
+        return MapSwitch.between(self.map_of(name, generation.follows), self.map_of(name, generation.epoch))
+
+    # --- writers ---
+
+    def report_of(self, name: str, writer: str, life: int | None) -> WriterReported | None:
+        """The word of one life of a writer."""
+        return None if life is None else self.state.writers.get(name, {}).get((writer, life))
+
+    def admit(self, name: str, admitted: WriterAdmitted) -> None:
+        """Decide which life of a writer may write."""
+        record = self.record(name)
+        others = [each for each in record.writers if each.writer != admitted.writer]
+        self.put_set(name, replace(record, writers=tuple(sorted((*others, admitted), key=lambda each: each.writer))))
+
+    def change_cut(self, name: str, epoch: int, writer: str, **changes: Any) -> None:
+        """Decide what a switch needs of one writer."""
+        generation = self.generation(name, epoch)
+        if generation is not None:
+            cuts = tuple(replace(cut, **changes) if cut.writer == writer else cut for cut in generation.cuts)
+            self.change(name, epoch, cuts=cuts)
+
+    def forget_life(self, key: WriterKey) -> None:
+        """Delete the word of a life that is over."""
+        self._deletions[key] = Fact(key, None)
+
+    # --- requests, timers, effects ---
+
+    def settle(self, key: GenerationOutcomeKey, status: OutcomeStatus, reason: str) -> None:
+        """Say what became of a request."""
+        self._facts[key] = Fact(key, fitted(RequestSettled(self.term.owner_rev, status, reason, self.now.wall_ms)))
+
+    def outcome(self, key: GenerationOutcomeKey) -> RequestSettled | None:
+        """What became of a request so far."""
+        fact = self._facts.get(key)
+        return (
+            fact.value if fact is not None and isinstance(fact.value, RequestSettled) else self.state.outcomes.get(key)
+        )
+
+    def delete_outcome(self, key: GenerationOutcomeKey) -> None:
+        """Whoever asked has read it."""
+        self._deletions[key] = Fact(key, None)
+
+    def run(self, about: tuple[Any, ...], effect: Any) -> None:
+        """Ask for an effect, unless one about the same is under way."""
+        if about not in self.term.running:
+            self.term.running.add(about)
+            self._effects.append(effect)
+
+    def finish(self, about: tuple[Any, ...]) -> None:
+        """An effect has come back."""
+        self.term.running.discard(about)
+
+    def is_running(self, about: tuple[Any, ...]) -> bool:
+        """Whether an effect about this is under way."""
+        return about in self.term.running
+
+    def set_timer(self, kind: str, name: str, epoch: int, delay_seconds: float) -> None:
+        """A timer about one generation."""
+        self._effects.append(SetTimer(f"{kind}/{epoch}/{name}", delay_seconds))
+
+    def cancel_timer(self, kind: str, name: str, epoch: int) -> None:
+        """Forget it."""
+        self._effects.append(CancelTimer(f"{kind}/{epoch}/{name}"))

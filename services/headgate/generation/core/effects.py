@@ -1,0 +1,100 @@
+"""What the owner of generations wants done outside its pure machine, and the words in which the service answers.
+
+Effects are idempotent: a new owner asks again for every one whose result is not on the log.
+"""
+
+import msgspec
+
+__all__ = [
+    "CreateLog",
+    "EffectFailed",
+    "EffectRefused",
+    "EndsMeasured",
+    "EndsWritten",
+    "FenceWriter",
+    "LogSeen",
+    "LookAtLog",
+    "MeasureEnds",
+    "WriteEnds",
+    "WriterFenced",
+]
+
+
+class CreateLog(msgspec.Struct, frozen=True):
+    """Create the topic of a change log and its positions, unless they are there. Result: LogSeen, EffectRefused."""
+
+    set: str
+    topic: str
+    partitions: int
+
+
+class LookAtLog(msgspec.Struct, frozen=True):
+    """Find out what a change log's topic is like now. Result: LogSeen, EffectRefused (it is gone)."""
+
+    set: str
+    topic: str
+
+
+class FenceWriter(msgspec.Struct, frozen=True):
+    """Take a writer's transactional.id, so that it can write no more, then read its position. Result: WriterFenced."""
+
+    set: str
+    epoch: int
+    topic: str
+    writer: str
+
+
+class WriteEnds(msgspec.Struct, frozen=True):
+    """Fence a writer and write its END markers of a switch in its place, in one transaction. Result: EndsWritten."""
+
+    set: str
+    epoch: int
+    topic: str
+    writer: str
+    partitions: tuple[int, ...]
+    position: int
+
+
+class MeasureEnds(msgspec.Struct, frozen=True):
+    """Ask where partitions end. Result: EndsMeasured."""
+
+    set: str
+    epoch: int
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class LogSeen(msgspec.Struct, frozen=True):
+    """A change log's topic: its id, the end of each partition, and some entropy for new streams' ids."""
+
+    topic_id: str | None
+    ends: dict[int, int]
+    entropy: int
+
+
+class WriterFenced(msgspec.Struct, frozen=True):
+    """The writer writes no more; ``position`` is the highest that it has written, -1 for none."""
+
+    position: int
+
+
+class EndsWritten(msgspec.Struct, frozen=True):
+    """The writer's END markers stand on the log."""
+
+
+class EndsMeasured(msgspec.Struct, frozen=True):
+    """Partition → the offset behind its last record."""
+
+    ends: dict[int, int]
+
+
+class EffectRefused(msgspec.Struct, frozen=True):
+    """It cannot be done, and asking again does not help: what is wrong, where, and what to do."""
+
+    reason: str
+
+
+class EffectFailed(msgspec.Struct, frozen=True):
+    """It could not be done now (a broker is unreachable); it is asked for again."""
+
+    reason: str

@@ -1,0 +1,114 @@
+"""What a writer does about its change log's generations: decided from the newest records, one step at a time.
+
+A writer is a source, say one partition of a topic: whatever process writes its changes has its id, one at a time. Each
+process is a *life* of it, with a higher number than the one before. A life asks to be admitted, waits until the owner's
+record says so, and only then takes the writer's transactional.id, which fences the lives before it. From then on:
+
+    PROMISE    a switch is prepared: hold back what it closes; the highest position written so far is the promise
+    RELEASE    that switch came to nothing: write on as before
+    SWITCH     it is committed: write an END marker to each closed stream, in one transaction; then by the new map
+    WRITE      nothing has changed
+
+Nothing of a closed stream is written between PROMISE and SWITCH, and all ENDs stand behind all of the writer's changes
+there, so whoever reads parents to their ENDs before children has each key's changes in their order.
+"""
+
+from enum import Enum, auto
+
+import msgspec
+
+from headgate.generation.core.ranges import MapSwitch
+from headgate.generation.core.state import GenerationState, current_of
+from headgate.records.generation import GenerationPhase, GenerationRecorded, SetRecorded
+
+__all__ = ["Followed", "Step", "StepKind", "next_step"]
+
+
+class StepKind(Enum):
+    """See the module's docstring. ``JOIN``: ask to be admitted, and wait. ``START``: take the transactional.id.
+
+    ``LOST``: this life is over, it was fenced or given up: begin another. ``REPLACED``: another process is the writer.
+    """
+
+    JOIN = auto()
+    START = auto()
+    PROMISE = auto()
+    RELEASE = auto()
+    SWITCH = auto()
+    WRITE = auto()
+    LOST = auto()
+    REPLACED = auto()
+
+
+class Followed(msgspec.Struct, frozen=True):
+    """How far a life has followed: the generation that it writes by (0: it has not started), and its open promise."""
+
+    epoch: int = 0
+    promised_epoch: int = 0
+    promise: int = -1
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What to do now. ``epoch`` is the generation it is about.
+
+    ``switch``: what that closes, for PROMISE. ``ends``: partitions to write END to first, for START and SWITCH, with
+    the promised ``position``.
+    """
+
+    kind: StepKind
+    epoch: int = 0
+    switch: MapSwitch | None = None
+    ends: tuple[int, ...] = ()
+    position: int = -1
+
+
+def next_step(  # noqa: PLR0911 - a case for each step
+    state: GenerationState, name: str, writer: str, life: int, followed: Followed
+) -> Step:
+    """The next step of a life. Raises MapError where a generation's chunks are missing or corrupt."""
+    record = state.sets.get(name)
+    admitted = None if record is None else next((each for each in record.writers if each.writer == writer), None)
+    if record is None or admitted is None or admitted.life < life:
+        return Step(StepKind.JOIN)
+    if admitted.life > life:
+        return Step(StepKind.REPLACED)
+    if admitted.is_over:
+        return Step(StepKind.LOST)
+    current = current_of(record)
+    if current is None:
+        return Step(StepKind.JOIN)
+    if followed.epoch != current.epoch:
+        return _start_or_switch(state, name, writer, record, current, is_started=followed.epoch != 0)
+    prepared = next((each for each in record.generations if each.phase is GenerationPhase.PREPARED), None)
+    is_asked = prepared is not None and any(cut.writer == writer and cut.life == life for cut in prepared.cuts)
+    if prepared is not None and is_asked and followed.promised_epoch == prepared.epoch:
+        return Step(StepKind.WRITE, current.epoch)
+    if followed.promised_epoch:
+        return Step(StepKind.RELEASE, current.epoch)
+    if prepared is not None and is_asked:
+        return Step(StepKind.PROMISE, prepared.epoch, _switch(state, name, prepared))
+    return Step(StepKind.WRITE, current.epoch)
+
+
+def _start_or_switch(
+    state: GenerationState,
+    name: str,
+    writer: str,
+    record: SetRecorded,
+    current: GenerationRecorded,
+    *,
+    is_started: bool,
+) -> Step:
+    state.map_of(name, current.epoch)
+    kind = StepKind.SWITCH if is_started else StepKind.START
+    before = next((each for each in record.generations if each.epoch == current.follows), None)
+    cut = next((each for each in current.cuts if each.writer == writer), None)
+    if before is None or before.phase is not GenerationPhase.CLOSING or cut is None or cut.ended:
+        return Step(kind, current.epoch)
+    closed = _switch(state, name, current).closed
+    position = -1 if cut.position is None else cut.position
+    return Step(kind, current.epoch, None, tuple(sorted(stream.partition for stream in closed)), position)
+
+
+def _switch(state: GenerationState, name: str, generation: GenerationRecorded) -> MapSwitch:
+    return MapSwitch.between(state.map_of(name, generation.follows), state.map_of(name, generation.epoch))

@@ -1,0 +1,182 @@
+"""The owner of generations as a machine: which rule answers which input.
+
+phases      every transition of a generation, as a table      switching   what each does, and what brings it about
+requests    what operators ask, and what becomes of it         draft       a decision while it is being made
+state       records by their keys; one owner's memory          effects     what is done outside, and its answers
+"""
+
+from typing import Any, Final
+
+from headgate.eventlog.log import Delivery
+from headgate.generation.core import requests
+from headgate.generation.core.draft import Draft
+from headgate.generation.core.effects import (
+    CreateLog,
+    EffectFailed,
+    EffectRefused,
+    EndsMeasured,
+    EndsWritten,
+    FenceWriter,
+    LogSeen,
+    LookAtLog,
+    MeasureEnds,
+    WriteEnds,
+    WriterFenced,
+)
+from headgate.generation.core.phases import Signal
+from headgate.generation.core.state import GenerationState, Term, digest, evolve, new_state
+from headgate.generation.core.switching import RETRY_SECONDS, advance, raise_signal, resume, take_fenced
+from headgate.records.generation import GenerationPhase, GenerationRequested
+from headgate.records.keys import GenerationOutcomeKey, GenerationRequestKey, ReaderKey, WriterKey
+from headgate.runtime.machine import (
+    Arrived,
+    Decision,
+    EffectFinished,
+    Enthroned,
+    HolderSilent,
+    Machine,
+    Now,
+    TimerFired,
+)
+
+__all__ = ["GENERATION", "NotEnthronedError", "decide", "digest", "evolve", "new_state"]
+
+
+class NotEnthronedError(Exception):
+    """An input came before Enthroned: the loop decides only for an owner."""
+
+
+def decide(state: GenerationState, given: Any, now: Now) -> Decision:
+    """What follows from one input. Changes nothing of ``state`` but its term's memory and the maps that it keeps."""
+    if isinstance(given, Enthroned):
+        state.term = Term(given.owner_rev)
+    if state.term is None:
+        raise NotEnthronedError(f"{type(given).__name__} before Enthroned")
+    draft = Draft(state, state.term, now)
+    match given:
+        case Enthroned():
+            for name in sorted(state.sets):
+                resume(draft, name)
+            for key, placed in sorted(state.requests.items(), key=lambda each: each[1].offset):
+                requests.answer(draft, key, placed.request)
+        case Arrived(delivery=delivery):
+            _on_record(draft, delivery)
+        case TimerFired(name=name):
+            _on_timer(draft, name)
+        case EffectFinished(effect=effect, result=result):
+            _on_result(draft, effect, result)
+        case HolderSilent():
+            pass
+        case _:
+            raise TypeError(f"the owner of generations knows no input {type(given).__name__}")
+    return draft.decision()
+
+
+def _on_record(draft: Draft, delivery: Delivery) -> None:
+    key, value = delivery.key, delivery.value
+    match key:
+        case WriterKey() | ReaderKey() if draft.find(key.set) is not None:
+            _advance(draft, key.set)
+        case GenerationRequestKey() if isinstance(value, GenerationRequested):
+            requests.answer(draft, key, value)
+        case GenerationRequestKey():
+            outcome = GenerationOutcomeKey(key.set, key.request)
+            if draft.outcome(outcome) is not None:
+                draft.delete_outcome(outcome)
+        case _:
+            pass
+
+
+def _advance(draft: Draft, name: str) -> None:
+    advance(draft, name)
+    requests.begin_waiting(draft, name)
+
+
+TIMER_SIGNALS: Final = {
+    "promise": Signal.OVERDUE,
+    "end": Signal.OVERDUE,
+    "abandon": Signal.ABANDONED,
+    "expire": Signal.EXPIRED,
+}
+"""What it means for a generation that a timer about it has run out. ``retry`` means none of them."""
+
+UNANSWERED: Final = "writers did not promise in time, and could not be fenced"
+
+
+def _on_timer(draft: Draft, timer: str) -> None:
+    kind, epoch, name = timer.split("/", 2)
+    if draft.find(name) is None:
+        _retry_create(draft, name)
+        return
+    generation = draft.generation(name, int(epoch))
+    if generation is not None and kind in TIMER_SIGNALS:
+        raise_signal(draft, name, generation.epoch, TIMER_SIGNALS[kind], UNANSWERED)
+    if generation is not None and kind == "retry" and generation.phase is GenerationPhase.PREPARED:
+        raise_signal(draft, name, generation.epoch, Signal.OVERDUE)
+    if kind == "look":
+        _retry_create(draft, name)
+    _advance(draft, name)
+
+
+def _retry_create(draft: Draft, name: str) -> None:
+    """What waits for a look at a topic that failed is asked for again."""
+    for key, placed in sorted(draft.state.requests.items(), key=lambda each: each[1].offset):
+        if key.set == name:
+            requests.answer(draft, key, placed.request)
+
+
+def _on_result(draft: Draft, effect: Any, result: Any) -> None:
+    about, epoch = _about(draft, effect)
+    draft.finish(about)
+    if isinstance(result, EffectFailed):
+        draft.set_timer("retry" if epoch else "look", effect.set, epoch, RETRY_SECONDS)
+        return
+    match effect, result:
+        case CreateLog(), LogSeen() | EffectRefused():
+            requests.take_created(draft, effect.set, result)
+        case LookAtLog(), LogSeen() | EffectRefused():
+            if about[0] == "repair":
+                requests.take_repair(draft, effect.set, result)
+            if draft.find(effect.set) is not None:
+                requests.take_look(draft, effect.set, result)
+        case FenceWriter(), WriterFenced():
+            take_fenced(draft, effect.set, effect.writer, result.position)
+        case WriteEnds(), EndsWritten():
+            draft.change_cut(effect.set, effect.epoch, effect.writer, ended=True)
+        case MeasureEnds(), EndsMeasured():
+            _take_ends(draft, effect, result)
+        case _:
+            raise TypeError(f"{type(effect).__name__} cannot come back as {type(result).__name__}")
+    if draft.find(effect.set) is not None:
+        _advance(draft, effect.set)
+
+
+def _about(draft: Draft, effect: Any) -> tuple[tuple[Any, ...], int]:
+    """Under which name an effect runs, and of which generation it is."""
+    match effect:
+        case CreateLog():
+            return ("create", effect.set), 0
+        case LookAtLog():
+            repair = ("repair", effect.set)
+            return (repair if draft.is_running(repair) else ("look", effect.set)), 0
+        case FenceWriter():
+            return ("fence", effect.set, effect.writer), effect.epoch
+        case WriteEnds():
+            return ("ends", effect.set, effect.writer), effect.epoch
+        case MeasureEnds():
+            return ("measure", effect.set, effect.epoch), effect.epoch
+        case _:
+            raise TypeError(f"the owner of generations has no effect {type(effect).__name__}")
+
+
+def _take_ends(draft: Draft, effect: MeasureEnds, result: EndsMeasured) -> None:
+    generation = draft.generation(effect.set, effect.epoch)
+    if generation is None:
+        return
+    raise_signal(draft, effect.set, effect.epoch, Signal.MEASURED)
+    for each in draft.record(effect.set).generations:
+        if each.follows == effect.epoch and each.phase is not GenerationPhase.ABORTED and not each.closed_ends:
+            draft.change(effect.set, each.epoch, closed_ends=result.ends)
+
+
+GENERATION: Final[Machine[GenerationState]] = Machine(new_state=new_state, evolve=evolve, decide=decide, digest=digest)

@@ -1,0 +1,158 @@
+"""Changes on their way to a change log: in the order of their source, held back where a switch wants it, written once.
+
+Changes are numbered by their source (``position``, ascending). With every batch the writer commits, in the same
+transaction, how far it is (``Written``), so what a source sends again after a crash is recognised and left out.
+
+While ranges are held back, changes of others are written ahead of them. What is written is then no prefix of the
+source any more: everything up to ``position``, and up to ``ahead`` what does not lie in the ``held`` ranges. That is all that a
+later life has to know. While it catches up on what an earlier life held, it holds back in order.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.generation.core.ranges import LogMap, LogStream
+
+__all__ = ["Batch", "Change", "Outbox", "OutboxFullError", "PositionError", "Written"]
+
+NOTHING: Final = -1
+"""The position before all."""
+
+
+class PositionError(ValueError):
+    """A change whose position is not behind that of the one before: its source does not number its changes."""
+
+
+class OutboxFullError(Exception):
+    """No more changes can be taken before some are written."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One change: its number at the source, the token of its key, and what is written."""
+
+    position: int
+    token: int
+    key: bytes
+    value: bytes | None
+
+
+class Written(msgspec.Struct, frozen=True):
+    """How far a writer has written; see the module's docstring. ``held``: ranges (start, end]."""
+
+    position: int = NOTHING
+    ahead: int = NOTHING
+    held: tuple[tuple[int, int], ...] = ()
+
+    def has(self, position: int, token: int) -> bool:
+        """Whether a change with this position and token stands on the log."""
+        if position <= self.position:
+            return True
+        return position <= self.ahead and not any(start < token <= end for start, end in self.held)
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Changes for one transaction, each with its partition, and what is written after it."""
+
+    changes: tuple[tuple[Change, int], ...]
+    after: Written
+
+
+class Outbox:
+    """At most ``limit`` changes that are not committed yet."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: deque[Change] = deque()
+        self._waiting: deque[Change] = deque()
+        self._taken: Batch | None = None
+        self._last_added = NOTHING
+        self._held_ranges: tuple[tuple[int, int], ...] = ()
+        self._catching_up_to = NOTHING
+        self.written = Written()
+
+    def __len__(self) -> int:
+        """Changes that are not committed yet."""
+        taken = 0 if self._taken is None else len(self._taken.changes)
+        return len(self._held) + len(self._waiting) + taken
+
+    @property
+    def has_held(self) -> bool:
+        """Whether changes are held back, or were and are not written yet."""
+        return bool(self._held)
+
+    def add(self, change: Change) -> bool:
+        """Take one change; False if it stands on the log already.
+
+        Raises PositionError, OutboxFullError (a full box takes nothing).
+        """
+        if change.position <= self._last_added:
+            raise PositionError(
+                f"position {change.position} does not follow {self._last_added}: a writer's changes have ascending "
+                "positions, those of its source"
+            )
+        if self.written.has(change.position, change.token):
+            self._last_added = change.position
+            return False
+        if len(self) >= self._limit:
+            raise OutboxFullError(f"{self._limit} changes wait to be written")
+        self._last_added = change.position
+        self._waiting.append(change)
+        return True
+
+    def begin(self, written: Written) -> None:
+        """A life begins: what the log says is written counts; what is not committed is taken up again, in order."""
+        taken = () if self._taken is None else (change for change, _ in self._taken.changes)
+        again = sorted((*taken, *self._held, *self._waiting), key=lambda change: change.position)
+        self._held.clear()
+        self._taken = None
+        self.written = written
+        self._catching_up_to = written.ahead if written.ahead > written.position else NOTHING
+        self._waiting = deque(change for change in again if not written.has(change.position, change.token))
+
+    def take(self, log: LogMap, closed: Sequence[LogStream], limit: int) -> Batch | None:
+        """The next batch by ``log``, without what lies in ``closed``; None if there is nothing to write now.
+
+        Confirm it by ``commit`` before the next one is taken.
+        """
+        if self._taken is not None:
+            raise RuntimeError("the batch before is not committed yet")
+        chosen: list[tuple[Change, int]] = []
+        closed_ids = {stream.id for stream in closed}
+        if closed_ids:
+            self._held_ranges = tuple((stream.start, stream.end) for stream in closed)
+        if not closed_ids:
+            while self._held and len(chosen) < limit:
+                change = self._held.popleft()
+                chosen.append((change, log.stream_of(change.token).partition))
+        while self._waiting and len(chosen) < limit and not (self._held and not closed_ids):
+            change = self._waiting[0]
+            stream = log.stream_of(change.token)
+            if stream.id in closed_ids:
+                if self.written.position < self._catching_up_to:
+                    break
+                self._held.append(self._waiting.popleft())
+                continue
+            chosen.append((self._waiting.popleft(), stream.partition))
+        if not chosen:
+            return None
+        self._taken = Batch(tuple(chosen), self._after([change for change, _ in chosen]))
+        return self._taken
+
+    def commit(self) -> None:
+        """The batch that was taken stands on the log."""
+        if self._taken is not None:
+            self.written = self._taken.after
+            self._taken = None
+
+    def _after(self, chosen: Iterable[Change]) -> Written:
+        last = max(change.position for change in chosen)
+        ahead = max(self.written.ahead, last)
+        if self._held and self._held[0].position < last:
+            # Everything before the first that is held is written; of what lies behind, all that is not held.
+            return Written(self._held[0].position - 1, ahead, self._held_ranges)
+        if last < self._catching_up_to:
+            return Written(last, ahead, self.written.held)
+        return Written(ahead, ahead)

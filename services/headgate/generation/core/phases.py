@@ -1,0 +1,125 @@
+"""A generation's phases, and every transition between them. The rules of a switch in one place.
+
+Theory of operation
+===================
+A switch replaces some streams of a change log by others. No clock decides anything: what stands on the log does::
+
+    NONE ──prepared──> PREPARED ──acknowledged──> COMMITTED ──followed──> CLOSING ──ended, measured──> SUPERSEDED
+                          │                                                                               │ read
+                          └──abandoned──> ABORTED ──expired──> (retired) <──expired── DRAINED <───────────┘
+
+- PREPARED: the new map is on the log. Each writer that was admitted when it was written holds back the changes of the
+  streams to be closed, and **promises** the highest position of its source that it has written to them. Changes of
+  other streams are written on.
+- All have promised: COMMITTED, with each writer's promise as its **cut**. The generation before it is CLOSING. Each
+  writer writes an END marker to every stream that is closed, then goes on by the new map. So on every closed stream all
+  of a writer's changes stand before its END, and its later ones are elsewhere.
+- A writer that does not promise, or does not end, in time is **fenced** through its transactional.id: it can write no
+  more, so what it has written is its promise, and the owner ends the streams in its place. If even that fails while
+  nothing is committed, the switch is ABORTED: the old generation was in force all the time.
+- All have ended: the closed streams have their last record, so their ends are measured, once: SUPERSEDED.
+- Every reader has read them: DRAINED; their partitions may be used again. RETIRED generations are deleted.
+
+There is at most one PREPARED and one CLOSING generation in a set, and never both: switches come one after the other.
+The table has an entry for every pair; ``-`` marks those that cannot be and raises ImpossibleSignalError.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from headgate.records.generation import GenerationPhase
+
+__all__ = ["TRANSITIONS", "Action", "ImpossibleSignalError", "Phase", "Signal", "action_for"]
+
+
+class Phase(StrEnum):
+    """Where a generation stands; ``none`` before its first record."""
+
+    NONE = "none"
+    PREPARED = "prepared"
+    COMMITTED = "committed"
+    CLOSING = "closing"
+    SUPERSEDED = "superseded"
+    DRAINED = "drained"
+    ABORTED = "aborted"
+
+
+class Signal(StrEnum):
+    """What can happen to a generation."""
+
+    CHOSEN = "chosen"
+    """Its map is made."""
+    ACKNOWLEDGED = "acknowledged"
+    """Every writer has promised, or is fenced."""
+    OVERDUE = "overdue"
+    """Some have not answered in time."""
+    ABANDONED = "abandoned"
+    """Fencing was in vain too, or an operator takes the switch back."""
+    FOLLOWED = "followed"
+    """Its successor is committed."""
+    ENDED = "ended"
+    """Every writer has ended what its successor closes."""
+    MEASURED = "measured"
+    """The ends of the closed streams are known."""
+    READ = "read"
+    """Every reader has read the closed streams."""
+    EXPIRED = "expired"
+    """Nobody needs to know of it any more."""
+
+
+class Action(StrEnum):
+    """What the owner makes of a signal; each is one function in switching.py."""
+
+    NEVER = "never"
+    WAIT = "wait"
+    PREPARE = "prepare"
+    COMMIT = "commit"
+    FENCE = "fence"
+    ABORT = "abort"
+    CLOSE = "close"
+    END_FOR_SILENT = "end_for_silent"
+    MEASURE = "measure"
+    SUPERSEDE = "supersede"
+    DRAIN = "drain"
+    RETIRE = "retire"
+
+
+class ImpossibleSignalError(Exception):
+    """A signal for a generation in a phase in which it cannot come: a bug, never to be ignored."""
+
+
+_TABLE: Final = """
+signal       none    prepared committed closing        superseded drained aborted
+chosen       prepare -        -         -              -          -       -
+acknowledged -       commit   -         -              -          -       -
+overdue      -       fence    .         end_for_silent .          .       .
+abandoned    -       abort    .         .              .          .       .
+followed     -       -        close     -              -          -       -
+ended        -       -        -         measure        -          -       -
+measured     -       -        -         supersede      .          .       -
+read         -       -        -         -              drain      -       -
+expired      -       -        -         -              -          retire  retire
+"""
+"""The whole machine, ``-`` for never and ``.`` for wait."""
+
+
+def _read_table() -> dict[tuple[Phase, Signal], Action]:
+    head, *rows = (line.split() for line in _TABLE.strip().splitlines())
+    short = {"-": Action.NEVER.value, ".": Action.WAIT.value}
+    return {
+        (Phase(column), Signal(row[0])): Action(short.get(cell, cell))
+        for row in rows
+        for column, cell in zip(head[1:], row[1:], strict=True)
+    }
+
+
+TRANSITIONS: Final = _read_table()
+
+
+def action_for(phase: GenerationPhase | None, signal: Signal) -> Action:
+    """What is to be done. Raises ImpossibleSignalError."""
+    where = Phase.NONE if phase is None else Phase(phase.value)
+    action = TRANSITIONS[where, signal]
+    if action is Action.NEVER:
+        raise ImpossibleSignalError(f"{signal.value} cannot happen to a generation that is {where.value}")
+    return action

@@ -1,0 +1,230 @@
+"""What the owner of generations knows: the newest record of every key, maps made of them, and one term's memory.
+
+``evolve`` folds records into one map per kind of key; ``digest`` is of these only. A generation's map is made of its
+chunks when it is asked for, and kept: chunks never change. The term is what this owner has set out to do that no record
+says; ``decide`` writes it, and it dies with the term.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from headgate.generation.core.ranges import LogMap, LogStream, MapError
+from headgate.generation.core.stream_id import StreamId, StreamIdError
+from headgate.records.control import OwnerAnnounced, Record, RequestSettled
+from headgate.records.defaults import without_defaults
+from headgate.records.generation import (
+    GenerationDescribed,
+    GenerationPhase,
+    GenerationRecorded,
+    GenerationRequested,
+    ReaderReported,
+    SetRecorded,
+    StreamDescribed,
+    WriterReported,
+)
+from headgate.records.keys import (
+    ChunkKey,
+    GenerationOutcomeKey,
+    GenerationRequestKey,
+    Key,
+    OwnerKey,
+    ReaderKey,
+    SetKey,
+    WriterKey,
+)
+
+__all__ = [
+    "GenerationState",
+    "PlacedRequest",
+    "Term",
+    "chunks_of",
+    "current_of",
+    "digest",
+    "evolve",
+    "map_of_chunks",
+    "new_state",
+    "open_switch_of",
+]
+
+CHUNK_STREAMS: Final = 5_000
+"""Streams in one record: at 150 bytes each, and a few parents, under a megabyte, which every topic takes."""
+
+
+class PlacedRequest(msgspec.Struct, frozen=True):
+    """A request and where it stands: requests are taken up in that order."""
+
+    offset: int
+    request: GenerationRequested
+
+
+@dataclass(slots=True)
+class Term:
+    """One owner's memory: effects that are under way, by what they are about."""
+
+    owner_rev: int
+    running: set[tuple[Any, ...]] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class GenerationState:
+    """See the module's docstring. All but ``maps`` and ``term`` is what stands on the log."""
+
+    shard: int
+    owner_rev: int = -1
+    sets: dict[str, SetRecorded] = field(default_factory=dict)
+    chunks: dict[tuple[str, int], dict[int, GenerationDescribed]] = field(default_factory=dict)
+    writers: dict[str, dict[tuple[str, int], WriterReported]] = field(default_factory=dict)
+    readers: dict[str, dict[str, ReaderReported]] = field(default_factory=dict)
+    requests: dict[GenerationRequestKey, PlacedRequest] = field(default_factory=dict)
+    outcomes: dict[GenerationOutcomeKey, RequestSettled] = field(default_factory=dict)
+    maps: dict[tuple[str, int], LogMap] = field(default_factory=dict)
+    term: Term | None = None
+
+    def map_of(self, name: str, epoch: int) -> LogMap:
+        """The map of a generation. Raises MapError, which names the chunk, where it cannot be made."""
+        known = self.maps.get((name, epoch))
+        if known is None:
+            known = self.maps[name, epoch] = map_of_chunks(
+                name, self.sets[name], epoch, self.chunks.get((name, epoch), {})
+            )
+        return known
+
+
+def new_state(shard: int) -> GenerationState:
+    """An owner that has read nothing."""
+    return GenerationState(shard)
+
+
+def evolve(state: GenerationState, key: Key, value: Record | None, offset: int) -> None:
+    """Adopt one record; a value whose type is not its key's says nothing and is passed over."""
+    if value is not None and type(value) is not key.record:
+        return
+    match key:
+        case SetKey():
+            _adopt(state.sets, key.set, value)
+        case ChunkKey():
+            state.maps.pop((key.set, key.epoch), None)
+            _put_into(state.chunks, (key.set, key.epoch), key.chunk, value)
+        case WriterKey():
+            _put_into(state.writers, key.set, (key.writer, key.life), value)
+        case ReaderKey():
+            _put_into(state.readers, key.set, key.reader, value)
+        case GenerationRequestKey():
+            _put(state.requests, key, PlacedRequest(offset, value) if isinstance(value, GenerationRequested) else None)
+        case GenerationOutcomeKey():
+            _adopt(state.outcomes, key, value)
+        case OwnerKey() if key.shard == state.shard and isinstance(value, OwnerAnnounced):
+            state.owner_rev = max(state.owner_rev, offset if value.owner_rev is None else value.owner_rev)
+        case _:
+            pass
+
+
+def digest(state: GenerationState) -> str:
+    """Of what stands on the log: equal states have equal digests, whichever version wrote the records."""
+    parts = (
+        *((f"set {name}", record) for name, record in state.sets.items()),
+        *((f"chunk {name}", record) for name, kept in _flat(state.chunks) for record in (kept,)),
+        *((f"writer {name}", record) for name, record in _flat(state.writers)),
+        *((f"reader {name}", record) for name, record in _flat(state.readers)),
+        *((f"outcome {key.text()}", outcome) for key, outcome in state.outcomes.items()),
+        *((f"request {key.text()} {placed.offset}", placed.request) for key, placed in state.requests.items()),
+    )
+    body = hashlib.sha256(str(state.owner_rev).encode())
+    for name, record in sorted(parts, key=lambda part: part[0]):
+        body.update(name.encode() + msgspec.json.encode(without_defaults(record), order="sorted"))
+    return body.hexdigest()
+
+
+def chunks_of(log: LogMap, owner_rev: int) -> tuple[GenerationDescribed, ...]:
+    """The records that describe a map."""
+    parts = [log.streams[at : at + CHUNK_STREAMS] for at in range(0, len(log.streams), CHUNK_STREAMS)]
+    return tuple(
+        GenerationDescribed(owner_rev, len(parts), tuple(_described(stream) for stream in part)) for part in parts
+    )
+
+
+def map_of_chunks(name: str, record: SetRecorded, epoch: int, chunks: Mapping[int, GenerationDescribed]) -> LogMap:
+    """The map that chunks describe. Raises MapError, which names what is missing or wrong."""
+    generation = next((each for each in record.generations if each.epoch == epoch), None)
+    if generation is None:
+        raise MapError(f"set {name} has no generation {epoch}")
+    missing = [number for number in range(generation.chunks) if number not in chunks]
+    if missing:
+        raise MapError(
+            f"{name}/{epoch}/{missing[0]} is not on the topic generation: {generation.chunks} chunks are due"
+        )
+    try:
+        streams = [
+            LogStream(
+                StreamId.parse(stream.id),
+                stream.start,
+                stream.end,
+                stream.partition,
+                stream.generation,
+                tuple(map(StreamId.parse, stream.parents)),
+                stream.start_offset,
+            )
+            for number in range(generation.chunks)
+            for stream in chunks[number].streams
+        ]
+    except StreamIdError as error:
+        raise MapError(f"a chunk of {name}/{epoch} is corrupt: {error}") from error
+    return LogMap.of(epoch, streams, record.partitions)
+
+
+def current_of(record: SetRecorded) -> GenerationRecorded | None:
+    """The generation in force."""
+    return next((each for each in record.generations if each.phase is GenerationPhase.COMMITTED), None)
+
+
+def open_switch_of(record: SetRecorded) -> GenerationRecorded | None:
+    """The generation whose switch is under way: it is prepared, or the one before it is still closing."""
+    for each in record.generations:
+        if each.phase is GenerationPhase.PREPARED:
+            return each
+        if each.phase is GenerationPhase.CLOSING:
+            return current_of(record)
+    return None
+
+
+def _described(stream: LogStream) -> StreamDescribed:
+    return StreamDescribed(
+        id=str(stream.id),
+        start=stream.start,
+        end=stream.end,
+        partition=stream.partition,
+        generation=stream.generation,
+        start_offset=stream.start_offset,
+        parents=tuple(map(str, stream.parents)),
+    )
+
+
+def _adopt(records: dict[Any, Any], key: Any, value: Any) -> None:
+    """A record replaces its key's record unless its owner is an earlier one."""
+    old = records.get(key)
+    if value is None or old is None or value.owner_rev >= old.owner_rev:
+        _put(records, key, value)
+
+
+def _put(records: dict[Any, Any], key: Any, value: Any) -> None:
+    if value is None:
+        records.pop(key, None)
+    else:
+        records[key] = value
+
+
+def _put_into(records: dict[Any, dict[Any, Any]], outer: Any, inner: Any, value: Any) -> None:
+    of_outer = records.setdefault(outer, {})
+    old = of_outer.get(inner)
+    if not isinstance(value, GenerationDescribed) or old is None or value.owner_rev >= old.owner_rev:
+        _put(of_outer, inner, value)
+    if not of_outer:
+        del records[outer]
+
+
+def _flat(records: Mapping[Any, Mapping[Any, Any]]) -> Iterable[tuple[str, Any]]:
+    return ((f"{outer} {inner}", record) for outer, of_outer in records.items() for inner, record in of_outer.items())

@@ -1,0 +1,330 @@
+"""What each transition of a generation does (phases.py has the table), and what brings it about.
+
+``advance`` looks at one set and takes every step that is due, until none is. It is called for every input that concerns
+the set, and by a new owner for each set that it finds: a switch is taken up wherever it stands, from the log alone.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from headgate.generation.core.draft import Draft
+from headgate.generation.core.effects import FenceWriter, MeasureEnds, WriteEnds
+from headgate.generation.core.phases import Action, Signal, action_for
+from headgate.generation.core.ranges import LogMap
+from headgate.generation.core.state import current_of, open_switch_of
+from headgate.records.control import OutcomeStatus
+from headgate.records.generation import (
+    GenerationPhase,
+    GenerationRecorded,
+    SetRecorded,
+    WriterAdmitted,
+    WriterCut,
+)
+from headgate.records.keys import GenerationOutcomeKey, WriterKey
+
+__all__ = ["advance", "prepare", "raise_signal", "resume", "take_fenced"]
+
+PROMISE_SECONDS: Final = 2.0
+"""How long writers have to promise before the silent are fenced: the others' affected ranges stand still meanwhile. A
+writer that lives answers within its batch, some 10 ms."""
+
+ABANDON_SECONDS: Final = 20.0
+"""After which a switch that cannot even fence its silent writers (no broker answers) is aborted."""
+
+END_SECONDS: Final = 5.0
+"""How long writers have to end what a committed switch has closed: nobody waits for it but readers."""
+
+RETRY_SECONDS: Final = 0.5
+"""Pause before an effect that failed is asked for again."""
+
+KEPT_SECONDS: Final = 7 * 86_400.0
+"""How long a drained generation stays, for readers that begin from the oldest: Kafka's usual retention."""
+
+STEPS_MAX: Final = 1_000
+"""Steps of one set in one decision; each leads to a later phase, so more is a bug."""
+
+
+def advance(draft: Draft, name: str) -> None:
+    """Take every step that is due."""
+    for _ in range(STEPS_MAX):
+        _admit_writers(draft, name)
+        due = _due(draft, name)
+        if due is None:
+            _ask_for_ends(draft, name)
+            return
+        raise_signal(draft, name, *due)
+    raise RuntimeError(f"set {name} does not come to rest")
+
+
+def resume(draft: Draft, name: str) -> None:
+    """What a new owner does with a set that it finds."""
+    advance(draft, name)
+    for each in draft.record(name).generations:
+        if each.phase is GenerationPhase.PREPARED:
+            draft.set_timer("promise", name, each.epoch, PROMISE_SECONDS)
+            draft.set_timer("abandon", name, each.epoch, ABANDON_SECONDS)
+        elif each.phase is GenerationPhase.CLOSING:
+            draft.set_timer("end", name, each.epoch, END_SECONDS)
+        elif each.phase is GenerationPhase.DRAINED:
+            draft.set_timer("expire", name, each.epoch, KEPT_SECONDS)
+
+
+def raise_signal(draft: Draft, name: str, epoch: int, signal: Signal, reason: str = "") -> None:
+    """One signal for one generation. Raises ImpossibleSignalError."""
+    generation = draft.generation(name, epoch)
+    action = action_for(None if generation is None else generation.phase, signal)
+    if action is not Action.WAIT and generation is not None:
+        _ACTIONS[action](draft, name, generation, reason)
+
+
+def prepare(draft: Draft, name: str, log: LogMap, requests: tuple[str, ...], reason: str) -> None:
+    """The map of the next generation is made: PREPARED. Without writers it is committed in the same decision."""
+    action_for(None, Signal.CHOSEN)
+    record = draft.record(name)
+    current = current_of(record)
+    chunks = draft.describe(name, log)
+    cuts = tuple(WriterCut(each.writer, each.life, None, ended=False) for each in record.writers if not each.is_over)
+    generation = GenerationRecorded(
+        epoch=log.generation,
+        phase=GenerationPhase.PREPARED,
+        chunks=chunks,
+        follows=0 if current is None else current.epoch,
+        cuts=cuts,
+        closed_ends={},
+        requests=requests,
+        reason=reason,
+        changed_ms=draft.now.wall_ms,
+    )
+    for old in record.generations:
+        if old.phase is GenerationPhase.ABORTED:
+            raise_signal(draft, name, old.epoch, Signal.EXPIRED)
+    record = draft.record(name)
+    draft.put_set(name, replace(record, generations=(*record.generations, generation), last_epoch=log.generation))
+    draft.set_timer("promise", name, log.generation, PROMISE_SECONDS)
+    draft.set_timer("abandon", name, log.generation, ABANDON_SECONDS)
+
+
+def take_fenced(draft: Draft, name: str, writer: str, position: int) -> None:
+    """A writer has been fenced: it writes no more, and what it has written is its promise in whatever switch waits."""
+    _let_leave(draft, name, writer, position)
+
+
+def _due(draft: Draft, name: str) -> tuple[int, Signal] | None:
+    """The first generation to which something has happened."""
+    record = draft.record(name)
+    for each in record.generations:
+        match each.phase:
+            case GenerationPhase.PREPARED if all(_promise(draft, name, each, cut) is not None for cut in each.cuts):
+                return each.epoch, Signal.ACKNOWLEDGED
+            case GenerationPhase.CLOSING if _successor(record, each) is not None:
+                about = ("measure", name, each.epoch)
+                if not draft.is_running(about) and all(
+                    _has_ended(draft, name, _follower(record, each), cut) for cut in _follower(record, each).cuts
+                ):
+                    return each.epoch, Signal.ENDED
+            case GenerationPhase.SUPERSEDED if _is_read(draft, name, each):
+                return each.epoch, Signal.READ
+            case _:
+                pass
+    return None
+
+
+def _successor(record: SetRecorded, generation: GenerationRecorded) -> GenerationRecorded | None:
+    return next((each for each in record.generations if each.follows == generation.epoch and _is_committed(each)), None)
+
+
+def _is_committed(generation: GenerationRecorded) -> bool:
+    return generation.phase not in (GenerationPhase.PREPARED, GenerationPhase.ABORTED)
+
+
+def _follower(record: SetRecorded, generation: GenerationRecorded) -> GenerationRecorded:
+    found = _successor(record, generation)
+    if found is None:
+        raise LookupError(f"generation {generation.epoch} has no successor")
+    return found
+
+
+def _promise(draft: Draft, name: str, generation: GenerationRecorded, cut: WriterCut) -> int | None:
+    """The position that a writer has promised, or was found to have written when it was fenced."""
+    if cut.position is not None:
+        return cut.position
+    report = draft.report_of(name, cut.writer, cut.life)
+    return None if report is None or report.promised_epoch != generation.epoch else report.promise
+
+
+def _has_ended(draft: Draft, name: str, generation: GenerationRecorded, cut: WriterCut) -> bool:
+    report = draft.report_of(name, cut.writer, cut.life)
+    return cut.ended or (report is not None and report.epoch >= generation.epoch)
+
+
+def _is_read(draft: Draft, name: str, generation: GenerationRecorded) -> bool:
+    closed_by = _follower(draft.record(name), generation).epoch
+    return all(reader.read_epoch >= closed_by for reader in draft.state.readers.get(name, {}).values())
+
+
+# --- the actions of the table ---
+
+
+def _commit(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+    cuts = tuple(replace(cut, position=_promise(draft, name, generation, cut)) for cut in generation.cuts)
+    draft.change(name, generation.epoch, phase=GenerationPhase.COMMITTED, cuts=cuts)
+    for request in generation.requests:
+        draft.settle(
+            GenerationOutcomeKey(name, request), OutcomeStatus.DONE, f"generation {generation.epoch} is committed"
+        )
+    draft.cancel_timer("promise", name, generation.epoch)
+    draft.cancel_timer("abandon", name, generation.epoch)
+    if generation.follows:
+        raise_signal(draft, name, generation.follows, Signal.FOLLOWED)
+
+
+def _fence(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+    topic = draft.record(name).topic
+    for cut in generation.cuts:
+        if _promise(draft, name, generation, cut) is None:
+            draft.run(("fence", name, cut.writer), FenceWriter(name, generation.epoch, topic, cut.writer))
+
+
+def _abort(draft: Draft, name: str, generation: GenerationRecorded, reason: str) -> None:
+    draft.change(name, generation.epoch, phase=GenerationPhase.ABORTED, reason=reason)
+    for request in generation.requests:
+        draft.settle(GenerationOutcomeKey(name, request), OutcomeStatus.FAILED, f"aborted: {reason}")
+    draft.cancel_timer("promise", name, generation.epoch)
+    draft.cancel_timer("abandon", name, generation.epoch)
+
+
+def _close(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+    draft.change(name, generation.epoch, phase=GenerationPhase.CLOSING)
+    draft.set_timer("end", name, generation.epoch, END_SECONDS)
+
+
+def _end_for_silent(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+    successor = _follower(draft.record(name), generation)
+    for cut in successor.cuts:
+        if cut.life is not None and not _has_ended(draft, name, successor, cut):
+            _end_life(draft, name, cut.writer)
+            draft.change_cut(name, successor.epoch, cut.writer, life=None)
+
+
+def _measure(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+    record = draft.record(name)
+    successor = _follower(record, generation)
+    partitions = tuple(sorted(stream.partition for stream in draft.switch_to(name, successor).closed))
+    draft.run(("measure", name, generation.epoch), MeasureEnds(name, generation.epoch, record.topic, partitions))
+
+
+def _supersede(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+    draft.change(name, generation.epoch, phase=GenerationPhase.SUPERSEDED)
+    draft.cancel_timer("end", name, generation.epoch)
+
+
+def _drain(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+    draft.change(name, generation.epoch, phase=GenerationPhase.DRAINED)
+    draft.set_timer("expire", name, generation.epoch, KEPT_SECONDS)
+
+
+def _retire(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+    record = draft.record(name)
+    left = tuple(each for each in record.generations if each.epoch != generation.epoch)
+    draft.put_set(name, replace(record, generations=left))
+    draft.undescribe(name, generation)
+
+
+_ACTIONS: Final[dict[Action, Callable[[Draft, str, GenerationRecorded, str], None]]] = {
+    Action.COMMIT: _commit,
+    Action.FENCE: _fence,
+    Action.ABORT: _abort,
+    Action.CLOSE: _close,
+    Action.END_FOR_SILENT: _end_for_silent,
+    Action.MEASURE: _measure,
+    Action.SUPERSEDE: _supersede,
+    Action.DRAIN: _drain,
+    Action.RETIRE: _retire,
+}
+
+
+# --- writers that come and go ---
+
+
+def _admit_writers(draft: Draft, name: str) -> None:
+    """Let new lives write where no switch could miss them; see that those that left are not waited for."""
+    reports = draft.state.writers.get(name, {})
+    newest: dict[str, int] = {}
+    for writer, life in reports:
+        newest[writer] = max(life, newest.get(writer, -1))
+    admitted = {each.writer: each for each in draft.record(name).writers}
+    for writer, life in sorted(newest.items()):
+        known = admitted.get(writer)
+        if known is None or known.life < life:
+            if not reports[writer, life].leaving and _may_join(draft, name, writer, life):
+                draft.admit(name, WriterAdmitted(writer, life, is_over=False))
+                _forget_earlier(draft, name, writer, life)
+        elif known.life == life and not known.is_over and reports[writer, life].leaving:
+            _let_leave(draft, name, writer, reports[writer, life].promise)
+
+
+def _may_join(draft: Draft, name: str, writer: str, life: int) -> bool:  # noqa: PLR0911 - a case for each phase
+    """Whether a life may write from now on, by the switch that is under way. Its part in that switch passes to it."""
+    generation = open_switch_of(draft.record(name))
+    if draft.is_running(("fence", name, writer)) or current_of(draft.record(name)) is None:
+        return False
+    if generation is None:
+        return True
+    is_prepared = generation.phase is GenerationPhase.PREPARED
+    cut = next((each for each in generation.cuts if each.writer == writer), None)
+    if cut is None:
+        # It does not know of the switch, nor the switch of it: the next map is for it.
+        return not is_prepared
+    if is_prepared:
+        if cut.life is None:
+            return False
+        draft.change_cut(name, generation.epoch, writer, life=life, position=None)
+        return True
+    if _has_ended(draft, name, generation, cut):
+        draft.change_cut(name, generation.epoch, writer, life=life, ended=True)
+        return True
+    if cut.life is None:
+        return False
+    draft.change_cut(name, generation.epoch, writer, life=life)
+    return True
+
+
+def _let_leave(draft: Draft, name: str, writer: str, position: int) -> None:
+    generation = open_switch_of(draft.record(name))
+    _end_life(draft, name, writer)
+    cut = None if generation is None else next((each for each in generation.cuts if each.writer == writer), None)
+    if generation is None or cut is None:
+        return
+    if generation.phase is GenerationPhase.PREPARED:
+        draft.change_cut(name, generation.epoch, writer, life=None, position=position)
+    elif _has_ended(draft, name, generation, cut):
+        draft.change_cut(name, generation.epoch, writer, ended=True)
+    else:
+        draft.change_cut(name, generation.epoch, writer, life=None)
+
+
+def _end_life(draft: Draft, name: str, writer: str) -> None:
+    known = next((each for each in draft.record(name).writers if each.writer == writer), None)
+    if known is not None and not known.is_over:
+        draft.admit(name, replace(known, is_over=True))
+
+
+def _forget_earlier(draft: Draft, name: str, writer: str, life: int) -> None:
+    for other, earlier in sorted(draft.state.writers.get(name, {})):
+        if other == writer and earlier < life:
+            draft.forget_life(WriterKey(name, writer, earlier))
+
+
+def _ask_for_ends(draft: Draft, name: str) -> None:
+    """The owner ends the closed streams for writers that write no more."""
+    record = draft.record(name)
+    generation = open_switch_of(record)
+    if generation is None or generation.phase is GenerationPhase.PREPARED:
+        return
+    partitions = tuple(sorted(stream.partition for stream in draft.switch_to(name, generation).closed))
+    for cut in generation.cuts:
+        if cut.life is None and not cut.ended:
+            effect = WriteEnds(name, generation.epoch, record.topic, cut.writer, partitions, cut.position or 0)
+            draft.run(("ends", name, cut.writer), effect)

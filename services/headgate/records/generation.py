@@ -1,0 +1,187 @@
+"""Records of the topic ``generation``: change logs whose partitions are changed while they are written and read.
+
+A *set* is one change log: a topic, its generations, who writes and who reads it. Its owner writes ``<set>``, the state
+of all its generations as one whole record, and ``<set>/<epoch>/<chunk>``, the streams of one generation, which are
+written once and never changed. They are in the transaction of the first ``<set>`` that names the generation.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+__all__ = [
+    "GenerationDescribed",
+    "GenerationPhase",
+    "GenerationRecorded",
+    "GenerationRequestKind",
+    "GenerationRequested",
+    "KeyLoad",
+    "ReaderReported",
+    "SetRecorded",
+    "StreamDescribed",
+    "StreamLoad",
+    "StreamsRecut",
+    "WriterAdmitted",
+    "WriterCut",
+    "WriterReported",
+]
+
+
+class GenerationPhase(StrEnum):
+    """Where a generation stands. One that is retired has no record any more.
+
+    ``closing``: its successor is committed, but not every writer has ended the streams that are closed by it.
+    """
+
+    PREPARED = "prepared"
+    COMMITTED = "committed"
+    CLOSING = "closing"
+    SUPERSEDED = "superseded"
+    DRAINED = "drained"
+    ABORTED = "aborted"
+
+
+class GenerationRequestKind(StrEnum):
+    """What an operator can ask for."""
+
+    CREATE = "create"
+    SWITCH = "switch"
+    ABORT = "abort"
+    REPAIR = "repair"
+    RETIRE = "retire"
+
+
+class StreamDescribed(msgspec.Struct, frozen=True):
+    """One stream: tokens (``start``, ``end``] on ``partition`` from ``start_offset`` on; ids are 32 hexadecimal digits.
+
+    ``generation`` opened it; ``parents`` are the streams of earlier generations whose tokens it took over.
+    """
+
+    id: str
+    start: int
+    end: int
+    partition: int
+    generation: int
+    start_offset: int
+    parents: tuple[str, ...]
+
+
+class GenerationDescribed(msgspec.Struct, frozen=True):
+    """``<set>/<epoch>/<chunk>``: a part of a generation's streams, in the order of their ranges. Never overwritten."""
+
+    owner_rev: int
+    chunks: int
+    streams: tuple[StreamDescribed, ...]
+
+
+class WriterCut(msgspec.Struct, frozen=True):
+    """What a switch needs of one writer, and has from it.
+
+    ``position``: the highest position of its source that it may have written to the streams that are closed; null until
+    it has promised. ``life`` null: it writes no more (it has left, or was fenced), and the owner ends its streams.
+    """
+
+    writer: str
+    life: int | None
+    position: int | None
+    ended: bool
+
+
+class GenerationRecorded(msgspec.Struct, frozen=True):
+    """One generation of a set: of whom its switch asks what. ``follows`` is the one before it, 0 for none.
+
+    ``closed_ends``: where the streams end that its switch has closed, by partition: the offset behind the last record.
+    Known once every writer has ended them, and the generation before is superseded.
+    """
+
+    epoch: int
+    phase: GenerationPhase
+    chunks: int
+    follows: int
+    cuts: tuple[WriterCut, ...]
+    closed_ends: dict[int, int]
+    requests: tuple[str, ...]
+    reason: str
+    changed_ms: int
+
+
+class WriterAdmitted(msgspec.Struct, frozen=True):
+    """The last life of a writer that may write. ``is_over``: it may no more; only a later life may."""
+
+    writer: str
+    life: int
+    is_over: bool
+
+
+class SetRecorded(msgspec.Struct, frozen=True):
+    """``<set>``: the change log and all its generations that are not retired, in the order of their epochs."""
+
+    owner_rev: int
+    topic: str
+    topic_id: str | None
+    partitions: int
+    last_epoch: int
+    generations: tuple[GenerationRecorded, ...]
+    writers: tuple[WriterAdmitted, ...]
+
+
+class KeyLoad(msgspec.Struct, frozen=True):
+    """How many changes had keys with this token."""
+
+    token: int
+    changes: int
+
+
+class StreamLoad(msgspec.Struct, frozen=True):
+    """What a writer has written to one stream in the last ``seconds``; ``keys`` is a sample, ascending by token."""
+
+    stream: str
+    changes: int
+    seconds: float
+    keys: tuple[KeyLoad, ...]
+
+
+class WriterReported(msgspec.Struct, frozen=True):
+    """``<set>/writer/<writer>/<life>``: one life of a writer, and how far it has followed the generations.
+
+    ``epoch`` is the generation by which it writes (0: none yet); it has ended every stream that switches up to
+    ``epoch`` have closed. ``promised_epoch`` and ``promise``: it holds back what that switch closes, and has written no
+    position above ``promise`` there. ``leaving``: it has stopped for good; ``promise`` is its last position then.
+    """
+
+    epoch: int
+    promised_epoch: int
+    promise: int
+    leaving: bool
+    loads: tuple[StreamLoad, ...]
+    reported_ms: int
+
+
+class ReaderReported(msgspec.Struct, frozen=True):
+    """``<set>/reader/<reader>``: every stream that was closed by the switches up to ``read_epoch`` has been read."""
+
+    read_epoch: int
+    reported_ms: int
+
+
+class StreamsRecut(msgspec.Struct, frozen=True):
+    """Neighbouring streams whose tokens are cut anew behind each of ``cuts``; none: they are merged."""
+
+    streams: tuple[str, ...]
+    cuts: tuple[int, ...]
+
+
+class GenerationRequested(msgspec.Struct, frozen=True):
+    """``<set>/request/<id>``: what an operator, or a plan, wants.
+
+    ``topic``, ``partitions`` and ``streams`` are for create; ``changes`` for switch, made for generation ``epoch``.
+    """
+
+    kind: GenerationRequestKind
+    topic: str
+    partitions: int
+    streams: int
+    epoch: int
+    changes: tuple[StreamsRecut, ...]
+    requested_by: str
+    requested_ms: int

@@ -1,0 +1,71 @@
+"""A change log's topic in memory: transactions of writers that are fenced by their id, offsets with holes."""
+
+from collections import defaultdict
+from typing import Final
+
+import msgspec
+
+from headgate.generation.core.effects import LogSeen
+from headgate.generation.core.outbox import Written
+from headgate.generation.core.reading import Marker
+
+__all__ = ["DataLog", "DataRecord", "FencedWriterError"]
+
+TRANSACTION_MARK: Final = 1
+"""Offsets that the end of a transaction takes on each of its partitions."""
+
+
+class FencedWriterError(Exception):
+    """Somebody has taken this writer's transactional.id."""
+
+
+class DataRecord(msgspec.Struct, frozen=True):
+    """A change, or an END marker. ``life`` is that of the writer, for the judge only."""
+
+    offset: int
+    writer: str
+    life: int
+    position: int
+    key: str
+    marker: Marker | None = None
+
+
+class DataLog:
+    """The topic's partitions and each writer's position, which is committed with its records."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.records: dict[int, list[DataRecord]] = defaultdict(list)
+        self.ends: dict[int, int] = dict.fromkeys(range(partitions), 0)
+        self.starts: dict[int, int] = dict.fromkeys(range(partitions), 0)
+        self.written: dict[str, Written] = {}
+        self._epochs: dict[str, int] = {}
+
+    def seen(self, entropy: int) -> LogSeen:
+        """What a look at the topic tells."""
+        return LogSeen("topic-id", dict(self.ends), entropy)
+
+    def init(self, writer: str) -> int:
+        """Take a writer's transactional.id; the number that commits under it must give."""
+        self._epochs[writer] = self._epochs.get(writer, 0) + 1
+        return self._epochs[writer]
+
+    def commit(
+        self, writer: str, epoch: int, records: list[tuple[int, DataRecord]], written: Written | None = None
+    ) -> None:
+        """One transaction: records with their partitions. Raises FencedWriterError, and then nothing is written."""
+        if self._epochs.get(writer) != epoch:
+            raise FencedWriterError(writer)
+        for partition, record in records:
+            self.records[partition].append(msgspec.structs.replace(record, offset=self.ends[partition]))
+            self.ends[partition] += 1
+        for partition in {partition for partition, _ in records}:
+            self.ends[partition] += TRANSACTION_MARK
+        if written is not None:
+            self.written[writer] = written
+
+    def read(self, partition: int, offset: int, limit: int, upto: int | None) -> tuple[list[DataRecord], int]:
+        """Records from ``offset`` on, and the position behind them, at most ``upto``."""
+        stop = self.ends[partition] if upto is None else min(upto, self.ends[partition])
+        found = [record for record in self.records[partition] if offset <= record.offset < stop][:limit]
+        return found, (found[-1].offset + 1 if len(found) == limit else max(offset, stop))

@@ -1,0 +1,286 @@
+"""A world of switches: who does the next step is drawn from a seed, and so is who dies at it; a judge looks on.
+
+The judge knows what each source has and checks at every delivery: per key the changes come once each, in their order.
+At the end everything is left alone until all is written and read; then nothing may be missing.
+"""
+
+import random
+from collections import Counter, defaultdict
+from typing import Final
+
+import msgspec
+
+from headgate.eventlog.log import Partition, Placed
+from headgate.generation.core.machine import GENERATION, new_state
+from headgate.generation.core.planning import Recut, resize
+from headgate.generation.core.state import GenerationState, current_of, evolve
+from headgate.records.generation import GenerationPhase, GenerationRequested, GenerationRequestKind, StreamsRecut
+from headgate.records.keys import Fact, GenerationRequestKey
+from headgate_lab.memory_log.log import CommitFault, MemoryBroker
+from headgate_lab.memory_log.partition import Entry
+from headgate_lab.simulation.switches.actors import (
+    GENERATION_TOPIC,
+    LEASE_SECONDS,
+    SET,
+    Checkpoint,
+    SimOwner,
+    SimReader,
+    SimWriter,
+)
+from headgate_lab.simulation.switches.data_log import DataLog, DataRecord
+
+__all__ = ["Crash", "Judge", "OrderBrokenError", "SwitchProfile", "SwitchWorld"]
+
+TICK_SECONDS: Final = 0.05
+KEYS_PER_WRITER: Final = 5
+CALM_STEPS_MAX: Final = 60_000
+SETTLE_ROUNDS: Final = 400
+
+
+class OrderBrokenError(AssertionError):
+    """A reader was given a change twice, out of order, or never."""
+
+
+class Crash(msgspec.Struct, frozen=True):
+    """Who dies at which of its steps: ``who`` is owner, writer or reader."""
+
+    who: str
+    at: int
+
+
+class SwitchProfile(msgspec.Struct, frozen=True):
+    """What a history has."""
+
+    seed: int
+    steps: int = 2_500
+    writers: int = 3
+    owners: int = 2
+    partitions: int = 12
+    changes: int = 60
+    crash_rate: float = 0.004
+    freeze_rate: float = 0.004
+    effect_failure_rate: float = 0.1
+    switch_rate: float = 0.01
+    strict: bool = False
+    crashes: tuple[Crash, ...] = ()
+
+
+class Judge:
+    """Checks what readers deliver against what the sources have."""
+
+    def __init__(self, sources: dict[str, list[str]]) -> None:
+        self._expected: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        for writer, keys in sources.items():
+            for position, key in enumerate(keys):
+                self._expected[key].append((writer, position))
+        self._given: Counter[str] = Counter()
+
+    def deliver(self, record: DataRecord) -> None:
+        """Raises OrderBrokenError unless this is the next change of its key."""
+        expected = self._expected[record.key]
+        number = self._given[record.key]
+        found = (record.writer, record.position)
+        if number >= len(expected) or expected[number] != found:
+            due = expected[number] if number < len(expected) else "nothing"
+            raise OrderBrokenError(f"key {record.key}: change {found} was delivered where {due} was due")
+        self._given[record.key] += 1
+
+    def missing(self) -> int:
+        """How many changes nobody was given."""
+        return sum(len(expected) - self._given[key] for key, expected in self._expected.items())
+
+
+class SwitchWorld:
+    """One history."""
+
+    def __init__(self, profile: SwitchProfile) -> None:
+        self.profile = profile
+        self.random = random.Random(profile.seed)  # noqa: S311 - a seed's history, no secret
+        self.broker = MemoryBroker()
+        self._observed = new_state(0)
+        self.broker.on_committed = self._observe
+        self.data = DataLog(profile.partitions)
+        self.now = 100.0
+        self.sources = {
+            f"w{number}": [f"k{number}.{self.random.randrange(KEYS_PER_WRITER)}" for _ in range(profile.changes)]
+            for number in range(profile.writers)
+        }
+        self.judge = Judge(self.sources)
+        self.checkpoint = Checkpoint()
+        self.owners: dict[str, SimOwner] = {}
+        self.writers: dict[str, SimWriter] = {}
+        self.zombies: list[SimWriter] = []
+        self.lives: Counter[str] = Counter()
+        self.reader: SimReader | None = None
+        self.counts: Counter[str] = Counter()
+        self._steps: Counter[str] = Counter()
+        self._requests = 0
+        self._frozen: dict[str, int] = {}
+
+    def run(self) -> Counter[str]:
+        """The whole history; what has happened in it, by name. Raises OrderBrokenError."""
+        self._ask(GenerationRequestKind.CREATE, topic="t", partitions=self.profile.partitions, streams=1)
+        for _ in range(self.profile.steps):
+            self._step(calm=False)
+        self._calm_down()
+        return self.counts
+
+    def state(self) -> GenerationState:
+        """What the log says now."""
+        return self._observed
+
+    def _observe(self, partition: Partition, entry: Entry) -> None:
+        if partition == GENERATION_TOPIC and not isinstance(entry.key, str):
+            evolve(self._observed, entry.key, entry.value, entry.offset)
+
+    # --- one step ---
+
+    def _step(self, *, calm: bool) -> None:
+        self.now += TICK_SECONDS
+        actors = [self._owner_step, self._owner_step, self._writer_step, self._writer_step, self._reader_step]
+        self.random.choice(actors)(calm)
+        if not calm and self.random.random() < self.profile.switch_rate:
+            self._ask_for_something()
+
+    def _dies(self, who: str, *, calm: bool) -> bool:
+        self._steps[who] += 1
+        if Crash(who, self._steps[who]) in self.profile.crashes:
+            self.counts[f"{who} killed"] += 1
+            return True
+        dies = not calm and self.random.random() < self.profile.crash_rate
+        self.counts[f"{who} killed"] += dies
+        return dies
+
+    def _owner_step(self, calm: bool) -> None:
+        for number in range(self.profile.owners):
+            name = f"o{number}"
+            if name not in self.owners:
+                self.owners[name] = SimOwner(self.broker, self.data, name, lambda: self.random.getrandbits(64))
+        name = self.random.choice(sorted(self.owners))
+        owner = self.owners[name]
+        if self._dies("owner", calm=calm):
+            self.owners.pop(name).role.close()
+            return
+        if not calm and self.random.random() < self.profile.crash_rate:
+            fault = self.random.choice(list(CommitFault))
+            self.broker.fail_commit("generation", fault)
+        if owner.effects and self.random.random() < 0.5:
+            fails = not calm and self.random.random() < self.profile.effect_failure_rate
+            owner.run_effect(self.random.randrange(len(owner.effects)), fails=fails)
+            if self._dies("effect", calm=calm):
+                self.owners.pop(name).role.close()
+        else:
+            owner.turn(self.now)
+
+    def _writer_step(self, calm: bool) -> None:
+        if self.zombies and self.random.random() < 0.1:
+            # A process that stood still goes on as if nothing had happened.
+            zombie = self.random.choice(self.zombies)
+            zombie.step()
+            zombie.feed(more=True)
+            if zombie.is_over:
+                self.zombies.remove(zombie)
+            return
+        name = self.random.choice(sorted(self.sources))
+        writer = self.writers.get(name)
+        if writer is None or writer.is_over:
+            self.lives[name] += 1
+            self.writers[name] = SimWriter(self.broker, self.data, name, self.lives[name], self.sources[name])
+            return
+        if self._dies("writer", calm=calm):
+            del self.writers[name]
+            return
+        if not calm and self.random.random() < self.profile.freeze_rate:
+            self.counts["writer frozen"] += 1
+            self.zombies.append(self.writers.pop(name))
+            return
+        writer.step()
+        writer.feed(more=calm or self.random.random() < 0.5)
+
+    def _reader_step(self, calm: bool) -> None:
+        if self.reader is None or self._dies("reader", calm=calm):
+            self.reader = SimReader(
+                self.broker, self.data, self.checkpoint, self.judge.deliver, strict=self.profile.strict
+            )
+            return
+        self.reader.step()
+
+    # --- what is asked for ---
+
+    def _ask_for_something(self) -> None:
+        record = self.state().sets.get(SET)
+        current = None if record is None else current_of(record)
+        if record is None or current is None:
+            return
+        log = self.state().map_of(SET, current.epoch)
+        kind = self.random.choice(["resize", "split", "merge", "abort", "retire", "repair"])
+        changes: tuple[Recut, ...] = ()
+        if kind == "resize":
+            changes = resize(log, self.random.randint(1, max(1, self.profile.partitions // 2)))
+        elif kind == "split":
+            stream = self.random.choice(log.streams)
+            changes = (Recut((stream.id,), (self.random.randint(stream.start + 1, stream.end - 1),), ""),)
+        elif kind == "merge" and len(log.streams) > 1:
+            at = self.random.randrange(len(log.streams) - 1)
+            changes = (Recut((log.streams[at].id, log.streams[at + 1].id), (), ""),)
+        else:
+            if kind in ("abort", "retire", "repair"):
+                self._ask(GenerationRequestKind(kind))
+            return
+        asked = tuple(StreamsRecut(tuple(map(str, change.streams)), change.cuts) for change in changes)
+        self._ask(GenerationRequestKind.SWITCH, epoch=current.epoch, changes=asked)
+
+    def _ask(
+        self,
+        kind: GenerationRequestKind,
+        *,
+        topic: str = "",
+        partitions: int = 0,
+        streams: int = 0,
+        epoch: int = 0,
+        changes: tuple[StreamsRecut, ...] = (),
+    ) -> None:
+        self._requests += 1
+        request = GenerationRequested(kind, topic, partitions, streams, epoch, changes, "sim", 0)
+        key = GenerationRequestKey(SET, f"q{self._requests:04}")
+        self.broker.append(Placed(GENERATION_TOPIC, Fact(key, request)), 2)
+
+    # --- the end ---
+
+    def _calm_down(self) -> None:
+        self.zombies.clear()
+        self.broker.cancel_faults()
+        for _ in range(CALM_STEPS_MAX):
+            self._step(calm=True)
+            idle = all(name in self.writers and self.writers[name].is_idle() for name in self.sources)
+            if idle and self.judge.missing() == 0 and self._is_settled():
+                break
+        else:
+            raise OrderBrokenError(f"{self.judge.missing()} changes were not delivered: {self._standing()}")
+        self._check_end()
+
+    def _is_settled(self) -> bool:
+        record = self.state().sets.get(SET)
+        if record is None:
+            return False
+        return not any(
+            each.phase in (GenerationPhase.PREPARED, GenerationPhase.CLOSING, GenerationPhase.SUPERSEDED)
+            for each in record.generations
+        )
+
+    def _check_end(self) -> None:
+        state = self.state()
+        record = state.sets[SET]
+        self.counts["committed"] += record.last_epoch
+        self.counts["aborted"] += sum(each.phase is GenerationPhase.ABORTED for each in record.generations)
+        digests = {GENERATION.digest(owner.role.view) for owner in self.owners.values() if owner.role.status.replayed}
+        serving = [owner for owner in self.owners.values() if owner.role.status.owner_rev is not None]
+        if not serving or not digests:
+            raise OrderBrokenError("nobody owns the set in the end")
+        if self.reader is not None and self.reader.reading.refused:
+            raise OrderBrokenError(f"{self.reader.reading.refused} records stood behind their writer's END")
+
+    def _standing(self) -> str:
+        record = self.state().sets.get(SET)
+        roles = {name: owner.role.status for name, owner in self.owners.items()}
+        return f"{record}\n{roles}\n{ {name: writer.followed for name, writer in self.writers.items()} }"
