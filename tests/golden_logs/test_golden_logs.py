@@ -15,12 +15,20 @@ import msgspec
 import pytest
 
 from golden_logs.dump import DELETED, Dump, Line, read_dump, record_in
-from golden_logs.histories import HERE, RELEASED, ReleasedError, deletable_forms, hashes, newest_level, rewrite
+from golden_logs.histories import (
+    HERE,
+    RELEASED,
+    ReleasedError,
+    coordinator_forms,
+    deletable_forms,
+    hashes,
+    newest_level,
+    rewrite,
+)
 from headgate.coordinator.core.machine import COORDINATOR
 from headgate.eventlog.codec import CodecGarbage, decode
-from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS, partitions_of_shard
+from headgate.eventlog.sharding import partitions_of_shard
 from headgate.records.control import FeedState, Liveness, OperationKind, OutcomeStatus, SetState, TaskState, WantedState
-from headgate.records.keys import KEY_FORMS
 from headgate_lab.memory_log.partition import Entry, PartitionLog
 
 LEVELS = sorted(int(path.name.removeprefix("v")) for path in HERE.glob("v*") if path.is_dir())
@@ -100,8 +108,7 @@ def test_the_newest_dumps_say_everything_that_can_be_said() -> None:
     lines = [line for path in DUMPS if path.parent.name == f"v{newest_level()}" for line in read_dump(path).lines]
     entries = [(line, entry_of(line)) for line in lines]
     said_under = {type(entry.key) for _, entry in entries if entry.value is not None}
-    forms = {form for topic in (ANNOUNCE.topic, *SHARDED_TOPICS) for form in KEY_FORMS[topic]}
-    assert said_under == forms
+    assert said_under == coordinator_forms()
     deleted = {type(entry.key) for line, entry in entries if line.says == DELETED}
     assert deleted == deletable_forms()
     assert any(line.says.startswith("garbage: ") for line in lines)

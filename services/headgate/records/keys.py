@@ -43,7 +43,9 @@ __all__ = [
     "Fact",
     "FeedKey",
     "FeedProgressKey",
+    "GenerationMemberKey",
     "GenerationOutcomeKey",
+    "GenerationOwnerKey",
     "GenerationRequestKey",
     "Key",
     "MalformedKeyError",
@@ -219,6 +221,26 @@ class DeadLetterKey(_KeyBase, frozen=True, order=True):
     offset: int
 
 
+class GenerationOwnerKey(_KeyBase, frozen=True, order=True):
+    """``generation/<shard>`` on announce."""
+
+    topic: ClassVar[str] = "announce"
+    prefix: ClassVar[tuple[str, ...]] = ("generation",)
+    record: ClassVar[type] = OwnerAnnounced
+    by_owner: ClassVar[bool] = True
+    names_owner: ClassVar[bool] = True
+    shard: int
+
+
+class GenerationMemberKey(_KeyBase, frozen=True, order=True):
+    """``generation-member/<id>`` on announce."""
+
+    topic: ClassVar[str] = "announce"
+    prefix: ClassVar[tuple[str, ...]] = ("generation-member",)
+    record: ClassVar[type] = MemberAnnounced
+    member: str
+
+
 class GenerationRequestKey(_KeyBase, frozen=True, order=True):
     """``<set>/request/<id>`` on generation, written by whoever asks."""
 
@@ -295,6 +317,8 @@ Key = (
     | OutcomeKey
     | FeedKey
     | DeadLetterKey
+    | GenerationOwnerKey
+    | GenerationMemberKey
     | GenerationRequestKey
     | GenerationOutcomeKey
     | WriterKey
@@ -305,7 +329,7 @@ Key = (
 
 # Forms with a fixed first word come first within a topic: the word is reserved, so no feed can have it.
 KEY_FORMS: Final[dict[str, tuple[type[Key], ...]]] = {
-    "announce": (OwnerKey, MemberKey, AgentKey),
+    "announce": (OwnerKey, MemberKey, AgentKey, GenerationOwnerKey, GenerationMemberKey),
     "sync": (AnswerKey, TaskKey),
     "dispatch": (SessionKey, SpanKey),
     "checkpoint": (ProgressKey, FeedProgressKey),

@@ -177,7 +177,9 @@ def docs_missing(schema: Any) -> list[str]:
 def test_every_record_and_field_says_what_it_is(form: Any) -> None:
     schema = newest_file(form.record)
     assert docs_missing(schema) == []
-    assert schema["doc"].startswith(f"{form.topic}, key {'/'.join(form.prefix) or '<'}")
+    # A record that several keys have says the first of them.
+    first = next(each for each in FORMS if each.record is form.record)
+    assert schema["doc"].startswith(f"{first.topic}, key {'/'.join(first.prefix) or '<'}")
 
 
 RELEASED = {

@@ -32,29 +32,29 @@ from headgate.runtime.machine import (
     Arrived,
     Decision,
     EffectFinished,
-    Enthroned,
     HolderSilent,
     Machine,
     Now,
+    TermBegan,
     TimerFired,
 )
 
-__all__ = ["GENERATION", "NotEnthronedError", "decide", "digest", "evolve", "new_state"]
+__all__ = ["GENERATION", "NotOwnerError", "decide", "digest", "evolve", "new_state"]
 
 
-class NotEnthronedError(Exception):
-    """An input came before Enthroned: the loop decides only for an owner."""
+class NotOwnerError(Exception):
+    """An input came before TermBegan: the loop decides only for an owner."""
 
 
 def decide(state: GenerationState, given: Any, now: Now) -> Decision:
     """What follows from one input. Changes nothing of ``state`` but its term's memory and the maps that it keeps."""
-    if isinstance(given, Enthroned):
+    if isinstance(given, TermBegan):
         state.term = Term(given.owner_rev)
     if state.term is None:
-        raise NotEnthronedError(f"{type(given).__name__} before Enthroned")
+        raise NotOwnerError(f"{type(given).__name__} before TermBegan")
     draft = Draft(state, state.term, now)
     match given:
-        case Enthroned():
+        case TermBegan():
             for name in sorted(state.sets):
                 resume(draft, name)
             for key, placed in sorted(state.requests.items(), key=lambda each: each[1].offset):

@@ -4,8 +4,8 @@ Changes are numbered by their source (``position``, ascending). With every batch
 transaction, how far it is (``Written``), so what a source sends again after a crash is recognised and left out.
 
 While ranges are held back, changes of others are written ahead of them. What is written is then no prefix of the
-source any more: everything up to ``position``, and up to ``ahead`` what does not lie in the ``held`` ranges. That is all that a
-later life has to know. While it catches up on what an earlier life held, it holds back in order.
+source any more: everything up to ``position``, and up to ``ahead`` what does not lie in the ``held`` ranges. That is
+all that a later life has to know. While it catches up on what an earlier life held, it holds back in order.
 """
 
 from collections import deque

@@ -54,7 +54,10 @@ class Gap(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class StreamReading:
-    """How far a stream is read. ``closed_by``: the switch that closes it, and the writers whose ENDs it waits for."""
+    """How far a stream is read. ``closed_by``: the switch that closes it, and the writers whose ENDs it waits for.
+
+    ``is_resumed``: an earlier life has read a part of it, and the markers in there.
+    """
 
     stream: LogStream
     next_offset: int
@@ -63,6 +66,7 @@ class StreamReading:
     end: int | None = None
     ended_by: dict[int, set[str]] = field(default_factory=dict)
     is_read: bool = False
+    is_resumed: bool = False
 
 
 class Reading:
@@ -77,11 +81,15 @@ class Reading:
         self.streams: dict[StreamId, StreamReading] = {}
         self.refused = 0
 
-    def learn(self, state: GenerationState) -> None:
-        """Take up new streams, and which are closed. Raises MapError for chunks that are missing or corrupt."""
+    def learn(self, state: GenerationState) -> tuple[Gap, ...]:
+        """Take up new streams, and which are closed. Learn first when the topic was read to an end captured before.
+
+        The gaps: streams that were closed and retired, with nobody waiting for this reader.
+        Raises MapError for chunks that are missing or corrupt.
+        """
         record = state.sets.get(self._name)
         if record is None:
-            return
+            return ()
         committed = [each for each in record.generations if _is_committed(each)]
         before: LogMap | None = None
         for generation in committed:
@@ -95,11 +103,15 @@ class Reading:
             before = log
         for reading in self.streams.values():
             self._settle(reading)
+        return () if before is None else self._retired(before)
 
     def resume_at(self, positions: dict[StreamId, int]) -> None:
         """Go on from a checkpoint: next offset by stream. Raises UnknownStreamError."""
         for stream, offset in positions.items():
-            self._reading(stream).next_offset = offset
+            reading = self._reading(stream)
+            reading.is_resumed = reading.is_resumed or offset > max(reading.next_offset, reading.stream.start_offset)
+            reading.next_offset = max(offset, reading.next_offset)
+            self._settle(reading)
 
     def readable(self) -> tuple[StreamReading, ...]:
         """Streams that may be read now, in the order of their generations and ranges."""
@@ -141,7 +153,17 @@ class Reading:
         ]
         return min(open_ones) - 1 if open_ones else self._known_epoch
 
+    def _retired(self, current: LogMap) -> tuple[Gap, ...]:
+        gaps = []
+        for reading in self.streams.values():
+            if reading.closed_by is None and not reading.is_read and reading.stream.id not in current.by_id:
+                reading.is_read = True
+                at, partition = reading.next_offset, reading.stream.partition
+                gaps.append(Gap(reading.stream.id, partition, at, at, "closed and retired before it was read"))
+        return tuple(gaps)
+
     def _missing_marker(self, reading: StreamReading) -> Gap | None:
+        self._settle(reading)
         if reading.is_read or reading.end is None or reading.next_offset < reading.end:
             return None
         ended = reading.ended_by.get(reading.closed_by or 0, set())
@@ -162,9 +184,10 @@ class Reading:
         if reading.closed_by is None or reading.is_read:
             return
         has_all = reading.needs <= reading.ended_by.get(reading.closed_by, set())
-        # Without a writer there is no marker: then the end that was measured is all there is to go by.
         is_at_end = reading.end is not None and reading.next_offset >= reading.end
-        reading.is_read = has_all and (bool(reading.needs) or is_at_end)
+        # Where no marker can be seen (there is no writer, or an earlier life has seen it) the measured end decides.
+        by_markers = has_all and bool(reading.needs)
+        reading.is_read = by_markers or (is_at_end and (has_all or reading.is_resumed))
 
     def _may_begin(self, stream: LogStream) -> bool:
         if self._strict:

@@ -29,9 +29,9 @@ from headgate.records.generation import (
 from headgate.records.keys import (
     ChunkKey,
     GenerationOutcomeKey,
+    GenerationOwnerKey,
     GenerationRequestKey,
     Key,
-    OwnerKey,
     ReaderKey,
     SetKey,
     WriterKey,
@@ -117,7 +117,7 @@ def evolve(state: GenerationState, key: Key, value: Record | None, offset: int) 
             _put(state.requests, key, PlacedRequest(offset, value) if isinstance(value, GenerationRequested) else None)
         case GenerationOutcomeKey():
             _adopt(state.outcomes, key, value)
-        case OwnerKey() if key.shard == state.shard and isinstance(value, OwnerAnnounced):
+        case GenerationOwnerKey() if key.shard == state.shard and isinstance(value, OwnerAnnounced):
             state.owner_rev = max(state.owner_rev, offset if value.owner_rev is None else value.owner_rev)
         case _:
             pass

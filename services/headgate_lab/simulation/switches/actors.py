@@ -21,6 +21,7 @@ from headgate.generation.core.effects import (
     WriterFenced,
 )
 from headgate.generation.core.following import Followed, Step, StepKind, next_step
+from headgate.generation.core.kind import GENERATION_KIND, GENERATION_SHARD
 from headgate.generation.core.machine import GENERATION
 from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, Written
 from headgate.generation.core.ranges import LogStream
@@ -62,14 +63,14 @@ class SimOwner:
         self._entropy = entropy
         self.effects: list[TermEffect] = []
         settings = RoleSettings(
-            shard=0,
+            kind=GENERATION_KIND,
+            shard=GENERATION_SHARD,
             owner_id=name,
             transactional_id="generation",
             version="test",
             schema_version=2,
             lease_seconds=LEASE_SECONDS,
-            agent_lease_seconds=LEASE_SECONDS,
-            topics=("announce", "generation"),
+            holder_lease_seconds=LEASE_SECONDS,
         )
         self.role: Role[GenerationState] = Role(settings, GENERATION, broker.client(), run_effect=self.effects.append)
 
@@ -108,11 +109,13 @@ class _Follower:
         self.state = new_state(0)
         self._reader = self.log.reader({GENERATION_TOPIC: 0})
 
-    def follow(self) -> None:
-        """Read what is new."""
-        for item in self._reader.poll(POLL_LIMIT, 0.0):
+    def follow(self) -> bool:
+        """Read what is new; whether there was any."""
+        items = self._reader.poll(POLL_LIMIT, 0.0)
+        for item in items:
             if isinstance(item, Delivery):
                 evolve(self.state, item.key, item.value, item.offset)
+        return bool(items)
 
     def say(self, fact: Fact) -> None:
         """Write one record, idempotently."""
@@ -144,6 +147,15 @@ class SimWriter(_Follower):
         step = next_step(self.state, SET, self.name, self.life, self.followed)
         try:
             self._do(step)
+        except FencedWriterError:
+            self.is_over = True
+
+    def thaw(self) -> None:
+        """It stood still; what it was about to write it writes now, before it looks at anything."""
+        if self.followed.epoch == 0:
+            return
+        try:
+            self._write()
         except FencedWriterError:
             self.is_over = True
 
@@ -256,8 +268,11 @@ class SimReader(_Follower):
 
     def step(self) -> None:
         """Read a little of one stream, or say how far all are read."""
-        self.follow()
-        self.reading.learn(self.state)
+        while self.follow():
+            pass
+        gaps = self.reading.learn(self.state)
+        if gaps:
+            raise AssertionError(f"a gap where the reader was waited for: {gaps}")
         known = {stream: at for stream, at in self._checkpoint.positions.items() if stream in self.reading.streams}
         self.reading.resume_at(known)
         if has_current(self.state) and self.reading.read_epoch() > self._said:

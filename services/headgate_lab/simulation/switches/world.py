@@ -20,7 +20,6 @@ from headgate_lab.memory_log.log import CommitFault, MemoryBroker
 from headgate_lab.memory_log.partition import Entry
 from headgate_lab.simulation.switches.actors import (
     GENERATION_TOPIC,
-    LEASE_SECONDS,
     SET,
     Checkpoint,
     SimOwner,
@@ -176,7 +175,10 @@ class SwitchWorld:
         if self.zombies and self.random.random() < 0.1:
             # A process that stood still goes on as if nothing had happened.
             zombie = self.random.choice(self.zombies)
-            zombie.step()
+            if self.random.random() < 0.7:
+                zombie.thaw()
+            else:
+                zombie.step()
             zombie.feed(more=True)
             if zombie.is_over:
                 self.zombies.remove(zombie)
@@ -273,10 +275,14 @@ class SwitchWorld:
         record = state.sets[SET]
         self.counts["committed"] += record.last_epoch
         self.counts["aborted"] += sum(each.phase is GenerationPhase.ABORTED for each in record.generations)
-        digests = {GENERATION.digest(owner.role.view) for owner in self.owners.values() if owner.role.status.replayed}
-        serving = [owner for owner in self.owners.values() if owner.role.status.owner_rev is not None]
-        if not serving or not digests:
-            raise OrderBrokenError("nobody owns the set in the end")
+        before = GENERATION.digest(state)
+        self.broker.compact(GENERATION_TOPIC)
+        replayed = new_state(0)
+        for entry in self.broker.entries(GENERATION_TOPIC, 0, self.broker.end_offset(GENERATION_TOPIC), 10**6):
+            if entry.committed() and not isinstance(entry.key, str):
+                evolve(replayed, entry.key, entry.value, entry.offset)
+        if GENERATION.digest(replayed) != before:
+            raise OrderBrokenError("replay of the compacted log gives another state")
         if self.reader is not None and self.reader.reading.refused:
             raise OrderBrokenError(f"{self.reader.reading.refused} records stood behind their writer's END")
 

@@ -1,0 +1,291 @@
+"""Scripts of switches with golden traces: the real owner of generations in the real role loop; all others are played.
+
+A script is blocks of commands, a line ``----``, and what happened: inputs, facts and effects. Regenerate with ``pytest
+tests/scenarios/switches --rewrite-scenarios`` and read the diff. Effects are answered at once (a fenced writer was at
+position 99, every partition ends at 100) unless the script holds them, or lets them fail.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.eventlog.log import Partition, Placed
+from headgate.generation.core.effects import (
+    CreateLog,
+    EffectFailed,
+    EndsMeasured,
+    EndsWritten,
+    FenceWriter,
+    LogSeen,
+    LookAtLog,
+    MeasureEnds,
+    WriteEnds,
+    WriterFenced,
+)
+from headgate.generation.core.kind import GENERATION_KIND
+from headgate.generation.core.machine import decide, digest, evolve, new_state
+from headgate.generation.core.planning import Recut, resize
+from headgate.generation.core.state import GenerationState, current_of
+from headgate.records.control import OwnerAnnounced, RequestSettled
+from headgate.records.generation import (
+    GenerationDescribed,
+    GenerationRequested,
+    GenerationRequestKind,
+    ReaderReported,
+    SetRecorded,
+    StreamsRecut,
+    WriterReported,
+)
+from headgate.records.keys import Fact, GenerationRequestKey, Key, ReaderKey, WriterKey
+from headgate.runtime.machine import (
+    Arrived,
+    CancelTimer,
+    Decision,
+    EffectFinished,
+    Machine,
+    Now,
+    SetTimer,
+    TermBegan,
+    TimerFired,
+)
+from headgate.runtime.role import Role, RoleSettings, TermEffect
+from headgate_lab.memory_log.log import MemoryBroker
+
+SET: Final = "orders"
+TOPIC: Final = Partition("generation", 0)
+TICK_SECONDS: Final = 0.25
+PARTITIONS: Final = 8
+
+
+class World:
+    def __init__(self) -> None:
+        self.broker = MemoryBroker()
+        self.now = 100.0
+        self.owners: dict[str, Role[GenerationState]] = {}
+        self.effects: list[tuple[str, TermEffect]] = []
+        self.mode = "run"
+        self.partitions = PARTITIONS
+        self.output: list[str] = []
+
+    def run(self, line: str) -> None:
+        words = line.split()
+        plain = [word for word in words if "=" not in word]
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        getattr(self, f"do_{plain[0]}")(*plain[1:], **options)
+        self.settle()
+
+    def settle(self) -> None:
+        for _ in range(200):
+            before = (self.broker.end_offset(TOPIC), len(self.output), len(self.effects))
+            for _, role in sorted(self.owners.items()):
+                role.turn(Now(self.now, round(self.now * 1000)))
+            if self.mode != "hold":
+                waiting, self.effects = self.effects, []
+                for name, effect in waiting:
+                    result = EffectFailed("no broker answers") if self.mode == "fail" else self.result(effect.effect)
+                    if name in self.owners:
+                        self.owners[name].finish(effect, result)
+            if (self.broker.end_offset(TOPIC), len(self.output), len(self.effects)) == before:
+                return
+        raise AssertionError("the script does not come to rest")
+
+    def result(self, effect: Any) -> Any:
+        match effect:
+            case CreateLog() | LookAtLog():
+                return LogSeen("topic-1", dict.fromkeys(range(self.partitions), 100), 7)
+            case FenceWriter():
+                return WriterFenced(99)
+            case WriteEnds():
+                return EndsWritten()
+            case MeasureEnds():
+                return EndsMeasured(dict.fromkeys(effect.partitions, 100))
+        raise TypeError(effect)
+
+    # --- commands ---
+
+    def do_advance(self, text: str) -> None:
+        for _ in range(round(float(text.removesuffix("s")) / TICK_SECONDS)):
+            self.now += TICK_SECONDS
+            self.settle()
+
+    def do_owner(self, verb: str, name: str) -> None:
+        if verb == "kill":
+            self.owners.pop(name).close()
+            return
+
+        def told(state: GenerationState, given: Any, now: Now) -> Decision:
+            decision = decide(state, given, now)
+            lines = [f"  {shown_fact(fact)}" for fact in decision.facts]
+            lines += [f"  * {shown_effect(effect)}" for effect in decision.effects]
+            if lines or not isinstance(given, TimerFired | Arrived):
+                self.output += [f"{name} < {shown_input(given)}", *lines]
+            return decision
+
+        settings = RoleSettings(
+            kind=GENERATION_KIND,
+            shard=0,
+            owner_id=name,
+            transactional_id="generation-0",
+            version="test",
+            schema_version=2,
+            lease_seconds=5.0,
+            holder_lease_seconds=5.0,
+        )
+        machine = Machine(new_state, evolve, told, digest)
+        self.owners[name] = Role(
+            settings, machine, self.broker.client(), run_effect=lambda effect: self.effects.append((name, effect))
+        )
+
+    def do_effects(self, mode: str) -> None:
+        self.mode = mode
+
+    def do_topic(self, *, partitions: str) -> None:
+        self.partitions = int(partitions)
+
+    def do_create(self, request: str, *, streams: str = "1") -> None:
+        self.ask(request, GenerationRequestKind.CREATE, streams=int(streams))
+
+    def do_switch(self, request: str, how: str, *numbers: str, cuts: str = "") -> None:
+        state = self.state()
+        current = current_of(state.sets[SET])
+        assert current is not None
+        log = state.map_of(SET, current.epoch)
+        if how == "resize":
+            changes = resize(log, int(numbers[0]))
+        else:
+            chosen = tuple(log.streams[int(number)].id for number in numbers)
+            changes = (Recut(chosen, tuple(map(int, cuts.split(","))) if cuts else (), ""),)
+        asked = tuple(StreamsRecut(tuple(map(str, change.streams)), change.cuts) for change in changes)
+        self.ask(request, GenerationRequestKind.SWITCH, changes=asked)
+
+    def do_request(self, request: str, kind: str) -> None:
+        self.ask(request, GenerationRequestKind(kind))
+
+    def do_forget(self, request: str) -> None:
+        self.write(GenerationRequestKey(SET, request), None)
+
+    def do_writer(self, name: str, life: str, verb: str, *numbers: str) -> None:
+        """``writer w1 1 joins`` · ``promises 2 50`` (to generation 2, up to position 50) · ``at 2`` · ``leaves 70``."""
+        given = list(map(int, numbers))
+        report = {
+            "joins": lambda: WriterReported(0, 0, -1, False, (), 0),
+            "promises": lambda: WriterReported(given[0] - 1, given[0], given[1], False, (), 0),
+            "at": lambda: WriterReported(given[0], 0, -1, False, (), 0),
+            "leaves": lambda: WriterReported(0, 0, given[0], True, (), 0),
+        }[verb]()
+        self.write(WriterKey(SET, name, int(life)), report)
+
+    def do_reader(self, name: str, epoch: str = "") -> None:
+        self.write(ReaderKey(SET, name), ReaderReported(int(epoch), 0) if epoch else None)
+
+    def do_compact(self) -> None:
+        self.broker.compact(TOPIC, drop_tombstones=True)
+
+    # --- how ---
+
+    def ask(self, request: str, kind: GenerationRequestKind, *, streams: int = 0, changes: Any = ()) -> None:
+        is_create = kind is GenerationRequestKind.CREATE
+        asked = GenerationRequested(
+            kind, "t.orders" if is_create else "", PARTITIONS if is_create else 0, streams, 0, changes, "script", 0
+        )
+        self.write(GenerationRequestKey(SET, request), asked)
+
+    def write(self, key: Key, value: Any) -> None:
+        self.broker.append(Placed(TOPIC, Fact(key, value)), 2)
+
+    def state(self) -> GenerationState:
+        state = new_state(0)
+        for entry in self.broker.entries(TOPIC, 0, self.broker.end_offset(TOPIC), 10**6):
+            if entry.committed() and not isinstance(entry.key, str):
+                evolve(state, entry.key, entry.value, entry.offset)
+        return state
+
+
+def shown_input(given: Any) -> str:
+    match given:
+        case TermBegan(owner_rev=rev):
+            return f"term began, owner_rev {rev}"
+        case Arrived(delivery=delivery):
+            return f"{delivery.key.text()}: {shown_value(delivery.value)}"
+        case TimerFired(name=name):
+            return f"timer {name}"
+        case EffectFinished(effect=effect, result=result):
+            return f"{shown_effect(effect)} → {type(result).__name__}"
+    raise TypeError(given)
+
+
+def shown_effect(effect: Any) -> str:
+    match effect:
+        case SetTimer(name=name, delay_seconds=seconds):
+            return f"timer {name} in {seconds:g} s"
+        case CancelTimer(name=name):
+            return f"no timer {name}"
+        case FenceWriter(writer=writer, epoch=epoch):
+            return f"FenceWriter {writer} for {epoch}"
+        case WriteEnds(writer=writer, epoch=epoch, partitions=partitions, position=position):
+            return f"WriteEnds of {writer} for {epoch} on {list(partitions)}, cut {position}"
+        case MeasureEnds(partitions=partitions):
+            return f"MeasureEnds of {list(partitions)}"
+    return type(effect).__name__
+
+
+def shown_fact(fact: Fact) -> str:
+    return f"{fact.key.text()}: {shown_value(fact.value)}"
+
+
+def shown_value(value: Any) -> str:  # noqa: PLR0911 - a case for each record
+    match value:
+        case None:
+            return "deleted"
+        case SetRecorded():
+            generations = "; ".join(shown_generation(each) for each in value.generations)
+            writers = " ".join(f"{each.writer}.{each.life}{' over' if each.is_over else ''}" for each in value.writers)
+            return f"{generations or 'no generation'} | writers: {writers or 'none'}"
+        case GenerationDescribed():
+            return "streams on partitions " + " ".join(
+                f"{stream.partition}@{stream.start_offset}" + (f"←{len(stream.parents)}" if stream.parents else "")
+                for stream in value.streams
+            )
+        case WriterReported():
+            promise = f", promises {value.promise} for {value.promised_epoch}" if value.promised_epoch else ""
+            return f"leaves at {value.promise}" if value.leaving else f"at {value.epoch}{promise}"
+        case ReaderReported():
+            return f"has read {value.read_epoch}"
+        case GenerationRequested():
+            return value.kind.value
+        case RequestSettled():
+            return f"{value.status.value}, {value.reason}"
+        case OwnerAnnounced():
+            return "announced"
+    raise TypeError(value)
+
+
+def shown_generation(generation: Any) -> str:
+    cuts = " ".join(
+        f"{cut.writer}.{'-' if cut.life is None else cut.life}={'?' if cut.position is None else cut.position}"
+        + ("!" if cut.ended else "")
+        for cut in generation.cuts
+    )
+    ends = f" ends {generation.closed_ends}" if generation.closed_ends else ""
+    return f"{generation.epoch} {generation.phase.value}{f' [{cuts}]' if cuts else ''}{ends}"
+
+
+def play(path: Path) -> str:
+    """The script with the trace that comes of it now."""
+    world = World()
+    parts = []
+    for block in path.read_text(encoding="utf-8").split("\n\n"):
+        commands = block.split("\n----")[0].strip("\n")
+        world.output = []
+        for line in commands.splitlines():
+            if line and not line.startswith("#"):
+                world.run(line)
+        parts.append("\n".join([commands, "----", *world.output]))
+    check_replay(world)
+    return "\n\n".join(parts) + "\n"
+
+
+def check_replay(world: World) -> None:
+    """Full log, compacted log and the owner's live state are the same."""
+    whole = digest(world.state())
+    world.broker.compact(TOPIC)
+    assert digest(world.state()) == whole

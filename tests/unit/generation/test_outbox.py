@@ -1,0 +1,94 @@
+"""Changes on their way to a log: each is written once and per key in order, whatever is held back and whoever dies."""
+
+import random
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, PositionError, Written
+from headgate.generation.core.planning import first_map
+
+LOG = first_map(4, 4, random.Random(1).getrandbits)  # noqa: S311 (ids, not secrets)
+TOKENS = [stream.end for stream in LOG.streams]
+
+
+def change(position: int, stream: int = 0) -> Change:
+    return Change(position, TOKENS[stream], b"k", b"v")
+
+
+def positions(outbox: Outbox, closed: tuple[int, ...] = (), limit: int = 10) -> list[int]:
+    batch = outbox.take(LOG, [LOG.streams[number] for number in closed], limit)
+    outbox.commit()
+    return [] if batch is None else [change.position for change, _ in batch.changes]
+
+
+def test_what_is_closed_is_held_and_the_rest_goes_on() -> None:
+    outbox = Outbox(10)
+    for position, stream in enumerate([0, 1, 0, 2]):
+        assert outbox.add(change(position, stream))
+    assert positions(outbox, closed=(0,)) == [1, 3]
+    assert outbox.written == Written(-1, 3, ((LOG.streams[0].start, LOG.streams[0].end),))
+    assert outbox.has_held
+    assert [outbox.written.has(position, TOKENS[stream]) for position, stream in enumerate([0, 1, 0, 2])] == [
+        *(False, True, False, True),
+    ]
+    assert positions(outbox) == [0, 2]
+    assert outbox.written == Written(3, 3)
+
+
+def test_positions_ascend_and_the_box_has_an_end() -> None:
+    outbox = Outbox(1)
+    outbox.add(change(5))
+    with pytest.raises(PositionError, match="5 does not follow 5"):
+        outbox.add(change(5))
+    with pytest.raises(OutboxFullError):
+        outbox.add(change(6))
+    assert positions(outbox) == [5]
+    assert outbox.add(change(6)), "what a full box refused can be given again"
+
+
+def test_a_batch_is_confirmed_before_the_next() -> None:
+    outbox = Outbox(5)
+    outbox.add(change(0))
+    outbox.take(LOG, [], 5)
+    with pytest.raises(RuntimeError):
+        outbox.take(LOG, [], 5)
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.randoms(use_true_random=False))
+def test_each_change_is_written_once_in_its_keys_order(source: list[int], chance: random.Random) -> None:
+    """The source sends again from anywhere before what is written; lives end between a batch and its commit."""
+    log: dict[int, list[int]] = defaultdict(list)
+    written = Written()
+    for _ in range(2000):
+        outbox = Outbox(6)
+        outbox.begin(written)
+        at = chance.randint(0, max(0, written.position + 1))
+        closed: tuple[int, ...] = ()
+        while True:
+            if at < len(source) and chance.random() < 0.6 and len(outbox) < 6:
+                outbox.add(change(at, source[at]))
+                at += 1
+            if not outbox.has_held and chance.random() < 0.2:
+                closed = tuple(chance.sample(range(4), 2))
+            elif chance.random() < 0.2:
+                closed = ()
+            batch = outbox.take(LOG, [LOG.streams[number] for number in closed], 3)
+            if batch is not None and chance.random() < 0.95:
+                for each, partition in batch.changes:
+                    log[partition].append(each.position)
+                written = batch.after
+                if chance.random() < 0.1:
+                    break  # the transaction stood, but the writer never knew
+                outbox.commit()
+            elif batch is not None:
+                break
+            if sum(map(len, log.values())) == len(source):
+                break
+        if sum(map(len, log.values())) == len(source):
+            break
+    assert {number: log[number] for number in range(4)} == {
+        number: [at for at, stream in enumerate(source) if stream == number] for number in range(4)
+    }

@@ -1,0 +1,29 @@
+"""The table of a generation's phases: every pair has an entry, and what cannot be raises."""
+
+from itertools import product
+
+import pytest
+
+from headgate.generation.core.phases import TRANSITIONS, Action, ImpossibleSignalError, Phase, Signal, action_for
+from headgate.records.generation import GenerationPhase
+
+
+def test_every_pair_has_an_entry() -> None:
+    assert set(TRANSITIONS) == set(product(Phase, Signal))
+    assert set(TRANSITIONS.values()) == set(Action)
+    assert {phase.value for phase in Phase} == {"none", *(phase.value for phase in GenerationPhase)}
+
+
+@pytest.mark.parametrize(("phase", "signal"), sorted(TRANSITIONS))
+def test_what_cannot_be_raises(phase: Phase, signal: Signal) -> None:
+    recorded = None if phase is Phase.NONE else GenerationPhase(phase.value)
+    if TRANSITIONS[phase, signal] is Action.NEVER:
+        with pytest.raises(ImpossibleSignalError, match=f"{signal.value} cannot happen"):
+            action_for(recorded, signal)
+    else:
+        assert action_for(recorded, signal) is TRANSITIONS[phase, signal]
+
+
+def test_a_committed_generation_is_never_taken_back() -> None:
+    for phase in (Phase.COMMITTED, Phase.CLOSING, Phase.SUPERSEDED, Phase.DRAINED):
+        assert TRANSITIONS[phase, Signal.ABANDONED] in (Action.WAIT, Action.NEVER)
