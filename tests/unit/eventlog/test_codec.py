@@ -104,10 +104,9 @@ def form_read(fact: Fact) -> type:
     """The form that the key's text is read as."""
     text = fact.key.text().split("/")
     for form in KEY_FORMS[fact.key.topic]:
-        if (
-            len(text) == len(form.prefix) + len(form.__struct_fields__)
-            and tuple(text[: len(form.prefix)]) == form.prefix
-        ):
+        first = len(form.prefix)
+        fixed = (*text[:first], *text[first + 1 : first + 1 + len(form.infix)])
+        if len(text) == len(fixed) + len(form.__struct_fields__) and fixed == (*form.prefix, *form.infix):
             return form
     raise AssertionError(text)
 
