@@ -14,7 +14,7 @@ own schema says.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import compress, repeat
 from operator import attrgetter
 from typing import Any, Final, Literal
@@ -34,7 +34,7 @@ from headgate.formats.debezium import (
     operation_of,
     told_of_bytes,
 )
-from headgate.formats.debezium_schema import OPENING, KnownSchemas
+from headgate.formats.debezium_schema import OPENING, KnownSchemas, with_head
 from headgate.formats.decoding import Watermark, decode_columns
 from headgate.formats.tables import UNNAMED, OneTable, SourceTable
 from headgate.formats.transactions import TransactionRun, transaction_key
@@ -200,6 +200,8 @@ class Decoder:
         self._tombstones = Tombstones(self._tombstone)
         self._semantics: dict[str, str] | None = None
         """Of the last change that was met."""
+        self.head: bytes | None = None
+        """See decoding.CutDecoder."""
 
     def decode(
         self, key: bytes | None, value: bytes | None, partition: int, offset: int, append_ms: int
@@ -266,7 +268,27 @@ class Decoder:
         appended_ms: Sequence[int],
     ) -> list[Change]:
         """The changes of a batch given column by column, in its order; UndecodableError names the first bad event."""
-        return decode_columns(self._decode_at_once, self.decode, keys, values, partitions, offsets, appended_ms)
+        at_once = partial(self._decode_at_once, None)
+        return decode_columns(at_once, self.decode, keys, values, partitions, offsets, appended_ms)
+
+    def decode_cut(  # noqa: PLR0917 - one per column
+        self,
+        head: bytes,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        partitions: Sequence[int],
+        offsets: Sequence[int],
+        appended_ms: Sequence[int],
+    ) -> list[Change]:
+        """See decoding.CutDecoder."""
+
+        def decode(
+            key: bytes | None, value: bytes | None, partition: int, offset: int, append_ms: int
+        ) -> Change | None:
+            return self.decode(key, with_head(head, value), partition, offset, append_ms)
+
+        at_once = partial(self._decode_at_once, head)
+        return decode_columns(at_once, decode, keys, values, partitions, offsets, appended_ms)
 
     def take_watermarks(self) -> list[Watermark]:
         """None, ever: an event says when it happened, not that no earlier one follows."""
@@ -301,8 +323,9 @@ class Decoder:
                 first = runs.pop().first
             runs.append(TransactionRun(partition, first, offset, transaction, order))
 
-    def _decode_at_once(
+    def _decode_at_once(  # noqa: PLR0917 - one per column
         self,
+        head: bytes | None,
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
         partitions: Sequence[int],
@@ -313,6 +336,7 @@ class Decoder:
 
         For whole rows of one table and schema, deletes and tombstones: what a batch is made of, as a rule.
         """
+        self.head = None
         everything = (keys, partitions, offsets, appended_ms)
         nulls: list[int] = []
         if None in values:
@@ -320,7 +344,7 @@ class Decoder:
             nulls = [place for place, is_there in enumerate(there) if not is_there]
             columns = (compress(column, there) for column in (keys, values, partitions, offsets, appended_ms))
             keys, values, partitions, offsets, appended_ms = map(list, columns)  # type: ignore[assignment]
-        payloads = self._values.cut_all(values)
+        payloads = self._values.cut_all(values, head)
         key_payloads = None if None in keys else self._keys.cut_all(keys)
         if payloads is None or key_payloads is None:
             return None
@@ -363,6 +387,7 @@ class Decoder:
         merged = self._tombstones.among(changes, nulls, *everything) if nulls else changes
         if changes and operations[-1] is _DELETE:  # its tombstone may begin the next batch
             self._tombstones.met_delete(keys[-1], partitions[-1], offsets[-1])
+        self.head = None if payloads[0] is values else self._values.head
         return merged
 
     def _second_look(self, value: bytes, error: Exception) -> tuple[Any, dict[str, str] | None]:

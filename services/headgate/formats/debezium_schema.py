@@ -15,11 +15,12 @@ import msgspec
 from headgate.formats.change import ChangeError
 from headgate.formats.debezium import connector_named
 
-__all__ = ["OPENING", "KnownSchemas", "envelope_semantics", "key_semantics"]
+__all__ = ["CLOSING", "OPENING", "KnownSchemas", "envelope_semantics", "key_semantics", "with_head"]
 
 OPENING: Final = b'{"schema":'
 _BORDER: Final = b',"payload":'
-_CLOSING: Final = b"}"
+CLOSING: Final = b"}"
+"""What stands behind a payload that has a head: everything before it, byte for byte."""
 
 SCHEMAS_MAX: Final = 1024
 """Known schemas kept per decoder, about 2 kB each: more tables than one lane reads; the oldest is let go first."""
@@ -27,6 +28,11 @@ SCHEMAS_MAX: Final = 1024
 _PARAMETER: Final = {"org.apache.kafka.connect.data.Decimal": "scale", "io.debezium.data.Bits": "length"}
 
 Semantics = dict[str, str]
+
+
+def with_head(head: bytes | None, payload: bytes | None) -> bytes | None:
+    """The event whose ``payload`` it is; a tombstone has no head."""
+    return payload if head is None or payload is None else b"%b%b%b" % (head, payload, CLOSING)
 
 
 def _meaning(field: dict[str, Any]) -> str:
@@ -76,24 +82,42 @@ class KnownSchemas:
 
         Data that does not start as the converter writes a schema comes back as it is.
         """
-        if data.startswith(self._last) and data.endswith(_CLOSING):
+        if data.startswith(self._last) and data.endswith(CLOSING):
             return data[len(self._last) : -1], self._last_semantics
         if not data.startswith(OPENING):
             return data, None
         cut = data.find(_BORDER) + len(_BORDER)
         head = data[:cut]
-        if head in self._known and data.endswith(_CLOSING):
+        if head in self._known and data.endswith(CLOSING):
             self._last, self._last_semantics = head, self._known[head]
             return data[cut:-1], self._last_semantics
         return self.split_whole(data)
 
-    def cut_all(self, datas: Sequence[bytes | None]) -> tuple[Sequence[bytes], Semantics | None] | None:
-        """The payloads of events that all start with the schema met last, or all with none; None if they do not."""
+    @property
+    def head(self) -> bytes:
+        """The head of the schema met last."""
+        return self._last
+
+    def semantics_of(self, head: bytes) -> Semantics | None:
+        """What the columns of events with this head mean. Raises ChangeError if it is none."""
+        if head not in self._known:
+            self.split_whole(head + b"null" + CLOSING)
+        return self._known[head]
+
+    def cut_all(
+        self, datas: Sequence[bytes | None], head: bytes | None = None
+    ) -> tuple[Sequence[bytes], Semantics | None] | None:
+        """The payloads of events that all start with the schema met last, or all with none; None if they do not.
+
+        ``head``: it has been cut off all of them. Raises ChangeError.
+        """
+        if head is not None:
+            return datas, self.semantics_of(head)  # type: ignore[return-value]  # the caller has looked for None
         if not datas or datas[0] is None or not datas[0].startswith(OPENING):
             return datas, None  # type: ignore[return-value]  # the caller has looked for None
         head = self._last
         width = len(head)
-        payloads = [data[width:-1] for data in datas if data and data.startswith(head) and data.endswith(_CLOSING)]
+        payloads = [data[width:-1] for data in datas if data and data.startswith(head) and data.endswith(CLOSING)]
         return (payloads, self._last_semantics) if len(payloads) == len(datas) else None
 
     def split_whole(self, data: bytes) -> tuple[bytes, Semantics | None]:

@@ -18,6 +18,7 @@ from headgate.formats.tables import OneTable
 from headgate.formats.transactions import TransactionRun
 
 __all__ = [
+    "CutDecoder",
     "Decoder",
     "SchemasUnavailableError",
     "TransactionDecoder",
@@ -76,6 +77,26 @@ class Decoder(Protocol):
 
     def take_watermarks(self) -> list[Watermark]:
         """The watermarks met since the last call, in the order of the log per partition."""
+        ...
+
+
+@runtime_checkable
+class CutDecoder(Protocol):
+    """A decoder of a format whose values repeat a schema, byte for byte, in front of their payload: their head."""
+
+    head: bytes | None
+    """What all values of the last batch began with; None if they did not, or if it was cut off before."""
+
+    def decode_cut(  # noqa: PLR0917 - one per column, as in Decoder.decode_batch
+        self,
+        head: bytes,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        partitions: Sequence[int],
+        offsets: Sequence[int],
+        appended_ms: Sequence[int],
+    ) -> list[Change]:
+        """``Decoder.decode_batch`` of values of which only the payloads are left."""
         ...
 
 

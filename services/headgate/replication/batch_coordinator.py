@@ -19,6 +19,7 @@ from headgate.agent.core.span.inputs import BatchOver, LaneLost, Passed, Placed,
 from headgate.agent.core.span.states import Phase, Span
 from headgate.config.feed import FeedSpec
 from headgate.replication.feed_parts import feed_of
+from headgate.replication.heads import KnownHeads
 from headgate.replication.lane import Lane
 from headgate.replication.merging import merge_results
 from headgate.replication.plan import BatchPlan, Letterbox, TaskResult
@@ -68,6 +69,7 @@ class LaneCrew:
 
     def __init__(self, table: SpanTable, keeper: SpanKeeper, letterbox: Letterbox | None) -> None:
         self.cpu = LaneCpu()
+        self._heads = KnownHeads()
         self._table = table
         self._keeper = keeper
         self._letterbox = letterbox
@@ -106,7 +108,8 @@ class LaneCrew:
                     self._table.apply(span.id, Passed(ends))
                 self._deliver(lane, ends)
                 return None
-            return BatchPlan(lane.spec, tuple(works), letterbox)
+            heads = self._heads.worth_cutting(_rows_by_topic(lane, ends))
+            return BatchPlan(lane.spec, tuple(works), letterbox, heads)
 
     def _members(self, lane: Lane) -> list[Span]:
         return self._table.members(lane.members)
@@ -165,6 +168,8 @@ class LaneCrew:
         seen = _seen(results or ())
         merged = {result.id: result for result in merge_results(results or ())}
         with self._table.changed:
+            for task in results or ():
+                self._heads.learn(task.heads)
             if results is not None and not lane.served:
                 return self._read_along(lane, seen)
             spans = self._served(lane)
@@ -254,6 +259,14 @@ def _has_rows(lane: Lane, span: Span, ends: Ends) -> bool:
         ends[topic, partition] > max(span.reached(partition), lane.delivered[topic, partition])
         for partition in span.awaited
     )
+
+
+def _rows_by_topic(lane: Lane, ends: Ends) -> dict[str, int]:
+    """How many rows of each topic a batch up to ``ends`` has at most."""
+    rows: dict[str, int] = {}
+    for (topic, partition), end in ends.items():
+        rows[topic] = rows.get(topic, 0) + end - lane.delivered[topic, partition]
+    return rows
 
 
 def _seen(results: Sequence[TaskResult]) -> dict[tuple[str, int], int]:

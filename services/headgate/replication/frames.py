@@ -13,17 +13,25 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["COLUMNS", "HEADERS", "Chunk", "chunks_of"]
+from headgate.formats.debezium_schema import with_head
+
+__all__ = ["COLUMNS", "HEAD", "HEADERS", "Chunk", "chunks_of"]
 
 COLUMNS: Final = ("topic", "partition", "offset", "unix_millis(timestamp) AS append_ms", "key", "value")
 """Spark SQL for the columns that tasks expect, in this order."""
+
+HEAD: Final = "head"
+"""Which of the plan's heads was cut off a row's value, counted from 1; 0: none (heads.py)."""
 
 HEADERS: Final = "headers"
 """One column more where bad changes are set aside with all that they came with."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Rows of one partition in offset order, column by column; ``headers`` is Spark's column, if it was asked for."""
+    """Rows of one partition in offset order, column by column; ``headers`` is Spark's column, if it was asked for.
+
+    ``head``: what was cut off all of the values.
+    """
 
     topic: str
     partition: int
@@ -32,6 +40,7 @@ class Chunk(msgspec.Struct, frozen=True):
     keys: Sequence[bytes | None] = ()
     values: Sequence[bytes | None] = ()
     headers: Any = None
+    head: bytes | None = None
 
     def from_offset(self, start: int) -> "Chunk":
         """What stands at ``start`` and behind it."""
@@ -44,7 +53,18 @@ class Chunk(msgspec.Struct, frozen=True):
             keys=self.keys[part],
             values=self.values[part],
             headers=None if self.headers is None else self.headers[part],
+            head=self.head,
         )
+
+    def value_at(self, row: int) -> bytes | None:
+        """Of one row, as it was written."""
+        return with_head(self.head, self.values[row])
+
+    def as_written(self) -> "Chunk":
+        """With whole values."""
+        if self.head is None:
+            return self
+        return msgspec.structs.replace(self, values=[with_head(self.head, value) for value in self.values], head=None)
 
     def headers_at(self, row: int) -> list[tuple[str, bytes | None]]:
         """Of one row, in the order in which they were written."""
@@ -52,21 +72,34 @@ class Chunk(msgspec.Struct, frozen=True):
         return [(header["key"], header["value"]) for header in found or ()]
 
 
-def chunks_of(batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
-    """The rows of one task, in the order in which they come."""
+def chunks_of(batches: Iterator[pa.RecordBatch], heads: Sequence[bytes] = ()) -> Iterator[Chunk]:
+    """The rows of one task, in the order in which they come; ``heads`` are the plan's."""
     for batch in batches:
-        topics, partitions, offsets, appended, keys, values, *headers = batch.columns
+        topics, partitions, offsets, appended, keys, values, *others = batch.columns
+        further = dict(zip(batch.schema.names[-len(others) :], others, strict=True)) if others else {}
+        headers, cut = further.get(HEADERS), further.get(HEAD)
         for topic, partition, start, stop in _stretches(topics, partitions.to_numpy(zero_copy_only=False)):
             length = stop - start
-            yield Chunk(
+            chunk = Chunk(
                 topic,
                 partition,
                 offsets=_objects(offsets.slice(start, length)),
                 appended_ms=_objects(appended.slice(start, length)),
                 keys=_objects(keys.slice(start, length)),
                 values=_objects(values.slice(start, length)),
-                headers=headers[0].slice(start, length) if headers else None,
+                headers=None if headers is None else headers.slice(start, length),
             )
+            yield chunk if cut is None else _with_head(chunk, cut.slice(start, length).to_numpy(), heads)
+
+
+def _with_head(chunk: Chunk, numbers: Any, heads: Sequence[bytes]) -> Chunk:
+    """``numbers``: HEAD of its rows. Values that do not all have the same are made whole again."""
+    first = int(numbers[0])
+    if (numbers == first).all():
+        return msgspec.structs.replace(chunk, head=heads[first - 1]) if first else chunk
+    found = zip(numbers.tolist(), chunk.values, strict=True)
+    values = [with_head(heads[number - 1], value) if number else value for number, value in found]
+    return msgspec.structs.replace(chunk, values=values)
 
 
 def _objects(column: pa.Array) -> list[Any]:

@@ -23,6 +23,7 @@ from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.states import Span
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.replication.causes import cause_of
+from headgate.replication.heads import without_heads
 from headgate.replication.plan import BatchPlan, TaskResult
 from headgate.replication.progress import LaneProgress, ProgressReader
 from headgate.replication.spark import end_of_jvm
@@ -229,7 +230,9 @@ class Lane:
         self.batches += is_over
 
     def _run(self, rows: DataFrame, plan: BatchPlan) -> list[TaskResult]:
-        answers = rows.coalesce(self._cores).mapInArrow(applying(plan), RESULT_SCHEMA).collect()
+        answers = (
+            without_heads(rows, plan.heads).coalesce(self._cores).mapInArrow(applying(plan), RESULT_SCHEMA).collect()
+        )
         return [msgspec.json.decode(bytes(answer[0]), type=TaskResult) for answer in answers]
 
 

@@ -112,7 +112,7 @@ class SpanRows:
         for chunk in self.originals:
             row = bisect_left(chunk.offsets, offset)
             if chunk.partition == partition and row < len(chunk.offsets) and chunk.offsets[row] == offset:
-                return Original(chunk.keys[row], chunk.values[row], chunk.headers_at(row), chunk.appended_ms[row])
+                return Original(chunk.keys[row], chunk.value_at(row), chunk.headers_at(row), chunk.appended_ms[row])
         raise AssertionError(f"{self.work.topic}[{partition}]: nothing came at offset {offset}")
 
     @property

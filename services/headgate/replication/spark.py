@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 import headgate
 from headgate.config import secrets
 from headgate.replication.causes import cause_of
-from headgate.replication.spark_options import FIXED, MARKING_PERCENT, SparkOptions, check_options
+from headgate.replication.spark_options import COMPILER_THRESHOLDS, FIXED, MARKING_PERCENT, SparkOptions, check_options
 from headgate.replication.task import warm
 
 __all__ = ["SparkOptions", "SparkRuntime", "SparkStartError", "end_of_jvm"]
@@ -232,7 +232,7 @@ class SparkRuntime:
             # A killed JVM cannot clean up after itself; its leavings go with the scratch folder.
             "spark.driver.extraJavaOptions": (
                 f"-Djava.io.tmpdir={settings.scratch} "
-                f"-XX:InitiatingHeapOccupancyPercent={MARKING_PERCENT} -XX:-G1UseAdaptiveIHOP"
+                f"-XX:InitiatingHeapOccupancyPercent={MARKING_PERCENT} -XX:-G1UseAdaptiveIHOP {COMPILER_THRESHOLDS}"
             ),
             "spark.sql.warehouse.dir": str(settings.scratch / "warehouse"),
         }

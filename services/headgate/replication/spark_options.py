@@ -6,7 +6,15 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["FIXED", "MARKING_PERCENT", "REFUSED_OPTIONS", "RefusedOptionError", "SparkOptions", "check_options"]
+__all__ = [
+    "COMPILER_THRESHOLDS",
+    "FIXED",
+    "MARKING_PERCENT",
+    "REFUSED_OPTIONS",
+    "RefusedOptionError",
+    "SparkOptions",
+    "check_options",
+]
 
 REFUSED_OPTIONS: Final[dict[str, str]] = {
     "minpartitions": "it splits a Kafka partition over tasks, changes of one key would overtake each other",
@@ -50,6 +58,14 @@ closes a batch with the row that passes the limit.)"""
 MARKING_PERCENT: Final = 80
 """From how much of the heap on its collector (G1) marks what lives. Kafka's fetches of 8 MB go straight to the heap's
 old part, so with 45, its default, it marks all the time, though hardly anything lives there."""
+
+COMPILER_THRESHOLDS: Final = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""How often code has run when the JVM's best compiler takes it on: ten times its defaults. What runs for each row gets
+there in the first batches all the same. What Spark does once for each batch would be compiled all day, which costs a
+tenth of a change's processor time (docs/benchmarks.md) and never comes back."""
 
 FIXED: Final[dict[str, str]] = {
     "spark.ui.showConsoleProgress": "false",

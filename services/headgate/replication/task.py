@@ -26,7 +26,8 @@ def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def apply(plan: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Apply the rows of one task; yields one row, a TaskResult as JSON. ``plan`` is a BatchPlan as MessagePack."""
     forget_archives()
-    result = run_task(msgspec.msgpack.decode(plan, type=BatchPlan), chunks_of(iter(batches)))
+    given = msgspec.msgpack.decode(plan, type=BatchPlan)
+    result = run_task(given, chunks_of(iter(batches), [head for _, head in given.heads]))
     yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(result)], pa.binary())], names=["result"])
 
 

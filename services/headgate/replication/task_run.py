@@ -8,18 +8,25 @@ because each costs more than a small batch.
 import time
 import traceback
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import SpanResult
 from headgate.formats.change import Change, ChangeError
 from headgate.formats.dealing import Columns, Dealt
-from headgate.formats.decoding import Decoder, SchemasUnavailableError, TransactionDecoder, UndecodableError
+from headgate.formats.decoding import (
+    CutDecoder,
+    Decoder,
+    SchemasUnavailableError,
+    TransactionDecoder,
+    UndecodableError,
+)
 from headgate.records.control import Positions
 from headgate.replication.feed_parts import FeedParts
 from headgate.replication.frames import Chunk
-from headgate.replication.plan import BatchPlan, SpanWork, TaskResult
+from headgate.replication.plan import HEAD_ROWS_MIN, BatchPlan, SpanWork, TaskResult
 from headgate.replication.rows import BadChange, SnapshotAfterTargetError, SpanRows
 from headgate.replication.set_aside import Asides, too_many
 from headgate.sinks.contract import SinkError, SinkUnavailableError
@@ -59,6 +66,8 @@ class TaskRun:
         self._open: dict[SpanId, SpanRows] = {}
         self._done: list[SpanResult] = []
         self._seen: dict[str, dict[int, int]] = {}
+        self._whole: dict[tuple[str, bytes], int] = {}
+        """Rows that came with their head, by topic and head."""
 
     def run(self, chunks: Iterable[Chunk]) -> None:
         """Gather the chunks by span, then apply span after span."""
@@ -66,7 +75,7 @@ class TaskRun:
             self._seen.setdefault(chunk.topic, {})[chunk.partition] = chunk.offsets[-1] + 1
             works = self._works.get((chunk.topic, chunk.partition), ())
             if works and works[0].source_table is not None:
-                self._deal(works, chunk)
+                self._deal(works, chunk.as_written())
             else:
                 for work in works:  # one, of the only span that has the partition
                     self._take_whole(self._rows(work), chunk)
@@ -82,7 +91,8 @@ class TaskRun:
 
     def result(self) -> TaskResult:
         """What came of it."""
-        return TaskResult(seen=self._seen, spans=tuple(self._done))
+        heads = {topic: head for (topic, head), rows in self._whole.items() if rows >= HEAD_ROWS_MIN}
+        return TaskResult(seen=self._seen, spans=tuple(self._done), heads=heads)
 
     def _take_whole(self, rows: SpanRows, chunk: Chunk) -> None:
         """All that the sink does not have yet."""
@@ -182,7 +192,7 @@ class TaskRun:
         try:
             decoder = self._parts().decoder(rows.work.topic, rows.work.source_table)
             decoder.table.name = rows.table  # what this worker has met before is not what the sink knows
-            end, changes, bad = self._decode(decoder, rows, partition, (offsets, appended, chunk.keys, values))
+            end, changes, bad = self._decode(self._decoding(decoder, rows, chunk), rows, chunk)
             rows.table = decoder.table.name
             end = last if end is None else end
             ends_at = None
@@ -214,7 +224,7 @@ class TaskRun:
             rows.next[partition] = end
             rows.rows += good
             size = sum(len(value) for value in values[:good] if value is not None)
-            rows.bytes += size
+            rows.bytes += size if chunk.head is None else size + good * len(chunk.head)
             rows.waiting_bytes += size
             oldest = min(appended, default=rows.oldest_append_ms)
             if oldest is not None:
@@ -222,20 +232,37 @@ class TaskRun:
         rows.decode_cpu_ns += time.thread_time_ns() - began
         rows.wall_ns += time.monotonic_ns() - began_wall
 
+    def _decoding(self, decoder: Decoder, rows: SpanRows, chunk: Chunk) -> Callable[..., list[Change]]:
+        """How a chunk's values are decoded; heads that they came with are counted, if the topic has one table."""
+        if not isinstance(decoder, CutDecoder) or rows.work.source_table is not None:
+            return decoder.decode_batch
+        if chunk.head is not None:
+            return partial(decoder.decode_cut, chunk.head)
+
+        def decode(*columns: Any) -> list[Change]:
+            changes = decoder.decode_batch(*columns)
+            if decoder.head is not None:
+                met = chunk.topic, decoder.head
+                self._whole[met] = self._whole.get(met, 0) + len(columns[0])
+            return changes
+
+        return decode
+
     def _decode(
-        self, decoder: Decoder, rows: SpanRows, partition: int, columns: Sequence[Sequence[Any]]
+        self, decode: Callable[..., list[Change]], rows: SpanRows, chunk: Chunk
     ) -> tuple[int | None, list[Change], list[BadChange]]:
-        """How far ``columns`` (offsets, append times, keys, values) go; their changes, and those to be set aside.
+        """How far a chunk goes; its changes, and those to be set aside.
 
         None: all the way.
         """
         changes: list[Change] = []
         bad: list[BadChange] = []
-        first = 0
-        while first < len(columns[0]):
+        first, partition = 0, chunk.partition
+        columns: tuple[Sequence[Any], ...] = (chunk.offsets, chunk.appended_ms, chunk.keys, chunk.values)
+        while first < len(chunk.offsets):
             offsets, appended, keys, values = (column[first:] for column in columns) if first else columns
             try:
-                changes += decoder.decode_batch(keys, values, [partition] * len(keys), offsets, appended)
+                changes += decode(keys, values, [partition] * len(keys), offsets, appended)
                 break
             except UndecodableError as error:
                 changes += error.decoded
@@ -245,7 +272,7 @@ class TaskRun:
                     return error.offset, changes, []
                 if len(rows.kept) + len(rows.bad) + len(bad) >= rows.work.quarantine_left:
                     rows.failed(partition, "quarantine_full", too_many(rows, str(error)), retryable=False)
-                    return int(columns[0][0]), [], []
+                    return int(chunk.offsets[0]), [], []
                 bad.append(BadChange(partition, error.offset, "change_undecodable", str(error)))
                 first += bisect_right(offsets, error.offset)
         return None, changes, bad

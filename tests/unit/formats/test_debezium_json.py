@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.formats.change import ABSENT, CONNECTOR, Change, ChangeError, Operation
 from headgate.formats.debezium_json import Decoder
-from headgate.formats.debezium_schema import SCHEMAS_MAX
+from headgate.formats.debezium_schema import SCHEMAS_MAX, with_head
 from headgate.formats.decoding import UndecodableError
 from headgate.formats.reducing import reduce_changes
 
@@ -477,3 +478,60 @@ def test_one_bad_event_among_good_ones_is_named_and_the_good_ones_before_it_are_
     with pytest.raises(UndecodableError, match="offset 12") as caught:
         Decoder().decode_batch([b'{"id":1}'] * 4, [good, good, bad, good], [0] * 4, [10, 11, 12, 13], [1] * 4)
     assert [change.offset for change in caught.value.decoded] == [10, 11]
+
+
+_EVENT = wrapped([field("id"), field("payload", "string", default=',"payload":')], {"id": 1})
+HEAD = _EVENT[: _EVENT.index(b'{"before"')]
+PAYLOADS: list[tuple[bytes | None, bytes | None]] = [
+    *[(key, value) for key, value in EVENTS if value is None or b'"schema"' not in value],
+    (wrapped_key(id=8), b'{"op":"c","after":{"id":8,"payload":"x"},"source":{"ts_ms":5}}'),
+    (wrapped_key(id=8), b'{"op":"d","after":null,"source":{"ts_ms":6}}'),
+    (wrapped_key(id=8), None),
+]
+
+
+@given(st.lists(st.lists(st.sampled_from(PAYLOADS), max_size=6), max_size=4))
+def test_values_without_their_head_decode_as_those_with_it(
+    batches: list[list[tuple[bytes | None, bytes | None]]],
+) -> None:
+    cut, whole = Decoder(), Decoder()
+    offset = 0
+    for events in batches:
+        keys, payloads = [key for key, _ in events], [payload for _, payload in events]
+        values = [with_head(HEAD, payload) for payload in payloads]
+        places = ([1] * len(events), list(range(offset, offset + len(events))), [7] * len(events))
+        assert cut.decode_cut(HEAD, keys, payloads, *places) == whole.decode_batch(keys, values, *places)
+        offset += len(events)
+
+
+@pytest.mark.parametrize("bad", [b"", b"{", b'{"op":"c","after":{"id":1}},"more":1', b'{"op":"?"}', b"[1]"])
+def test_a_bad_payload_without_its_head_is_named_as_the_value_would_be(bad: bytes) -> None:
+    good = b'{"op":"c","after":{"id":1}}'
+    columns = ([1] * 3, [4, 5, 6], [7] * 3)
+    errors = []
+    for is_cut in (True, False):
+        decoder = Decoder()
+        values = [payload if is_cut else with_head(HEAD, payload) for payload in (good, bad, good)]
+        decoding = partial(decoder.decode_cut, HEAD) if is_cut else decoder.decode_batch
+        with pytest.raises(UndecodableError) as error:
+            decoding([b'{"id":1}'] * 3, values, *columns)
+        errors.append((str(error.value), error.value.offset, error.value.decoded))
+    assert errors[0] == errors[1]
+    assert len(errors[0][2]) == 1
+
+
+def test_a_decoder_tells_what_all_values_of_a_batch_began_with() -> None:
+    decoder = Decoder()
+    fields = [field("id"), field("a", "string", default=',"payload":')]
+    one, other = wrapped(fields, {"id": 1, "a": "x"}), wrapped(fields[:1], {"id": 1})
+    head = one[: one.index(b'{"before"')]
+    key = b'{"id":1}'
+    decoded((key, one), decoder=decoder)
+    assert len(decoded((key, one), (key, None), (key, one), decoder=decoder)) == 3
+    assert decoder.head == head, "a tombstone has none"
+    decoded((key, one), (key, other), decoder=decoder)
+    assert decoder.head is None
+    decoded((key, UPSERT), decoder=decoder)
+    assert decoder.head is None
+    decoder.decode_cut(head, [key], [b'{"op":"c","after":{"id":1}}'], [0], [9], [7])
+    assert decoder.head is None, "it is known already"

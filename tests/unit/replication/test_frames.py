@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from headgate.replication.frames import Chunk, chunks_of
+from headgate.replication.frames import HEAD, Chunk, chunks_of
 
 HEADER = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -52,3 +52,32 @@ def test_headers_stay_with_their_rows_also_behind_what_is_dropped() -> None:
     assert chunk.headers_at(0) == [("a", b"1"), ("a", None)]
     assert places([chunk.from_offset(5)]) == [("t", 0, [5])]
     assert chunk.from_offset(5).headers_at(0) == []
+
+
+HEADS = [b'{"schema":1,"payload":', b'{"schema":2,"payload":']
+
+
+def cut(rows: Sequence[tuple[str, int, int]], numbers: Sequence[int]) -> Chunk:
+    with_numbers = batch(rows).append_column(HEAD, pa.array(numbers, pa.int32()))
+    (chunk,) = chunks_of(iter([with_numbers]), HEADS)
+    return chunk
+
+
+def test_what_was_cut_off_all_values_of_a_chunk_is_known_of_it() -> None:
+    chunk = cut([("t", 0, 4), ("t", 0, 8)], [2, 2])
+    assert (chunk.head, chunk.values) == (HEADS[1], [b"v4", None])
+    assert chunk.value_at(0) == HEADS[1] + b"v4}"
+    assert chunk.value_at(1) is None
+    assert chunk.from_offset(8).head == HEADS[1]
+    assert chunk.as_written().values == [HEADS[1] + b"v4}", None]
+    assert chunk.as_written().head is None
+
+
+def test_values_of_which_some_were_cut_are_whole_again() -> None:
+    chunk = cut([("t", 0, 4), ("t", 0, 5), ("t", 0, 6), ("t", 0, 8)], [1, 0, 2, 1])
+    assert (chunk.head, chunk.values) == (None, [HEADS[0] + b"v4}", b"v5", HEADS[1] + b"v6}", None])
+
+
+def test_values_that_all_passed_whole_are_as_they_came() -> None:
+    chunk = cut([("t", 0, 4)], [0])
+    assert (chunk.head, chunk.values, chunk.as_written()) == (None, [b"v4"], chunk)
