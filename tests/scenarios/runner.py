@@ -33,6 +33,7 @@ from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.coordinator.core.machine import COORDINATOR, State, decide, digest, evolve, new_state
 from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.records.control import (
+    Assignment,
     Epoch,
     Liveness,
     OperationKind,
@@ -44,7 +45,6 @@ from headgate.records.control import (
     TaskReported,
     TaskState,
 )
-from headgate.records.control import Role as SpanRole
 from headgate.records.keys import AgentKey, AnswerKey, Fact, Key, ProgressKey, RequestKey, SpanKey, TaskKey
 from headgate.runtime.machine import Decision, Machine, Now, ResignOwner
 from headgate.runtime.role import Role, RoleState, TermEffect
@@ -204,7 +204,7 @@ class World:
     def do_stale(self, target: str, agent: str, rev: str) -> None:
         """A record of an owner that is long over arrives at the log (which the broker's fencing keeps out)."""
         key = span_key(target)
-        role = SpanRole(agent, f"{agent}s1", Epoch(int(rev), 99))
+        role = Assignment(agent, f"{agent}s1", Epoch(int(rev), 99))
         now = self.dispatched(key)
         record = replace(now, owner_rev=int(rev), state=SetState.COMMIT, primary=role, secondary=None)
         self.write(Partition("dispatch", 0), key, record)
@@ -516,7 +516,7 @@ class World:
         return next((rev for rev in revs if rev is not None), None)
 
 
-def asked_of(record: SpanDispatched) -> list[tuple[SpanRole, str]]:
+def asked_of(record: SpanDispatched) -> list[tuple[Assignment, str]]:
     """What a span's record asks of its role holders, as the word that says that it is done."""
     primary, secondary = record.primary, record.secondary
     if record.state is SetState.PREPARE and secondary is not None:

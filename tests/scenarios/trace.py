@@ -6,11 +6,11 @@ from typing import Any
 from headgate.coordinator.core.effects import DiscoverTables, ForgetFeed, ResolveFeed, ResolveStart
 from headgate.records.control import (
     AgentAnnounced,
+    Assignment,
     FeedProgressed,
     FeedRecorded,
     OperationRequested,
     RequestSettled,
-    Role,
     SessionEnded,
     SpanDispatched,
     SpanProgressed,
@@ -106,12 +106,12 @@ def _dispatched(value: SpanDispatched) -> str:
     return ", ".join(parts)
 
 
-def _roles(value: SpanDispatched) -> list[tuple[str, Role]]:
+def _roles(value: SpanDispatched) -> list[tuple[str, Assignment]]:
     roles = (("primary", value.primary), ("secondary", value.secondary))
     return [(name, role) for name, role in roles if role is not None]
 
 
-def _role(role: Role) -> str:
+def _role(role: Assignment) -> str:
     return f"{role.session}@{role.epoch}"
 
 

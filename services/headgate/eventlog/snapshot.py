@@ -12,9 +12,9 @@ from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS
 from headgate.records.control import (
     AgentAnnounced,
+    Assignment,
     MemberAnnounced,
     OwnerAnnounced,
-    Role,
     SessionEnded,
     SpanDispatched,
     SpanProgressed,
@@ -115,12 +115,12 @@ class Snapshot:
         """The span's ReplicationSet, None before anything was decided about it."""
         return self.get(SpanKey(feed, span), SpanDispatched)
 
-    def reported(self, feed: str, span: str, role: Role) -> TaskReported | None:
+    def reported(self, feed: str, span: str, role: Assignment) -> TaskReported | None:
         """What the holder of ``role`` says of its task; another epoch's word does not count."""
         record = self.get(TaskKey(feed, span, role.agent, role.session), TaskReported)
         return record if record is not None and record.epoch == role.epoch else None
 
-    def progressed(self, feed: str, span: str, role: Role) -> SpanProgressed | None:
+    def progressed(self, feed: str, span: str, role: Assignment) -> SpanProgressed | None:
         """What the holder of ``role`` has applied; another epoch's word does not count."""
         record = self.get(ProgressKey(feed, span, role.agent, role.session), SpanProgressed)
         return record if record is not None and record.epoch == role.epoch else None

@@ -22,6 +22,7 @@ __all__ = [
     "SESSION_LEFT",
     "AgentAnnounced",
     "Announced",
+    "Assignment",
     "ChangeQuarantined",
     "Epoch",
     "FeedProgressed",
@@ -38,7 +39,6 @@ __all__ = [
     "Positions",
     "Record",
     "RequestSettled",
-    "Role",
     "SessionEnded",
     "SetState",
     "SpanDispatched",
@@ -229,7 +229,7 @@ class TaskReported(msgspec.Struct, frozen=True):
 # --- dispatch -------------------------------------------------------------------------------------------------
 
 
-class Role(msgspec.Struct, frozen=True):
+class Assignment(msgspec.Struct, frozen=True):
     """A role given to a session: the epoch it was given with is the only one its statuses count under."""
 
     agent: str
@@ -265,8 +265,8 @@ class SpanDispatched(msgspec.Struct, frozen=True):
     incarnation: int
     owner_rev: int
     state: SetState
-    primary: Role | None
-    secondary: Role | None
+    primary: Assignment | None
+    secondary: Assignment | None
     sealed: bool
     moving_request: str | None
     failures: int

@@ -26,6 +26,7 @@ from headgate.eventlog.log import Placed
 from headgate.eventlog.sharding import place
 from headgate.records.control import (
     AgentAnnounced,
+    Assignment,
     Liveness,
     OperationKind,
     OperationRequested,
@@ -37,7 +38,6 @@ from headgate.records.control import (
     TaskReported,
     TaskState,
 )
-from headgate.records.control import Role as SpanRole
 from headgate.records.keys import AgentKey, AnswerKey, Fact, Key, ProgressKey, RequestKey, SpanKey, TaskKey
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleState, TermEffect
@@ -130,9 +130,9 @@ class _World:
         self.clock = 100.0
         self.longest_turn = 0.0
         self.sessions = [(f"agent-{number}", f"session-{number}") for number in range(AGENTS)]
-        self.held: dict[SpanKey, SpanRole] = {}
+        self.held: dict[SpanKey, Assignment] = {}
         """Who was told last to run each span."""
-        self._told: dict[SpanKey, tuple[SpanDispatched, SpanRole]] = {}
+        self._told: dict[SpanKey, tuple[SpanDispatched, Assignment]] = {}
         self._asked: list[TermEffect] = []
         self._beat_at = 0.0
         self._beats = 0
@@ -286,7 +286,7 @@ class _World:
                 if role is not None and record.state is SetState.COMMIT and role != self.held.get(fact.key):
                     self._told[fact.key] = record, role
 
-    def _report(self, key: SpanKey, role: SpanRole, state: TaskState, *, feed_id: str, offset: int) -> None:
+    def _report(self, key: SpanKey, role: Assignment, state: TaskState, *, feed_id: str, offset: int) -> None:
         value = TaskReported(feed_id, role.epoch, state, {0: offset}, None, None, retryable=False, reported_ms=0)
         self._write(TaskKey(key.feed, key.span, role.agent, role.session), value)
 

@@ -6,7 +6,7 @@ from collections import Counter
 import msgspec
 
 from headgate.eventlog.snapshot import Snapshot
-from headgate.records.control import FeedProgressed, FeedRecorded, Role, SetState, TaskState
+from headgate.records.control import Assignment, FeedProgressed, FeedRecorded, SetState, TaskState
 from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate_lab.demo.stack import FEED
 
@@ -18,7 +18,7 @@ class TableView(msgspec.Struct, frozen=True):
 
     span: str
     state: str
-    role: Role | None
+    role: Assignment | None
     replicating: bool
     rows: int | None
     lag_ms: int | None
@@ -51,7 +51,7 @@ def _view(snapshot: Snapshot, span: str) -> TableView:
     )
 
 
-def holders(snapshot: Snapshot) -> dict[str, Role]:
+def holders(snapshot: Snapshot) -> dict[str, Assignment]:
     """Tables that replicate, and who does it."""
     return {view.span: view.role for view in views(snapshot) if view.replicating and view.role is not None}
 

@@ -29,7 +29,7 @@ from headgate.records.control import (
 )
 from headgate.records.keys import AgentKey, OwnerKey, ProgressKey, SessionKey
 
-__all__ = ["Chronicle", "Death", "Term", "Watch", "WatchError"]
+__all__ = ["Chronicle", "Death", "OwnerTerm", "Watch", "WatchError"]
 
 POLL_RECORDS_MAX: Final = 500
 POLL_SECONDS: Final = 0.1
@@ -44,7 +44,7 @@ class WatchError(Exception):
     """The control topics cannot be read, or do not say in time what must come: says what was waited for."""
 
 
-class Term(msgspec.Struct, frozen=True):
+class OwnerTerm(msgspec.Struct, frozen=True):
     """An owner's term, and when its announcement was read (monotonic seconds)."""
 
     owner_id: str
@@ -66,7 +66,7 @@ class Chronicle:
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()
-        self.terms: list[Term] = []
+        self.terms: list[OwnerTerm] = []
         self.decided_at: dict[int, float] = {}
         """owner_rev → when the first record was read that its owner wrote after announcing itself."""
         self.deaths: list[Death] = []
@@ -124,7 +124,7 @@ class Chronicle:
         owner_rev = offset if announced.owner_rev is None else announced.owner_rev
         self.heard_at[owner_rev] = now
         if not any(term.owner_rev == owner_rev for term in self.terms):
-            self.terms.append(Term(announced.owner_id, owner_rev, now))
+            self.terms.append(OwnerTerm(announced.owner_id, owner_rev, now))
 
     def _take_decision(self, owner_rev: int, now: float) -> None:
         # There is no order between topics: a decision may be read before the announcement of its term.

@@ -14,6 +14,7 @@ from headgate.coordinator.core.machine import COORDINATOR, State
 from headgate.coordinator.core.span_predicates import is_open
 from headgate.eventlog.log import Partition
 from headgate.records.control import (
+    Assignment,
     Epoch,
     FeedProgressed,
     FeedRecorded,
@@ -24,7 +25,6 @@ from headgate.records.control import (
     OwnerAnnounced,
     Positions,
     RequestSettled,
-    Role,
     SessionEnded,
     SetState,
     SpanDispatched,
@@ -164,7 +164,7 @@ class LogAudit:
             raise Violation(f"4: {key.text()} dispatched by {value.owner_rev} after {old.owner_rev}")
         self._mark_step(old, value)
 
-    def _role_given(self, state: State, key: SpanKey, role: Role) -> None:
+    def _role_given(self, state: State, key: SpanKey, role: Assignment) -> None:
         session = (role.agent, role.session)
         if role.epoch in self._given:
             raise Violation(f"1: epoch {role.epoch} given twice: {self._given[role.epoch]}, {(key, session)}")

@@ -14,9 +14,9 @@ from headgate.eventlog.sharding import place
 from headgate.eventlog.topics import create_topics
 from headgate.records.control import (
     AgentAnnounced,
+    Assignment,
     FeedRecorded,
     FeedState,
-    Role,
     SetState,
     SpanDispatched,
     SpanPlan,
@@ -89,7 +89,7 @@ class Owner:
             incarnation=1,
             owner_rev=task.epoch.owner_rev,
             state=state,
-            primary=Role("a1", session, task.epoch),
+            primary=Assignment("a1", session, task.epoch),
             secondary=None,
             sealed=False,
             moving_request=None,

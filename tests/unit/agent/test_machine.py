@@ -25,12 +25,12 @@ from headgate.agent.core.transitions import TRANSITIONS, Action, Directive, Unkn
 from headgate.eventlog.codec import decode, encode
 from headgate.eventlog.log import Delivery, Partition
 from headgate.records.control import (
+    Assignment,
     Epoch,
     FeedRecorded,
     FeedState,
     OwnerAnnounced,
     Record,
-    Role,
     SessionEnded,
     SetState,
     SpanDispatched,
@@ -102,8 +102,8 @@ def dispatch(
         incarnation=1,
         owner_rev=rev,
         state=state,
-        primary=None if primary is None else Role(*primary, Epoch(rev, n)),
-        secondary=None if secondary is None else Role(*secondary, Epoch(rev, n + 1)),
+        primary=None if primary is None else Assignment(*primary, Epoch(rev, n)),
+        secondary=None if secondary is None else Assignment(*secondary, Epoch(rev, n + 1)),
         sealed=False,
         moving_request=None,
         failures=0,

@@ -4,7 +4,7 @@ import pytest
 
 from headgate_lab.chaos.blame import Blame, false_losses
 from headgate_lab.chaos.faults import EVERYBODY
-from headgate_lab.demo.watch import Chronicle, Death, Term
+from headgate_lab.demo.watch import Chronicle, Death, OwnerTerm
 
 LEASE_SECONDS = 5.0
 OWNERS = {"host-1": "coordinator-1", "host-2": "coordinator-2"}
@@ -50,7 +50,7 @@ def test_a_loss_that_nobody_could_write_down_for_long_is_still_the_fault_of_what
     """A broker that restarts on a busy machine: all leases run out at once, and there is no owner to say so."""
     seen = told(("agent-1", "a", 0.0), heard_at=50.0)
     seen.deaths.append(Death("agent-1", "a", "silent", 200.0))
-    seen.terms += [Term("host-1", 5, 2.0), Term("host-2", 9, 190.0)]
+    seen.terms += [OwnerTerm("host-1", 5, 2.0), OwnerTerm("host-2", 9, 190.0)]
     seen.heard_at[5] = 50.0
     blame = Blame(LEASE_SECONDS)
     blame.begin({EVERYBODY}, 51.0).ended = 90.0
@@ -70,7 +70,7 @@ def test_a_session_that_was_given_up_in_silence_is_found_by_its_successor() -> N
 
 def test_a_term_that_ends_needs_a_fault_of_its_owner() -> None:
     seen = told()
-    seen.terms += [Term("host-2", 1, 1.0), Term("host-1", 5, 2.0), Term("host-2", 9, 80.0)]
+    seen.terms += [OwnerTerm("host-2", 1, 1.0), OwnerTerm("host-1", 5, 2.0), OwnerTerm("host-2", 9, 80.0)]
     seen.heard_at |= {1: 1.0, 5: 76.0, 9: 80.0}
     assert len(false_losses(seen, Blame(LEASE_SECONDS), OWNERS, 2)) == 1
     blame = Blame(LEASE_SECONDS)
@@ -94,7 +94,7 @@ def test_a_campaign_that_was_held_up_may_depose_an_owner_that_lives(
     holds_up: bool, ended: float | None, is_explained: bool
 ) -> None:
     seen = told()
-    seen.terms += [Term("host-2", 1, 1.0), Term("host-1", 5, 72.0), Term("host-2", 9, 82.0)]
+    seen.terms += [OwnerTerm("host-2", 1, 1.0), OwnerTerm("host-1", 5, 72.0), OwnerTerm("host-2", 9, 82.0)]
     seen.heard_at |= {1: 1.0, 5: 76.0, 9: 82.0}
     blame = Blame(LEASE_SECONDS)
     blame.begin({"coordinator-2"}, 60.0, holds_up=holds_up).ended = ended

@@ -12,9 +12,9 @@ import pytest
 from headgate.coordinator.core.machine import State, digest, evolve, new_state
 from headgate.eventlog.log import Partition
 from headgate.records.control import (
+    Assignment,
     FeedProgressed,
     FeedState,
-    Role,
     SetState,
     SpanDispatched,
     TaskReported,
@@ -124,7 +124,7 @@ class History:
             self.obey(diligence=1.0, failing=0.0)
 
 
-def doing_of(agent: Agent, record: SpanDispatched) -> tuple[Role | None, str]:
+def doing_of(agent: Agent, record: SpanDispatched) -> tuple[Assignment | None, str]:
     for role, doing in ((record.primary, "run"), (record.secondary, "prepare")):
         if role is not None and (role.agent, role.session) == (agent.name, agent.session):
             ends = record.state is SetState.REMOVING or (record.state is SetState.COMMIT and record.secondary)

@@ -9,12 +9,12 @@ from headgate.coordinator.core.index import LAG_HOLDS_MS, FeedIndex, Indexes
 from headgate.coordinator.core.state import evolve, new_state
 from headgate.records.control import (
     AgentAnnounced,
+    Assignment,
     Epoch,
     FeedRecorded,
     FeedState,
     Liveness,
     Record,
-    Role,
     SetState,
     SpanDispatched,
     SpanPlan,
@@ -151,7 +151,9 @@ def test_of_a_session_that_is_forgotten_nothing_is_left() -> None:
     span, agent = SpanKey("f", "t"), AgentKey("a", "s")
     state = new_state(0)
     evolve(state, agent, AgentAnnounced("v", 1, 4, 0.0, Liveness.ALIVE, "", 1, 0), 0)
-    evolve(state, span, replace(SEALED, state=SetState.COMMIT, primary=Role("a", "s", Epoch(0, 1)), sealed=False), 1)
+    evolve(
+        state, span, replace(SEALED, state=SetState.COMMIT, primary=Assignment("a", "s", Epoch(0, 1)), sealed=False), 1
+    )
     assert list(state.index.roles["a", "s"].in_order()) == [span]
     evolve(state, span, SEALED, 2)
     evolve(state, agent, None, 3)

@@ -16,10 +16,10 @@ from headgate.coordinator.core.replication import (
     apply,
     phase,
 )
-from headgate.records.control import Epoch, OutcomeStatus, Role, SetState, SpanDispatched
+from headgate.records.control import Assignment, Epoch, OutcomeStatus, SetState, SpanDispatched
 
-PRIMARY = Role("a1", "s1", Epoch(5, 1))
-SECONDARY = Role("a2", "s2", Epoch(5, 2))
+PRIMARY = Assignment("a1", "s1", Epoch(5, 1))
+SECONDARY = Assignment("a2", "s2", Epoch(5, 2))
 PAIRS = [(p, s) for p in Phase for s in Signal]
 
 

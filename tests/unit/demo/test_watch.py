@@ -9,6 +9,7 @@ from headgate.agent.core.announcements import answered
 from headgate.eventlog.log import Delivery, Log, LogError, Partition
 from headgate.records.control import (
     AgentAnnounced,
+    Assignment,
     Epoch,
     FeedProgressed,
     FeedRecorded,
@@ -16,7 +17,6 @@ from headgate.records.control import (
     Liveness,
     OwnerAnnounced,
     Record,
-    Role,
     SessionEnded,
     SetState,
     SpanDispatched,
@@ -71,22 +71,22 @@ class Story:
             FeedRecorded("0-1", 1, 1, "{}", plans, WantedState.RUNNING, FeedState.NORMAL, None, None, None, 0),
         )
 
-    def dispatch(self, span: str, role: Role, state: SetState = SetState.REPLICATING) -> None:
+    def dispatch(self, span: str, role: Assignment, state: SetState = SetState.REPLICATING) -> None:
         self.tell(
             SpanKey(FEED, span), SpanDispatched("0-1", 1, role.epoch.owner_rev, state, role, None, False, None, 0, None)
         )
 
-    def report(self, span: str, role: Role, state: TaskState = TaskState.REPLICATING) -> None:
+    def report(self, span: str, role: Assignment, state: TaskState = TaskState.REPLICATING) -> None:
         key = TaskKey(FEED, span, role.agent, role.session)
         self.tell(key, TaskReported("0-1", role.epoch, state, {0: 0}, None, None, False, 0))
 
-    def progress(self, span: str, role: Role, rows: int, lag_ms: int = 10) -> None:
+    def progress(self, span: str, role: Assignment, rows: int, lag_ms: int = 10) -> None:
         key = ProgressKey(FEED, span, role.agent, role.session)
         self.tell(key, SpanProgressed("0-1", role.epoch, {0: rows}, None, None, rows, 0, lag_ms, 0))
 
 
-def role(agent: str, session: str, n: int) -> Role:
-    return Role(agent, session, Epoch(1, n))
+def role(agent: str, session: str, n: int) -> Assignment:
+    return Assignment(agent, session, Epoch(1, n))
 
 
 def test_a_table_replicates_only_when_owner_and_holder_say_so_under_one_epoch() -> None:

@@ -114,6 +114,10 @@ def form_read(fact: Fact) -> type:
 # --- struct and schema say the same -----------------------------------------------------------------------------
 
 
+NAMED_ON_THE_WIRE = {"Assignment": "Role", "ReplicationState": "SetState"}
+"""Classes that were renamed after their schema was released: what stands in a released file never changes."""
+
+
 def shape_of_hint(hint: Any) -> Any:
     """A struct's type in the words of Avro."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
@@ -124,9 +128,15 @@ def shape_of_hint(hint: Any) -> Any:
     if origin is tuple:
         return {"array of": shape_of_hint(args[0])}
     if issubclass(hint, msgspec.Struct):
-        return {"record": hint.__name__, "fields": [(f.name, shape_of_hint(f.type)) for f in struct_fields(hint)]}
+        return {
+            "record": NAMED_ON_THE_WIRE.get(hint.__name__, hint.__name__),
+            "fields": [(f.name, shape_of_hint(f.type)) for f in struct_fields(hint)],
+        }
     if issubclass(hint, enum.Enum):
-        return {"enum": hint.__name__, "symbols": [member.value for member in hint]}
+        return {
+            "enum": NAMED_ON_THE_WIRE.get(hint.__name__, hint.__name__),
+            "symbols": [member.value for member in hint],
+        }
     return {int: "long", str: "string", bytes: "bytes", bool: "boolean", float: "double", type(None): "null"}[hint]
 
 

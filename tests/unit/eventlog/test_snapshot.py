@@ -5,13 +5,13 @@ from headgate.eventlog.log import Delivery, Garbage, Partition
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import (
     AgentAnnounced,
+    Assignment,
     Epoch,
     FeedRecorded,
     FeedState,
     Liveness,
     OwnerAnnounced,
     Record,
-    Role,
     SessionEnded,
     SetState,
     SpanDispatched,
@@ -55,7 +55,7 @@ def _dispatched(epoch: Epoch, state: SetState = SetState.REPLICATING) -> SpanDis
         incarnation=0,
         owner_rev=1,
         state=state,
-        primary=Role("a", "s", epoch),
+        primary=Assignment("a", "s", epoch),
         secondary=None,
         sealed=False,
         moving_request=None,

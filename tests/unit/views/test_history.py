@@ -5,11 +5,11 @@ from msgspec.structs import replace
 from headgate.eventlog.log import Delivery, Garbage, Partition
 from headgate.records.control import (
     AgentAnnounced,
+    Assignment,
     Epoch,
     Liveness,
     OwnerAnnounced,
     Record,
-    Role,
     SessionEnded,
     SetState,
     SpanDispatched,
@@ -19,7 +19,7 @@ from headgate.records.keys import AgentKey, Key, OwnerKey, ProgressKey, SessionK
 from headgate.views.history import EVENTS_OF_A_SUBJECT_MAX, Event, History, events_of
 from headgate.views.model import ViewsModel
 
-A, B = Role("a", "s1", Epoch(5, 1)), Role("b", "s2", Epoch(5, 2))
+A, B = Assignment("a", "s1", Epoch(5, 1)), Assignment("b", "s2", Epoch(5, 2))
 DISPATCHED = SpanDispatched(
     feed_id="0-1",
     incarnation=0,

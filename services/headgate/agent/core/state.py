@@ -9,10 +9,10 @@ import msgspec
 
 from headgate.agent.core.executor import SpanId
 from headgate.records.control import (
+    Assignment,
     FeedRecorded,
     OwnerAnnounced,
     Record,
-    Role,
     SessionEnded,
     SpanDispatched,
     SpanProgressed,
@@ -103,7 +103,7 @@ def _evolve_dispatch(state: AgentState, span: SpanId, value: Record | None) -> N
         state.dispatched[span] = value
 
 
-def role_of(state: AgentState, record: SpanDispatched) -> Role | None:
+def role_of(state: AgentState, record: SpanDispatched) -> Assignment | None:
     """This session's role in a record; the primary's comes first."""
     for role in (record.primary, record.secondary):
         if role is not None and (role.agent, role.session) == (state.agent, state.session):

@@ -17,7 +17,7 @@ from headgate.coordinator.core.span_predicates import (
     takes_agent,
 )
 from headgate.coordinator.core.state import CoordinatorState
-from headgate.coordinator.core.term import SessionId, Term, TimerPurpose
+from headgate.coordinator.core.term import SessionId, TermMemory, TimerPurpose
 from headgate.records.control import (
     FeedRecorded,
     Liveness,
@@ -39,7 +39,7 @@ _UNTOUCHED: Final = object()
 class Draft:
     """Facts and effects of one decision; see the module's docstring."""
 
-    def __init__(self, state: CoordinatorState, term: Term, now: Now) -> None:
+    def __init__(self, state: CoordinatorState, term: TermMemory, now: Now) -> None:
         """An empty decision."""
         self.state = state
         self.term = term

@@ -10,7 +10,7 @@ from headgate.coordinator.core import acceptance
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.effects import FeedResolved
 from headgate.coordinator.core.state import CoordinatorState
-from headgate.coordinator.core.term import Term
+from headgate.coordinator.core.term import TermMemory
 from headgate.runtime.machine import Now
 
 __all__ = ["would_refuse_create", "would_refuse_update"]
@@ -30,4 +30,4 @@ def would_refuse_update(state: CoordinatorState, feed: str, result: FeedResolved
 
 
 def _draft(state: CoordinatorState) -> Draft:
-    return Draft(state, Term(state.owner_rev), Now(0.0, 0))
+    return Draft(state, TermMemory(state.owner_rev), Now(0.0, 0))

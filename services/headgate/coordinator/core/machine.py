@@ -33,7 +33,7 @@ from headgate.coordinator.core import (
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.scheduling import run_round
 from headgate.coordinator.core.state import CoordinatorState, digest, evolve, new_state, start_counting
-from headgate.coordinator.core.term import Term
+from headgate.coordinator.core.term import TermMemory
 from headgate.eventlog.log import Delivery
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
 from headgate.runtime.leases import lease_of
@@ -58,7 +58,7 @@ class NoTermError(Exception):
 def decide(state: CoordinatorState, given: Any, now: Now) -> Decision:
     """What follows from one input. Changes nothing of ``state`` but its term's memory (state.py)."""
     if isinstance(given, TermBegan):
-        state.term = Term(given.owner_rev)
+        state.term = TermMemory(given.owner_rev)
     if state.term is None:
         raise NoTermError(f"{type(given).__name__} before TermBegan")
     draft = Draft(state, state.term, now)

@@ -43,7 +43,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.records.control import Epoch, OutcomeStatus, Role, SetState, SpanDispatched
+from headgate.records.control import Assignment, Epoch, OutcomeStatus, SetState, SpanDispatched
 
 __all__ = [
     "ACTIONS",
@@ -206,13 +206,13 @@ def apply(record: SpanDispatched, signal: Signal, cause: Cause, action: Action |
     return make(record, cause)
 
 
-def _give(cause: Cause, to: tuple[str, str] | None) -> Role:
+def _give(cause: Cause, to: tuple[str, str] | None) -> Assignment:
     if to is None:
         raise ImpossibleSignalError("a role was to be given, but to nobody: the scheduler must name a target")
-    return Role(agent=to[0], session=to[1], epoch=cause.issue())
+    return Assignment(agent=to[0], session=to[1], epoch=cause.issue())
 
 
-def _holder(role: Role | None) -> tuple[str, str] | None:
+def _holder(role: Assignment | None) -> tuple[str, str] | None:
     return None if role is None else (role.agent, role.session)
 
 

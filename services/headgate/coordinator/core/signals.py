@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.replication import CONFLICT_CODE, Cause, Signal
 from headgate.coordinator.core.term import SessionId
-from headgate.records.control import Role, SetState, SpanDispatched, TaskReported, TaskState
+from headgate.records.control import Assignment, SetState, SpanDispatched, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 
 __all__ = ["cause", "cause_of", "is_retryable", "session_of", "signals"]
@@ -61,12 +61,12 @@ def signals(draft: Draft, key: SpanKey, record: SpanDispatched) -> Iterator[tupl
             yield _SECONDARY_SAYS[word.state], word
 
 
-def session_of(role: Role) -> SessionId:
+def session_of(role: Assignment) -> SessionId:
     """Who holds the role."""
     return role.agent, role.session
 
 
-def _word(words: dict[SessionId, TaskReported], record: SpanDispatched, role: Role) -> TaskReported | None:
+def _word(words: dict[SessionId, TaskReported], record: SpanDispatched, role: Assignment) -> TaskReported | None:
     word = words.get(session_of(role))
     if word is None or word.epoch != role.epoch or word.feed_id != record.feed_id:
         return None

@@ -1,6 +1,6 @@
 """How a span stands, read off its record: the few questions that indexes, drafts and schedulers ask at every change."""
 
-from headgate.records.control import Role, SetState, SpanDispatched
+from headgate.records.control import Assignment, SetState, SpanDispatched
 
 __all__ = ["is_broken", "is_failing", "is_moving", "is_open", "is_starting", "takes_agent"]
 
@@ -36,7 +36,7 @@ def takes_agent(record: SpanDispatched | None, *, is_wanted: bool) -> bool:
     return record.state is SetState.REMOVING or (is_wanted and record.state is SetState.ABSENT)
 
 
-def is_starting(record: SpanDispatched, role: Role) -> bool:
+def is_starting(record: SpanDispatched, role: Assignment) -> bool:
     """The role's holder is opening the span: the work that is limited per agent."""
     if role is record.secondary:
         return True

@@ -14,7 +14,7 @@ import msgspec
 from headgate.coordinator.core.index import LAG_HOLDS_MS
 from headgate.coordinator.core.span_predicates import is_open
 from headgate.coordinator.core.state import CoordinatorState
-from headgate.records.control import FeedState, Role, SetState, SpanDispatched, TaskState, WantedState
+from headgate.records.control import Assignment, FeedState, SetState, SpanDispatched, TaskState, WantedState
 from headgate.records.error_codes import PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
 
@@ -61,7 +61,7 @@ def standing_of(state: CoordinatorState, key: SpanKey) -> Standing:
     return Standing(FLOWING, role.agent)
 
 
-def _of_start(role: Role, doing: TaskState | None, last_error: str | None) -> Standing:
+def _of_start(role: Assignment, doing: TaskState | None, last_error: str | None) -> Standing:
     before = _before(last_error)
     if doing is None:
         advice = "look at the agent's log; if the agent hangs, end it: its tables go elsewhere after a lease"

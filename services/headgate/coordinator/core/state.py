@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.coordinator.core.index import Indexes
-from headgate.coordinator.core.term import SessionId, Term
+from headgate.coordinator.core.term import SessionId, TermMemory
 from headgate.records.control import (
     AgentAnnounced,
     FeedProgressed,
@@ -92,7 +92,7 @@ class CoordinatorState:
     requests: dict[str, PlacedRequest] = field(default_factory=dict)
     outcomes: dict[str, RequestSettled] = field(default_factory=dict)
     index: Indexes = field(default_factory=Indexes)
-    term: Term | None = None
+    term: TermMemory | None = None
 
     def is_live(self, session: SessionId) -> bool:
         """The session has announced itself and is not written dead."""

@@ -13,10 +13,10 @@ import msgspec
 
 from headgate.coordinator.core.loads import Loads
 from headgate.coordinator.core.ranking import Ranking
-from headgate.records.control import Epoch, Role
+from headgate.records.control import Assignment, Epoch
 from headgate.records.keys import SpanKey
 
-__all__ = ["Drain", "Joiner", "Rebalance", "SessionId", "Spread", "Term", "TimerPurpose", "Wait"]
+__all__ = ["Drain", "Joiner", "Rebalance", "SessionId", "Spread", "TermMemory", "TimerPurpose", "Wait"]
 
 SessionId = tuple[str, str]
 """(agent, session)."""
@@ -32,7 +32,7 @@ class TimerPurpose(msgspec.Struct, frozen=True):
 class Wait(msgspec.Struct, frozen=True):
     """For whose role a span waits, and since when (monotonic)."""
 
-    role: Role
+    role: Assignment
     since: float
 
 
@@ -81,7 +81,7 @@ class Spread:
 
 
 @dataclass(slots=True)
-class Term:
+class TermMemory:
     """One owner's memory between its throne and its end; see the module's docstring."""
 
     owner_rev: int

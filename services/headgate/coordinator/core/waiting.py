@@ -19,7 +19,7 @@ from typing import Final
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.replication import Phase, phase
 from headgate.coordinator.core.term import SessionId, Wait
-from headgate.records.control import Epoch, Role, SpanDispatched, TaskReported, TaskState
+from headgate.records.control import Assignment, Epoch, SpanDispatched, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 
 __all__ = [
@@ -67,7 +67,9 @@ def watch(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
             term.drained_at.clear()
 
 
-def _watch(draft: Draft, timer: str, waits: dict[SpanKey, Wait], key: SpanKey, role: Role | None) -> Role | None:
+def _watch(
+    draft: Draft, timer: str, waits: dict[SpanKey, Wait], key: SpanKey, role: Assignment | None
+) -> Assignment | None:
     """One timer for all, because all have the same time: a timer a span would cost a first dispatch a second.
 
     ``role`` is whom the span waits for now; the answer is whom it does not wait for any more.
