@@ -17,7 +17,15 @@ from headgate.coordinator.core.machine import COORDINATOR
 from headgate.eventlog.log import Delivery
 from headgate.eventlog.schema_files import schema_directory, schemas
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS, partitions_of_shard
-from headgate.records.keys import KEY_FORMS, GenerationMemberKey, GenerationOwnerKey, Key, OwnerKey
+from headgate.records.keys import (
+    KEY_FORMS,
+    GenerationMemberKey,
+    GenerationOwnerKey,
+    Key,
+    MigrationMemberKey,
+    MigrationOwnerKey,
+    OwnerKey,
+)
 from headgate_lab.memory_log.log import MemoryBroker
 from headgate_lab.simulation.profile import Profile
 from headgate_lab.simulation.world import World
@@ -142,7 +150,7 @@ def deletable_forms() -> set[type[Key]]:
 def coordinator_forms() -> set[type[Key]]:
     """Forms of keys that coordinators and agents write to the topics that roles read."""
     forms = {form for topic in (ANNOUNCE.topic, *SHARDED_TOPICS) for form in KEY_FORMS[topic]}
-    return forms - {GenerationOwnerKey, GenerationMemberKey}
+    return forms - {GenerationOwnerKey, GenerationMemberKey, MigrationMemberKey, MigrationOwnerKey}
 
 
 def _facts(broker: MemoryBroker) -> Iterator[tuple[type[Any], Any]]:

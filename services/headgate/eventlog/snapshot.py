@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
 from headgate.eventlog.replay import read_to_end
-from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS
+from headgate.eventlog.sharding import ANNOUNCE, DEADLETTER, SHARDED_TOPICS
 from headgate.records.control import (
     AgentAnnounced,
     Assignment,
@@ -46,8 +46,9 @@ def _is_over(record: OwnerAnnounced | MemberAnnounced | AgentAnnounced) -> bool:
 
 def all_partitions(log: Log, topics: Iterable[str] = (ANNOUNCE.topic, *SHARDED_TOPICS)) -> list[Partition]:
     """Every partition of these control topics, sorted."""
+    sharded = {*SHARDED_TOPICS, DEADLETTER}
     return sorted(
-        Partition(topic, number) for topic in topics for number in range(1 if topic == ANNOUNCE.topic else log.shards)
+        Partition(topic, number) for topic in topics for number in range(log.shards if topic in sharded else 1)
     )
 
 

@@ -17,6 +17,7 @@ from headgate.records.generation import (
     SetRecorded,
     WriterReported,
 )
+from headgate.records.migration import MigrationRecorded, MigrationRequested
 
 __all__ = [
     "SESSION_LEFT",
@@ -454,4 +455,6 @@ Record = (
     | WriterReported
     | ReaderReported
     | GenerationRequested
+    | MigrationRequested
+    | MigrationRecorded
 )

@@ -28,6 +28,7 @@ from headgate.records.control import (
     TaskReported,
 )
 from headgate.records.generation import GenerationRequested
+from headgate.records.migration import MigrationRecorded, MigrationRequested
 from headgate.records.ts import TS_MAX
 
 __all__ = ["FOR_PEOPLE", "NUMBER_MAX", "TEXT_LENGTH_MAX", "fitted", "fitted_text", "is_name", "why_unwritable"]
@@ -64,6 +65,8 @@ FOR_PEOPLE: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
     FeedRecorded: ("error_code", "error", "notices"),
     ChangeQuarantined: ("error_code", "error"),
     GenerationRequested: ("requested_by",),
+    MigrationRequested: ("requested_by",),
+    MigrationRecorded: ("rows_copied", "table_rows", "throttle_reason", "message"),
 }
 """Fields that outsiders have a say in and nobody decides by. ``resolved_ts`` is evidence, and refused as such where it
 is decoded; here a number beyond all times is none."""

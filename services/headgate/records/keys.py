@@ -32,6 +32,7 @@ from headgate.records.generation import (
     SetRecorded,
     WriterReported,
 )
+from headgate.records.migration import MigrationRecorded, MigrationRequested
 from headgate.records.names import decode_part, encode_part, is_plain
 
 __all__ = [
@@ -50,6 +51,11 @@ __all__ = [
     "Key",
     "MalformedKeyError",
     "MemberKey",
+    "MigrationKey",
+    "MigrationMemberKey",
+    "MigrationOutcomeKey",
+    "MigrationOwnerKey",
+    "MigrationRequestKey",
     "OutcomeKey",
     "OwnerKey",
     "ProgressKey",
@@ -303,6 +309,54 @@ class SetKey(_KeyBase, frozen=True, order=True):
     set: str
 
 
+class MigrationOwnerKey(_KeyBase, frozen=True, order=True):
+    """``migration/<shard>`` on announce."""
+
+    topic: ClassVar[str] = "announce"
+    prefix: ClassVar[tuple[str, ...]] = ("migration",)
+    record: ClassVar[type] = OwnerAnnounced
+    by_owner: ClassVar[bool] = True
+    names_owner: ClassVar[bool] = True
+    shard: int
+
+
+class MigrationMemberKey(_KeyBase, frozen=True, order=True):
+    """``migration-member/<id>`` on announce: a process that could own the migrations."""
+
+    topic: ClassVar[str] = "announce"
+    prefix: ClassVar[tuple[str, ...]] = ("migration-member",)
+    record: ClassVar[type] = MemberAnnounced
+    member: str
+
+
+class MigrationRequestKey(_KeyBase, frozen=True, order=True):
+    """``request/<id>`` on migration, written by whoever asks."""
+
+    topic: ClassVar[str] = "migration"
+    prefix: ClassVar[tuple[str, ...]] = ("request",)
+    record: ClassVar[type] = MigrationRequested
+    request: str
+
+
+class MigrationOutcomeKey(_KeyBase, frozen=True, order=True):
+    """``outcome/<id>`` on migration."""
+
+    topic: ClassVar[str] = "migration"
+    prefix: ClassVar[tuple[str, ...]] = ("outcome",)
+    record: ClassVar[type] = RequestSettled
+    by_owner: ClassVar[bool] = True
+    request: str
+
+
+class MigrationKey(_KeyBase, frozen=True, order=True):
+    """``<migration>`` on migration."""
+
+    topic: ClassVar[str] = "migration"
+    record: ClassVar[type] = MigrationRecorded
+    by_owner: ClassVar[bool] = True
+    migration: str
+
+
 Key = (
     OwnerKey
     | MemberKey
@@ -325,17 +379,31 @@ Key = (
     | ReaderKey
     | ChunkKey
     | SetKey
+    | MigrationOwnerKey
+    | MigrationMemberKey
+    | MigrationRequestKey
+    | MigrationOutcomeKey
+    | MigrationKey
 )
 
 # Forms with a fixed first word come first within a topic: the word is reserved, so no feed can have it.
 KEY_FORMS: Final[dict[str, tuple[type[Key], ...]]] = {
-    "announce": (OwnerKey, MemberKey, AgentKey, GenerationOwnerKey, GenerationMemberKey),
+    "announce": (
+        OwnerKey,
+        MemberKey,
+        AgentKey,
+        GenerationOwnerKey,
+        GenerationMemberKey,
+        MigrationOwnerKey,
+        MigrationMemberKey,
+    ),
     "sync": (AnswerKey, TaskKey),
     "dispatch": (SessionKey, SpanKey),
     "checkpoint": (ProgressKey, FeedProgressKey),
     "changefeed": (RequestKey, OutcomeKey, FeedKey),
     "deadletter": (DeadLetterKey,),
     "generation": (GenerationRequestKey, GenerationOutcomeKey, WriterKey, ReaderKey, ChunkKey, SetKey),
+    "migration": (MigrationRequestKey, MigrationOutcomeKey, MigrationKey),
 }
 
 _OF_NAMES_ONLY: Final[frozenset[Any]] = frozenset(

@@ -151,7 +151,8 @@ def shape_of_schema(schema: Any, named: dict[str, Any]) -> Any:
         case "array":
             return {"array of": shape_of_schema(schema["items"], named)}
         case "enum":
-            return {"enum": schema["name"], "symbols": schema["symbols"]}
+            named[schema["name"]] = {"enum": schema["name"], "symbols": schema["symbols"]}
+            return named[schema["name"]]
         case "record":
             fields = [(field["name"], shape_of_schema(field["type"], named)) for field in schema["fields"]]
             named[schema["name"]] = {"record": schema["name"], "fields": fields}

@@ -20,7 +20,11 @@ def test_a_cluster_has_a_shard() -> None:
 
 
 def test_an_owner_reads_announce_and_its_partition_of_every_topic_of_state() -> None:
-    assert {partition.topic for partition in partitions_of_shard(1)} == set(KEY_FORMS) - {DEADLETTER, "generation"}
+    assert {partition.topic for partition in partitions_of_shard(1)} == set(KEY_FORMS) - {
+        DEADLETTER,
+        "generation",
+        "migration",
+    }
     assert set(partitions_of_shard(1)) == {ANNOUNCE} | {Partition(topic, 1) for topic in SHARDED_TOPICS}
 
 

@@ -17,6 +17,7 @@ from headgate.records import control, generation
 from headgate.records.control import FeedProgressed, HeldBy, OwnerAnnounced, SpanPlan, SpanProgressed
 from headgate.records.fitting import FOR_PEOPLE, NUMBER_MAX, TEXT_LENGTH_MAX, fitted, fitted_text, why_unwritable
 from headgate.records.keys import KEY_FORMS, Fact, ProgressKey
+from headgate.records.migration import MigrationRecorded, MigrationRequested
 
 OURS: dict[type[msgspec.Struct], set[str]] = {
     control.OwnerAnnounced: {"owner_id", "owner_rev", "version", "schema_version", "announced_ms", "level"},
@@ -43,6 +44,11 @@ OURS: dict[type[msgspec.Struct], set[str]] = {
     generation.WriterReported: {"epoch", "promised_epoch", "promise", "reported_ms"},
     generation.ReaderReported: {"read_epoch", "reported_ms"},
     generation.GenerationRequested: {"topic", "partitions", "streams", "epoch", "requested_ms"},
+    MigrationRequested: {"migration", "spec", "requested_ms"},
+    MigrationRecorded: {
+        *("owner_rev", "sequence", "spec", "action", "table", "stage", "attempt", "retries", "cutover_attempts"),
+        *("eta_seconds", "note", "added_ms", "ready_ms", "started_ms", "live_ms", "ended_ms"),
+    },
 }
 """Fields with a text or a number in which nobody outside has a say, or that are checked where they come in
 (``why_unwritable``, config/feed.py, the request's own text): counts, clocks, offsets of Kafka's, names."""

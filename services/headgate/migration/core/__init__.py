@@ -1,0 +1,1 @@
+"""The scheduler of migrations as a pure machine; see machine.py."""

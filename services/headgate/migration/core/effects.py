@@ -1,0 +1,188 @@
+"""What the scheduler wants done at a database, and what can come of it.
+
+Each effect carries the migration's record as it was committed, so whoever runs it needs no memory of its own, and the
+term of the owner that wants it: at the database, nothing that an earlier owner still does may land after it. Each can
+be run again by another owner after this one died in the middle of it: it finds what is there, and goes on or undoes it.
+
+    ExamineMigration   Examined | ExamineRefused                   reads only; before anything is accepted
+    StartMigration     Progressed | Refused | Completed            Refused: the database is as it was before
+    AdoptMigration     Progressed | NotThere | Completed | Broke   takes over what another owner has begun
+    WatchMigration     Progressed | Completed | Broke              returns at once
+    CutOverMigration   Completed | CutOverFailed | Broke           CutOverFailed: the table is as before, go on
+    StopMigration      Stopped | Completed                         nothing of it writes any more; or: it came too late
+    CleanUpMigration   CleanedUp
+
+Any of them may answer EffectFailed: it could not be done now, what is true is not known; it is asked again.
+"""
+
+import msgspec
+
+from headgate.migration.core.spec import MigrationSpec
+from headgate.records.migration import Artifact, MigrationRecorded
+
+__all__ = [
+    "AdoptMigration",
+    "Broke",
+    "CleanUpMigration",
+    "CleanedUp",
+    "Completed",
+    "CutOverFailed",
+    "CutOverMigration",
+    "EffectFailed",
+    "ExamineMigration",
+    "ExamineRefused",
+    "Examined",
+    "MigrationEffect",
+    "NotThere",
+    "Progressed",
+    "Refused",
+    "StartMigration",
+    "StopMigration",
+    "Stopped",
+    "WatchMigration",
+]
+
+
+class ExamineMigration(msgspec.Struct, frozen=True):
+    """Look whether a submitted migration can be done. ``reverted`` is the record of the one that it undoes."""
+
+    request: str
+    migration: str
+    spec: MigrationSpec
+    reverted: MigrationRecorded | None = None
+
+
+class StartMigration(msgspec.Struct, frozen=True):
+    """Begin; what an earlier attempt has left is thrown away first."""
+
+    migration: str
+    record: MigrationRecorded
+    reverted: MigrationRecorded | None = None
+    owner_rev: int = -1
+
+
+class AdoptMigration(msgspec.Struct, frozen=True):
+    """Go on with what another owner has begun, from where it is."""
+
+    migration: str
+    record: MigrationRecorded
+    reverted: MigrationRecorded | None = None
+    owner_rev: int = -1
+
+
+class WatchMigration(msgspec.Struct, frozen=True):
+    """Say how far it is, and obey the record's throttle ratio."""
+
+    migration: str
+    record: MigrationRecorded
+    owner_rev: int = -1
+
+
+class CutOverMigration(msgspec.Struct, frozen=True):
+    """Put the changed table in the place of the other."""
+
+    migration: str
+    record: MigrationRecorded
+    owner_rev: int = -1
+
+
+class StopMigration(msgspec.Struct, frozen=True):
+    """End it; ``is_forced``: whatever runs is killed, as it was silent for too long or its owner is gone."""
+
+    migration: str
+    record: MigrationRecorded
+    is_forced: bool
+    owner_rev: int = -1
+
+
+class CleanUpMigration(msgspec.Struct, frozen=True):
+    """Drop what it has left."""
+
+    migration: str
+    record: MigrationRecorded
+    owner_rev: int = -1
+
+
+MigrationEffect = StartMigration | AdoptMigration | WatchMigration | CutOverMigration | StopMigration | CleanUpMigration
+"""What is done about a migration that has a record."""
+
+
+class Examined(msgspec.Struct, frozen=True):
+    """It can be done. ``address`` is the database's one spelling, so that two migrations of it are known as such."""
+
+    action: str
+    table: str
+    address: str
+    is_immediate: bool
+    has_nothing_to_do: bool = False
+    message: str = ""
+
+
+class ExamineRefused(msgspec.Struct, frozen=True):
+    """It cannot be done: what, where, and what to do about it."""
+
+    reason: str
+
+
+class Progressed(msgspec.Struct, frozen=True):
+    """It runs. ``is_live``: there is evidence that it goes on, or that it waits for nobody but the operator."""
+
+    stage: str
+    rows_copied: int = 0
+    table_rows: int = 0
+    eta_seconds: int = -1
+    is_ready_to_complete: bool = False
+    is_live: bool = True
+    throttle_reason: str = ""
+    artifacts: tuple[Artifact, ...] = ()
+    note: str = ""
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """It was not begun, and the database is as it was."""
+
+    reason: str
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """The change is in force: seen at the database, not concluded."""
+
+    message: str = ""
+    artifacts: tuple[Artifact, ...] = ()
+    note: str = ""
+
+
+class Broke(msgspec.Struct, frozen=True):
+    """It cannot go on; what it has left is still there."""
+
+    reason: str
+    artifacts: tuple[Artifact, ...] = ()
+
+
+class NotThere(msgspec.Struct, frozen=True):
+    """Nothing of it is at the database, and the table is unchanged."""
+
+
+class CutOverFailed(msgspec.Struct, frozen=True):
+    """The table is as before the cut-over; the copy goes on, and another time may be better."""
+
+    reason: str
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """Nothing of it writes any more, and the table is as before. ``artifacts`` are still there."""
+
+    artifacts: tuple[Artifact, ...] = ()
+    message: str = ""
+
+
+class CleanedUp(msgspec.Struct, frozen=True):
+    """What could be dropped is gone; ``artifacts`` are left."""
+
+    artifacts: tuple[Artifact, ...] = ()
+
+
+class EffectFailed(msgspec.Struct, frozen=True):
+    """It could not be done now."""
+
+    reason: str

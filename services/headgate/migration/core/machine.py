@@ -1,0 +1,279 @@
+"""The migration owner as a machine: which rule answers which input.
+
+    transitions   every transition of one migration, as a table     scheduling   a tick: who may run, cut over, must end
+    requests      what operators ask, and what becomes of it        effects      what is done at databases
+    state         what the log says; one owner's memory             draft        a decision while it is made
+
+Ticks come every minute, and in a burst after whatever may have made room (draft.py). What runs is watched every second:
+its progress is recorded when it says something new, at most every few seconds. Each migration has one effect out at a
+time; an effect that could not be done is asked again, as the next owner would.
+"""
+
+from typing import Any, Final
+
+from headgate.migration.core import requests
+from headgate.migration.core.draft import Draft
+from headgate.migration.core.effects import (
+    AdoptMigration,
+    Broke,
+    CleanedUp,
+    CleanUpMigration,
+    Completed,
+    CutOverFailed,
+    EffectFailed,
+    ExamineMigration,
+    NotThere,
+    Progressed,
+    Refused,
+    StartMigration,
+    StopMigration,
+    Stopped,
+    WatchMigration,
+)
+from headgate.migration.core.scheduling import CUTOVER_BACKOFF_SECONDS, cut_over_if_due, reverted, stop, tick
+from headgate.migration.core.state import MigrationsState, Term, digest, evolve, new_state
+from headgate.migration.core.transitions import Phase, Signal, phase
+from headgate.records.keys import MigrationRequestKey
+from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
+from headgate.runtime.machine import (
+    Arrived,
+    Decision,
+    EffectFinished,
+    HolderSilent,
+    Machine,
+    Now,
+    TermBegan,
+    TimerFired,
+)
+
+__all__ = ["MIGRATIONS", "MigrationsState", "TermNotBegunError", "decide", "digest", "evolve", "new_state"]
+
+TICK_SECONDS: Final = 60.0
+"""The seed's; bursts do the rest."""
+
+WATCH_SECONDS: Final = 1.0
+"""How often a running migration is asked how far it is; the operator's throttle is obeyed within this time."""
+
+AGAIN_SECONDS: Final = 2.0
+"""Pause before an effect that could not be done is asked again: the database may be starting."""
+
+PROGRESS_SECONDS_MIN: Final = 5.0
+"""Rows copied are recorded at most so often; a new stage at once."""
+
+ADOPTABLE: Final = frozenset({MigrationStrategy.ONLINE, MigrationStrategy.DIRECT})
+"""What stands at the database alone. The other tools are children of the owner's process: they are lost with it."""
+
+
+class TermNotBegunError(Exception):
+    """An input came before TermBegan: the loop decides only for an owner."""
+
+
+def decide(state: MigrationsState, given: Any, now: Now) -> Decision:
+    """What follows from one input. Changes nothing of ``state`` but its term's memory."""
+    if isinstance(given, TermBegan):
+        state.term = Term(given.owner_rev)
+    if state.term is None:
+        raise TermNotBegunError(f"{type(given).__name__} before TermBegan")
+    draft = Draft(state, state.term, now)
+    match given:
+        case TermBegan():
+            _open(draft)
+        case Arrived(delivery=delivery) if isinstance(delivery.key, MigrationRequestKey):
+            if delivery.value is None:
+                requests.forget_outcome(draft, delivery.key.request)
+            else:
+                requests.answer(draft, delivery.key.request)
+        case Arrived() | HolderSilent():
+            pass
+        case TimerFired(name=name):
+            _on_timer(draft, name)
+        case EffectFinished(effect=effect, result=result):
+            _on_result(draft, effect, result)
+            requests.settle_waiting(draft)
+        case _:
+            raise TypeError(f"the scheduler of migrations knows no input {type(given).__name__}")
+    return draft.decision()
+
+
+def _open(draft: Draft) -> None:
+    """A new owner: everything that was running is taken over or ended, then it goes on as always."""
+    draft.set_timer("tick", TICK_SECONDS)
+    for name, record in draft.migrations():
+        match phase(record):
+            case Phase.RUNNING:
+                draft.term.live_at[name] = draft.now.monotonic
+                _take_over(draft, name, record)
+            case Phase.ENDING:
+                stop(draft, name, is_forced=True)
+            case _:
+                pass
+    requests.catch_up(draft)
+    draft.burst()
+
+
+def _take_over(draft: Draft, name: str, record: MigrationRecorded) -> None:
+    spec = draft.spec(record)
+    if spec.strategy in ADOPTABLE:
+        draft.ask(name, AdoptMigration(name, record, reverted(draft, spec)))
+        return
+    draft.signal(name, Signal.ORPHANED, draft.cause("its owner failed, and the tool that ran it with the owner"))
+    stop(draft, name, is_forced=True)
+
+
+def _on_timer(draft: Draft, name: str) -> None:
+    kind, _, subject = name.partition("/")
+    match kind:
+        case "tick":
+            draft.set_timer("tick", TICK_SECONDS)
+            tick(draft)
+        case "burst":
+            tick(draft)
+        case "watch":
+            _watch(draft, subject)
+        case "again":
+            _again(draft, subject)
+        case "examine":
+            requests.examine_again(draft, subject)
+        case "unthrottle":
+            if draft.migration(subject) is not None:
+                draft.signal(subject, Signal.THROTTLE, draft.cause(throttle_ratio=0.0))
+        case _:
+            raise TypeError(f"no rule for timer {name}")
+
+
+def _watch(draft: Draft, name: str) -> None:
+    record = draft.migration(name)
+    if record is not None and phase(record) is Phase.RUNNING and name not in draft.term.busy:
+        draft.ask(name, WatchMigration(name, record))
+
+
+def _again(draft: Draft, name: str) -> None:
+    """What could not be done is asked again, of the record as it is now."""
+    record = draft.migration(name)
+    if record is None or name in draft.term.busy:
+        return
+    match phase(record):
+        case Phase.RUNNING:
+            spec = draft.spec(record)
+            draft.ask(name, AdoptMigration(name, record, reverted(draft, spec)))
+        case Phase.ENDING:
+            stop(draft, name, is_forced=True)
+        case _:
+            pass
+
+
+def _on_result(draft: Draft, effect: Any, result: Any) -> None:
+    if isinstance(effect, ExamineMigration):
+        requests.examined(draft, effect, result)
+        return
+    name = effect.migration
+    if draft.term.busy.get(name) != effect:
+        raise TypeError(f"{type(effect).__name__} of {name} has come back, but was not out")
+    del draft.term.busy[name]
+    if not isinstance(result, EffectFailed):
+        draft.term.uncertain.discard(name)
+    record = draft.migration(name)
+    if record is None:
+        return
+    if isinstance(effect, CleanUpMigration):
+        _cleaned_up(draft, name, result)
+    else:
+        _apply_result(draft, name, effect, result)
+    after = draft.migration(name)
+    if after is not None and phase(after) is Phase.ENDING and name not in draft.term.busy:
+        # A stop that could not be done is asked again after a pause; one that nobody has asked for yet, at once.
+        if isinstance(effect, StopMigration):
+            draft.set_timer(f"again/{name}", AGAIN_SECONDS)
+        else:
+            stop(draft, name, is_forced=after.ending is MigrationState.FAILED)
+
+
+def _apply_result(draft: Draft, name: str, effect: Any, result: Any) -> None:
+    match result:
+        case Progressed():
+            _progressed(draft, name, effect, result)
+        case Completed():
+            cause = draft.cause(result.message, artifacts=result.artifacts, note=result.note)
+            draft.signal(name, Signal.COMPLETED, cause)
+            draft.burst()
+        case Stopped():
+            draft.signal(name, Signal.STOPPED, draft.cause(result.message, artifacts=result.artifacts))
+            draft.burst()
+        case Refused():
+            draft.signal(name, Signal.REFUSED, draft.cause(result.reason))
+            draft.burst()
+        case Broke():
+            draft.signal(name, Signal.BROKE, draft.cause(result.reason, artifacts=result.artifacts))
+        case NotThere():
+            _begin_anew(draft, name)
+        case CutOverFailed():
+            _cut_over_failed(draft, name, result.reason)
+        case EffectFailed():
+            _not_done(draft, name, effect)
+        case _:
+            raise TypeError(f"{type(effect).__name__} cannot end with {type(result).__name__}")
+
+
+def _progressed(draft: Draft, name: str, effect: Any, result: Progressed) -> None:
+    record, term, now = draft.migration(name), draft.term, draft.now.monotonic
+    if record is None:
+        return
+    if result.is_live:
+        term.live_at[name] = now
+    is_news = isinstance(effect, StartMigration | AdoptMigration) or (
+        (record.stage, record.is_ready_to_complete, record.throttle_reason, record.artifacts)
+        != (result.stage, result.is_ready_to_complete, result.throttle_reason, result.artifacts)
+    )
+    is_further = (record.rows_copied, record.note) != (result.rows_copied, result.note)
+    if is_news or (is_further and now - term.written_at.get(name, now - PROGRESS_SECONDS_MIN) >= PROGRESS_SECONDS_MIN):
+        term.written_at[name] = now
+        cause = draft.cause(
+            stage=result.stage,
+            rows_copied=result.rows_copied,
+            table_rows=result.table_rows,
+            eta_seconds=result.eta_seconds,
+            is_ready_to_complete=result.is_ready_to_complete,
+            throttle_reason=result.throttle_reason,
+            artifacts=result.artifacts,
+            note=result.note,
+        )
+        draft.signal(name, Signal.PROGRESSED, cause)
+    if result.is_ready_to_complete and not record.was_ready:
+        draft.burst()  # another may copy now
+    draft.set_timer(f"watch/{name}", WATCH_SECONDS)
+    cut_over_if_due(draft, name)
+
+
+def _begin_anew(draft: Draft, name: str) -> None:
+    record = draft.signal(name, Signal.NOT_THERE, draft.cause())
+    if phase(record) is Phase.RUNNING:
+        draft.ask(name, StartMigration(name, record, reverted(draft, draft.spec(record))))
+
+
+def _cut_over_failed(draft: Draft, name: str, reason: str) -> None:
+    record = draft.signal(name, Signal.CUTOVER_FAILED, draft.cause(reason))
+    pause = CUTOVER_BACKOFF_SECONDS[min(record.cutover_attempts, len(CUTOVER_BACKOFF_SECONDS)) - 1]
+    draft.term.cutover_after[name] = draft.now.monotonic + pause
+    draft.set_timer(f"watch/{name}", WATCH_SECONDS)
+
+
+def _not_done(draft: Draft, name: str, effect: Any) -> None:
+    """It is not known what is true. A stop is asked for by _on_result; all else is found out by adopting."""
+    if isinstance(effect, WatchMigration):
+        draft.set_timer(f"watch/{name}", WATCH_SECONDS)
+    elif not isinstance(effect, StopMigration):
+        draft.term.uncertain.add(name)
+        draft.set_timer(f"again/{name}", AGAIN_SECONDS)
+
+
+def _cleaned_up(draft: Draft, name: str, result: Any) -> None:
+    draft.term.kept_since.pop(name, None)
+    if isinstance(result, CleanedUp):
+        draft.term.cleaning.discard(name)
+        draft.signal(name, Signal.CLEANED_UP, draft.cause(artifacts=result.artifacts))
+    elif not isinstance(result, EffectFailed):
+        raise TypeError(f"a clean-up cannot end with {type(result).__name__}")
+
+
+MIGRATIONS: Final[Machine[MigrationsState]] = Machine(new_state=new_state, evolve=evolve, decide=decide, digest=digest)
+"""The machine as values, for the loop, the tests and the simulation."""

@@ -1,0 +1,358 @@
+"""What operators ask of the owner: each request gets one outcome.
+
+``refused`` changed nothing and says why; ``done``; ``failed``; ``accepted`` while it is under way. A submission is
+examined at its database before it is accepted, one at a time per database, so that the order of submission is kept.
+A request with an outcome is never looked at again; when its writer deletes it, the outcome goes too.
+"""
+
+from typing import Final
+
+from headgate.migration.core.draft import Draft
+from headgate.migration.core.effects import EffectFailed, Examined, ExamineMigration, ExamineRefused
+from headgate.migration.core.scheduling import cut_over_if_due, reverted, stop
+from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
+from headgate.migration.core.state import PENDING, TERMINAL
+from headgate.migration.core.transitions import Signal
+from headgate.records.control import OutcomeStatus
+from headgate.records.keys import MigrationKey, MigrationOutcomeKey
+from headgate.records.migration import MigrationRecorded, MigrationRequested, MigrationRequestKind, MigrationState
+from headgate.records.names import InvalidNameError, check_name
+
+__all__ = ["answer", "catch_up", "examined", "forget_outcome", "settle_waiting"]
+
+EXAMINATIONS_MAX: Final = 5
+"""A database that cannot be asked so often in a row is away: the submission has failed, and its author is told."""
+
+EXAMINE_AGAIN_SECONDS: Final = 2.0
+
+ALL: Final = "all"
+"""In place of an id: every migration that the request can be about."""
+
+_SIGNALS: Final = {
+    MigrationRequestKind.CANCEL: Signal.CANCEL,
+    MigrationRequestKind.LAUNCH: Signal.LAUNCH,
+    MigrationRequestKind.COMPLETE: Signal.COMPLETE,
+    MigrationRequestKind.THROTTLE: Signal.THROTTLE,
+    MigrationRequestKind.FORCE_CUTOVER: Signal.FORCE_CUTOVER,
+}
+
+
+def answer(draft: Draft, request: str) -> None:
+    """Look at a request without an outcome."""
+    placed = draft.state.requests.get(request)
+    if placed is None or draft.outcome(request) is not None:
+        return
+    wish = placed.request
+    match wish.kind:
+        case MigrationRequestKind.SUBMIT | MigrationRequestKind.REVERT:
+            _submit(draft, request, wish)
+        case MigrationRequestKind.RETRY:
+            _retry(draft, request, wish)
+        case MigrationRequestKind.CLEANUP:
+            _clean_up(draft, request, wish)
+        case _:
+            _wish(draft, request, wish)
+
+
+def forget_outcome(draft: Draft, request: str) -> None:
+    """The operator has deleted the request: its outcome goes too."""
+    if request in draft.state.outcomes:
+        draft.put(MigrationOutcomeKey(request), None)
+
+
+def catch_up(draft: Draft) -> None:
+    """A new owner: what the last one has left unanswered, in the order in which it was asked."""
+    state = draft.state
+    for request in sorted(set(state.outcomes) - set(state.requests)):
+        forget_outcome(draft, request)
+    for request in sorted(state.requests, key=lambda name: (state.requests[name].offset, name)):
+        outcome = state.outcomes.get(request)
+        wish = state.requests[request].request
+        if outcome is None:
+            answer(draft, request)
+        elif outcome.status is OutcomeStatus.ACCEPTED and wish.kind is MigrationRequestKind.CLEANUP:
+            draft.term.cleaning.update(_meant(draft, wish))
+    settle_waiting(draft)
+
+
+# --- submitting -----------------------------------------------------------------------------------------------
+
+
+def _submit(draft: Draft, request: str, wish: MigrationRequested) -> None:
+    try:
+        check_name("migration id", wish.migration)
+        spec = parse_spec(wish.spec)
+    except (MigrationSpecError, InvalidNameError) as error:
+        return draft.settle(request, OutcomeStatus.REFUSED, str(error))
+    if wish.migration in (ALL, "request", "outcome"):
+        return draft.settle(request, OutcomeStatus.REFUSED, f"{wish.migration!r} is a reserved word, not an id")
+    known = draft.migration(wish.migration)
+    if known is not None:
+        return _resubmit(draft, request, wish, spec, known)
+    if (reason := _rival(draft, spec)) is not None:
+        return draft.settle(request, OutcomeStatus.REFUSED, reason)
+    if spec.reverts is not None and (reason := _why_not_revertible(draft, spec.reverts)) is not None:
+        return draft.settle(request, OutcomeStatus.REFUSED, reason)
+    if spec.database not in draft.term.examining:
+        draft.term.examining[spec.database] = request
+        draft.add_effect(ExamineMigration(request, wish.migration, spec, reverted(draft, spec)))
+    return None
+
+
+def _resubmit(
+    draft: Draft, request: str, wish: MigrationRequested, spec: MigrationSpec, known: MigrationRecorded
+) -> None:
+    """The same id is never a second migration: a pipeline may submit again whatever became of its first attempt."""
+    before = draft.spec(known)
+    if (before.context, before.statement) != (spec.context, spec.statement):
+        reason = f"{wish.migration} is another migration already ({before.statement!r}, context {before.context!r})"
+        draft.settle(request, OutcomeStatus.REFUSED, reason)
+    elif known.state in (MigrationState.FAILED, MigrationState.CANCELLED):
+        draft.signal(wish.migration, Signal.RETRY)
+        draft.settle(request, OutcomeStatus.DONE, f"was {known.state}, is retried")
+        draft.burst()
+    else:
+        draft.settle(request, OutcomeStatus.DONE, f"is {known.state} already")
+
+
+def _rival(draft: Draft, spec: MigrationSpec) -> str | None:
+    """The pending migration that a singleton does not stand beside, as a reason."""
+    for name, record in draft.migrations():
+        theirs = draft.spec(record)
+        if record.state not in PENDING or theirs.database != spec.database:
+            continue
+        if spec.singleton:
+            return f"singleton: {name} is {record.state}; wait for it, or cancel it"
+        if spec.singleton_context and theirs.context != spec.context and theirs.reverts is None:
+            return f"singleton_context: {name} of context {theirs.context!r} is {record.state}"
+    return None
+
+
+def _why_not_revertible(draft: Draft, name: str) -> str | None:
+    record = draft.migration(name)
+    if record is None:
+        return f"no migration {name}"
+    if record.state is not MigrationState.COMPLETE:
+        return f"{name} is {record.state}: only what is complete can be reverted"
+    database = draft.spec(record).database
+    for other, theirs in draft.migrations():
+        if theirs.table != record.table or draft.spec(theirs).database != database or other == name:
+            continue
+        if theirs.state in PENDING:
+            return f"{other} of the same table is {theirs.state}"
+        if (
+            theirs.state is MigrationState.COMPLETE
+            and theirs.ended_ms >= record.ended_ms
+            and (theirs.sequence > record.sequence)
+        ):
+            return f"{other} has changed the same table since: revert that first"
+    return None
+
+
+def examined(draft: Draft, effect: ExamineMigration, result: object) -> None:
+    """What the database says of a submission."""
+    if draft.term.examining.get(effect.spec.database) == effect.request:
+        del draft.term.examining[effect.spec.database]
+    placed = draft.state.requests.get(effect.request)
+    if placed is not None and draft.outcome(effect.request) is None:
+        match result:
+            case Examined():
+                _accept(draft, effect, result, placed.offset)
+            case ExamineRefused(reason=reason):
+                draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
+            case EffectFailed(reason=reason):
+                if _examine_later(draft, effect, reason):
+                    return
+            case _:
+                raise TypeError(f"an examination cannot end with {type(result).__name__}")
+    _answer_unexamined(draft, effect.spec.database)
+
+
+def _accept(draft: Draft, effect: ExamineMigration, result: Examined, offset: int) -> None:
+    spec = effect.spec
+    # Another submission of the same id, or a rival, may have been accepted meanwhile.
+    if draft.migration(effect.migration) is not None or _rival(draft, spec) is not None:
+        return answer(draft, effect.request)
+    accepted = MigrationSpec(
+        **{name: getattr(spec, name) for name in spec.__struct_fields__} | {"database": result.address}
+    )
+    record = MigrationRecorded(
+        owner_rev=draft.term.owner_rev,
+        sequence=offset,
+        spec=written(accepted),
+        action=result.action,
+        table=result.table,
+        is_immediate=result.is_immediate,
+        state=MigrationState.QUEUED,
+        stage="",
+        attempt=0,
+        retries=0,
+        ending=None,
+        owner_failed=False,
+        has_nothing_to_do=result.has_nothing_to_do,
+        launch_postponed=spec.postpone_launch,
+        completion_postponed=spec.postpone_completion,
+        is_ready_to_complete=False,
+        was_ready=False,
+        cutover_attempts=0,
+        cutover_forced=False,
+        rows_copied=0,
+        table_rows=0,
+        eta_seconds=-1,
+        throttle_ratio=0.0,
+        throttle_reason="",
+        artifacts=(),
+        note="",
+        message=result.message,
+        added_ms=draft.now.wall_ms,
+        ready_ms=0,
+        started_ms=0,
+        live_ms=0,
+        ended_ms=0,
+    )
+    draft.put(MigrationKey(effect.migration), record)
+    draft.settle(effect.request, OutcomeStatus.DONE, f"{effect.migration}: {result.action} of {result.table} is queued")
+    draft.burst()
+    return None
+
+
+def _examine_later(draft: Draft, effect: ExamineMigration, reason: str) -> bool:
+    """Whether it is asked again."""
+    count = draft.term.examined_again.get(effect.request, 0) + 1
+    draft.term.examined_again[effect.request] = count
+    if count >= EXAMINATIONS_MAX:
+        draft.settle(
+            effect.request, OutcomeStatus.FAILED, f"the database could not be asked: {reason}; submit it again"
+        )
+        return False
+    draft.term.examining[effect.spec.database] = effect.request
+    draft.set_timer(f"examine/{effect.request}", EXAMINE_AGAIN_SECONDS)
+    return True
+
+
+def examine_again(draft: Draft, request: str) -> None:
+    """The pause after an examination that could not be done is over."""
+    placed = draft.state.requests.get(request)
+    for database, waiting in sorted(draft.term.examining.items()):
+        if waiting == request:
+            del draft.term.examining[database]
+            if placed is not None:
+                answer(draft, request)
+            _answer_unexamined(draft, database)
+
+
+def _answer_unexamined(draft: Draft, database: str) -> None:
+    """The next submissions in order, until one has to be examined at the same database."""
+    requests = draft.state.requests
+    for request in sorted(requests, key=lambda name: (requests[name].offset, name)):
+        if database in draft.term.examining:
+            return
+        if requests[request].request.kind in (MigrationRequestKind.SUBMIT, MigrationRequestKind.REVERT):
+            answer(draft, request)
+
+
+# --- everything else ------------------------------------------------------------------------------------------
+
+
+def _meant(draft: Draft, wish: MigrationRequested) -> list[str]:
+    if wish.migration == ALL:
+        return [name for name, _ in draft.migrations()]
+    return [wish.migration] if draft.migration(wish.migration) is not None else []
+
+
+def _wish(draft: Draft, request: str, wish: MigrationRequested) -> None:
+    names = _meant(draft, wish)
+    if not names and wish.migration != ALL:
+        return draft.settle(request, OutcomeStatus.REFUSED, f"no migration {wish.migration}")
+    ratio = wish.throttle_ratio if wish.throttle_ratio is not None else 1.0
+    if wish.kind is MigrationRequestKind.THROTTLE and not 0.0 <= ratio <= 1.0:
+        return draft.settle(request, OutcomeStatus.REFUSED, f"a ratio is 0 to 1, not {ratio:g}")
+    touched = 0
+    for name in names:
+        before = draft.migration(name)
+        if before is None or before.state in TERMINAL:
+            continue
+        cause = draft.cause("cancelled by " + (wish.requested_by or "an operator"), throttle_ratio=ratio)
+        draft.signal(name, _SIGNALS[wish.kind], cause)
+        touched += 1
+        _follow(draft, name, wish)
+    if wish.kind is MigrationRequestKind.CANCEL:
+        _settle_cancel(draft, request, wish)
+    elif not touched and wish.migration != ALL:
+        draft.settle(request, OutcomeStatus.REFUSED, _why_terminal(draft, wish.migration))
+    else:
+        draft.settle(request, OutcomeStatus.DONE, f"{wish.kind} of {touched} migration{'s' * (touched != 1)}")
+    return draft.burst()
+
+
+def _follow(draft: Draft, name: str, wish: MigrationRequested) -> None:
+    match wish.kind:
+        case MigrationRequestKind.CANCEL:
+            stop(draft, name, is_forced=False)
+        case MigrationRequestKind.COMPLETE | MigrationRequestKind.FORCE_CUTOVER:
+            cut_over_if_due(draft, name)
+        case MigrationRequestKind.THROTTLE if wish.expires_seconds is not None:
+            draft.set_timer(f"unthrottle/{name}", max(wish.expires_seconds, 0.0))
+        case MigrationRequestKind.THROTTLE:
+            draft.cancel_timer(f"unthrottle/{name}")
+        case _:
+            pass
+
+
+def _why_terminal(draft: Draft, name: str) -> str:
+    record = draft.migration(name)
+    return f"{name} is {record.state} already" if record is not None else f"no migration {name}"
+
+
+def _retry(draft: Draft, request: str, wish: MigrationRequested) -> None:
+    record = draft.migration(wish.migration)
+    if record is None or record.state not in (MigrationState.FAILED, MigrationState.CANCELLED):
+        reason = f"{_why_terminal(draft, wish.migration)}: only what has failed or was cancelled is retried"
+        return draft.settle(request, OutcomeStatus.REFUSED, reason)
+    draft.signal(wish.migration, Signal.RETRY)
+    draft.settle(request, OutcomeStatus.DONE, f"{wish.migration} is queued again")
+    return draft.burst()
+
+
+def _clean_up(draft: Draft, request: str, wish: MigrationRequested) -> None:
+    names = _meant(draft, wish)
+    if not names and wish.migration != ALL:
+        return draft.settle(request, OutcomeStatus.REFUSED, f"no migration {wish.migration}")
+    pending = [name for name in names if (r := draft.migration(name)) is not None and r.state in PENDING]
+    if pending and wish.migration != ALL:
+        return draft.settle(request, OutcomeStatus.REFUSED, f"{pending[0]} is pending: cancel it first")
+    draft.term.cleaning.update(set(names) - set(pending))
+    draft.settle(request, OutcomeStatus.ACCEPTED, "the artifacts are being dropped")
+    settle_waiting(draft)
+    return draft.burst()
+
+
+def _settle_cancel(draft: Draft, request: str, wish: MigrationRequested) -> None:
+    names = _meant(draft, wish)
+    records = [record for name in names if (record := draft.migration(name)) is not None]
+    if any(record.ending is MigrationState.CANCELLED for record in records):
+        draft.settle(request, OutcomeStatus.ACCEPTED, "it is being stopped")
+    elif wish.migration == ALL or records[0].state is MigrationState.CANCELLED:
+        draft.settle(request, OutcomeStatus.DONE, "cancelled")
+    else:
+        draft.settle(request, OutcomeStatus.REFUSED, f"it came too late: {wish.migration} is {records[0].state}")
+
+
+def settle_waiting(draft: Draft) -> None:
+    """Tell those whose cancel or clean-up was accepted what became of it."""
+    for request, placed in sorted(draft.state.requests.items()):
+        outcome = draft.outcome(request)
+        if outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:
+            continue
+        wish = placed.request
+        records = [record for name in _meant(draft, wish) if (record := draft.migration(name)) is not None]
+        if wish.kind is MigrationRequestKind.CANCEL and not any(record.ending is not None for record in records):
+            late = wish.migration != ALL and records and records[0].state is not MigrationState.CANCELLED
+            if late:
+                draft.settle(request, OutcomeStatus.FAILED, f"it came too late: {wish.migration} is {records[0].state}")
+            else:
+                draft.settle(request, OutcomeStatus.DONE, "cancelled")
+        if wish.kind is MigrationRequestKind.CLEANUP and not any(
+            record.artifacts for record in records if record.state in TERMINAL
+        ):
+            draft.settle(request, OutcomeStatus.DONE, "nothing of it is left")

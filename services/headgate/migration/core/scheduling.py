@@ -1,0 +1,207 @@
+"""One tick: who is admitted, who runs, who may cut over, who has been silent for too long, what is dropped.
+
+The order of a tick is Vitess's (anchors/online-ddl.md §1.2): retry after a lost owner, admit, conclude what has
+nothing to do, start, look after what runs, find what is stale, clean up. A tick admits one and starts one; a burst of
+ticks follows every start.
+"""
+
+from typing import Final
+
+from headgate.migration.core.draft import Draft
+from headgate.migration.core.effects import CleanUpMigration, CutOverMigration, StartMigration, StopMigration
+from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.core.state import PENDING, TERMINAL
+from headgate.migration.core.transitions import Signal
+from headgate.records.migration import MigrationRecorded, MigrationState
+
+__all__ = ["CUTOVER_BACKOFF_SECONDS", "RUNNING_MAX", "STALE_SECONDS", "cut_over_if_due", "stop", "tick"]
+
+STALE_SECONDS: Final = 600.0
+"""A running migration without a sign of life for so long is ended. The seed's number; Vitess has gone to 180 minutes,
+because its liveness stops while one long statement runs. Ours asks the server whether that statement runs
+(docs/adr/0035)."""
+
+CUTOVER_BACKOFF_SECONDS: Final = (0.0, 60.0, 300.0, 600.0, 1_800.0)
+"""Pause after 1, 2, … failed cut-overs, the last for all further ones: whoever holds the table is left in peace."""
+
+RUNNING_MAX: Final = 256
+"""Vitess's bound; each has sessions at a database."""
+
+
+def tick(draft: Draft) -> None:
+    """One round; changes nothing of what needs no change."""
+    _retry_orphaned(draft)
+    _admit(draft)
+    _conclude(draft)
+    _start_next(draft)
+    for name, record in draft.migrations():
+        if record.state is MigrationState.RUNNING:
+            _look_after(draft, name, record)
+        elif record.state in TERMINAL:
+            _clean_up(draft, name, record)
+
+
+def stop(draft: Draft, name: str, *, is_forced: bool) -> None:
+    """Ask for the stop of one that is ending, unless an effect of it is still out: then when that returns."""
+    record = draft.migration(name)
+    if record is not None and record.ending is not None and name not in draft.term.busy:
+        draft.ask(name, StopMigration(name, record, is_forced))
+
+
+def cut_over_if_due(draft: Draft, name: str) -> None:
+    """Ask for the cut-over of one that is ready for it, is allowed to, and has waited long enough."""
+    record = draft.migration(name)
+    if record is None or record.state is not MigrationState.RUNNING or record.ending is not None:
+        return
+    if not record.is_ready_to_complete or record.completion_postponed:
+        return
+    if name in draft.term.busy or name in draft.term.uncertain:
+        return
+    spec = draft.spec(record)
+    waited = draft.now.monotonic - draft.term.ready_since.setdefault(name, draft.now.monotonic)
+    force_after = spec.force_cutover_after_seconds
+    if force_after is not None and waited >= force_after and not record.cutover_forced:
+        record = draft.signal(name, Signal.FORCE_CUTOVER)
+    if not record.cutover_forced and draft.now.monotonic < draft.term.cutover_after.get(name, 0.0):
+        return
+    if spec.in_order_completion and _pending_before(draft, record, spec):
+        return
+    draft.ask(name, CutOverMigration(name, record))
+
+
+def _retry_orphaned(draft: Draft) -> None:
+    """One automatic retry, and only one, of what an owner's failure has ended: a second failure is no accident."""
+    for name, record in draft.migrations():
+        if record.state is MigrationState.FAILED and record.owner_failed and record.retries == 0:
+            draft.signal(name, Signal.RETRY, draft.cause("started again by itself: its owner had failed"))
+            draft.burst()
+            return
+
+
+def _admit(draft: Draft) -> None:
+    for name, record in draft.migrations():
+        if record.state is not MigrationState.QUEUED or record.launch_postponed:
+            continue
+        # What has no copying to do completes by being run, so a postponed completion postpones its start.
+        if record.is_immediate and record.completion_postponed:
+            continue
+        draft.signal(name, Signal.ADMIT)
+        return
+
+
+def _conclude(draft: Draft) -> None:
+    """What is ready but has nothing to do, or must not be done out of order."""
+    for name, record in draft.migrations():
+        if record.state is not MigrationState.READY:
+            continue
+        spec = draft.spec(record)
+        twin = _done_already(draft, name, spec)
+        if record.has_nothing_to_do:
+            draft.signal(name, Signal.CONCLUDE, draft.cause(record.message or "no change"))
+        elif twin is not None:
+            draft.signal(name, Signal.CONCLUDE, draft.cause(f"duplicate DDL as {twin}"))
+        elif spec.in_order_completion and (lost := _broken_before(draft, record, spec)) is not None:
+            draft.signal(
+                name, Signal.OUTRUN, draft.cause(f"in-order completion: {lost} of its context did not complete")
+            )
+        else:
+            continue
+        draft.burst()
+
+
+def _start_next(draft: Draft) -> None:
+    everything = list(draft.migrations())
+    running = [(name, record) for name, record in everything if record.state is MigrationState.RUNNING]
+    if len(running) >= RUNNING_MAX:
+        return
+    for name, record in everything:
+        if record.state is not MigrationState.READY:
+            continue
+        spec = draft.spec(record)
+        if spec.in_order_completion and record.is_immediate and _pending_before(draft, record, spec):
+            continue
+        if any(_conflicts(draft, other, record) for _, other in running):
+            continue
+        started = draft.signal(name, Signal.START)
+        draft.term.forget(name)
+        draft.term.live_at[name] = draft.now.monotonic
+        draft.ask(name, StartMigration(name, started, reverted(draft, spec)))
+        draft.burst()
+        return
+
+
+def reverted(draft: Draft, spec: MigrationSpec) -> MigrationRecorded | None:
+    """The record of the migration that this one undoes."""
+    return None if spec.reverts is None else draft.migration(spec.reverts)
+
+
+def _conflicts(draft: Draft, running: MigrationRecorded, proposed: MigrationRecorded) -> bool:
+    """Two of one database: never the same table, one copy at a time, and both at once only if one of them allows it."""
+    first, second = draft.spec(running), draft.spec(proposed)
+    if first.database != second.database:
+        return False
+    if running.table == proposed.table or not (first.allow_concurrent or second.allow_concurrent):
+        return True
+    return not proposed.is_immediate and not running.is_immediate and not running.was_ready
+
+
+def _same_context(draft: Draft, record: MigrationRecorded, spec: MigrationSpec) -> list[tuple[str, MigrationRecorded]]:
+    """Those submitted before it in its context, to its database."""
+    found = []
+    for name, other in draft.migrations():
+        if other.sequence >= record.sequence:
+            break
+        theirs = draft.spec(other)
+        if theirs.context == spec.context and theirs.database == spec.database:
+            found.append((name, other))
+    return found
+
+
+def _pending_before(draft: Draft, record: MigrationRecorded, spec: MigrationSpec) -> int:
+    return sum(other.state in PENDING for _, other in _same_context(draft, record, spec))
+
+
+def _broken_before(draft: Draft, record: MigrationRecorded, spec: MigrationSpec) -> str | None:
+    for name, other in _same_context(draft, record, spec):
+        if other.state in (MigrationState.FAILED, MigrationState.CANCELLED) and not (
+            other.owner_failed and other.retries == 0
+        ):
+            return name
+    return None
+
+
+def _done_already(draft: Draft, name: str, spec: MigrationSpec) -> str | None:
+    if not spec.context or spec.reverts is not None:
+        return None
+    for other, record in draft.migrations():
+        if other == name or record.state is not MigrationState.COMPLETE:
+            continue
+        theirs = draft.spec(record)
+        if (theirs.context, theirs.database, theirs.statement) == (spec.context, spec.database, spec.statement):
+            return other
+    return None
+
+
+def _look_after(draft: Draft, name: str, record: MigrationRecorded) -> None:
+    if record.ending is not None:
+        stop(draft, name, is_forced=True)
+        return
+    silent = draft.now.monotonic - draft.term.live_at.setdefault(name, draft.now.monotonic)
+    if silent >= STALE_SECONDS:
+        draft.signal(name, Signal.STALE, draft.cause(f"stale: no sign of life for {silent:.0f} s"))
+        stop(draft, name, is_forced=True)
+    else:
+        cut_over_if_due(draft, name)
+
+
+def _clean_up(draft: Draft, name: str, record: MigrationRecorded) -> None:
+    if not record.artifacts or name in draft.term.busy:
+        return
+    since = draft.term.kept_since.setdefault(name, draft.now.monotonic)
+    is_due = draft.now.monotonic - since >= draft.spec(record).retain_artifacts_seconds
+    if (is_due or name in draft.term.cleaning) and not _is_being_reverted(draft, name):
+        draft.ask(name, CleanUpMigration(name, record))
+
+
+def _is_being_reverted(draft: Draft, name: str) -> bool:
+    return any(record.state in PENDING and draft.spec(record).reverts == name for _, record in draft.migrations())

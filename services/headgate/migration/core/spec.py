@@ -1,0 +1,79 @@
+"""A migration as its operator describes it: the JSON in a submit request, and what of it the scheduler goes by.
+
+Only names and types are checked here. Whether the statement can be done is looked up at the database
+(``ExamineMigration``), before the migration is accepted.
+"""
+
+from typing import Final
+
+import msgspec
+
+from headgate.records.migration import MigrationStrategy
+
+__all__ = ["MigrationSpec", "MigrationSpecError", "parse_spec", "written"]
+
+THRESHOLD_SECONDS_MIN: Final = 1.0
+THRESHOLD_SECONDS_MAX: Final = 30.0
+"""Writers of the table may wait this long for a cut-over; Vitess allows 5 to 30 s, ours takes less than one."""
+
+RETAIN_SECONDS_DEFAULT: Final = 86_400.0
+"""A day to notice that the change was a mistake, as in Vitess."""
+
+
+class MigrationSpecError(ValueError):
+    """A description that cannot be used; the message names the option and what is allowed."""
+
+
+class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What is to be done, where, and how.
+
+    ``database`` is an address without a password: mysql:// or postgresql://. ``context`` groups migrations.
+    ``reverts`` is the id of the migration that this one undoes. ``tool_options`` go to pt-osc and gh-ost as they are.
+    """
+
+    statement: str
+    database: str
+    strategy: MigrationStrategy
+    password_file: str | None = None
+    context: str = ""
+    allow_concurrent: bool = False
+    postpone_launch: bool = False
+    postpone_completion: bool = False
+    in_order_completion: bool = False
+    singleton: bool = False
+    singleton_context: bool = False
+    declarative: bool = False
+    allow_lossy: bool = False
+    prefer_instant: bool = False
+    retain_artifacts_seconds: float = RETAIN_SECONDS_DEFAULT
+    cutover_threshold_seconds: float = 3.0
+    force_cutover_after_seconds: float | None = None
+    chunk_rows: int = 2_000
+    copy_workers: int = 2
+    reverts: str | None = None
+    tool_options: tuple[str, ...] = ()
+
+
+def parse_spec(text: str | None) -> MigrationSpec:
+    """The migration that ``text`` (JSON) describes. Raises MigrationSpecError."""
+    try:
+        spec = msgspec.json.decode(text or "", type=MigrationSpec)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise MigrationSpecError(f"the migration cannot be read: {error}") from error
+    if not THRESHOLD_SECONDS_MIN <= spec.cutover_threshold_seconds <= THRESHOLD_SECONDS_MAX:
+        raise MigrationSpecError(
+            f"cutover_threshold_seconds is {spec.cutover_threshold_seconds:g}: give {THRESHOLD_SECONDS_MIN:g} to "
+            f"{THRESHOLD_SECONDS_MAX:g}"
+        )
+    if spec.singleton_context and not spec.context:
+        raise MigrationSpecError("singleton_context compares contexts: give one with --context")
+    if spec.in_order_completion and not spec.context:
+        raise MigrationSpecError("in_order_completion is an order within a context: give one with --context")
+    if spec.retain_artifacts_seconds < 0 or spec.chunk_rows < 1 or spec.copy_workers < 1:
+        raise MigrationSpecError("retain_artifacts_seconds, chunk_rows and copy_workers cannot be negative or zero")
+    return spec
+
+
+def written(spec: MigrationSpec) -> str:
+    """The spec as it stands in a record."""
+    return msgspec.json.encode(spec).decode()

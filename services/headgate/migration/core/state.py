@@ -1,0 +1,121 @@
+"""What the log says of migrations, and how a record changes it: per key, nothing else.
+
+Beside it, ``Term`` is one owner's memory, from its throne to its end: what it has asked for, when it heard of whom.
+``decide`` writes it, nothing else; no digest covers it.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from headgate.records.control import Record, RequestSettled
+from headgate.records.defaults import without_defaults
+from headgate.records.keys import Key, MigrationKey, MigrationOutcomeKey, MigrationRequestKey
+from headgate.records.migration import MigrationRecorded, MigrationRequested, MigrationState
+from headgate.runtime.machine import OFFSET_UNKNOWN
+
+__all__ = ["PENDING", "TERMINAL", "MigrationsState", "PlacedRequest", "Term", "digest", "evolve", "new_state"]
+
+PENDING: Final = frozenset({MigrationState.QUEUED, MigrationState.READY, MigrationState.RUNNING})
+"""Those that are expected to run and complete."""
+
+TERMINAL: Final = frozenset({MigrationState.COMPLETE, MigrationState.FAILED, MigrationState.CANCELLED})
+
+
+class PlacedRequest(msgspec.Struct, frozen=True):
+    """A request with its offset: the order in which requests are answered."""
+
+    request: MigrationRequested
+    offset: int
+
+
+@dataclass(slots=True)
+class Term:
+    """One owner's memory."""
+
+    owner_rev: int
+    busy: dict[str, Any] = field(default_factory=dict)
+    """By migration: the effect that is out. There is one at a time."""
+    examining: dict[str, str] = field(default_factory=dict)
+    """By database: the request that is being examined. One at a time, so that the order of submission is kept."""
+    examined_again: dict[str, int] = field(default_factory=dict)
+    """By request: how often an examination could not be done."""
+    live_at: dict[str, float] = field(default_factory=dict)
+    """When a running migration was seen to go on last (monotonic)."""
+    cutover_after: dict[str, float] = field(default_factory=dict)
+    """Not before then is the next cut-over tried (monotonic)."""
+    kept_since: dict[str, float] = field(default_factory=dict)
+    """Since when this owner keeps the artifacts of a migration that has ended (monotonic)."""
+    written_at: dict[str, float] = field(default_factory=dict)
+    """When progress was recorded last (monotonic)."""
+    ready_since: dict[str, float] = field(default_factory=dict)
+    """Since when a migration waits for its cut-over (monotonic)."""
+    uncertain: set[str] = field(default_factory=set)
+    """Migrations of which it is not known what an effect has done: found out before anything else is tried."""
+    cleaning: set[str] = field(default_factory=set)
+    """Migrations whose artifacts an operator wants gone now."""
+
+    def forget(self, migration: str) -> None:
+        """What was remembered of an earlier attempt."""
+        for memory in (self.live_at, self.cutover_after, self.kept_since, self.written_at, self.ready_since):
+            memory.pop(migration, None)
+        self.cleaning.discard(migration)
+        self.uncertain.discard(migration)
+
+
+class MigrationsState:
+    """All that stands on the topic; ``term`` is the owner's memory."""
+
+    __slots__ = ("migrations", "outcomes", "requests", "term")
+
+    def __init__(self) -> None:
+        self.migrations: dict[str, MigrationRecorded] = {}
+        self.requests: dict[str, PlacedRequest] = {}
+        self.outcomes: dict[str, RequestSettled] = {}
+        self.term: Term | None = None
+
+
+def new_state(_shard: int) -> MigrationsState:
+    """Nothing known."""
+    return MigrationsState()
+
+
+def evolve(state: MigrationsState, key: Key, value: Record | None, offset: int = OFFSET_UNKNOWN) -> None:
+    """A record replaces its key's, unless it is of an earlier owner."""
+    match key:
+        case MigrationKey():
+            _put(state.migrations, key.migration, value)
+        case MigrationOutcomeKey():
+            _put(state.outcomes, key.request, value)
+        case MigrationRequestKey() if isinstance(value, MigrationRequested):
+            state.requests[key.request] = PlacedRequest(value, offset)
+        case MigrationRequestKey():
+            state.requests.pop(key.request, None)
+        case _:
+            pass
+
+
+def _put(records: dict[str, Any], name: str, value: Any) -> None:
+    if value is None:
+        records.pop(name, None)
+        return
+    old = records.get(name)
+    if old is None or value.owner_rev >= old.owner_rev:
+        records[name] = value
+
+
+def digest(state: MigrationsState) -> str:
+    """SHA-256 over the log part: the same for the full log, the compacted one and the live state."""
+    total = hashlib.sha256()
+    for name, key, record in _log_part(state):
+        total.update(msgspec.json.encode((name, key, without_defaults(record))))
+    return total.hexdigest()
+
+
+def _log_part(state: MigrationsState) -> Iterator[tuple[str, str, msgspec.Struct]]:
+    for name in ("migrations", "outcomes", "requests"):
+        for key, record in sorted(getattr(state, name).items()):
+            yield name, key, record

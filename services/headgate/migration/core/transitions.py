@@ -1,0 +1,363 @@
+"""What can happen to one migration, and what becomes of it. Every transition is in this file.
+
+::
+
+    queued ──admit──> ready ──start──> running ──completed──> complete
+      │ cancel          │ cancel          │ cancel, broke, stale, orphaned
+      v                 v                 v
+    cancelled        cancelled         ending ──stopped──> failed | cancelled        failed, cancelled ──retry──> queued
+
+A phase is the record's state, with *ending* told apart from running: it is the record ``running`` with an intent. The
+rules, and what each keeps out:
+
+- A terminal state is a fact. A running migration becomes failed or cancelled only when a stop has been confirmed: until
+  then it is *ending*, and every owner asks for the stop again. If the stop finds that the change is in force already,
+  the migration is complete, whatever was intended.
+- Queued and ready ones have done nothing at the database, so they are cancelled at once. A migration is recorded as
+  running *before* its start is asked for, so what has been begun is always known to the next owner.
+- ``refused`` is the answer of a start that has changed nothing, so it is a fact as well.
+- A cancelled migration that was running becomes ``cancelled``. The seed says failed; but who reads the list wants to
+  know that somebody asked for it (docs/adr/0035).
+
+The table has an entry for every pair; ``-`` marks those that cannot be. Meeting one raises ImpossibleSignalError.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.records.migration import Artifact, MigrationRecorded, MigrationState
+
+__all__ = ["TRANSITIONS", "Action", "Cause", "ImpossibleSignalError", "Phase", "Signal", "apply", "phase"]
+
+
+class Phase(StrEnum):
+    """A MigrationState, with the form of running that answers differently told apart."""
+
+    QUEUED = "queued"
+    READY = "ready"
+    RUNNING = "running"
+    ENDING = "ending"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Signal(StrEnum):
+    """What can happen: the scheduler's choice, an operator's wish, an answer of the database, silence, a lost owner."""
+
+    ADMIT = "admit"
+    START = "start"
+    CONCLUDE = "conclude"
+    OUTRUN = "outrun"
+    PROGRESSED = "progressed"
+    COMPLETED = "completed"
+    REFUSED = "refused"
+    BROKE = "broke"
+    NOT_THERE = "not_there"
+    CUTOVER_FAILED = "cutover_failed"
+    STOPPED = "stopped"
+    STALE = "stale"
+    ORPHANED = "orphaned"
+    CANCEL = "cancel"
+    RETRY = "retry"
+    LAUNCH = "launch"
+    COMPLETE = "complete"
+    THROTTLE = "throttle"
+    FORCE_CUTOVER = "force_cutover"
+    CLEANED_UP = "cleaned_up"
+
+
+class Action(StrEnum):
+    """What the owner makes of a signal; each is one function below."""
+
+    NEVER = "never"
+    KEEP = "keep"
+    QUEUE = "queue"
+    MAKE_READY = "make_ready"
+    RUN = "run"
+    RUN_ANEW = "run_anew"
+    NOTE = "note"
+    COUNT_CUTOVER = "count_cutover"
+    FINISH = "finish"
+    GIVE_UP = "give_up"
+    END_FAILED = "end_failed"
+    END_ORPHANED = "end_orphaned"
+    END_CANCELLED = "end_cancelled"
+    SETTLE = "settle"
+    DROP = "drop"
+    OPEN_LAUNCH = "open_launch"
+    OPEN_COMPLETION = "open_completion"
+    SET_THROTTLE = "set_throttle"
+    SET_FORCE = "set_force"
+    FORGET_ARTIFACTS = "forget_artifacts"
+
+
+_TABLE: Final = """
+signal         queued          ready           running         ending        complete         failed           cancelled
+admit          make_ready      -               -               -             -                -                -
+start          -               run             -               -             -                -                -
+conclude       -               finish          -               -             -                -                -
+outrun         -               give_up         -               -             -                -                -
+progressed     -               -               note            .             -                -                -
+completed      -               -               finish          finish        -                -                -
+refused        -               -               give_up         settle        -                -                -
+broke          -               -               end_failed      .             -                -                -
+not_there      -               -               run_anew        .             -                -                -
+cutover_failed -               -               count_cutover   .             -                -                -
+stopped        -               -               -               settle        -                -                -
+stale          -               -               end_failed      -             -                -                -
+orphaned       -               -               end_orphaned    -             -                -                -
+cancel         drop            drop            end_cancelled   end_cancelled .                .                .
+retry          .               .               .               .             .                queue            queue
+launch         open_launch     .               .               .             .                .                .
+complete       open_completion open_completion open_completion .             .                .                .
+throttle       set_throttle    set_throttle    set_throttle    .             .                .                .
+force_cutover  set_force       set_force       set_force       .             .                .                .
+cleaned_up     -               -               -               -             forget_artifacts forget_artifacts forget_artifacts
+"""  # noqa: E501 - a table
+"""The whole machine, ``-`` for never and ``.`` for keep."""
+
+
+def _read_table() -> dict[tuple[Phase, Signal], Action]:
+    head, *rows = (line.split() for line in _TABLE.strip().splitlines())
+    short = {"-": Action.NEVER.value, ".": Action.KEEP.value}
+    return {
+        (Phase(column), Signal(row[0])): Action(short.get(cell, cell))
+        for row in rows
+        for column, cell in zip(head[1:], row[1:], strict=True)
+    }
+
+
+TRANSITIONS: Final = _read_table()
+"""(phase, signal) → action, for every pair."""
+
+
+class ImpossibleSignalError(Exception):
+    """A signal met a phase it cannot meet: a bug in the scheduler; the message says which pair, of what record."""
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """Why a signal was given, and what its action may need. ``now_ms`` is for people."""
+
+    owner_rev: int
+    now_ms: int
+    message: str = ""
+    stage: str = ""
+    rows_copied: int = 0
+    table_rows: int = 0
+    eta_seconds: int = -1
+    is_ready_to_complete: bool = False
+    throttle_ratio: float = 0.0
+    throttle_reason: str = ""
+    artifacts: tuple[Artifact, ...] = ()
+    note: str = ""
+
+
+def phase(record: MigrationRecorded) -> Phase:
+    """The phase of a record."""
+    if record.state is MigrationState.RUNNING and record.ending is not None:
+        return Phase.ENDING
+    return Phase(record.state.value)
+
+
+def apply(record: MigrationRecorded, signal: Signal, cause: Cause) -> MigrationRecorded:
+    """The record that ``signal`` makes of ``record``, the same object if nothing changes."""
+    action = TRANSITIONS[phase(record), signal]
+    make = _ACTIONS.get(action)
+    if make is None:
+        raise ImpossibleSignalError(f"signal {signal} in phase {phase(record)} of {record}")
+    return make(record, cause)
+
+
+def _keep(record: MigrationRecorded, _cause: Cause) -> MigrationRecorded:
+    return record
+
+
+def _queue(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    # Back to the end of nothing: it keeps its place in the order of submission, as in Vitess.
+    return replace(
+        record,
+        owner_rev=cause.owner_rev,
+        state=MigrationState.QUEUED,
+        stage="",
+        retries=record.retries + 1,
+        owner_failed=False,
+        is_ready_to_complete=False,
+        was_ready=False,
+        cutover_attempts=0,
+        cutover_forced=False,
+        rows_copied=0,
+        eta_seconds=-1,
+        throttle_reason="",
+        note="",
+        message=cause.message,
+        ready_ms=0,
+        started_ms=0,
+        live_ms=0,
+        ended_ms=0,
+    )
+
+
+def _make_ready(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return replace(record, owner_rev=cause.owner_rev, state=MigrationState.READY, ready_ms=cause.now_ms)
+
+
+def _run(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return replace(
+        record,
+        owner_rev=cause.owner_rev,
+        state=MigrationState.RUNNING,
+        stage="starting",
+        attempt=record.attempt + 1,
+        started_ms=cause.now_ms,
+        live_ms=cause.now_ms,
+    )
+
+
+def _run_anew(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    again = replace(record, is_ready_to_complete=False, was_ready=False, rows_copied=0, eta_seconds=-1, note="")
+    return _run(again, cause)
+
+
+def _note(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return replace(
+        record,
+        owner_rev=cause.owner_rev,
+        stage=cause.stage,
+        rows_copied=cause.rows_copied,
+        table_rows=cause.table_rows,
+        eta_seconds=cause.eta_seconds,
+        is_ready_to_complete=cause.is_ready_to_complete,
+        was_ready=record.was_ready or cause.is_ready_to_complete,
+        throttle_reason=cause.throttle_reason,
+        artifacts=cause.artifacts,
+        note=cause.note,
+        live_ms=cause.now_ms,
+    )
+
+
+def _count_cutover(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return replace(
+        record,
+        owner_rev=cause.owner_rev,
+        cutover_attempts=record.cutover_attempts + 1,
+        message=f"cut-over {record.cutover_attempts + 1}: {cause.message}",
+    )
+
+
+def _close(record: MigrationRecorded, state: MigrationState, cause: Cause) -> MigrationRecorded:
+    return replace(
+        record,
+        owner_rev=cause.owner_rev,
+        state=state,
+        stage="",
+        ending=None,
+        eta_seconds=-1,
+        throttle_reason="",
+        ended_ms=cause.now_ms,
+    )
+
+
+def _finish(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    closed = _close(record, MigrationState.COMPLETE, cause)
+    return replace(
+        closed,
+        eta_seconds=0,
+        is_ready_to_complete=True,
+        message=cause.message,
+        artifacts=cause.artifacts,
+        note=cause.note or record.note,
+        owner_failed=False,
+    )
+
+
+def _give_up(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return replace(_close(record, MigrationState.FAILED, cause), message=cause.message)
+
+
+def _end_failed(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return replace(
+        record,
+        owner_rev=cause.owner_rev,
+        stage="ending",
+        ending=MigrationState.FAILED,
+        message=cause.message,
+        artifacts=cause.artifacts or record.artifacts,
+    )
+
+
+def _end_orphaned(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return replace(_end_failed(record, cause), owner_failed=True)
+
+
+def _end_cancelled(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    if record.ending is MigrationState.CANCELLED:
+        return record
+    return replace(
+        record,
+        owner_rev=cause.owner_rev,
+        stage="ending",
+        ending=MigrationState.CANCELLED,
+        owner_failed=False,
+        message=cause.message,
+    )
+
+
+def _settle(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    if record.ending is None:
+        raise ImpossibleSignalError(f"a stop was confirmed that nobody intended, of {record}")
+    closed = _close(record, record.ending, cause)
+    return replace(closed, is_ready_to_complete=False, artifacts=cause.artifacts)
+
+
+def _drop(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return replace(_close(record, MigrationState.CANCELLED, cause), message=cause.message)
+
+
+def _open_launch(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return replace(record, owner_rev=cause.owner_rev, launch_postponed=False) if record.launch_postponed else record
+
+
+def _open_completion(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    if not record.completion_postponed:
+        return record
+    return replace(record, owner_rev=cause.owner_rev, completion_postponed=False)
+
+
+def _set_throttle(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return replace(record, owner_rev=cause.owner_rev, throttle_ratio=cause.throttle_ratio)
+
+
+def _set_force(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return record if record.cutover_forced else replace(record, owner_rev=cause.owner_rev, cutover_forced=True)
+
+
+def _forget_artifacts(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return replace(record, owner_rev=cause.owner_rev, artifacts=cause.artifacts)
+
+
+_ACTIONS: Final[dict[Action, Callable[[MigrationRecorded, Cause], MigrationRecorded]]] = {
+    Action.KEEP: _keep,
+    Action.QUEUE: _queue,
+    Action.MAKE_READY: _make_ready,
+    Action.RUN: _run,
+    Action.RUN_ANEW: _run_anew,
+    Action.NOTE: _note,
+    Action.COUNT_CUTOVER: _count_cutover,
+    Action.FINISH: _finish,
+    Action.GIVE_UP: _give_up,
+    Action.END_FAILED: _end_failed,
+    Action.END_ORPHANED: _end_orphaned,
+    Action.END_CANCELLED: _end_cancelled,
+    Action.SETTLE: _settle,
+    Action.DROP: _drop,
+    Action.OPEN_LAUNCH: _open_launch,
+    Action.OPEN_COMPLETION: _open_completion,
+    Action.SET_THROTTLE: _set_throttle,
+    Action.SET_FORCE: _set_force,
+    Action.FORGET_ARTIFACTS: _forget_artifacts,
+}

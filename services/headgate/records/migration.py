@@ -1,0 +1,117 @@
+"""Records of the migration topic: what an operator asks, and each schema change as its owner knows it.
+
+``MigrationRecorded`` is the whole state of one migration. Who changes it, and when, is in ``headgate.migration.core``.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+__all__ = [
+    "Artifact",
+    "MigrationRecorded",
+    "MigrationRequestKind",
+    "MigrationRequested",
+    "MigrationState",
+    "MigrationStrategy",
+]
+
+
+class MigrationState(StrEnum):
+    """What a migration is (seed 004). Queued, ready and running ones are pending; the others are terminal."""
+
+    QUEUED = "queued"
+    READY = "ready"
+    RUNNING = "running"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class MigrationStrategy(StrEnum):
+    """Who changes the table. ``direct`` is the statement as it is."""
+
+    ONLINE = "online"
+    PT_OSC = "pt-osc"
+    GH_OST = "gh-ost"
+    DIRECT = "direct"
+
+
+class MigrationRequestKind(StrEnum):
+    """What an operator can ask for."""
+
+    SUBMIT = "submit"
+    CANCEL = "cancel"
+    RETRY = "retry"
+    LAUNCH = "launch"
+    COMPLETE = "complete"
+    REVERT = "revert"
+    CLEANUP = "cleanup"
+    THROTTLE = "throttle"
+    FORCE_CUTOVER = "force_cutover"
+
+
+class MigrationRequested(msgspec.Struct, frozen=True):
+    """``request/<id>``: what an operator wants. ``spec`` is the migration as JSON, for submit and revert.
+
+    ``throttle_ratio`` (throttle): 0 goes at full speed, 1 stands still; ``expires_seconds``: until when.
+    """
+
+    kind: MigrationRequestKind
+    migration: str
+    spec: str | None
+    throttle_ratio: float | None
+    expires_seconds: float | None
+    requested_by: str
+    requested_ms: int
+
+
+class Artifact(msgspec.Struct, frozen=True):
+    """What a migration has left at the database: ``kind`` is table or trigger, ``name`` as the server has it."""
+
+    kind: str
+    name: str
+
+
+class MigrationRecorded(msgspec.Struct, frozen=True):
+    """``<id>`` on migration: one schema change of one table.
+
+    ``sequence`` is the offset of its request: the order of submission. ``spec`` is the migration as accepted, as JSON.
+    ``is_immediate``: it has no phase of copying. ``attempt`` counts starts, ``retries`` of them all that followed a
+    retry. ``ending`` is the state that it is being ended towards: an intent, until a stop is confirmed.
+    ``owner_failed``: it failed because its owner did. ``was_ready``: it had copied everything at some time.
+    ``note`` is the strategy's own memory, as JSON: from where to go on. ``eta_seconds`` is -1 where it is not known.
+    """
+
+    owner_rev: int
+    sequence: int
+    spec: str
+    action: str
+    table: str
+    is_immediate: bool
+    state: MigrationState
+    stage: str
+    attempt: int
+    retries: int
+    ending: MigrationState | None
+    owner_failed: bool
+    has_nothing_to_do: bool
+    launch_postponed: bool
+    completion_postponed: bool
+    is_ready_to_complete: bool
+    was_ready: bool
+    cutover_attempts: int
+    cutover_forced: bool
+    rows_copied: int
+    table_rows: int
+    eta_seconds: int
+    throttle_ratio: float
+    throttle_reason: str
+    artifacts: tuple[Artifact, ...]
+    note: str
+    message: str
+    added_ms: int
+    ready_ms: int
+    started_ms: int
+    live_ms: int
+    ended_ms: int

@@ -1,0 +1,34 @@
+"""Every script here does what its trace says, and together they meet every transition that does something."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.migration.core import draft, transitions
+from headgate.migration.core.transitions import TRANSITIONS, Action, Phase, Signal, phase
+from scenarios.migrations.migration_script import play
+
+SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_script(path: Path, request: pytest.FixtureRequest) -> None:
+    played = play(path)
+    if request.config.getoption("--rewrite-scenarios", default=False):
+        path.write_text(played, encoding="utf-8")
+    assert played == path.read_text(encoding="utf-8")
+
+
+def test_every_transition_that_does_something_is_in_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: set[tuple[Phase, Signal]] = set()
+
+    def apply(record: Any, signal: Signal, cause: Any) -> Any:
+        met.add((phase(record), signal))
+        return transitions.apply(record, signal, cause)
+
+    monkeypatch.setattr(draft, "apply", apply)
+    for path in SCRIPTS:
+        play(path)
+    wanted = {pair for pair, action in TRANSITIONS.items() if action not in (Action.NEVER, Action.KEEP)}
+    assert sorted(wanted - met) == []

@@ -1,0 +1,231 @@
+"""The migration owner under crashes: the real machine and role loop, a log and a database in memory, random faults.
+
+Owners are killed, frozen and thawed at every step of every effect; the database fails before and after it has done
+what it was asked for. Guarantee 8 is checked at every record that is committed. Then the faults stop, and everything
+must come to an end. A failing seed is in the name of the test.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headgate.eventlog.log import Partition, Placed
+from headgate.migration.core import effects as fx
+from headgate.migration.core.kind import MIGRATION_KIND
+from headgate.migration.core.machine import MIGRATIONS, MigrationsState, new_state
+from headgate.migration.core.spec import MigrationSpec, written
+from headgate.migration.core.state import TERMINAL
+from headgate.records.control import OutcomeStatus
+from headgate.records.keys import Fact, MigrationKey, MigrationRequestKey
+from headgate.records.migration import MigrationRecorded, MigrationRequested, MigrationRequestKind, MigrationStrategy
+from headgate.runtime.machine import Now
+from headgate.runtime.role import Role, RoleEndedError, TermEffect
+from headgate.runtime.settings import RoleSettings
+from headgate_lab.memory_log.log import MemoryBroker
+from support.migration_model import Database, FencedAtDatabaseError
+
+TOPIC = Partition("migration", 0)
+LEASE_SECONDS = 2.0
+STEP_SECONDS = 0.25
+FAULTY_STEPS = 600
+CALM_STEPS = 4_000
+MIGRATIONS_COUNT = 5
+
+
+class Process:
+    """One process that would own the shard: its role, and the effects that it is running."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.world, self.name = world, name
+        settings = RoleSettings(
+            kind=MIGRATION_KIND,
+            shard=0,
+            owner_id=name,
+            transactional_id="migration-0",
+            version="test",
+            schema_version=1,
+            lease_seconds=LEASE_SECONDS,
+            holder_lease_seconds=LEASE_SECONDS,
+        )
+        self.running: list[tuple[TermEffect, Iterator[Any]]] = []
+        self.frozen_steps = 0
+        self.role: Role[MigrationsState] = Role(settings, MIGRATIONS, world.broker.client(), run_effect=self._submit)
+
+    def _submit(self, effect: TermEffect) -> None:
+        steps = (
+            iter([fx.Examined("alter", effect.effect.spec.statement.split()[2], "db", is_immediate=False)])
+            if isinstance(effect.effect, fx.ExamineMigration)
+            else self.world.database.steps(self.name, effect.owner_rev, effect.effect)
+        )
+        self.running.append((effect, steps))
+
+    def step_effects(self) -> None:
+        for effect, steps in list(self.running):
+            self._step(effect, steps)
+
+    def _step(self, effect: TermEffect, steps: Iterator[Any]) -> None:
+        chance, is_faulty = self.world.random, self.world.is_faulty
+        if is_faulty and chance.random() < 0.05:
+            return self._end(effect, steps, fx.EffectFailed("no answer"))
+        try:
+            result = next(steps)
+        except FencedAtDatabaseError:
+            return self._end(effect, steps, fx.EffectFailed("fenced"))
+        if result is not None:
+            # The answer may be lost although everything was done.
+            is_lost = is_faulty and chance.random() < 0.05
+            self._end(effect, steps, fx.EffectFailed("answer lost") if is_lost else result)
+        return None
+
+    def _end(self, effect: TermEffect, steps: Iterator[Any], result: Any) -> None:
+        self.running.remove((effect, steps))
+        self.role.finish(effect, result)
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)  # noqa: S311 - a history is its seed
+        self.broker = MemoryBroker()
+        self.broker.on_committed = self._committed
+        self.database = Database()
+        self.now = 100.0
+        self.is_faulty = True
+        self.processes: dict[str, Process] = {}
+        self.births = 0
+        self.requests = 0
+        self.records: dict[str, MigrationRecorded] = {}
+        self.kills = 0
+
+    def _committed(self, partition: Partition, entry: Any) -> None:
+        if partition != TOPIC:
+            return
+        if not isinstance(entry.key, MigrationKey) or entry.value is None:
+            return
+        record, name = entry.value, entry.key.migration
+        before = self.records.get(name)
+        self.records[name] = record
+        if before is None or before.state is not record.state:
+            self.database.check(name, record)
+        running = [r for r in self.records.values() if r.state == "running"]
+        assert len({r.table for r in running}) == len(running), "two migrations of one table run"
+
+    def ask(self, kind: MigrationRequestKind, name: str, spec: str | None = None) -> None:
+        self.requests += 1
+        record = MigrationRequested(kind, name, spec, None, None, "sim", 0)
+        self.broker.append(Placed(TOPIC, Fact(MigrationRequestKey(f"r{self.requests}"), record)))
+
+    def submit(self, number: int) -> None:
+        chance = self.random
+        spec = MigrationSpec(
+            statement=f"ALTER TABLE t{chance.randrange(3)} change {number}",
+            database="db",
+            strategy=chance.choice([MigrationStrategy.ONLINE, MigrationStrategy.PT_OSC]),
+            allow_concurrent=chance.random() < 0.5,
+        )
+        self.ask(MigrationRequestKind.SUBMIT, f"m{number}", written(spec))
+
+    def step(self) -> None:
+        self.now += STEP_SECONDS
+        if self.is_faulty:
+            self._fault()
+        while len(self.processes) < 2:
+            self.births += 1
+            self.processes[f"o{self.births}"] = Process(self, f"o{self.births}")
+        for name, process in sorted(self.processes.items()):
+            if process.frozen_steps > 0:
+                process.frozen_steps -= 1
+                continue
+            process.step_effects()
+            try:
+                for _ in range(3):
+                    process.role.turn(Now(self.now, round(self.now * 1000)))
+            except RoleEndedError:
+                self.kill(name)
+
+    def _fault(self) -> None:
+        chance = self.random
+        for name, process in sorted(self.processes.items()):
+            draw = chance.random()
+            if draw < 0.01:
+                # What it has sent may still be done by the server after its death.
+                for _, steps in process.running:
+                    if chance.random() < 0.5:
+                        self._finish_at_server(steps)
+                self.kill(name)
+            elif draw < 0.02:
+                process.frozen_steps = chance.randrange(1, 60)
+        if chance.random() < 0.03:
+            kind = chance.choice(
+                [MigrationRequestKind.CANCEL, MigrationRequestKind.RETRY, MigrationRequestKind.CLEANUP]
+            )
+            self.ask(kind, f"m{chance.randrange(MIGRATIONS_COUNT)}")
+
+    def _finish_at_server(self, steps: Iterator[Any]) -> None:
+        try:
+            next(steps, None)
+        except FencedAtDatabaseError:
+            return
+
+    def kill(self, name: str) -> None:
+        self.kills += 1
+        self.processes.pop(name).role.close()
+        self.database.process_died(name)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_terminal_states_are_facts_whatever_crashes(seed: int) -> None:
+    play(seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1_000, 2_000))
+def test_terminal_states_are_facts_in_a_thousand_histories(seed: int) -> None:
+    play(seed)
+
+
+def play(seed: int) -> None:
+    world = World(seed)
+    for step in range(FAULTY_STEPS):
+        if step % 60 == 20 and step // 60 < MIGRATIONS_COUNT:
+            world.submit(step // 60)
+        world.step()
+    world.is_faulty = False
+    for _ in range(CALM_STEPS):
+        world.step()
+        if is_calm(world):
+            break
+    state = new_state(0)
+    for item in world.broker.client().reader({TOPIC: 0}).poll(1_000_000, 0.0):
+        MIGRATIONS.evolve(state, item.key, item.value, item.offset)  # type: ignore[union-attr]
+    assert len(state.migrations) == MIGRATIONS_COUNT
+    unfinished = {name: record for name, record in state.migrations.items() if record.state not in TERMINAL}
+    assert not unfinished, unfinished
+    assert all(name in state.outcomes for name in state.requests)
+    accepted = [name for name, outcome in state.outcomes.items() if outcome.status is OutcomeStatus.ACCEPTED]
+    assert accepted == []
+    view = owner_of(world)
+    assert view is not None
+    assert MIGRATIONS.digest(view) == MIGRATIONS.digest(state)
+
+
+def owner_of(world: World) -> MigrationsState | None:
+    """The state of the owner; one that was frozen may still take itself for it."""
+    terms = [
+        (process.role.status.owner_rev, name)
+        for name, process in world.processes.items()
+        if process.role.status.owner_rev is not None
+    ]
+    return world.processes[max(terms)[1]].role.view if terms else None
+
+
+def is_calm(world: World) -> bool:
+    view = owner_of(world)
+    return (
+        view is not None
+        and len(view.requests) == world.requests
+        and all(record.state in TERMINAL for record in view.migrations.values())
+        and all(name in view.outcomes for name in view.requests)
+        and not any(outcome.status is OutcomeStatus.ACCEPTED for outcome in view.outcomes.values())
+    )

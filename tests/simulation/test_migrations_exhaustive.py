@@ -1,0 +1,164 @@
+"""Every order of events of one migration, to a depth: answers, lost answers, wishes, deaths of the owner, timers.
+
+The world is the machine and the model of a database (migration_model), without a role loop. States that were met
+before are not followed again. Guarantee 8 is checked at every fact.
+"""
+
+import copy
+from typing import Any
+
+import msgspec
+
+from headgate.eventlog.log import Delivery, Partition
+from headgate.migration.core import effects as fx
+from headgate.migration.core.machine import MIGRATIONS, MigrationsState
+from headgate.migration.core.spec import MigrationSpec, written
+from headgate.records.keys import MigrationKey, MigrationRequestKey
+from headgate.records.migration import MigrationRequested, MigrationRequestKind, MigrationState, MigrationStrategy
+from headgate.runtime.machine import Arrived, CancelTimer, EffectFinished, Now, SetTimer, TermBegan, TimerFired
+from support.migration_model import Database, FencedAtDatabaseError
+
+DEPTH = 9
+STATES_MIN = 1_000
+"""Far fewer would mean that the search does not get anywhere."""
+
+WISHES = (MigrationRequestKind.CANCEL, MigrationRequestKind.RETRY)
+
+
+class Node:
+    def __init__(self) -> None:
+        self.state: MigrationsState = MIGRATIONS.new_state(0)
+        self.database = Database()
+        self.owner_rev = 0
+        self.offset = 0
+        self.now = 0.0
+        self.out: list[Any] = []
+        self.timers: set[str] = set()
+
+    def give(self, given: Any) -> None:
+        decision = MIGRATIONS.decide(self.state, given, Now(self.now, 0))
+        for fact in decision.facts:
+            MIGRATIONS.evolve(self.state, fact.key, fact.value, -1)
+            if isinstance(fact.key, MigrationKey) and fact.value is not None:
+                self.database.check(fact.key.migration, fact.value)  # type: ignore[arg-type]
+        for effect in decision.effects:
+            if isinstance(effect, SetTimer):
+                self.timers.add(effect.name)
+            elif isinstance(effect, CancelTimer):
+                self.timers.discard(effect.name)
+            else:
+                self.out.append(effect)
+
+    def ask(self, kind: MigrationRequestKind, spec: str | None = None) -> None:
+        self.offset += 1
+        key = MigrationRequestKey(f"r{self.offset}")
+        record = MigrationRequested(kind, "m1", spec, None, None, "", 0)
+        MIGRATIONS.evolve(self.state, key, record, self.offset)
+        self.give(Arrived(Delivery(Partition("migration", 0), self.offset, key, record)))
+
+    def finish(self, effect: Any, *, is_lost: bool) -> None:
+        """Run the effect to its end; ``is_lost``: all was done, but nobody knows."""
+        self.out.remove(effect)
+        try:
+            result = list(self.database.steps("o", self.owner_rev, effect))[-1]
+        except FencedAtDatabaseError:
+            result = fx.EffectFailed("fenced")
+        self.give(EffectFinished(effect, fx.EffectFailed("lost") if is_lost else result))
+
+    def break_down(self, effect: Any) -> None:
+        """The effect was not begun."""
+        self.out.remove(effect)
+        self.give(EffectFinished(effect, fx.EffectFailed("away")))
+
+    def die(self, done: int) -> None:
+        """The owner is killed when ``done`` steps of its effects were done; the next one takes over."""
+        for effect in self.out:
+            steps = self.database.steps("o", self.owner_rev, effect)
+            for _ in range(done):
+                next(steps, None)
+        self.database.process_died("o")
+        self.out, self.timers = [], set()
+        self.owner_rev += 1
+        self.give(TermBegan(self.owner_rev))
+
+    def tick(self) -> None:
+        """Everything that is set runs out."""
+        self.now += 61.0
+        due, self.timers = sorted(self.timers), set()
+        for name in due:
+            self.give(TimerFired(name))
+
+    def choices(self) -> list[tuple[str, Any]]:
+        found: list[tuple[str, Any]] = [("tick", None), ("die", 0), ("die", 1), ("die", 9)]
+        found += [("ask", wish) for wish in WISHES]
+        for index in range(len(self.out)):
+            found += [("finish", (index, False)), ("finish", (index, True)), ("break_down", index)]
+        return found
+
+    def follow(self, choice: tuple[str, Any]) -> "Node":
+        node = copy.deepcopy(self)
+        kind, argument = choice
+        match kind:
+            case "tick":
+                node.tick()
+            case "die":
+                node.die(argument)
+            case "ask":
+                node.ask(argument)
+            case "finish":
+                node.finish(node.out[argument[0]], is_lost=argument[1])
+            case "break_down":
+                node.break_down(node.out[argument])
+        return node
+
+    def identity(self) -> bytes:
+        """What matters for what can happen next; counters that only grow do not."""
+        records = [
+            (name, msgspec.structs.replace(record, owner_rev=0, attempt=0, retries=min(record.retries, 2), message=""))
+            for name, record in sorted(self.state.migrations.items())
+        ]
+        term = self.state.term
+        assert term is not None
+        tables = [(name, table.attempt > 0, table.copied, table.changed, table.left, table.tool_of is not None)
+                  for name, table in sorted(self.database.tables.items())]  # fmt: skip
+        waiting = sorted(outcome.status.value for outcome in self.state.outcomes.values())[-2:]
+        kinds = [type(effect).__name__ for effect in self.out]
+        return msgspec.json.encode((records, kinds, sorted(self.timers), sorted(term.uncertain), tables, waiting))
+
+
+def submitted(strategy: MigrationStrategy) -> Node:
+    node = Node()
+    node.give(TermBegan(0))
+    spec = MigrationSpec(statement="ALTER TABLE t ADD c int", database="db", strategy=strategy)
+    node.ask(MigrationRequestKind.SUBMIT, written(spec))
+    (effect,) = node.out
+    node.out = []
+    node.give(EffectFinished(effect, fx.Examined("alter", "t", "db", is_immediate=False)))
+    return node
+
+
+def search(strategy: MigrationStrategy) -> set[MigrationState]:
+    start = submitted(strategy)
+    met, front = {start.identity()}, [start]
+    ends: set[MigrationState] = set()
+    for _ in range(DEPTH):
+        after: list[Node] = []
+        for node in front:
+            for choice in node.choices():
+                child = node.follow(choice)
+                ends.add(child.state.migrations["m1"].state)
+                identity = child.identity()
+                if identity not in met:
+                    met.add(identity)
+                    after.append(child)
+        front = after
+    assert len(met) > STATES_MIN, len(met)
+    return ends
+
+
+def test_every_order_of_events_of_an_online_migration() -> None:
+    assert search(MigrationStrategy.ONLINE) == set(MigrationState) - {MigrationState.READY, MigrationState.FAILED}
+
+
+def test_every_order_of_events_of_a_tool() -> None:
+    assert search(MigrationStrategy.PT_OSC) == set(MigrationState) - {MigrationState.READY}

@@ -1,0 +1,122 @@
+"""A database as far as a migration can tell, for tests of the scheduler: what an effect does there, step by step.
+
+It keeps the contract that strategies keep at real databases (headgate.migration.strategies.contract): every effect
+first raises a fence to its owner's term, so that nothing an older owner still does there can land; an effect that is
+run again finds what is there. ``changed`` counts how often a migration's change came into force.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.migration.core import effects as fx
+from headgate.records.migration import Artifact, MigrationRecorded, MigrationState
+
+SHADOW = (Artifact("table", "shadow"),)
+OLD = (Artifact("table", "old"),)
+COPY_STEPS = 3
+
+
+class FencedAtDatabaseError(Exception):
+    """A newer owner has taken the migration over at the database."""
+
+
+@dataclass
+class Table:
+    """What one migration is at the database. ``attempt`` is 0 where nothing of it runs there."""
+
+    fence: int = -1
+    attempt: int = 0
+    copied: int = 0
+    changed: int = 0
+    left: tuple[Artifact, ...] = ()
+    tool_of: str | None = None
+    """The process whose child does the work, where it is not the server itself."""
+
+
+@dataclass
+class Database:
+    """Migrations by id."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
+
+    def steps(self, owner: str, owner_rev: int, effect: Any) -> Iterator[Any]:
+        """Run an effect: each ``next`` does one thing there and gives None, the last one gives the result."""
+        table = self.tables.setdefault(effect.migration, Table())
+
+        def fenced() -> None:
+            if table.fence > owner_rev:
+                raise FencedAtDatabaseError
+
+        fenced()
+        table.fence = owner_rev
+        yield None
+        fenced()
+        if isinstance(effect, fx.CleanUpMigration):
+            table.left = ()
+            yield fx.CleanedUp()
+        elif table.changed:
+            yield fx.Completed("", table.left)
+        elif isinstance(effect, fx.StartMigration):
+            table.attempt, table.copied, table.left = effect.record.attempt, 0, ()
+            yield None
+            fenced()
+            table.left = SHADOW
+            table.tool_of = owner if is_tool(effect.record) else None
+            yield progress(table)
+        elif isinstance(effect, fx.CutOverMigration):
+            yield None
+            fenced()
+            change(table)
+            yield fx.Completed("", table.left)
+        else:
+            yield self._at_once(table, effect)
+
+    def _at_once(self, table: Table, effect: Any) -> Any:
+        match effect:
+            case fx.StopMigration():
+                table.attempt, table.tool_of = 0, None
+                return fx.Stopped(table.left)
+            case fx.WatchMigration() if is_tool(effect.record) and table.tool_of is None:
+                return fx.Broke("the tool has ended", table.left)
+            case fx.WatchMigration():
+                table.copied = min(table.copied + 1, COPY_STEPS)
+                return progress(table)
+            case fx.AdoptMigration():
+                return progress(table) if table.attempt else fx.NotThere()
+            case _:
+                raise TypeError(type(effect).__name__)
+
+    def process_died(self, owner: str) -> None:
+        """Tools are children of their owner's process."""
+        for table in self.tables.values():
+            if table.tool_of == owner:
+                table.tool_of = None
+
+    def check(self, name: str, record: MigrationRecorded) -> None:
+        """Guarantee 8: a terminal state is a fact at the moment at which it is committed."""
+        table = self.tables.setdefault(name, Table())
+        said_twice = record.message.startswith("duplicate DDL")
+        assert table.changed <= 1, f"{name} was changed {table.changed} times"
+        if record.state is MigrationState.COMPLETE and not said_twice:
+            assert table.changed == 1, f"{name} is recorded complete, but was not changed"
+        if record.state in (MigrationState.FAILED, MigrationState.CANCELLED):
+            assert table.changed == 0, f"{name} is recorded {record.state}, but was changed"
+            assert table.attempt == 0, f"{name} is recorded {record.state}, but still runs"
+            assert table.tool_of is None, f"{name} is recorded {record.state}, but its tool runs"
+
+
+def is_tool(record: MigrationRecorded) -> bool:
+    """Whether a child of the owner's process does it."""
+    return '"pt-osc"' in record.spec
+
+
+def progress(table: Table) -> fx.Progressed:
+    ready = table.copied >= COPY_STEPS
+    stage = "ready" if ready else "copying"
+    return fx.Progressed(stage, table.copied, COPY_STEPS, is_ready_to_complete=ready, artifacts=table.left)
+
+
+def change(table: Table) -> None:
+    table.changed += 1
+    table.attempt, table.tool_of, table.left = 0, None, OLD

@@ -1,0 +1,76 @@
+"""The table of transitions: every pair has an entry, and what cannot be is an error that names the pair."""
+
+from typing import Any
+
+import pytest
+
+from headgate.migration.core.transitions import (
+    TRANSITIONS,
+    Action,
+    Cause,
+    ImpossibleSignalError,
+    Phase,
+    Signal,
+    apply,
+    phase,
+)
+from headgate.records.migration import MigrationRecorded, MigrationState
+
+CAUSE = Cause(owner_rev=7, now_ms=1, message="why")
+
+
+def record(at: Phase, **more: Any) -> MigrationRecorded:
+    fields: dict[str, Any] = {
+        "owner_rev": 1, "sequence": 1, "spec": "{}", "action": "alter", "table": "t", "is_immediate": False,
+        "stage": "", "attempt": 1, "retries": 0, "ending": None, "owner_failed": False, "has_nothing_to_do": False,
+        "launch_postponed": True, "completion_postponed": True, "is_ready_to_complete": False, "was_ready": False,
+        "cutover_attempts": 0, "cutover_forced": False, "rows_copied": 0, "table_rows": 0, "eta_seconds": -1,
+        "throttle_ratio": 0.0, "throttle_reason": "", "artifacts": (), "note": "", "message": "", "added_ms": 0,
+        "ready_ms": 0, "started_ms": 0, "live_ms": 0, "ended_ms": 0,
+    }  # fmt: skip
+    if at is Phase.ENDING:
+        fields["ending"] = MigrationState.FAILED
+    state = MigrationState.RUNNING if at is Phase.ENDING else MigrationState(at.value)
+    return MigrationRecorded(state=state, **(fields | more))
+
+
+def test_every_pair_has_an_entry() -> None:
+    assert set(TRANSITIONS) == {(at, signal) for at in Phase for signal in Signal}
+
+
+@pytest.mark.parametrize(("at", "signal"), sorted(TRANSITIONS))
+def test_a_pair_does_what_the_table_says(at: Phase, signal: Signal) -> None:
+    before = record(at)
+    assert phase(before) is at
+    action = TRANSITIONS[at, signal]
+    if action is Action.NEVER:
+        with pytest.raises(ImpossibleSignalError, match=f"signal {signal} in phase {at}"):
+            apply(before, signal, CAUSE)
+        return
+    after = apply(before, signal, CAUSE)
+    if action is Action.KEEP:
+        assert after is before
+    else:
+        assert after != before
+        assert after.owner_rev == 7
+
+
+@pytest.mark.parametrize("signal", sorted(Signal))
+def test_a_running_migration_ends_only_by_an_answer_of_the_database(signal: Signal) -> None:
+    answers = {Signal.COMPLETED, Signal.REFUSED, Signal.STOPPED}
+    for at in (Phase.RUNNING, Phase.ENDING):
+        if TRANSITIONS[at, signal] is not Action.NEVER and signal not in answers:
+            assert apply(record(at), signal, CAUSE).state is MigrationState.RUNNING
+
+
+def test_what_is_terminal_is_left_by_a_retry_alone() -> None:
+    for at in (Phase.COMPLETE, Phase.FAILED, Phase.CANCELLED):
+        for signal in Signal:
+            if TRANSITIONS[at, signal] is not Action.NEVER and signal is not Signal.RETRY:
+                assert apply(record(at), signal, CAUSE).state.value == at.value
+
+
+def test_a_stop_that_nobody_intended_is_an_error() -> None:
+    broken = record(Phase.RUNNING, ending=None)
+    with pytest.raises(ImpossibleSignalError):
+        apply(broken, Signal.STOPPED, CAUSE)
