@@ -28,13 +28,21 @@ from golden_logs.histories import (
 from headgate.coordinator.core.machine import COORDINATOR
 from headgate.eventlog.codec import CodecGarbage, decode
 from headgate.eventlog.sharding import partitions_of_shard
-from headgate.records.control import FeedState, Liveness, OperationKind, OutcomeStatus, SetState, TaskState, WantedState
+from headgate.records.control import (
+    FeedState,
+    Liveness,
+    OperationKind,
+    OutcomeStatus,
+    ReplicationState,
+    TaskState,
+    WantedState,
+)
 from headgate_lab.memory_log.partition import Entry, PartitionLog
 
 LEVELS = sorted(int(path.name.removeprefix("v")) for path in HERE.glob("v*") if path.is_dir())
 DUMPS = sorted(HERE.glob("v*/*.tsv"))
 
-WORDS = (Liveness, SetState, TaskState, FeedState, WantedState, OperationKind, OutcomeStatus)
+WORDS = (Liveness, ReplicationState, TaskState, FeedState, WantedState, OperationKind, OutcomeStatus)
 
 UNHEARD_OF = {(FeedState, FeedState.FINISHED), (FeedState, FeedState.REMOVED), (WantedState, WantedState.FINISHED)}
 """What no history comes to: no feed has an end yet, and a feed that is removed is a tombstone."""

@@ -11,13 +11,13 @@ from headgate.coordinator.core.index import Indexes
 from headgate.coordinator.core.sink_ownership import sink_of
 from headgate.coordinator.core.span_predicates import is_broken, is_failing, is_moving, is_open
 from headgate.coordinator.core.state import CoordinatorState
-from headgate.records.control import FeedRecorded, Liveness, SetState, SpanDispatched, WantedState
+from headgate.records.control import FeedRecorded, Liveness, ReplicationState, SpanDispatched, WantedState
 from headgate.records.keys import SpanKey
 from headgate.records.spans import table_of
 
 __all__ = ["derived", "indexed"]
 
-RUNNING = (SetState.REPLICATING, SetState.PREPARE)
+RUNNING = (ReplicationState.REPLICATING, ReplicationState.PREPARE)
 
 
 def indexed(index: Indexes) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def derived(state: CoordinatorState) -> dict[str, Any]:
             and key not in wanted
             and is_open(records[key])
             and (record := records[key]) is not None
-            and record.state is not SetState.REMOVING
+            and record.state is not ReplicationState.REMOVING
         ],
         "outdated": [
             key
@@ -88,7 +88,7 @@ def derived(state: CoordinatorState) -> dict[str, Any]:
                 Counter(
                     session
                     for _, (session, name), record in holders
-                    if name == "secondary" or (record.state is SetState.COMMIT and record.secondary is None)
+                    if name == "secondary" or (record.state is ReplicationState.COMMIT and record.secondary is None)
                 ).items()
             )
         ),
@@ -118,7 +118,9 @@ def _is_needy(record: SpanDispatched | None, *, is_wanted: bool) -> bool:
     if record is None:
         return is_wanted
     is_free = record.primary is None and not record.failures
-    return is_free and (record.state is SetState.REMOVING or (record.state is SetState.ABSENT and is_wanted))
+    return is_free and (
+        record.state is ReplicationState.REMOVING or (record.state is ReplicationState.ABSENT and is_wanted)
+    )
 
 
 def _counts(state: CoordinatorState, name: str) -> tuple[list[str], int, int, int, int]:

@@ -38,7 +38,7 @@ from headgate.records.control import (
     Liveness,
     OperationKind,
     OperationRequested,
-    SetState,
+    ReplicationState,
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
@@ -206,7 +206,7 @@ class World:
         key = span_key(target)
         role = Assignment(agent, f"{agent}s1", Epoch(int(rev), 99))
         now = self.dispatched(key)
-        record = replace(now, owner_rev=int(rev), state=SetState.COMMIT, primary=role, secondary=None)
+        record = replace(now, owner_rev=int(rev), state=ReplicationState.COMMIT, primary=role, secondary=None)
         self.write(Partition("dispatch", 0), key, record)
         states = [new_state(0), *(owner.role.view for _, owner in sorted(self.owners.items()))]
         self.replay_into(states[0])
@@ -519,11 +519,11 @@ class World:
 def asked_of(record: SpanDispatched) -> list[tuple[Assignment, str]]:
     """What a span's record asks of its role holders, as the word that says that it is done."""
     primary, secondary = record.primary, record.secondary
-    if record.state is SetState.PREPARE and secondary is not None:
+    if record.state is ReplicationState.PREPARE and secondary is not None:
         return [(secondary, "prepared")]
-    if record.state not in (SetState.COMMIT, SetState.REMOVING) or primary is None:
+    if record.state not in (ReplicationState.COMMIT, ReplicationState.REMOVING) or primary is None:
         return []
-    is_last = record.state is SetState.REMOVING or secondary is not None
+    is_last = record.state is ReplicationState.REMOVING or secondary is not None
     return [(primary, "stopped" if is_last else "replicating")]
 
 

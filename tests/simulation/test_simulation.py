@@ -122,7 +122,7 @@ def test_a_sink_that_forgets_removed_feeds_is_found_out_and_the_finding_shrinks(
     """The bug that docs/bugs.md calls B1, brought back: the audit is not the fence."""
     original = SimulatedSink.__init__
     monkeypatch.setattr(
-        SimulatedSink, "__init__", lambda self, witness, **_: original(self, witness, remembers_removed=False)
+        SimulatedSink, "__init__", lambda self, observer, **_: original(self, observer, remembers_removed=False)
     )
     # Worlds in which many requests are late and many feeds are removed. Histories change with the code; today seed 824
     # is the first that finds it.

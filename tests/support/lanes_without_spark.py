@@ -1,4 +1,4 @@
-"""Lanes, their spans and their fleet without Spark, broker or sink, for tests of who is where and what is written."""
+"""Lanes, their spans and their queries without Spark, broker or sink, for tests of who is where and what is written."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,9 +14,9 @@ from headgate.replication.lane import Lane
 from headgate.replication.plan import TaskResult
 from headgate.replication.queries import (
     ExecutorSettings,
-    Fleet,
+    Queries,
 )
-from headgate.replication.span_lifecycle import SpanKeeper
+from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark import SparkRuntime
 from headgate.replication.spark_options import SparkOptions
@@ -26,8 +26,8 @@ SPEC = '{"feed": "f", "source": {"topics": ["t"]}, "sink": {"type": "postgresql"
 NOON = 1_795_262_400_000 << 18
 
 
-class Restarts(SpanKeeper):
-    """A keeper that calls nobody, and remembers what was asked for and who was sent back."""
+class Restarts(SpanLifecycle):
+    """A lifecycle that calls nobody, and remembers what was asked for and who was sent back."""
 
     def __init__(self, table: SpanTable) -> None:
         super().__init__(table, None)  # type: ignore[arg-type]  # nothing here asks a broker
@@ -39,13 +39,15 @@ class Restarts(SpanKeeper):
         self.called.append(span.id.span)
 
 
-def fleet_of(table: SpanTable, keeper: SpanKeeper, scratch: Path) -> Fleet:
+def queries_of(table: SpanTable, lifecycle: SpanLifecycle, scratch: Path) -> Queries:
     runtime = SparkRuntime(SparkOptions(jars=(), scratch=scratch))
-    return Fleet(table, keeper, runtime, ExecutorSettings(bootstrap="nowhere:1", cluster_id="c"))
+    return Queries(table, lifecycle, runtime, ExecutorSettings(bootstrap="nowhere:1", cluster_id="c"))
 
 
-def lane_of(fleet: Fleet, name: str, starts: Mapping[int, int], spec: str = SPEC) -> Lane:
-    lane = fleet.lanes[name] = Lane(name, fleet.crew, spec, {("t", partition): at for partition, at in starts.items()})
+def lane_of(queries: Queries, name: str, starts: Mapping[int, int], spec: str = SPEC) -> Lane:
+    lane = queries.lanes[name] = Lane(
+        name, queries.batch_coordinator, spec, {("t", partition): at for partition, at in starts.items()}
+    )
     lane.started = True
     return lane
 
@@ -79,15 +81,15 @@ def ends_of(lane: Lane, end: int = 1_000) -> dict[tuple[str, int], int]:
     return dict.fromkeys(lane.delivered, end)
 
 
-def planned(fleet: Fleet, lane: Lane) -> list[dict[int, int]]:
+def planned(queries: Queries, lane: Lane) -> list[dict[int, int]]:
     """What a batch is to write, everywhere up to 1 000; none, if it is not run."""
-    plan = fleet.crew.begin_batch(lane, ends_of(lane))
+    plan = queries.batch_coordinator.begin_batch(lane, ends_of(lane))
     return [] if plan is None else [work.expected for work in plan.works]
 
 
-def ended(fleet: Fleet, lane: Lane, *results: SpanResult, seen: Mapping[int, int] | None = None) -> bool:
+def ended(queries: Queries, lane: Lane, *results: SpanResult, seen: Mapping[int, int] | None = None) -> bool:
     """The batch that was planned is over; its rows went up to ``seen``."""
-    return fleet.crew.end_batch(lane, ends_of(lane), [TaskResult({"t": dict(seen or {})}, results)])
+    return queries.batch_coordinator.end_batch(lane, ends_of(lane), [TaskResult({"t": dict(seen or {})}, results)])
 
 
 def result_of(span: SpanId, **fields: Any) -> SpanResult:
@@ -109,6 +111,6 @@ def result_of(span: SpanId, **fields: Any) -> SpanResult:
     return msgspec.structs.replace(result, **fields)
 
 
-def two_on_a_lane(table: SpanTable, fleet: Fleet) -> tuple[Lane, SpanId, SpanId]:
-    lane = lane_of(fleet, "l", {0: 0})
+def two_on_a_lane(table: SpanTable, queries: Queries) -> tuple[Lane, SpanId, SpanId]:
+    lane = lane_of(queries, "l", {0: 0})
     return lane, is_on(table, lane, {0: 0}, "slow"), is_on(table, lane, {0: 0}, "quick")

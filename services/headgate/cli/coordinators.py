@@ -1,4 +1,4 @@
-"""``headgate coordinator``: who owns which shard, and asking an owner to give its throne back."""
+"""``headgate coordinator``: who owns which shard, and asking an owner to resign."""
 
 import time
 from typing import Annotated, Any

@@ -12,7 +12,7 @@ from headgate.config.settings import Settings, SettingsError
 from headgate.provisioning.artifacts import ensure
 from headgate.provisioning.java import java_home_for_spark
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
-from headgate.replication.plan import Letterbox
+from headgate.replication.plan import DeadLetterTarget
 from headgate.replication.spark import SparkRuntime, SparkStartError
 from headgate.replication.spark_options import RefusedOptionError, SparkOptions
 
@@ -56,7 +56,9 @@ def new_executor(runtime: SparkRuntime, around: Surroundings) -> SparkExecutor:
         cluster_id=log.cluster_id,
         kafka=settings.kafka,
         lane_options=java_properties(settings.kafka),
-        letterbox=Letterbox(settings.bootstrap, settings.cluster, log.shards, tuple(sorted(settings.kafka.items()))),
+        dead_letters=DeadLetterTarget(
+            settings.bootstrap, settings.cluster, log.shards, tuple(sorted(settings.kafka.items()))
+        ),
     )
     return SparkExecutor(runtime, options)
 

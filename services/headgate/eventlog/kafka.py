@@ -97,11 +97,11 @@ class KafkaLog:
         return KafkaReader(self.connection, self.cluster, self._codec, start)
 
     def transactional_writer(self, transactional_id: str) -> KafkaTransactionalWriter:
-        """An owner's pen."""
+        """An owner's log writer."""
         return KafkaTransactionalWriter(self.connection, self.cluster, self._codec, self._check, transactional_id)
 
     def writer(self, name: str) -> KafkaWriter:
-        """An agent's pen."""
+        """An agent's log writer."""
         return KafkaWriter(self.connection, self.cluster, self._codec, self._check, name)
 
     def close(self) -> None:

@@ -156,7 +156,7 @@ class LogReader(Protocol):
 
 
 class TransactionalWriter(Protocol):
-    """One owner's pen: at most one transaction in flight, and a later ``init`` elsewhere ends it."""
+    """One owner's log writer: at most one transaction in flight, and a later ``init`` elsewhere ends it."""
 
     def init(self) -> None:
         """Fence whoever wrote under this transactional.id before, and end its dangling transaction."""
@@ -183,7 +183,7 @@ class TransactionalWriter(Protocol):
 
 
 class Writer(Protocol):
-    """An agent's pen: idempotent, acks=all, no transactions (a killed one must not pin readers)."""
+    """An agent's log writer: idempotent, acks=all, no transactions (a killed one must not pin readers)."""
 
     def write(self, placed: Sequence[Placed], timeout_seconds: float) -> None:
         """Write and wait for every acknowledgement, in order per partition. Raises LogError when one is late."""

@@ -1,4 +1,4 @@
-"""What both pens on Kafka share: a producer that asks all in-sync replicas, and how a placed fact becomes a message."""
+"""What both log writers share: a producer that asks all in-sync replicas, and how a placed fact becomes a message."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import LogError, Partition, Placed
 from headgate.eventlog.topics import MESSAGE_BYTES_MAX, topic_name
 
-__all__ = ["Check", "Pen"]
+__all__ = ["Check", "LogWriter"]
 
 QUEUE_FULL_POLL_SECONDS: Final = 0.05
 """How long to serve deliveries before a produce is tried again on a full local queue."""
@@ -27,7 +27,7 @@ Check = Callable[[Sequence[Partition]], None]
 """Raises LogError for a partition that the log does not have."""
 
 
-class Pen:
+class LogWriter:
     """What both writers share: a producer, and how a placed fact becomes a message."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The two pens on Kafka: an owner's, which a rival's ``init`` takes away, and an agent's, which nothing takes away.
+"""The two log writers: an owner's, which a later ``init`` of its name fences, and an agent's, which nothing fences.
 
 What the broker and librdkafka were seen to do (anchors/kafka-facts.md §2, §3), and what follows from it here:
 - only a returned ``commit_transaction`` means written: a fenced producer's ``produce`` still succeeds locally;
@@ -26,7 +26,7 @@ from headgate.eventlog.log import (
     LogError,
     Placed,
 )
-from headgate.eventlog.log_writer import Check, Pen
+from headgate.eventlog.log_writer import Check, LogWriter
 from headgate.eventlog.topics import topic_name
 
 __all__ = ["TRANSACTION_TIMEOUT_MS", "KafkaTransactionalWriter", "KafkaWriter"]
@@ -54,8 +54,8 @@ _FENCED_CODES: Final = frozenset(
 )
 
 
-class KafkaTransactionalWriter(Pen):
-    """One owner's pen (see the port). ``name`` is the transactional.id."""
+class KafkaTransactionalWriter(LogWriter):
+    """One owner's log writer (see the port). ``name`` is the transactional.id."""
 
     def __init__(self, connection: KafkaConnection, cluster: str, codec: Codec, check: Check, name: str) -> None:
         # Two clusters on one Kafka must not fence each other.
@@ -193,8 +193,8 @@ class KafkaTransactionalWriter(Pen):
         )
 
 
-class KafkaWriter(Pen):
-    """An agent's pen (see the port): idempotent, every in-sync replica acknowledges."""
+class KafkaWriter(LogWriter):
+    """An agent's log writer (see the port): idempotent, every in-sync replica acknowledges."""
 
     def write(self, placed: Sequence[Placed], timeout_seconds: float) -> None:
         """Write all and wait. After a LogError some may still arrive: records are whole states, write again."""

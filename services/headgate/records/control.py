@@ -39,9 +39,9 @@ __all__ = [
     "OwnerAnnounced",
     "Positions",
     "Record",
+    "ReplicationState",
     "RequestSettled",
     "SessionEnded",
-    "SetState",
     "SpanDispatched",
     "SpanPlan",
     "SpanProgressed",
@@ -87,7 +87,7 @@ class TaskState(StrEnum):
     FAILED = "failed"
 
 
-class SetState(StrEnum):
+class ReplicationState(StrEnum):
     """State of a ReplicationSet, the owner's view of one span (seed 001)."""
 
     ABSENT = "absent"
@@ -265,7 +265,7 @@ class SpanDispatched(msgspec.Struct, frozen=True):
     feed_id: str
     incarnation: int
     owner_rev: int
-    state: SetState
+    state: ReplicationState
     primary: Assignment | None
     secondary: Assignment | None
     sealed: bool

@@ -22,12 +22,12 @@ from headgate.replication.feed_parts import feed_of
 from headgate.replication.heads import KnownHeads
 from headgate.replication.lane import Lane
 from headgate.replication.merging import merge_results
-from headgate.replication.plan import BatchPlan, Letterbox, TaskResult
-from headgate.replication.span_lifecycle import SpanKeeper
+from headgate.replication.plan import BatchPlan, DeadLetterTarget, TaskResult
+from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.stream import Ends
 
-__all__ = ["LaneCpu", "LaneCrew"]
+__all__ = ["LaneBatchCoordinator", "LaneCpu"]
 
 SLOW_SECONDS: Final = 1.0
 """A span that takes longer than that in a batch, and longer than all its neighbours together, leaves them: they would
@@ -64,15 +64,15 @@ class LaneCpu(msgspec.Struct):
     apply_us: int = 0
 
 
-class LaneCrew:
-    """The crew of all lanes of an executor (see lane.Crew)."""
+class LaneBatchCoordinator:
+    """The batch coordinator of all lanes of an executor (see lane.BatchCoordinator)."""
 
-    def __init__(self, table: SpanTable, keeper: SpanKeeper, letterbox: Letterbox | None) -> None:
+    def __init__(self, table: SpanTable, lifecycle: SpanLifecycle, dead_letters: DeadLetterTarget | None) -> None:
         self.cpu = LaneCpu()
         self._heads = KnownHeads()
         self._table = table
-        self._keeper = keeper
-        self._letterbox = letterbox
+        self._lifecycle = lifecycle
+        self._dead_letters = dead_letters
         self._held: set[SpanId] = set()
         """Spans whose present lanes begin no batch, for a joined lane is just taking them over."""
 
@@ -81,9 +81,9 @@ class LaneCrew:
     def begin_batch(self, lane: Lane, ends: Ends) -> BatchPlan | None:
         """Every member that may be written and has rows below ``ends``, from the sink's positions on."""
         feed = feed_of(lane.spec)
-        letterbox = self._letterbox_of(feed)
+        dead_letters = self._dead_letters_of(feed)
         with self._table.changed:
-            self._await_heirs(lane)
+            self._await_taking_over(lane)
             self._await_members(lane)
             if self._table.killed or lane.stopping.is_set():
                 return None
@@ -109,7 +109,7 @@ class LaneCrew:
                 self._deliver(lane, ends)
                 return None
             heads = self._heads.worth_cutting(_rows_by_topic(lane, ends))
-            return BatchPlan(lane.spec, tuple(works), letterbox, heads)
+            return BatchPlan(lane.spec, tuple(works), dead_letters, heads)
 
     def _members(self, lane: Lane) -> list[Span]:
         return self._table.members(lane.members)
@@ -120,12 +120,12 @@ class LaneCrew:
         owing = [span for span in self._members(lane) if span.owes(now)]
         return sorted(owing, key=lambda span: (span.progress.rests_since or now, span.id))[:SETTLED_MAX]
 
-    def _letterbox_of(self, feed: FeedSpec) -> Letterbox | None:
+    def _dead_letters_of(self, feed: FeedSpec) -> DeadLetterTarget | None:
         if feed.on_bad_change != "quarantine":
             return None
-        if self._letterbox is None:
-            raise ValueError(f"feed {feed.feed} wants bad changes set aside, but this executor has no letterbox")
-        return self._letterbox
+        if self._dead_letters is None:
+            raise ValueError(f"feed {feed.feed} wants bad changes set aside, but this executor has no deadletter topic")
+        return self._dead_letters
 
     def _await_members(self, lane: Lane) -> None:
         """Spans that are being claimed or settled, and those that a joined lane is just taking over."""
@@ -137,28 +137,28 @@ class LaneCrew:
                 return
             self._table.changed.wait(left)
 
-    def _await_heirs(self, lane: Lane) -> None:
+    def _await_taking_over(self, lane: Lane) -> None:
         """In a joined lane's first batch: the old lanes begin no other one until it has their spans."""
         deadline = time.monotonic() + HANDOVER_SECONDS_MAX
-        held = set(lane.heirs)
+        held = set(lane.taking_over)
         self._held |= held
-        while lane.heirs and not lane.stopping.is_set() and not self._table.killed:
+        while lane.taking_over and not lane.stopping.is_set() and not self._table.killed:
             self.take_over(lane)
             left = deadline - time.monotonic()
-            if left <= 0 or not lane.heirs:
+            if left <= 0 or not lane.taking_over:
                 break
             self._table.changed.wait(left)
-        lane.heirs = []  # what could not be had now is joined another time
+        lane.taking_over = []  # what could not be had now is joined another time
         self._held -= held
         self._table.changed.notify_all()
 
     def take_over(self, lane: Lane) -> None:
-        """Every heir that is between two batches, and of which this lane has dropped nothing that is not applied."""
-        heirs = self._table.members(lane.heirs)
-        lane.heirs = [span.id for span in heirs if span.lane is not None]
-        for span in heirs:
+        """Take over spans that are between two batches, and of which this lane has dropped nothing not applied."""
+        taking_over = self._table.members(lane.taking_over)
+        lane.taking_over = [span.id for span in taking_over if span.lane is not None]
+        for span in taking_over:
             if span.phase is Phase.CLAIMED and lane.has_all_before(span):
-                lane.heirs.remove(span.id)
+                lane.taking_over.remove(span.id)
                 self._table.apply(span.id, Placed(lane.name))
 
     # --- after a batch ------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class LaneCrew:
                 looked_at = time.monotonic()
                 for span in members:
                     if not span.primary:
-                        self._keeper.look(span)
+                        self._lifecycle.look(span)
             self._table.changed.wait(PARK_SECONDS)
         self._deliver(lane, seen)
         return True
@@ -235,7 +235,7 @@ class LaneCrew:
         """A span that its neighbours have waited for gets a lane of its own, and keeps it while it is slow or stuck."""
         now = time.monotonic()
         slowest = max(results.values(), key=lambda result: result.wall_ms, default=None)
-        if slowest is None or lane.heirs:
+        if slowest is None or lane.taking_over:
             return
         (span,) = [span for span in spans if span.id == slowest.id] or (None,)
         others = sum(result.wall_ms for result in results.values()) - slowest.wall_ms

@@ -16,11 +16,11 @@ from headgate.records.control import Positions, TaskState
 from headgate.replication.batch_coordinator import LaneCpu
 from headgate.replication.placement import ARRIVAL_SECONDS
 from headgate.replication.progress import LaneProgress
-from headgate.replication.queries import ExecutorSettings, Fleet
-from headgate.replication.span_lifecycle import SpanKeeper
+from headgate.replication.queries import ExecutorSettings, Queries
+from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark import SparkRuntime
-from headgate.replication.transaction_end_reader import Witness
+from headgate.replication.transaction_end_reader import TransactionEndReader
 
 __all__ = ["ExecutorSettings", "LaneCpu", "SparkExecutor"]
 
@@ -39,25 +39,25 @@ class SparkExecutor:
         self._settings = settings
         self._table = SpanTable(settings.cluster_id)
         source = KafkaConnection(settings.bootstrap, settings.kafka)
-        self._keeper = SpanKeeper(self._table, source)
-        self._fleet = Fleet(self._table, self._keeper, runtime, settings)
-        self._witness = Witness(self._table, source, self._fleet.is_idle)
+        self._lifecycle = SpanLifecycle(self._table, source)
+        self._queries = Queries(self._table, self._lifecycle, runtime, settings)
+        self._witness = TransactionEndReader(self._table, source, self._queries.is_idle)
         self._control = threading.Thread(target=self._run, name="headgate-lanes", daemon=True)
         self._control.start()
 
     @property
     def cpu(self) -> LaneCpu:
         """What workers have spent so far."""
-        return self._fleet.crew.cpu
+        return self._queries.batch_coordinator.cpu
 
     def progress(self) -> LaneProgress:
         """What Spark says of the lanes' queries: rows that came through them, and how long their steps took."""
-        return self._fleet.progress()
+        return self._queries.progress()
 
     @property
     def lanes(self) -> dict[str, tuple[SpanId, ...]]:
         """The lanes that run and the spans on each, for people and tests."""
-        return self._fleet.crews()
+        return self._queries.spans_by_lane()
 
     # --- TableExecutor ----------------------------------------------------------------------------------------
 
@@ -100,14 +100,14 @@ class SparkExecutor:
     def status(self, span: SpanId) -> TaskStatus | None:
         """See TableExecutor."""
         found = self._table.get(span)
-        return None if found is None else found.status(lane_is_idle=self._fleet.is_idle(found))
+        return None if found is None else found.status(lane_is_idle=self._queries.is_idle(found))
 
     def kill(self) -> None:
         """See TableExecutor. The JVM and its workers die first, then everything else is let go."""
         self._table.killed = True
         self._runtime.kill()
         with self._table.changed:
-            self._fleet.signal_stop()
+            self._queries.signal_stop()
             self._table.changed.notify_all()
         self._release()
 
@@ -115,8 +115,8 @@ class SparkExecutor:
         """Stop every lane in order, without sealing; Spark stays for whoever comes next."""
         with self._table.changed:
             self._table.killed = True
-            self._fleet.signal_stop()
-            lanes = list(self._fleet.lanes.values())
+            self._queries.signal_stop()
+            lanes = list(self._queries.lanes.values())
             self._table.changed.notify_all()
         for lane in lanes:
             lane.stop()
@@ -124,8 +124,8 @@ class SparkExecutor:
 
     def _release(self) -> None:
         self._witness.close()
-        self._keeper.close()
-        self._fleet.close()
+        self._lifecycle.close()
+        self._queries.close()
         if threading.current_thread() is not self._control:
             self._control.join(timeout=WATCH_SECONDS * 4)
 
@@ -135,7 +135,7 @@ class SparkExecutor:
             now = time.monotonic()
             if now - watched_at >= WATCH_SECONDS:
                 watched_at = now
-                self._fleet.watch()
+                self._queries.watch()
 
     def _turn(self) -> bool:
         with self._table.changed:
@@ -143,11 +143,11 @@ class SparkExecutor:
                 self._table.changed.wait(self._pause())
             if not self._table.killed:
                 now = time.monotonic()
-                self._keeper.turn(now)
-                self._fleet.turn(now)
+                self._lifecycle.turn(now)
+                self._queries.turn(now)
             return not self._table.killed
 
     def _pause(self) -> float:
-        is_joining = any(lane.heirs for lane in self._fleet.lanes.values())
+        is_joining = any(lane.taking_over for lane in self._queries.lanes.values())
         waits = is_joining or any(span.phase in WAITING for span in self._table.all())
         return ARRIVAL_SECONDS / 4 if waits else WATCH_SECONDS

@@ -62,7 +62,7 @@ class FeedParts:
                 return canal_json.look
 
     @cached_property
-    def keeper(self) -> str:
+    def shared_name(self) -> str:
         """The table under whose name events of a topic with several are set aside when they do not say their own."""
         return next(iter(source_tables(self.spec)))
 

@@ -1,4 +1,4 @@
-"""A lane: one Structured Streaming query that reads several spans' partitions and hands every batch to its crew.
+"""A lane: one Structured Streaming query that reads several spans' partitions; the batch coordinator gets every batch.
 
 A lane only reads, and remembers what it has delivered; who may write what in a batch is asked at each batch's border,
 so a span joins or leaves without the query noticing.
@@ -30,7 +30,7 @@ from headgate.replication.spark import end_of_jvm
 from headgate.replication.stream import Ends, LaneSource, batch_ends, polling_delay, rows_of
 from headgate.replication.task import RESULT_SCHEMA, applying
 
-__all__ = ["Crew", "Lane", "LaneSource"]
+__all__ = ["BatchCoordinator", "Lane", "LaneSource"]
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ _starting = threading.Lock()
 """The polling delay is the session's; a query takes it over while it is built."""
 
 
-class Crew(Protocol):
+class BatchCoordinator(Protocol):
     """Decides what is written in each batch of a lane. Called on the lane's own thread."""
 
     def begin_batch(self, lane: "Lane", ends: Ends) -> BatchPlan | None:
@@ -68,17 +68,17 @@ class Lane:
     """One query over the partitions of ``starts``.
 
     ``delivered`` is, per (topic, partition), behind the last offset handed over in a batch that is over; ``members``
-    are the spans it may write, ``heirs`` those it has yet to take over from other lanes, ``served`` those of the batch
-    under way. ``changed_at`` is when a span last came or left (monotonic seconds). All of these are changed under the
-    span table's lock; ``members`` as the spans' machine says (JoinLane, LeaveLane).
+    are the spans it may write, ``taking_over`` those it has yet to take over from other lanes, ``served`` those of the
+    batch under way. ``changed_at`` is when a span last came or left (monotonic seconds). All of these are changed under
+    the span table's lock; ``members`` as the spans' machine says (JoinLane, LeaveLane).
     """
 
-    def __init__(self, name: str, crew: Crew, spec: str, starts: Ends) -> None:
+    def __init__(self, name: str, batch_coordinator: BatchCoordinator, spec: str, starts: Ends) -> None:
         self.name = name
         self.spec = spec
         self.delivered = dict(starts)
         self.members: list[SpanId] = []
-        self.heirs: list[SpanId] = []
+        self.taking_over: list[SpanId] = []
         self.served: list[SpanId] = []
         self.in_batch = False
         self.started = False
@@ -90,7 +90,7 @@ class Lane:
         """Its first batch is over, be it that nothing of it was to be written."""
         self.progress = ProgressReader()
         self._starts = dict(starts)
-        self._crew = crew
+        self._batch_coordinator = batch_coordinator
         self._cores = self._rows_max = 1
         self._latest_rows = 0
         self._query: Any = None
@@ -122,7 +122,7 @@ class Lane:
         places = [(topic, partition) for partition in span.awaited]
         return all(place in self.delivered and self.delivered[place] <= span.reached(place[1]) for place in places)
 
-    # --- life: called by the fleet --------------------------------------------------------------------------------
+    # --- life: called by the queries --------------------------------------------------------------------------------
 
     def start(self, session: SparkSession, source: LaneSource, cores: int, scratch: Path) -> None:
         """Start reading. Raises RefusedOptionError, PySparkException, Py4JError or OSError; 0.3 to 0.6 s."""
@@ -216,17 +216,17 @@ class Lane:
     def _serve(self, rows: DataFrame, ends: Ends) -> None:
         is_over = False
         self._latest_rows = sum(end - self.delivered[place] for place, end in ends.items())
-        while not is_over and (plan := self._crew.begin_batch(self, ends)) is not None:
+        while not is_over and (plan := self._batch_coordinator.begin_batch(self, ends)) is not None:
             results: list[TaskResult] | None = None
             try:
                 results = self._run(rows, plan)
                 if plan.works:
                     reach(CrashPoint.BEFORE_CHECKPOINT)
             except (PySparkException, Py4JError, OSError) as error:
-                self._broken = _why(error)  # the crew is to know why there is no answer
+                self._broken = _why(error)  # the batch coordinator is to know why there is no answer
                 raise
             finally:
-                is_over = self._crew.end_batch(self, ends, results)
+                is_over = self._batch_coordinator.end_batch(self, ends, results)
         self.batches += is_over
 
     def _run(self, rows: DataFrame, plan: BatchPlan) -> list[TaskResult]:

@@ -1,7 +1,8 @@
 """Which lane a span is on, and how lanes are joined.
 
 A query reads the same partitions for as long as it runs. So a span that arrives starts in a small lane; once nothing
-has come for a while, one lane for all spans of a feed starts beside the old ones, and takes them over (crew.py).
+has come for a while, one lane for all spans of a feed starts beside the old ones, and takes them over
+(batch_coordinator.py).
 """
 
 import zlib
@@ -66,19 +67,21 @@ class Placement:
 
     def join(self, now: float) -> None:
         """One lane for all spans of a feed that have caught up, if they are on several, or on one with strangers."""
-        heirs = {span for lane in self._lanes.values() for span in lane.heirs}
+        taking_over = {span for lane in self._lanes.values() for span in lane.taking_over}
         spans = {span.id: span for span in self._table.all()}
         feeds: dict[str, list[Lane]] = {}
         for _, lane in sorted(self._lanes.items()):
-            is_quiet = heirs.isdisjoint(lane.members) and all(_is_quiet(spans[span], now) for span in lane.members)
+            is_quiet = taking_over.isdisjoint(lane.members) and all(
+                _is_quiet(spans[span], now) for span in lane.members
+            )
             if is_quiet and lane.has_caught_up() and not lane.failed:
                 feeds.setdefault(lane.spec, []).append(lane)
         for _, lanes in sorted(feeds.items()):
-            if any(lane.heirs or now - lane.changed_at < JOIN_SECONDS for lane in lanes):
+            if any(lane.taking_over or now - lane.changed_at < JOIN_SECONDS for lane in lanes):
                 continue
             members = [spans[span] for lane in lanes for span in lane.members]
             if members and (len(lanes) > 1 or not lanes[0].reads_only(members)):
-                self._launch(members, now).heirs = [span.id for span in members]
+                self._launch(members, now).taking_over = [span.id for span in members]
 
 
 def _is_quiet(span: Span, now: float) -> bool:

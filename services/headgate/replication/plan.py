@@ -17,13 +17,13 @@ from headgate.formats.tables import SourceTable
 from headgate.records.control import Positions
 from headgate.sinks.contract import Claim
 
-__all__ = ["HEAD_ROWS_MIN", "BatchPlan", "Letterbox", "SpanWork", "TaskResult"]
+__all__ = ["HEAD_ROWS_MIN", "BatchPlan", "DeadLetterTarget", "SpanWork", "TaskResult"]
 
 HEAD_ROWS_MIN: Final = 1_000
 """So many rows of a topic in a batch save more without their head (3 µs each) than the longer query costs (5 ms)."""
 
 
-class Letterbox(msgspec.Struct, frozen=True):
+class DeadLetterTarget(msgspec.Struct, frozen=True):
     """Where changes are set aside: a cluster's deadletter topic, and the Kafka that it and the source are on.
 
     ``kafka`` are client properties by librdkafka's names. Hashable: workers keep one connection for each.
@@ -39,7 +39,7 @@ class SpanWork(msgspec.Struct, frozen=True):
     """One span in one batch: write under ``claim`` from ``expected`` (the sink's next offsets) on.
 
     ``quarantine_left`` is how many changes may still be set aside. With ``patient``, one that only a rule between rows
-    refuses is not set aside yet (see sinks.contract.Aside).
+    refuses is not set aside yet (see sinks.contract.Quarantine).
 
     ``begin`` is up to where, beyond ``expected``, its partitions have been read and had nothing of it. ``source_table``
     is the span's among several of its topic; None where the topic has one. With ``settle`` the sink's positions of such
@@ -66,13 +66,13 @@ class SpanWork(msgspec.Struct, frozen=True):
 class BatchPlan(msgspec.Struct, frozen=True):
     """One batch of a lane: the spans that have rows in it and may be written. All other rows are dropped.
 
-    ``spec`` is the feed's JSON; a worker opens decoder and sink from it once and keeps them. Without a ``letterbox`` a
-    bad change ends its span's batch. ``heads``: (topic, what is cut off its values on the way), see heads.py.
+    ``spec`` is the feed's JSON; a worker opens decoder and sink from it once, and keeps them. Without ``dead_letters``
+    a bad change ends its span's batch. ``heads``: (topic, what is cut off its values on the way), see heads.py.
     """
 
     spec: str
     works: tuple[SpanWork, ...]
-    letterbox: Letterbox | None = None
+    dead_letters: DeadLetterTarget | None = None
     heads: tuple[tuple[str, bytes], ...] = ()
 
 

@@ -20,22 +20,22 @@ from headgate.eventlog.writers import KafkaWriter
 from headgate.records.control import ChangeQuarantined, Header
 from headgate.records.fitting import fitted
 from headgate.records.keys import DeadLetterKey, Fact
-from headgate.replication.plan import Letterbox, SpanWork
+from headgate.replication.plan import DeadLetterTarget, SpanWork
 from headgate.replication.rows import BadChange, Original
 from headgate.sinks.contract import QuarantineUnavailableError
 
-__all__ = ["Quarantine"]
+__all__ = ["DeadLetterWriter"]
 
 WRITE_SECONDS_MAX: Final = 10.0
 """For the broker to acknowledge: the sink's rows are locked meanwhile, so it must not be long."""
 
 
-class Quarantine:
+class DeadLetterWriter:
     """A way to one cluster's deadletter topic; connections are made when first needed. Not for more than one thread."""
 
-    def __init__(self, letterbox: Letterbox) -> None:
-        self._letterbox = letterbox
-        self._connection = KafkaConnection(letterbox.bootstrap, dict(letterbox.kafka))
+    def __init__(self, dead_letters: DeadLetterTarget) -> None:
+        self._dead_letters = dead_letters
+        self._connection = KafkaConnection(dead_letters.bootstrap, dict(dead_letters.kafka))
         self._codec = Codec(schemas())
 
     def keep(
@@ -45,7 +45,7 @@ class Quarantine:
 
         ``originals`` is what each came as. ``table``: under whose name, if not the span's.
         """
-        box, claim = self._letterbox, work.claim
+        box, claim = self._dead_letters, work.claim
         shard = shard_of(claim.identity.feed, box.shards)
         try:
             facts = [
@@ -53,9 +53,9 @@ class Quarantine:
                 for each, original in zip(bad, originals, strict=True)
             ]
             name = f"{DEADLETTER}/{claim.identity.feed}/{claim.table}"
-            # A pen each time: bad changes are rare, and an idle producer in every worker would be for ever.
-            with closing(KafkaWriter(self._connection, box.cluster, self._codec, lambda _: None, name)) as pen:
-                pen.write([place(fact, shard) for fact in facts], WRITE_SECONDS_MAX)
+            # A log writer each time: bad changes are rare, and an idle producer in every worker would be for ever.
+            with closing(KafkaWriter(self._connection, box.cluster, self._codec, lambda _: None, name)) as log_writer:
+                log_writer.write([place(fact, shard) for fact in facts], WRITE_SECONDS_MAX)
         except LogError as error:
             first = min(bad, key=lambda each: (each.partition, each.offset))
             raise QuarantineUnavailableError(

@@ -1,7 +1,7 @@
 """The lanes of an executor: how they begin, and end.
 
-Which lane a span is on is decided in placement.py, what a batch may write in crew.py. Here their queries are started,
-watched, and ended without spans.
+Which lane a span is on is decided in placement.py, what a batch may write in batch_coordinator.py. Here their queries
+are started, watched, and ended without spans.
 """
 
 import itertools
@@ -18,19 +18,19 @@ from pyspark.errors import PySparkException
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Failed, JoinLane, LaneLost, LeaveLane, Served, SettleDue
 from headgate.agent.core.span.states import Span
-from headgate.replication.batch_coordinator import LaneCrew
+from headgate.replication.batch_coordinator import LaneBatchCoordinator
 from headgate.replication.causes import cause_of
 from headgate.replication.feed_parts import feed_of
 from headgate.replication.lane import Lane, LaneSource
 from headgate.replication.placement import JOIN_SECONDS, Placement
-from headgate.replication.plan import Letterbox
+from headgate.replication.plan import DeadLetterTarget
 from headgate.replication.progress import LaneProgress
-from headgate.replication.span_lifecycle import SpanKeeper
+from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark import SparkRuntime, SparkStartError
 from headgate.replication.spark_options import RefusedOptionError
 
-__all__ = ["ExecutorSettings", "Fleet", "positions_of"]
+__all__ = ["ExecutorSettings", "Queries", "positions_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -48,23 +48,25 @@ class ExecutorSettings(msgspec.Struct, frozen=True):
     """What the executor must know besides Spark: the source cluster and its identity.
 
     ``kafka`` are further client properties by librdkafka's names for asking offsets, ``lane_options`` by Java's names
-    for reading; ``letterbox`` is where feeds that ask for it set bad changes aside.
+    for reading; ``dead_letters`` is where feeds that ask for it set bad changes aside.
     """
 
     bootstrap: str
     cluster_id: str
     kafka: Mapping[str, str] = {}
     lane_options: Mapping[str, str] = {}
-    letterbox: Letterbox | None = None
+    dead_letters: DeadLetterTarget | None = None
 
 
-class Fleet:
+class Queries:
     """All lanes; ``turn`` and ``watch`` are the control thread's."""
 
-    def __init__(self, table: SpanTable, keeper: SpanKeeper, runtime: SparkRuntime, settings: ExecutorSettings) -> None:
+    def __init__(
+        self, table: SpanTable, lifecycle: SpanLifecycle, runtime: SparkRuntime, settings: ExecutorSettings
+    ) -> None:
         self.lanes: dict[str, Lane] = {}
         self.placement = Placement(table, self.lanes, self._launch)
-        self.crew = LaneCrew(table, keeper, settings.letterbox)
+        self.batch_coordinator = LaneBatchCoordinator(table, lifecycle, settings.dead_letters)
         self._table = table
         self._runtime = runtime
         self._settings = settings
@@ -96,20 +98,20 @@ class Fleet:
         """Find lanes for what is ready, join those that have caught up, end lanes without spans, move positions."""
         self.placement.place_ready(now)
         for lane in self.lanes.values():
-            if lane.heirs and lane.started and not lane.in_batch:
-                self.crew.take_over(lane)
-        for lane in [lane for _, lane in sorted(self.lanes.items()) if not lane.members and not lane.heirs]:
+            if lane.taking_over and lane.started and not lane.in_batch:
+                self.batch_coordinator.take_over(lane)
+        for lane in [lane for _, lane in sorted(self.lanes.items()) if not lane.members and not lane.taking_over]:
             self._drop(lane)
         if now - self._started_at >= JOIN_SECONDS:
             self.placement.join(now)
         for lane in self.lanes.values():
             if lane.started and not lane.in_batch:
-                for span in self.crew.owing(lane):
+                for span in self.batch_coordinator.owing(lane):
                     self._table.apply(span.id, SettleDue())
 
     def _launch(self, spans: Sequence[Span], now: float) -> Lane:
         task = spans[0].task
-        lane = Lane(f"{task.id.feed}-{next(_lane_numbers)}", self.crew, task.spec, positions_of(spans))
+        lane = Lane(f"{task.id.feed}-{next(_lane_numbers)}", self.batch_coordinator, task.spec, positions_of(spans))
         self.lanes[lane.name] = lane
         self._started_at = now
         self._starter.submit(self._guarded, lane, self._begin)
@@ -164,7 +166,7 @@ class Fleet:
                 self._drop(lane)
 
     def _drop(self, lane: Lane) -> None:
-        lane.heirs = []
+        lane.taking_over = []
         if self.lanes.pop(lane.name, None) is not None:
             self._ending.append(lane)
         lane.signal_stop()
@@ -183,7 +185,7 @@ class Fleet:
         lane = None if span.lane is None else self.lanes.get(span.lane)
         return lane is not None and lane.is_idle()
 
-    def crews(self) -> dict[str, tuple[SpanId, ...]]:
+    def spans_by_lane(self) -> dict[str, tuple[SpanId, ...]]:
         """The lanes that run and the spans on each, for people and tests."""
         with self._table.changed:
             return {name: tuple(sorted(lane.members)) for name, lane in sorted(self.lanes.items())}

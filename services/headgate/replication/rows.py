@@ -15,7 +15,7 @@ from headgate.records.control import Positions
 from headgate.records.ts import ts_of_ms
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import SpanWork
-from headgate.sinks.contract import Aside, ChangeBatch, OffsetRange
+from headgate.sinks.contract import ChangeBatch, OffsetRange, Quarantine
 
 __all__ = ["BadChange", "Original", "SnapshotAfterTargetError", "SpanRows"]
 
@@ -135,7 +135,7 @@ class SpanRows:
         """What is wrong is behind what is wanted."""
         self.error, self.held = None, set()
 
-    def batch_from(self, reached: Positions, aside: Aside | None) -> ChangeBatch:
+    def batch_from(self, reached: Positions, quarantine: Quarantine | None) -> ChangeBatch:
         """All that is not yet applied, when the sink is at ``reached`` (at the start: what was expected)."""
         expected = self.work.expected | reached
         changes = self.changes
@@ -143,7 +143,7 @@ class SpanRows:
             changes = [change for change in changes if change.offset >= expected[change.partition]]
         ranges = {p: OffsetRange(expected=expected[p], next=end) for p, end in sorted(self.next.items())}
         first_met = None if self.work.known_table is not None else self.table
-        return ChangeBatch(self.work.claim, ranges, changes, aside, first_met)
+        return ChangeBatch(self.work.claim, ranges, changes, quarantine, first_met)
 
     def result(self, *, rests: bool = False) -> SpanResult:
         """For the driver. ``rests``: what is not settled is not at the sink."""

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headgate.replication.plan import Letterbox
+from headgate.replication.plan import DeadLetterTarget
 from headgate.replication.rows import BadChange, SpanRows
-from headgate.sinks.contract import Aside, ChangeRefusedError
+from headgate.sinks.contract import ChangeRefusedError, Quarantine
 
-__all__ = ["Asides", "too_many"]
+__all__ = ["TaskQuarantine", "too_many"]
 
-_quarantines: dict[Letterbox, Any] = {}
+_quarantines: dict[DeadLetterTarget, Any] = {}
 """Kept per worker process: each is a connection."""
 
 
@@ -21,24 +21,24 @@ def too_many(rows: SpanRows, where: str) -> str:
     )
 
 
-class Asides:
-    """Of one task. ``keeper`` says who keeps what may be any of several tables' change."""
+class TaskQuarantine:
+    """Of one task. ``shared_name`` says who keeps what may be any of several tables' change."""
 
-    def __init__(self, letterbox: Letterbox, keeper: Callable[[], str]) -> None:
-        self._letterbox = letterbox
-        self._keeper = keeper
+    def __init__(self, dead_letters: DeadLetterTarget, shared_name: Callable[[], str]) -> None:
+        self._dead_letters = dead_letters
+        self._shared_name = shared_name
         self._shared: set[tuple[str, int, int]] = set()
 
-    def of(self, rows: SpanRows) -> Aside:
+    def of(self, rows: SpanRows) -> Quarantine:
         """What the sink is to do with a change of this span that it refuses."""
 
         def keep(refused: Sequence[ChangeRefusedError]) -> None:
             self.keep(rows, [BadChange(each.partition, each.offset, each.code, str(each)) for each in refused])
 
-        return Aside(keep, max(0, rows.work.quarantine_left - len(rows.kept)), rows.work.patient)
+        return Quarantine(keep, max(0, rows.work.quarantine_left - len(rows.kept)), rows.work.patient)
 
     def keep(self, rows: SpanRows, bad: Sequence[BadChange]) -> None:
-        """Returns once all are safely on the deadletter topic. Raises what ``Quarantine.keep`` raises."""
+        """Returns once all are safely on the deadletter topic. Raises what ``DeadLetterWriter.keep`` raises."""
         # What does not say its table is the trouble of all of them, and is set aside once by each task that meets it,
         # under one name everywhere, so that it is one on the deadletter topic.
         fresh = [each for each in bad if not each.unreadable]
@@ -48,15 +48,15 @@ class Asides:
         if fresh:
             self._quarantine().keep(rows.work, fresh, originals[: len(fresh)])
         if shared:
-            self._quarantine().keep(rows.work, shared, originals[len(fresh) :], self._keeper())
+            self._quarantine().keep(rows.work, shared, originals[len(fresh) :], self._shared_name())
             self._shared.update((topic, each.partition, each.offset) for each in shared)
         rows.kept.update((each.partition, each.offset) for each in bad)
 
     def _quarantine(self) -> Any:
-        quarantine = _quarantines.get(self._letterbox)
+        quarantine = _quarantines.get(self._dead_letters)
         if quarantine is None:
             # Brings a Kafka client and our codec along: in most workers nobody ever needs them.
-            from headgate.replication.quarantine import Quarantine  # noqa: PLC0415
+            from headgate.replication.quarantine import DeadLetterWriter  # noqa: PLC0415
 
-            quarantine = _quarantines[self._letterbox] = Quarantine(self._letterbox)
+            quarantine = _quarantines[self._dead_letters] = DeadLetterWriter(self._dead_letters)
         return quarantine

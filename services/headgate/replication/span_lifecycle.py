@@ -43,7 +43,7 @@ from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkE
 from headgate.sources.offsets import SourceError, check_retention
 from headgate.sources.topic_ids import check_topic_id, topic_ids
 
-__all__ = ["SpanKeeper"]
+__all__ = ["SpanLifecycle"]
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class _Sinks:
             parts.close()
 
 
-class SpanKeeper:
+class SpanLifecycle:
     """Performs the calls of spans, and tells of them."""
 
     def __init__(self, table: SpanTable, source: KafkaConnection) -> None:

@@ -28,7 +28,7 @@ from headgate.replication.feed_parts import FeedParts
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import HEAD_ROWS_MIN, BatchPlan, SpanWork, TaskResult
 from headgate.replication.rows import BadChange, SnapshotAfterTargetError, SpanRows
-from headgate.replication.set_aside import Asides, too_many
+from headgate.replication.set_aside import TaskQuarantine, too_many
 from headgate.sinks.contract import SinkError, SinkUnavailableError
 
 __all__ = ["TaskRun", "run_task"]
@@ -61,8 +61,10 @@ class TaskRun:
             for partition in work.expected:
                 self._works.setdefault((work.topic, partition), []).append(work)
         self._spec = plan.spec
-        letterbox = plan.letterbox
-        self._asides = None if letterbox is None else Asides(letterbox, lambda: self._parts().keeper)
+        dead_letters = plan.dead_letters
+        self._quarantine = (
+            None if dead_letters is None else TaskQuarantine(dead_letters, lambda: self._parts().shared_name)
+        )
         self._open: dict[SpanId, SpanRows] = {}
         self._done: list[SpanResult] = []
         self._seen: dict[str, dict[int, int]] = {}
@@ -104,14 +106,14 @@ class TaskRun:
 
     def _remember(self, rows: SpanRows, chunk: Chunk) -> None:
         """Where bad changes are set aside, with all that they came with."""
-        if self._asides is not None and rows.error is None:
+        if self._quarantine is not None and rows.error is None:
             rows.originals.append(chunk)
 
     def _deal(self, works: Sequence[SpanWork], chunk: Chunk) -> None:
         """Give each of several tables of a topic its rows of a chunk.
 
         An event that does not say whose it is may be anybody's: all stop in front of it; or, if such are set aside,
-        none moves past it before it is (``Asides.keep``).
+        none moves past it before it is (``TaskQuarantine.keep``).
         """
         partition = chunk.partition
         spans = [rows for rows in map(self._rows, works) if rows.error is None and partition not in rows.ended]
@@ -146,7 +148,7 @@ class TaskRun:
             for offset, why in dealt.unreadable
             if offset >= start
         ]
-        if wrong and self._asides is None:
+        if wrong and self._quarantine is None:
             end = wrong[0].offset
         mine = dealt.tables[table].within(start, end)
         part = Chunk(
@@ -166,7 +168,7 @@ class TaskRun:
         rows.oldest_append_ms = oldest if rows.oldest_append_ms is None else min(rows.oldest_append_ms, oldest)
         if not wrong or partition in rows.ended:
             wrong = [each for each in wrong if each.offset < rows.next.get(partition, start)]
-        if wrong and self._asides is None:
+        if wrong and self._quarantine is None:
             rows.poisoned(
                 partition,
                 f"{rows.work.claim.table}: topic {chunk.topic}, {wrong[0].reason}: it may be a change of this table; "
@@ -267,7 +269,7 @@ class TaskRun:
             except UndecodableError as error:
                 changes += error.decoded
                 where = f"{rows.work.claim.table}: topic {rows.work.topic}, {error}"
-                if self._asides is None:
+                if self._quarantine is None:
                     rows.poisoned(partition, f"{where}; {_POISONED_ADVICE}")
                     return error.offset, changes, []
                 if len(rows.kept) + len(rows.bad) + len(bad) >= rows.work.quarantine_left:
@@ -296,11 +298,11 @@ class TaskRun:
         reached: Positions = {}
         try:
             if rows.bad:
-                assert self._asides is not None  # noqa: S101 - without them nothing is set aside
-                self._asides.keep(rows, rows.bad)
+                assert self._quarantine is not None  # noqa: S101 - without them nothing is set aside
+                self._quarantine.keep(rows, rows.bad)
             while reached != rows.next:  # as a rule once; behind a prefix comes the rest, or its error
                 before = {partition: rows.work.expected[partition] for partition in rows.next} | reached
-                aside = None if self._asides is None else self._asides.of(rows)
+                aside = None if self._quarantine is None else self._quarantine.of(rows)
                 applied = self._parts().writer().apply(rows.batch_from(reached, aside))
                 reached = {partition: applied.positions[partition] for partition in rows.next}
                 _check_progress(before, reached, rows.next)

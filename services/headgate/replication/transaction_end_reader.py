@@ -1,4 +1,4 @@
-"""The witness: reads the ends of transactions beside the lanes, and says of each span up to when it is complete.
+"""Reads the ends of transactions beside the lanes, and says of each span up to when it is complete.
 
 One thread and, per transaction topic, one reader for all spans of the agent. An END is told to the spans that it counts
 changes of; of the others it says that they wait for nothing new. What is applied is told by the spans' progress, and,
@@ -27,7 +27,7 @@ from headgate.replication.span_table import SpanTable
 from headgate.sources.offsets import SourceError
 from headgate.sources.transactions import EndReader, collection_of, first_end, look_back, rests_at
 
-__all__ = ["TransactionTopic", "Witness"]
+__all__ = ["TransactionEndReader", "TransactionTopic"]
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ LOOK_SECONDS: Final = 1.0
 """How often a table that may be in the middle of its initial snapshot is looked at."""
 
 
-class Witness:
+class TransactionEndReader:
     """A thread that serves every transaction topic of an executor's spans."""
 
     def __init__(self, table: SpanTable, source: KafkaConnection, is_idle: Callable[[Span], bool]) -> None:

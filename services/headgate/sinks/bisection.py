@@ -21,11 +21,11 @@ import msgspec
 
 from headgate.formats.change import Change
 from headgate.sinks.contract import (
-    Aside,
     ChangeBatch,
     ChangeRefusedError,
     ConstraintViolatedError,
     OffsetRange,
+    Quarantine,
     QuarantineFullError,
 )
 
@@ -54,16 +54,16 @@ class Trial(Protocol):
 
 
 class Bisected(msgspec.Struct, frozen=True):
-    """How far the batch got: ``ranges`` it moved over, and the events below their ends that are to be kept aside."""
+    """How far the batch got: ``ranges`` it moved over, and the events below their ends that are to be set aside."""
 
     ranges: dict[int, OffsetRange]
     refused: tuple[ChangeRefusedError, ...]
 
 
 def bisect_batch(trial: Trial, batch: ChangeBatch) -> Bisected:
-    """Apply the longest prefix per partition, in whole events; with ``batch.aside`` all but single bad events.
+    """Apply the longest prefix per partition, in whole events; with ``batch.quarantine`` all but single bad events.
 
-    Raises the first refusal if nothing could be done at all, QuarantineFullError beyond ``batch.aside.most``.
+    Raises the first refusal if nothing could be done at all, QuarantineFullError beyond ``batch.quarantine.most``.
     """
     waiting: dict[int, Sequence[Event]] = {
         partition: _events([change for change in batch.changes if change.partition == partition])
@@ -94,7 +94,7 @@ class _Search:
 
     def __init__(self, trial: Trial, batch: ChangeBatch) -> None:
         self._trial = trial
-        self._aside: Aside | None = batch.aside
+        self._quarantine: Quarantine | None = batch.quarantine
         self._table = batch.claim.table
         self.refused: list[ChangeRefusedError] = []
 
@@ -116,7 +116,7 @@ class _Search:
             if not stuck:
                 return stuck, moved
             if not progress:
-                if self._aside is None or self._aside.patient:
+                if self._quarantine is None or self._quarantine.patient:
                     return stuck, moved
                 first = min(stuck)
                 self._keep(stuck[first])
@@ -145,14 +145,14 @@ class _Search:
                 return 1, None
             error = refused
         refusal = self._trial.refusal(event[0], error)
-        if self._aside is None or isinstance(refusal, ConstraintViolatedError):
+        if self._quarantine is None or isinstance(refusal, ConstraintViolatedError):
             return 0, refusal
         self._keep(refusal)
         return 1, None
 
     def _keep(self, refusal: ChangeRefusedError) -> None:
         self.refused.append(refusal)
-        if self._aside is not None and len(self.refused) > self._aside.most:
+        if self._quarantine is not None and len(self.refused) > self._quarantine.most:
             raise QuarantineFullError(
                 f"{self._table}: more changes are refused than may be set aside (quarantine_per_hour_max); the first "
                 f"of this batch: {self.refused[0]}"

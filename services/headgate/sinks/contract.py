@@ -28,13 +28,13 @@ from headgate.records.control import Epoch, Positions
 
 __all__ = [
     "Applied",
-    "Aside",
     "ChangeBatch",
     "ChangeRefusedError",
     "Claim",
     "ConstraintViolatedError",
     "FeedIdentity",
     "OffsetRange",
+    "Quarantine",
     "QuarantineFullError",
     "QuarantineUnavailableError",
     "SelfAware",
@@ -86,7 +86,7 @@ class OffsetRange(msgspec.Struct, frozen=True):
     next: int
 
 
-class Aside(msgspec.Struct, frozen=True):
+class Quarantine(msgspec.Struct, frozen=True):
     """What is to become of single changes that the sink refuses: kept elsewhere, so that the others go on.
 
     ``keep`` is called before the commit that moves past them, under the fence; it returns once they are safe, or raises
@@ -102,7 +102,7 @@ class Aside(msgspec.Struct, frozen=True):
 class ChangeBatch(msgspec.Struct, frozen=True):
     """Changes of one table in log order per partition, with the offset ranges they cover (empty ranges count).
 
-    Without ``aside`` the batch ends before the first change that is refused.
+    Without ``quarantine`` the batch ends before the first change that is refused.
 
     ``source_table``: the table that the topic's events are of, where the sink is not known to have it. It is stored in
     the batch's transaction; if the sink has another one by then, from another partition, SinkMovedError.
@@ -111,7 +111,7 @@ class ChangeBatch(msgspec.Struct, frozen=True):
     claim: Claim
     ranges: Mapping[int, OffsetRange]
     changes: Sequence[Change]
-    aside: Aside | None = None
+    quarantine: Quarantine | None = None
     source_table: SourceTable | None = None
 
 
@@ -120,7 +120,7 @@ class Applied(msgspec.Struct, frozen=True):
 
     ``positions`` below the batch's ``next`` mean that the sink refused a later change and took the longest prefix per
     partition that it could: apply the rest as a new batch from these positions. If that gets nowhere, it raises.
-    ``kept`` counts the changes below them that were given to the batch's ``aside`` instead.
+    ``kept`` counts the changes below them that were given to the batch's ``quarantine`` instead.
     """
 
     positions: Positions

@@ -16,7 +16,7 @@ from headgate.records.control import (
     FeedProgressed,
     FeedRecorded,
     MemberAnnounced,
-    SetState,
+    ReplicationState,
     SpanDispatched,
     SpanPlan,
 )
@@ -233,7 +233,7 @@ def _feed_row(snapshot: Snapshot, feed: str, record: FeedRecorded) -> FeedRow:
     held = progress.held_by if progress is not None and progress.feed_id == record.feed_id else None
     tables = table_rows(snapshot, feed)
     names = {plan.table for plan in record.spans}
-    resting = {row.table for row in tables if row.state != SetState.REPLICATING.value}
+    resting = {row.table for row in tables if row.state != ReplicationState.REPLICATING.value}
     return FeedRow(
         feed=feed,
         wanted=record.wanted.value,
@@ -272,7 +272,7 @@ def _table_row(snapshot: Snapshot, feed: str, plan: SpanPlan) -> TableRow:
     names: dict[str, Any] = {"feed": feed, "table": plan.table, "span": plan.span, "topic": plan.topic}
     dispatched = snapshot.dispatched(feed, plan.span)
     if dispatched is None:
-        return TableRow(**names, partitions=partitions, state=SetState.ABSENT.value)
+        return TableRow(**names, partitions=partitions, state=ReplicationState.ABSENT.value)
     said: dict[str, Any] = {
         "state": dispatched.state.value,
         "failures": dispatched.failures,

@@ -30,7 +30,7 @@ from headgate.records.control import (
     Liveness,
     OperationKind,
     OperationRequested,
-    SetState,
+    ReplicationState,
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
@@ -283,7 +283,7 @@ class _World:
             record = fact.value
             if isinstance(fact.key, SpanKey) and isinstance(record, SpanDispatched):
                 role = record.primary
-                if role is not None and record.state is SetState.COMMIT and role != self.held.get(fact.key):
+                if role is not None and record.state is ReplicationState.COMMIT and role != self.held.get(fact.key):
                     self._told[fact.key] = record, role
 
     def _report(self, key: SpanKey, role: Assignment, state: TaskState, *, feed_id: str, offset: int) -> None:

@@ -90,7 +90,7 @@ class WireLog(MemoryLog):
 
     def transactional_writer(self, transactional_id: str) -> MemoryTransactionalWriter:
         """See Log."""
-        return _Pen(self, transactional_id)
+        return _LogWriter(self, transactional_id)
 
 
 class _Reader(MemoryReader):
@@ -112,7 +112,7 @@ class _Reader(MemoryReader):
         return batch
 
 
-class _Pen(MemoryTransactionalWriter):
+class _LogWriter(MemoryTransactionalWriter):
     def __init__(self, log: WireLog, transactional_id: str) -> None:
         super().__init__(log, transactional_id)
         self._wire = log.wire

@@ -34,7 +34,7 @@ LOOK_SECONDS: Final = 0.2
 
 GOODBYE: Final = "goodbye"
 GOODBYE_SECONDS_MAX: Final = 60.0
-"""The keeper has nothing left to do then but to end."""
+"""The guard has nothing left to do then but to end."""
 
 
 def marked() -> dict[str, str]:
@@ -44,18 +44,18 @@ def marked() -> dict[str, str]:
 
 @contextmanager
 def no_orphans() -> Iterator[int]:
-    """Within, our sudden death ends all that carries our mark; gives the keeper's process id.
+    """Within, our sudden death ends all that carries our mark; gives the guard's process id.
 
     Afterwards everything is somebody else's affair: end it before.
     """
     command = [sys.executable, "-m", "headgate_lab.demo.orphans", _TOKEN]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True, cwd="/") as keeper:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True, cwd="/") as guard:
         try:
-            yield keeper.pid
+            yield guard.pid
         finally:
-            # The keeper may have been killed; then there is nobody to say it to.
+            # The guard may have been killed; then there is nobody to say it to.
             with suppress(BrokenPipeError):
-                keeper.communicate(GOODBYE, timeout=patience(GOODBYE_SECONDS_MAX))
+                guard.communicate(GOODBYE, timeout=patience(GOODBYE_SECONDS_MAX))
 
 
 def _carriers(token: str) -> list[psutil.Process]:

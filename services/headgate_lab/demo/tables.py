@@ -6,7 +6,7 @@ from collections import Counter
 import msgspec
 
 from headgate.eventlog.snapshot import Snapshot
-from headgate.records.control import Assignment, FeedProgressed, FeedRecorded, SetState, TaskState
+from headgate.records.control import Assignment, FeedProgressed, FeedRecorded, ReplicationState, TaskState
 from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate_lab.demo.stack import FEED
 
@@ -35,7 +35,9 @@ def views(snapshot: Snapshot) -> list[TableView]:
 def _view(snapshot: Snapshot, span: str) -> TableView:
     dispatched = snapshot.dispatched(FEED, span)
     if dispatched is None:
-        return TableView(span, SetState.ABSENT.value, None, replicating=False, rows=None, lag_ms=None, error=None)
+        return TableView(
+            span, ReplicationState.ABSENT.value, None, replicating=False, rows=None, lag_ms=None, error=None
+        )
     role = dispatched.primary
     reported = snapshot.reported(FEED, span, role) if role is not None else None
     progressed = snapshot.progressed(FEED, span, role) if role is not None else None
@@ -44,7 +46,7 @@ def _view(snapshot: Snapshot, span: str) -> TableView:
         span,
         dispatched.state.value,
         role,
-        replicating=dispatched.state is SetState.REPLICATING and replicates,
+        replicating=dispatched.state is ReplicationState.REPLICATING and replicates,
         rows=progressed.rows if progressed is not None else None,
         lag_ms=progressed.lag_ms if progressed is not None else None,
         error=reported.error if reported is not None and reported.error else dispatched.last_error,

@@ -2,7 +2,7 @@
 
 Only `mariadb-server-core` and the libraries that the machine lacks are taken, 7 MB. The system tables are made as
 `mariadb-install-db` makes them: by the server itself, from the scripts of the package. It listens on loopback and a
-socket in its data folder, has one user, `root`, with a password made up at first start, and runs under a keeper.
+socket in its data folder, has one user, `root`, with a password made up at first start, and runs under a guard.
 """
 
 import os
@@ -22,7 +22,7 @@ from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.jvm import tail
 from headgate.provisioning.pace import patience
 from headgate_lab.embedded import debian
-from headgate_lab.embedded.keeper import kill_kept, start_kept, stop_kept
+from headgate_lab.embedded.guard import kill_guarded, start_guarded, stop_guarded
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
 
 __all__ = ["EmbeddedMariadb"]
@@ -74,7 +74,7 @@ class EmbeddedMariadb:
         if not (self.data_dir / "password").exists():
             self._install(root)
         with self.log_file.open("ab") as log:
-            self._process = start_kept(
+            self._process = start_guarded(
                 [*self._command(root), *self._arguments()],
                 name="headgate-mariadb",
                 signal_name="TERM",
@@ -105,13 +105,13 @@ class EmbeddedMariadb:
         """Stop in order: clients are disconnected, nothing is lost. Idempotent."""
         process, self._process = self._process, None
         if process is not None:
-            stop_kept(process, patience(_STOP_SECONDS), f"MariaDB in {self.data_dir}")
+            stop_guarded(process, patience(_STOP_SECONDS), f"MariaDB in {self.data_dir}")
 
     def kill(self) -> None:
         """SIGKILL the server, as a crash would; return when it is gone. Idempotent."""
         process, self._process = self._process, None
         if process is not None:
-            kill_kept(process)
+            kill_guarded(process)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -3,7 +3,7 @@
 The wheel's code offers sockets only and changes the machine's users when run by root. PostgreSQL refuses to run as
 root, so then it runs as `nobody`, who must be able to reach the data folder and the wheel's files.
 
-It runs under a keeper (see there), so that it ends with us, however we end.
+It runs under a guard (see there), so that it ends with us, however we end.
 """
 
 import importlib.util
@@ -22,7 +22,7 @@ from typing import Any, Self
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.jvm import tail
 from headgate.provisioning.pace import patience
-from headgate_lab.embedded.keeper import kill_kept, start_kept, stop_kept
+from headgate_lab.embedded.guard import kill_guarded, start_guarded, stop_guarded
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
 
 __all__ = ["EmbeddedPostgres"]
@@ -74,7 +74,7 @@ class EmbeddedPostgres:
         if not (self._cluster / "PG_VERSION").exists():
             self._init(binaries)
         with self.log_file.open("ab") as log:
-            self._process = start_kept(
+            self._process = start_guarded(
                 [str(binaries / "postgres"), *self._arguments()],
                 name="headgate-postgres",
                 signal_name="INT",
@@ -109,14 +109,14 @@ class EmbeddedPostgres:
         process, self._process = self._process, None
         if process is None:
             return
-        stop_kept(process, patience(_STOP_SECONDS), f"PostgreSQL in {self.data_dir}")
+        stop_guarded(process, patience(_STOP_SECONDS), f"PostgreSQL in {self.data_dir}")
 
     def kill(self) -> None:
         """SIGKILL the server and its sessions, as a crash would; return when they are gone. Idempotent."""
         process, self._process = self._process, None
         if process is None:
             return
-        kill_kept(process)
+        kill_guarded(process)
 
     def __enter__(self) -> Self:
         return self.start()

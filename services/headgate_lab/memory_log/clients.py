@@ -1,4 +1,4 @@
-"""What a process holds of the in-memory log: a reader, an owner's pen, an agent's pen. None of them ever waits."""
+"""What a process holds of the in-memory log: a reader, an owner's log writer, an agent's. None of them ever waits."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -103,7 +103,7 @@ def _delivered(partition: Partition, entry: Entry) -> Delivery | Garbage:
 
 
 class MemoryTransactionalWriter:
-    """One owner's pen."""
+    """One owner's log writer."""
 
     def __init__(self, log: "MemoryLog", transactional_id: str) -> None:
         self._log = log
@@ -134,7 +134,7 @@ class MemoryTransactionalWriter:
 
 
 class MemoryWriter:
-    """An agent's pen: idempotent, not transactional."""
+    """An agent's log writer: idempotent, not transactional."""
 
     def __init__(self, log: "MemoryLog", name: str) -> None:
         self._log = log

@@ -68,7 +68,9 @@ class AgentProcess(Process):
                 self._end_session()
         except SessionLostError as lost:
             self.stage.mark(
-                "suicide: written dead" if "written" in str(lost) or "wrote" in str(lost) else "suicide: lease"
+                "end of session: written dead"
+                if "written" in str(lost) or "wrote" in str(lost)
+                else "end of session: lease"
             )
             self._end_session()
         except IdInUseError:

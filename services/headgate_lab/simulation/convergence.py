@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from headgate.agent.core.executor import SpanId
 from headgate.coordinator.core.machine import State
-from headgate.records.control import FeedRecorded, FeedState, OutcomeStatus, SetState, TaskState, WantedState
+from headgate.records.control import FeedRecorded, FeedState, OutcomeStatus, ReplicationState, TaskState, WantedState
 from headgate.records.keys import SpanKey
 from headgate_lab.simulation.agents import AgentProcess
 
@@ -62,7 +62,7 @@ def _missing_of_feed(
     for plan in feed.spans:
         key = SpanKey(name, plan.span)
         record = state.spans.get(key)
-        if record is None or record.state is not SetState.REPLICATING or record.primary is None:
+        if record is None or record.state is not ReplicationState.REPLICATING or record.primary is None:
             missing.append(f"{key.text()} is {record}")
             continue
         process = agents.get((record.primary.agent, record.primary.session))

@@ -24,9 +24,9 @@ from headgate.records.control import (
     OutcomeStatus,
     OwnerAnnounced,
     Positions,
+    ReplicationState,
     RequestSettled,
     SessionEnded,
-    SetState,
     SpanDispatched,
     SpanPlan,
     TaskReported,
@@ -375,10 +375,10 @@ def _is_of_all(wish: OperationRequested) -> bool:
 
 
 def _phase(record: SpanDispatched) -> str:
-    if record.state is SetState.COMMIT and record.secondary is not None:
+    if record.state is ReplicationState.COMMIT and record.secondary is not None:
         return "handover"
-    if record.state is SetState.REMOVING and record.primary is None:
+    if record.state is ReplicationState.REMOVING and record.primary is None:
         return "orphaned"
-    if record.state is SetState.ABSENT and record.sealed:
+    if record.state is ReplicationState.ABSENT and record.sealed:
         return "sealed"
     return record.state.value

@@ -68,7 +68,7 @@ REQUIRED: Final = (
     "frozen before report",
     "frozen after report",
     "report not acknowledged",
-    "suicide: lease",
+    "end of session: lease",
     "id in use",
     "agent left empty",
     "session began before the end of the log",

@@ -18,7 +18,7 @@ from headgate.records.control import (
     OperationKind,
     OperationRequested,
     OutcomeStatus,
-    SetState,
+    ReplicationState,
     SpanPlan,
     WantedState,
 )
@@ -182,7 +182,7 @@ class Operator:
             for name, feed in sorted(state.feeds.items()):
                 # Tables whose error is not tried again by itself.
                 is_waiting = any(
-                    record.state is SetState.ABSENT and record.failures
+                    record.state is ReplicationState.ABSENT and record.failures
                     for key, record in state.spans.items()
                     if key.feed == name
                 )
@@ -207,7 +207,7 @@ class Operator:
         )
 
     def _take_back_hopeless_drains(self, shard: int, state: State) -> None:
-        """An agent cannot be emptied while the others have not seats enough for all."""
+        """An agent cannot be emptied while the others do not have capacity for all."""
         profile = self._profile
         if profile.capacity * (profile.agents - 1) >= profile.feeds * profile.tables * profile.partitions:
             return

@@ -119,12 +119,12 @@ class ProcessLog(MemoryLog):
         super().__init__(broker, SchemaLevel(process.reads))
         self.process = process
 
-    def transactional_writer(self, transactional_id: str) -> "_OwnersPen":
+    def transactional_writer(self, transactional_id: str) -> "_OwnersLogWriter":
         """See Log."""
-        return _OwnersPen(self, transactional_id)
+        return _OwnersLogWriter(self, transactional_id)
 
 
-class _OwnersPen(MemoryTransactionalWriter):
+class _OwnersLogWriter(MemoryTransactionalWriter):
     def __init__(self, log: ProcessLog, transactional_id: str) -> None:
         super().__init__(log, transactional_id)
         self._process = log.process

@@ -1,7 +1,7 @@
-"""A database in memory that keeps the fence of sinks/contract.py, and tells a witness everything that it lets through.
+"""A database in memory that keeps the fence of sinks/contract.py, and tells a observer everything that it lets through.
 
 It is written from the contract, row for row as sinks/postgresql/progress.py does it in SQL. It is never asked whether
-it is right: the witness (sink_audit.py) has its own books.
+it is right: the observer (sink_audit.py) has its own books.
 """
 
 from typing import Final, Protocol
@@ -11,13 +11,13 @@ import msgspec
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim, OffsetRange, SinkConflictError, SinkFencedError, SinkMovedError
 
-__all__ = ["HELD_OPEN", "SimulatedSink", "Witness"]
+__all__ = ["HELD_OPEN", "SimulatedSink", "SinkObserver"]
 
 HELD_OPEN: Final = "held open by feed "
 """What a refused claim says before the id of the feed that writes the table."""
 
 
-class Witness(Protocol):
+class SinkObserver(Protocol):
     """Hears of everything that becomes visible at the sink, after it has."""
 
     def claimed(self, claim: Claim, positions: Positions) -> None:
@@ -51,9 +51,9 @@ class _Row(msgspec.Struct):
 class SimulatedSink:
     """All sink tables of the world. Every call is one transaction; a raised SinkError has changed nothing."""
 
-    def __init__(self, witness: Witness, *, remembers_removed: bool = True) -> None:
+    def __init__(self, observer: SinkObserver, *, remembers_removed: bool = True) -> None:
         """Without ``remembers_removed`` it has the bug that was found here: see docs/bugs.md, B1."""
-        self._witness = witness
+        self._observer = observer
         self._remembers_removed = remembers_removed
         self._rows: dict[tuple[str, str, int], _Row] = {}
         """(feed_id, table, partition) → what the fence knows."""
@@ -82,7 +82,7 @@ class SimulatedSink:
                 begin = row.next_offset
             self._rows[feed_id, table, partition] = _Row(claim.epoch, claim.incarnation, begin, closed=False)
             positions[partition] = begin
-        self._witness.claimed(claim, positions)
+        self._observer.claimed(claim, positions)
         return positions
 
     def apply(self, claim: Claim, ranges: dict[int, OffsetRange]) -> Positions:
@@ -96,7 +96,7 @@ class SimulatedSink:
                 raise SinkMovedError(f"{claim.table}/{partition}: at {row.next_offset}, expected {part.expected}")
         for partition, part in sorted(ranges.items()):
             rows[partition].next_offset = part.next
-            self._witness.applied(claim, partition, part.expected, part.next)
+            self._observer.applied(claim, partition, part.expected, part.next)
         return {partition: row.next_offset for partition, row in rows.items()}
 
     def seal(self, claim: Claim) -> Positions:
@@ -111,7 +111,7 @@ class SimulatedSink:
         if not all(row.closed for row in rows.values()):
             for row in rows.values():
                 row.closed = True
-            self._witness.sealed(claim)
+            self._observer.sealed(claim)
         return {partition: row.next_offset for partition, row in rows.items()}
 
     def positions(self, claim: Claim) -> Positions:
@@ -129,14 +129,14 @@ class SimulatedSink:
             del self._rows[place]
         if mine and self._remembers_removed:
             self._forgotten.add(feed_id)
-        self._witness.forgotten(feed_id)
+        self._observer.forgotten(feed_id)
 
     def delete(self, feed_id: str) -> None:
         """What an operator does by hand for a feed that was removed without its sink: its rows go, open as they are."""
         for place in [place for place in self._rows if place[0] == feed_id]:
             del self._rows[place]
         self._forgotten.add(feed_id)
-        self._witness.deleted(feed_id)
+        self._observer.deleted(feed_id)
 
     def _mine(self, claim: Claim) -> dict[int, _Row]:
         found = {p: self._rows.get((claim.identity.feed_id, claim.table, p)) for p in sorted(claim.start)}

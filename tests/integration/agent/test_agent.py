@@ -17,7 +17,7 @@ from headgate.records.control import (
     Assignment,
     FeedRecorded,
     FeedState,
-    SetState,
+    ReplicationState,
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
@@ -49,14 +49,14 @@ class Owner:
     """Writes what an owner would, and reads what agents say."""
 
     def __init__(self, log: KafkaLog, bed: Bed, plan: SpanPlan) -> None:
-        self._pen = log.writer("owner")
+        self._log_writer = log.writer("owner")
         starts = {Partition("announce", 0): 0, Partition("sync", 0): 0, Partition("checkpoint", 0): 0}
         self._reader: LogReader = log.reader(starts)
         self._bed, self._plan = bed, plan
         self.newest: dict[Key, Any] = {}
 
     def _write(self, key: Key, value: Any) -> None:
-        self._pen.write([place(Fact(key, value), 0)], 20)
+        self._log_writer.write([place(Fact(key, value), 0)], 20)
 
     def find(self, kind: type[Any]) -> Any:
         """The newest record of a kind, with its key."""
@@ -82,7 +82,7 @@ class Owner:
         )
         self._write(FeedKey(self._bed.feed), record)
 
-    def dispatch(self, state: SetState, session: str) -> None:
+    def dispatch(self, state: ReplicationState, session: str) -> None:
         task = self._bed.task(self._plan, 1)
         record = SpanDispatched(
             feed_id=task.feed_id,
@@ -99,7 +99,7 @@ class Owner:
         self._write(SpanKey(self._bed.feed, self._plan.span), record)
 
     def close(self) -> None:
-        self._pen.close()
+        self._log_writer.close()
         self._reader.close()
 
 
@@ -115,13 +115,13 @@ def test_a_dispatched_span_is_replicated_reported_and_sealed(bed: Bed) -> None:
     agent.start()
     try:
         key, _ = until(lambda: owner.find(AgentAnnounced), "a session")
-        owner.dispatch(SetState.COMMIT, key.session)
+        owner.dispatch(ReplicationState.COMMIT, key.session)
         owner.accept()
         until(lambda: len(bed.rows(plan)) == 25, "rows")
         until(lambda: (said := owner.find(SpanProgressed)) and said[1].positions == {0: 25}, "progress to the end")
         until(lambda: (said := owner.find(TaskReported)) and said[1].state is TaskState.REPLICATING, "a report of it")
 
-        owner.dispatch(SetState.REMOVING, key.session)
+        owner.dispatch(ReplicationState.REMOVING, key.session)
         until(lambda: owner.find(TaskReported)[1].state is TaskState.STOPPED, "the seal")
         assert owner.find(TaskReported)[1].positions == {0: 25}
     finally:

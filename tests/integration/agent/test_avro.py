@@ -10,7 +10,7 @@ from fixtures.registry_server import RegistryServer, answering
 from headgate.agent.core.executor import SpanTask
 from headgate.eventlog.kafka import KafkaLog
 from headgate_lab.embedded.ports import free_ports
-from integration.agent.test_quarantine import executor_with_letterbox, letters_on, log
+from integration.agent.test_quarantine import executor_with_dead_letters, letters_on, log
 
 from .conftest import Bed, until
 
@@ -71,7 +71,7 @@ def test_events_wait_for_their_registry_and_only_what_is_bad_is_set_aside(bed: B
     bed.producer.flush(30)
 
     (port,) = free_ports(1)
-    executor = executor_with_letterbox(bed, log)
+    executor = executor_with_dead_letters(bed, log)
     task = of_registry(bed.task(plan, 1), f"http://127.0.0.1:{port}")
     executor.add_table(task, prepare=False)
 

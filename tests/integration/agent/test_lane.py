@@ -242,9 +242,9 @@ def test_spans_change_lanes_while_they_are_written(bed: Bed) -> None:
 
     executor.remove_table(tasks[0].id, seal=True)
     reached(executor, tasks[0].id, TaskState.STOPPED)
-    (left,) = executor._fleet.lanes.values()
+    (left,) = executor._queries.lanes.values()
     assert not reads_its_own(left)
-    until(lambda: [reads_its_own(lane) for lane in executor._fleet.lanes.values()] == [True], "it is read no more")
+    until(lambda: [reads_its_own(lane) for lane in executor._queries.lanes.values()] == [True], "it is read no more")
     write()
     for plan in plans[1:]:
         until(lambda plan=plan: bed.rows(plan) == _expected(range(written)), "the others go on")  # type: ignore[misc]

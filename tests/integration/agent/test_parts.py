@@ -20,7 +20,7 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import create_topics
 from headgate.observability.probes import Probes
-from headgate.records.control import FeedProgressed, OperationKind, SetState, SpanPlan
+from headgate.records.control import FeedProgressed, OperationKind, ReplicationState, SpanPlan
 from headgate.records.keys import FeedProgressKey, SpanKey
 from headgate.records.spans import plan_of
 from headgate.replication.executor import SparkExecutor
@@ -215,7 +215,7 @@ def _spec(bed: Bed, plan: SpanPlan, password_file: Path) -> str:
 
 def _is_replicating(cluster: Cluster, feed: str, table: str) -> bool:
     record = read_snapshot(cluster.log).dispatched(feed, table)
-    return record is not None and record.state is SetState.REPLICATING
+    return record is not None and record.state is ReplicationState.REPLICATING
 
 
 class PartsBench:

@@ -15,7 +15,7 @@ from headgate.eventlog.topics import create_topics
 from headgate.records.control import ChangeQuarantined, TaskState
 from headgate.records.keys import DeadLetterKey
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
-from headgate.replication.plan import Letterbox
+from headgate.replication.plan import DeadLetterTarget
 from integration.agent.test_agent import ClusterOf
 
 from .conftest import Bed, reached, until
@@ -46,9 +46,9 @@ def log(bed: Bed) -> Iterator[KafkaLog]:
     made.close()
 
 
-def executor_with_letterbox(bed: Bed, log: KafkaLog) -> SparkExecutor:
-    box = Letterbox(bed.bootstrap, log.cluster, log.shards)
-    settings = ExecutorSettings(bootstrap=bed.bootstrap, cluster_id="test/headgate.", letterbox=box)
+def executor_with_dead_letters(bed: Bed, log: KafkaLog) -> SparkExecutor:
+    box = DeadLetterTarget(bed.bootstrap, log.cluster, log.shards)
+    settings = ExecutorSettings(bootstrap=bed.bootstrap, cluster_id="test/headgate.", dead_letters=box)
     bed.executors.append(SparkExecutor(bed.runtime, settings))
     return bed.executors[-1]
 
@@ -66,7 +66,7 @@ def test_bad_changes_are_set_aside_with_their_bytes_and_the_rest_is_applied(bed:
     bed.put(plan, {n: _row(n) for n in range(52, 100)})
     bed.raw(plan, b'{"other":1}', b'{"op":"c","after":{"other":1}}')
     bed.producer.flush(30)
-    executor = executor_with_letterbox(bed, log)
+    executor = executor_with_dead_letters(bed, log)
     task = _quarantined(bed.task(plan, 1))
     executor.add_table(task, prepare=False)
     until(lambda: executor.status(task.id).positions == {0: 101}, "all of it is dealt with")  # type: ignore[union-attr]
@@ -93,7 +93,7 @@ def test_more_than_its_share_fails_the_table_and_nothing_is_lost(bed: Bed, log: 
     bed.database.execute("ALTER TABLE broken ADD CHECK (qty < 10)")
     bed.put(plan, {n: _row(n) for n in range(10, 20)})
     bed.put(other, {n: _row(n) for n in range(10)})
-    executor = executor_with_letterbox(bed, log)
+    executor = executor_with_dead_letters(bed, log)
     task = _quarantined(bed.task(plan, 1), per_hour_max=3)
     executor.add_table(task, prepare=False)
     executor.add_table(_quarantined(bed.task(other, 1), per_hour_max=3), prepare=False)
@@ -115,7 +115,7 @@ def test_what_only_a_rule_between_rows_refuses_is_set_aside_after_some_tries(bed
     plan = bed.table("unique_names")
     bed.database.execute("ALTER TABLE unique_names ADD UNIQUE (name); INSERT INTO unique_names VALUES (-1, 'n5', 0)")
     bed.put(plan, {n: _row(n) for n in range(10)})
-    executor = executor_with_letterbox(bed, log)
+    executor = executor_with_dead_letters(bed, log)
     task = _quarantined(bed.task(plan, 1))
     executor.add_table(task, prepare=False)
     until(lambda: executor.status(task.id).positions == {0: 10}, "patience has ended")  # type: ignore[union-attr]

@@ -18,7 +18,7 @@ from headgate.records.keys import DeadLetterKey
 
 from .conftest import DEADLINE_SECONDS, Bed, reached, until
 from .test_lane_crashes import NOTE, noted
-from .test_quarantine import executor_with_letterbox, letters_on, log
+from .test_quarantine import executor_with_dead_letters, letters_on, log
 
 __all__ = ["log"]
 
@@ -168,7 +168,7 @@ def test_tables_of_one_topic_whose_worker_dies_between_their_commits_are_written
 def test_what_does_not_say_its_table_is_set_aside_once_and_a_truncate_is_for_the_one_it_names(
     bed: Bed, shop: Shop, log: KafkaLog
 ) -> None:
-    executor = executor_with_letterbox(bed, log)
+    executor = executor_with_dead_letters(bed, log)
     shop.put("orders", range(0, 20, 2))
     shop.say(b"\xffgarbage")
     shop.put("idle", range(0, 20, 2))

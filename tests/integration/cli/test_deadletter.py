@@ -39,11 +39,11 @@ class Shop:
         for future in log.connection.admin.create_topics([NewTopic(topic, 2, 1)]).values():
             future.result(10)
         self._producer = log.connection.client(Producer, enable_idempotence=True)
-        self._pen = log.writer("test")
+        self._log_writer = log.writer("test")
         record = FeedRecorded(
             "0-5", 1, 0, SPEC, (), WantedState.RUNNING, FeedState.NORMAL, None, None, None, changed_ms=0
         )
-        self._pen.write([place(Fact(FeedKey("shop"), record), 0)], 20)
+        self._log_writer.write([place(Fact(FeedKey("shop"), record), 0)], 20)
 
     def put(self, *records: tuple[bytes | None, bytes | None]) -> None:
         """At the end of partition 1."""
@@ -65,14 +65,14 @@ class Shop:
             quarantined_ms=8,
         )
         fact = Fact(DeadLetterKey("shop", "public.orders", self.topic, 1, offset), letter)
-        self._pen.write([place(fact, 0)], 20)
+        self._log_writer.write([place(fact, 0)], 20)
 
     def records(self) -> list[tuple[bytes | None, bytes | None]]:
         end = look(self.log.connection, Original(self.topic, 1, 0, b"", b"")).end
         return [(m.key(), m.value()) for m in read_stretch(self.log.connection, self.topic, 1, 0, end)]
 
     def close(self) -> None:
-        self._pen.close()
+        self._log_writer.close()
 
 
 @pytest.fixture

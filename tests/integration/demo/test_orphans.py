@@ -67,13 +67,13 @@ def test_a_killed_command_takes_everything_with_it(tmp_path: Path) -> None:
     with start(tmp_path, "guarded", "stay") as command:
         assert command.stdout is not None
         trees = [int(word) for word in command.stdout.readline().split()]
-        keeper = [child.pid for child in psutil.Process(command.pid).children() if child.pid not in trees]
+        guard = [child.pid for child in psutil.Process(command.pid).children() if child.pid not in trees]
         assert len(trees) >= 4
-        assert len(keeper) == 1
+        assert len(guard) == 1
         command.kill()
     deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while living([*trees, *keeper]):
-        assert time.monotonic() < deadline, f"still there: {living([*trees, *keeper])}"
+    while living([*trees, *guard]):
+        assert time.monotonic() < deadline, f"still there: {living([*trees, *guard])}"
         time.sleep(0.05)
 
 

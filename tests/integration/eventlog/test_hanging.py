@@ -170,7 +170,7 @@ def test_a_fenced_successor_ends_nothing(lost: Lost) -> None:
         assert latest.end_hanging([tombstone("nobody")])
 
 
-def test_a_role_comes_to_its_throne_over_a_hanging_transaction(lost: Lost) -> None:
+def test_a_role_begins_its_term_over_a_hanging_transaction(lost: Lost) -> None:
     log = lost.logs["role"]
     settings = RoleSettings(
         kind=COORDINATOR_KIND,

@@ -22,12 +22,12 @@ from headgate.formats.change import Change, ChangeError, Operation
 from headgate.formats.tables import SourceTable
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import (
-    Aside,
     ChangeBatch,
     ChangeRefusedError,
     Claim,
     FeedIdentity,
     OffsetRange,
+    Quarantine,
     QuarantineFullError,
     Sink,
     SinkConflictError,
@@ -113,8 +113,10 @@ def unfit(offset: int) -> Change:
     return Change(0, offset, Operation.UPSERT, {"other": 1}, {"other": 1}, None, 2_000 + offset)
 
 
-def aside_of(batch: ChangeBatch, keep: Callable[[Sequence[ChangeRefusedError]], None], most: int = 10) -> ChangeBatch:
-    return msgspec.structs.replace(batch, aside=Aside(keep, most, patient=True))
+def with_quarantine(
+    batch: ChangeBatch, keep: Callable[[Sequence[ChangeRefusedError]], None], most: int = 10
+) -> ChangeBatch:
+    return msgspec.structs.replace(batch, quarantine=Quarantine(keep, most, patient=True))
 
 
 def frozen_while_applying(spec: dict[str, object], batch: ChangeBatch) -> "subprocess.Popen[str]":
@@ -460,7 +462,9 @@ class SinkContract:
             assert (bench.rows(), bench.sink.positions(claim)) == ({1: "a"}, {0: 6, 1: 0})
 
         kept: list[int] = []
-        rest = aside_of(batch_of(claim, 6, *events[1:]), lambda refused: kept.extend(each.offset for each in refused))
+        rest = with_quarantine(
+            batch_of(claim, 6, *events[1:]), lambda refused: kept.extend(each.offset for each in refused)
+        )
         applied = writer.apply(rest)
         assert (applied.positions, applied.kept, kept) == ({0: 8}, 1, [6]), "one event, however many changes it has"
         assert bench.rows() == {1: "a", 3: "c"}
@@ -532,7 +536,7 @@ class SinkContract:
             kept.extend((each.offset, bench.sink.positions(claim)) for each in refused)
 
         changes = [upsert(n, n, "v") if n not in (8, 9, 20) else unfit(n) for n in range(5, 37)]
-        applied = writer.apply(aside_of(batch_of(claim, 5, *changes), keep))
+        applied = writer.apply(with_quarantine(batch_of(claim, 5, *changes), keep))
         assert (applied.positions, applied.kept) == ({0: 37}, 3)
         assert kept == [(offset, {0: 5, 1: 0}) for offset in (8, 9, 20)]
         assert sorted(bench.rows()) == [n for n in range(5, 37) if n not in (8, 9, 20)]
@@ -546,7 +550,7 @@ class SinkContract:
             raise SinkUnavailableError("no room")
 
         with pytest.raises(SinkUnavailableError, match="no room"):
-            writer.apply(aside_of(batch_of(claim, 5, upsert(5, 1, "a"), unfit(6)), keep))
+            writer.apply(with_quarantine(batch_of(claim, 5, upsert(5, 1, "a"), unfit(6)), keep))
         assert (bench.rows(), bench.sink.positions(claim)) == ({}, {0: 5, 1: 0})
 
     def test_more_bad_changes_than_allowed_are_refused_as_a_whole(self, bench: Bench, writer: SinkWriter) -> None:
@@ -555,7 +559,7 @@ class SinkContract:
         kept: list[ChangeRefusedError] = []
         batch = batch_of(claim, 5, *(unfit(n) for n in range(5, 205)))
         with pytest.raises(QuarantineFullError, match="offset 5"):
-            writer.apply(aside_of(batch, kept.extend, most=3))
+            writer.apply(with_quarantine(batch, kept.extend, most=3))
         assert (kept, bench.rows(), bench.sink.positions(claim)) == ([], {}, {0: 5, 1: 0})
 
     def test_a_writer_that_is_fenced_keeps_nothing(self, bench: Bench, writer: SinkWriter) -> None:
@@ -564,7 +568,7 @@ class SinkContract:
         bench.sink.claim(claim_of(bench, 2))
         kept: list[ChangeRefusedError] = []
         with pytest.raises(SinkFencedError):
-            writer.apply(aside_of(batch_of(claim, 5, unfit(5)), kept.extend))
+            writer.apply(with_quarantine(batch_of(claim, 5, unfit(5)), kept.extend))
         assert kept == []
 
     # --- at the same time ---

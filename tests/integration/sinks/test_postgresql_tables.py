@@ -11,12 +11,12 @@ from headgate.formats.reducing import Reduced
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     Applied,
-    Aside,
     ChangeBatch,
     Claim,
     ConstraintViolatedError,
     FeedIdentity,
     OffsetRange,
+    Quarantine,
     SinkConflictError,
     SinkRefusedError,
     SinkUnavailableError,
@@ -410,7 +410,9 @@ def test_every_kind_of_bad_change_is_found_in_few_attempts_and_the_rest_applied(
     fill = Stage.fill
     monkeypatch.setattr(Stage, "fill", lambda self, reduced: attempts.append(reduced) or fill(self, reduced))
     kept: list[tuple[int, str]] = []
-    aside = Aside(lambda refused: kept.extend((each.offset, each.code) for each in refused), most=10, patient=False)
+    aside = Quarantine(
+        lambda refused: kept.extend((each.offset, each.code) for each in refused), most=10, patient=False
+    )
     batch = ChangeBatch(claim, {0: OffsetRange(0, 1000)}, changes, aside)
     assert database.writer.apply(batch).kept == 4
     assert sorted(kept) == [
@@ -424,7 +426,7 @@ def test_every_kind_of_bad_change_is_found_in_few_attempts_and_the_rest_applied(
 
     patient = ChangeBatch(claim, {0: OffsetRange(1000, 1002)}, [put(1000, id=1, v=1, u="a stranger's")])
     with pytest.raises(ConstraintViolatedError):
-        database.writer.apply(msgspec.structs.replace(patient, aside=Aside(kept.append, 10, patient=True)))
+        database.writer.apply(msgspec.structs.replace(patient, quarantine=Quarantine(kept.append, 10, patient=True)))
 
 
 def test_two_keys_that_the_sink_takes_for_one(database: Database) -> None:

@@ -12,12 +12,12 @@ from headgate.agent.core.machine import PROGRESS_TIMER, EpochWentBackError, deci
 from headgate.agent.core.messages import (
     AddTable,
     CloseTable,
+    EndSession,
     ForgetTable,
     ProgressDue,
     ReadProgress,
     RemoveTable,
     SessionStarted,
-    Suicide,
     TaskObserved,
 )
 from headgate.agent.core.state import AgentState, evolve, new_state
@@ -31,8 +31,8 @@ from headgate.records.control import (
     FeedState,
     OwnerAnnounced,
     Record,
+    ReplicationState,
     SessionEnded,
-    SetState,
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
@@ -89,7 +89,7 @@ def feed(feed_id: str = "0-7", incarnation: int = 1) -> FeedRecorded:
 
 
 def dispatch(
-    state: SetState,
+    state: ReplicationState,
     primary: tuple[str, str] | None = None,
     secondary: tuple[str, str] | None = None,
     *,
@@ -134,15 +134,15 @@ def observe(state: AgentState, seen: TaskStatus) -> Decision:
 
 # What each directive looks like on the log, for a task whose epoch is (1, 5).
 RECORDS = {
-    Directive.NONE: dispatch(SetState.REPLICATING, OTHER, n=9),
-    Directive.PREPARE: dispatch(SetState.PREPARE, OTHER, ME, n=4),
-    Directive.PREPARE_ANEW: dispatch(SetState.PREPARE, OTHER, ME, n=6),
-    Directive.REPLICATE: dispatch(SetState.REPLICATING, ME, n=5),
-    Directive.REPLICATE_ANEW: dispatch(SetState.COMMIT, ME, n=6),
-    Directive.DRAIN: dispatch(SetState.COMMIT, ME, OTHER, n=5),
-    Directive.CLOSE: dispatch(SetState.REMOVING, ME, n=6),
-    Directive.ABANDON: dispatch(SetState.REMOVING, ME, n=5),
-    Directive.ABANDON_ANEW: dispatch(SetState.REMOVING, ME, n=6),
+    Directive.NONE: dispatch(ReplicationState.REPLICATING, OTHER, n=9),
+    Directive.PREPARE: dispatch(ReplicationState.PREPARE, OTHER, ME, n=4),
+    Directive.PREPARE_ANEW: dispatch(ReplicationState.PREPARE, OTHER, ME, n=6),
+    Directive.REPLICATE: dispatch(ReplicationState.REPLICATING, ME, n=5),
+    Directive.REPLICATE_ANEW: dispatch(ReplicationState.COMMIT, ME, n=6),
+    Directive.DRAIN: dispatch(ReplicationState.COMMIT, ME, OTHER, n=5),
+    Directive.CLOSE: dispatch(ReplicationState.REMOVING, ME, n=6),
+    Directive.ABANDON: dispatch(ReplicationState.REMOVING, ME, n=5),
+    Directive.ABANDON_ANEW: dispatch(ReplicationState.REMOVING, ME, n=6),
 }
 
 EFFECTS = {
@@ -213,19 +213,19 @@ def test_the_table_holds_no_pair_twice_and_misses_only_the_impossible() -> None:
 def test_who_has_a_role_in_an_abandoned_feed_says_that_it_runs_nothing() -> None:
     state = session()
     arrive(state, FeedKey("shop"), replace(feed(), wanted=WantedState.REMOVED, abandoned=True))
-    (fact,) = arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.REMOVING, ME, n=6)).facts
+    (fact,) = arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.REMOVING, ME, n=6)).facts
     assert isinstance(fact.value, TaskReported)
     assert (fact.value.state, fact.value.epoch) == (TaskState.STOPPED, Epoch(1, 6))
-    assert arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.REMOVING, ME, n=6)).facts == ()
+    assert arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.REMOVING, ME, n=6)).facts == ()
 
 
 @pytest.mark.parametrize("role", [ME, OTHER])
 def test_a_seal_that_is_tried_again_and_again_ends_when_the_sink_is_abandoned(role: tuple[str, str]) -> None:
     state = session()
     arrive(state, FeedKey("shop"), feed())
-    arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, ME, n=5))
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.COMMIT, ME, n=5))
     observe(state, status(TaskState.STOPPING, n=5))
-    assert arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.REMOVING, role, n=5)).effects == ()
+    assert arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.REMOVING, role, n=5)).effects == ()
     abandoned = replace(feed(), wanted=WantedState.REMOVED, abandoned=True)
     assert arrive(state, FeedKey("shop"), abandoned).effects == (RemoveTable(SPAN, seal=False),)
     observe(state, status(TaskState.STOPPED, n=5))
@@ -250,7 +250,7 @@ def test_a_session_answers_unasked_and_then_once_per_owner() -> None:
 
 def test_a_dispatch_waits_for_the_very_feed_it_is_about() -> None:
     state = session()
-    record = dispatch(SetState.COMMIT, ME)
+    record = dispatch(ReplicationState.COMMIT, ME)
     assert arrive(state, SpanKey("shop", "public.goods"), record).effects == ()
     assert arrive(state, FeedKey("shop"), feed(feed_id="0-2")).effects == ()
     assert arrive(state, FeedKey("shop"), feed(incarnation=2)).effects == ()
@@ -263,8 +263,8 @@ def test_a_dispatch_waits_for_the_very_feed_it_is_about() -> None:
 def test_records_of_a_lower_owner_do_not_count() -> None:
     state = session()
     arrive(state, FeedKey("shop"), feed())
-    arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.REPLICATING, OTHER, rev=9))
-    stale = dispatch(SetState.COMMIT, ME, rev=8, n=50)
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.REPLICATING, OTHER, rev=9))
+    stale = dispatch(ReplicationState.COMMIT, ME, rev=8, n=50)
     assert arrive(state, SpanKey("shop", "public.goods"), stale).effects == ()
 
 
@@ -272,9 +272,9 @@ def test_no_claim_without_a_record_that_names_us_primary() -> None:
     state = session()
     arrive(state, FeedKey("shop"), feed())
     for record in (
-        dispatch(SetState.PREPARE, OTHER, ME),
-        dispatch(SetState.COMMIT, OTHER, ME),
-        dispatch(SetState.PREPARE, None, ME),
+        dispatch(ReplicationState.PREPARE, OTHER, ME),
+        dispatch(ReplicationState.COMMIT, OTHER, ME),
+        dispatch(ReplicationState.PREPARE, None, ME),
     ):
         decision = arrive(state, SpanKey("shop", "public.goods"), record)
         assert all(isinstance(effect, AddTable) and effect.prepare for effect in decision.effects)
@@ -283,9 +283,9 @@ def test_no_claim_without_a_record_that_names_us_primary() -> None:
 def test_a_new_role_waits_for_the_stop_under_way() -> None:
     state = session()
     arrive(state, FeedKey("shop"), feed())
-    arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, ME, OTHER, n=1))
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.COMMIT, ME, OTHER, n=1))
     observe(state, status(TaskState.STOPPING))
-    assert arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, ME, n=4)).effects == ()
+    assert arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.COMMIT, ME, n=4)).effects == ()
     decision = observe(state, status(TaskState.STOPPED))
     assert [type(fact.value) for fact in decision.facts] == [TaskReported, SpanProgressed]
     (effect,) = decision.effects
@@ -296,8 +296,8 @@ def test_a_new_role_waits_for_the_stop_under_way() -> None:
 def test_a_task_nobody_asked_for_any_more_is_stopped_as_soon_as_it_shows() -> None:
     state = session()
     arrive(state, FeedKey("shop"), feed())
-    arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, ME))
-    arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, OTHER, n=2))
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.COMMIT, ME))
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.COMMIT, OTHER, n=2))
     assert shape(observe(state, status(TaskState.PREPARING))) == (RemoveTable, False)
     assert shape(observe(state, status(TaskState.STOPPED))) == (ForgetTable,)
 
@@ -305,7 +305,7 @@ def test_a_task_nobody_asked_for_any_more_is_stopped_as_soon_as_it_shows() -> No
 def test_a_failure_is_reported_once_and_tried_again_under_a_new_epoch_only() -> None:
     state = session()
     arrive(state, FeedKey("shop"), feed())
-    record = dispatch(SetState.REPLICATING, ME)
+    record = dispatch(ReplicationState.REPLICATING, ME)
     arrive(state, SpanKey("shop", "public.goods"), record)
     decision = observe(state, status(TaskState.FAILED, error="no rights"))
     report = decision.facts[0].value
@@ -314,7 +314,7 @@ def test_a_failure_is_reported_once_and_tried_again_under_a_new_epoch_only() -> 
     assert decision.effects == ()
     assert observe(state, status(TaskState.FAILED, error="no rights")).facts == ()
     assert arrive(state, SpanKey("shop", "public.goods"), record).effects == ()
-    again = arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, ME, n=2))
+    again = arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.COMMIT, ME, n=2))
     assert shape(again) == (AddTable, False)
 
 
@@ -386,7 +386,7 @@ def test_what_outsiders_say_is_written_whatever_it_is(
 ) -> None:
     state = session()
     arrive(state, OwnerKey(0), replace(owner(3), level=2), 9)
-    arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.COMMIT, ME, n=1))
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.COMMIT, ME, n=1))
     said = replace(
         status(TaskState.FAILED, rows=1),
         error=error,
@@ -407,7 +407,7 @@ def test_a_span_the_owner_has_deleted_leaves_no_words() -> None:
     state = session()
     key = SpanKey("shop", "public.goods")
     arrive(state, FeedKey("shop"), feed())
-    arrive(state, key, dispatch(SetState.COMMIT, ME, n=1))
+    arrive(state, key, dispatch(ReplicationState.COMMIT, ME, n=1))
     observe(state, status(TaskState.REPLICATING, rows=2))
     adopt(state, decide(state, ProgressDue((status(TaskState.REPLICATING, rows=2),)), NOW))
     arrive(state, key, None)
@@ -417,7 +417,7 @@ def test_a_span_the_owner_has_deleted_leaves_no_words() -> None:
     assert over.effects == (ForgetTable(SPAN),)
     assert (state.reports, state.progress) == ({}, {})
     # The name may come again, under a higher epoch.
-    again = arrive(state, key, dispatch(SetState.COMMIT, ME, n=5))
+    again = arrive(state, key, dispatch(ReplicationState.COMMIT, ME, n=5))
     assert isinstance(again.effects[0], AddTable)
 
 
@@ -426,10 +426,10 @@ def test_a_span_that_was_deleted_and_is_anothers_now_keeps_its_last_words() -> N
     state = session()
     key = SpanKey("shop", "public.goods")
     arrive(state, FeedKey("shop"), feed())
-    arrive(state, key, dispatch(SetState.COMMIT, ME, n=1))
+    arrive(state, key, dispatch(ReplicationState.COMMIT, ME, n=1))
     observe(state, status(TaskState.REPLICATING, rows=2))
     arrive(state, key, None)
-    arrive(state, key, dispatch(SetState.COMMIT, OTHER, n=3))
+    arrive(state, key, dispatch(ReplicationState.COMMIT, OTHER, n=3))
     observe(state, status(TaskState.STOPPING, rows=2))
     over = observe(state, status(TaskState.STOPPED, rows=2))
     assert all(fact.value is not None for fact in over.facts)
@@ -449,7 +449,7 @@ def test_a_part_is_run_whatever_division_the_feeds_record_has(recorded: str, spa
     plans = tuple(plan for name in recorded.split() if (plan := plan_of((whole,), name)) is not None)
     state = session()
     arrive(state, FeedKey("shop"), replace(feed(), spans=plans))
-    (added,) = arrive(state, SpanKey("shop", span), dispatch(SetState.COMMIT, ME, n=1)).effects
+    (added,) = arrive(state, SpanKey("shop", span), dispatch(ReplicationState.COMMIT, ME, n=1)).effects
     assert isinstance(added, AddTable)
     assert added.task.plan == SpanPlan(span, "shop.public.goods", "public.goods", start)
 
@@ -458,7 +458,7 @@ def test_the_log_can_end_a_session() -> None:
     state = session()
     dead = SessionEnded(1, "no heartbeat", 0)
     assert arrive(state, SessionKey("a1", "other"), dead).effects == ()
-    assert arrive(state, SessionKey(*ME), dead).effects == (Suicide("no heartbeat"),)
+    assert arrive(state, SessionKey(*ME), dead).effects == (EndSession("no heartbeat"),)
 
 
 def test_a_role_below_the_tasks_epoch_is_a_contradiction() -> None:
@@ -466,4 +466,4 @@ def test_a_role_below_the_tasks_epoch_is_a_contradiction() -> None:
     arrive(state, FeedKey("shop"), feed())
     observe(state, status(TaskState.REPLICATING, n=7))
     with pytest.raises(EpochWentBackError):
-        arrive(state, SpanKey("shop", "public.goods"), dispatch(SetState.REPLICATING, ME, n=3))
+        arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.REPLICATING, ME, n=3))

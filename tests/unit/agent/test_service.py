@@ -1,4 +1,4 @@
-"""Sessions on a log in memory with an executor that only remembers: reports, retries, suicide, a clean stop."""
+"""Sessions on a log in memory with an executor that only remembers: reports, retries, end of session, a clean stop."""
 
 import threading
 import time
@@ -22,8 +22,8 @@ from headgate.records.control import (
     FeedState,
     Liveness,
     Record,
+    ReplicationState,
     SessionEnded,
-    SetState,
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
@@ -52,7 +52,7 @@ class Stage:
         self.broker = MemoryBroker(shards=SHARDS)
         self.log = self.broker.client()
         self.others = self.broker.client()
-        self.pen = self.others.writer("test")
+        self.log_writer = self.others.writer("test")
         self.options = AgentOptions(agent="a1", address="here:1", lease_seconds=lease_seconds, drain_seconds=20)
         self.counters = AgentCounters()
         self.stop = threading.Event()
@@ -82,7 +82,7 @@ class Stage:
 
     def write(self, key: Key, value: Record | None) -> None:
         shard = shard_of(getattr(key, "feed", "shop"), SHARDS)
-        self.pen.write([place(Fact(key, value), shard)], 1)
+        self.log_writer.write([place(Fact(key, value), shard)], 1)
 
     def read(self, kind: type[Any]) -> list[tuple[Any, Any]]:
         topics = ("announce", "sync", "checkpoint")
@@ -99,7 +99,7 @@ class Stage:
         words = [d for d in found if isinstance(d, Delivery) and isinstance(d.key, AgentKey)]
         return [d.key.session for d in words if isinstance(d.key, AgentKey) and d.value is None]
 
-    def dispatch(self, state: SetState, session: str, n: int, *, follower: bool = False) -> None:
+    def dispatch(self, state: ReplicationState, session: str, n: int, *, follower: bool = False) -> None:
         record = SpanDispatched(
             feed_id="0-7",
             incarnation=1,
@@ -156,13 +156,13 @@ def stage() -> Iterator[Stage]:
 def test_a_session_introduces_itself_runs_what_it_is_given_and_reports(stage: Stage) -> None:
     until(lambda: len(stage.read(SyncAnswered)) == SHARDS, "an unasked answer to every shard")
     (session,) = stage.sessions()
-    stage.dispatch(SetState.COMMIT, session, 1)
+    stage.dispatch(ReplicationState.COMMIT, session, 1)
     stage.feed()
     reports = until(lambda: stage.read(TaskReported), "a report")
     assert [(r.state, r.epoch) for _, r in reports] == [(TaskState.REPLICATING, Epoch(1, 1))]
     assert until(lambda: stage.read(SpanProgressed), "progress")[0][1].positions == {0: 5}
 
-    stage.dispatch(SetState.COMMIT, session, 1, follower=True)
+    stage.dispatch(ReplicationState.COMMIT, session, 1, follower=True)
     until(lambda: stage.read(TaskReported)[-1][1].state is TaskState.STOPPED, "the drain is reported")
 
 
@@ -176,7 +176,7 @@ def test_an_agent_says_that_it_reads_what_its_build_reads(stage: Stage) -> None:
 def test_a_lost_lease_kills_every_writer_and_a_new_session_begins(stage: Stage) -> None:
     until(lambda: stage.read(SyncAnswered), "the first session serves")
     stage.log.cut()
-    until(stage.executors[0].killed.is_set, "suicide")
+    until(stage.executors[0].killed.is_set, "end of session")
     stage.log.heal()
     until(lambda: len(stage.sessions()) >= 2, "the next session")
     assert stage.counters.sessions_lost >= 1
@@ -238,7 +238,7 @@ def test_a_session_that_was_written_dead_ends_at_once(stage: Stage) -> None:
     until(lambda: stage.read(SyncAnswered), "the first session")
     (session,) = stage.sessions()
     stage.write(SessionKey("a1", session), SessionEnded(1, "silent", 0))
-    until(stage.executors[0].killed.is_set, "suicide")
+    until(stage.executors[0].killed.is_set, "end of session")
     until(lambda: len(stage.sessions()) == 2, "the next session")
 
 
@@ -246,13 +246,13 @@ def test_a_stopping_agent_says_so_and_waits_until_its_tables_are_gone(stage: Sta
     until(lambda: stage.read(SyncAnswered), "the session")
     (session,) = stage.sessions()
     stage.feed()
-    stage.dispatch(SetState.COMMIT, session, 1)
+    stage.dispatch(ReplicationState.COMMIT, session, 1)
     until(lambda: stage.read(TaskReported), "it runs a table")
     stage.stop.set()
     until(lambda: stage.read(AgentAnnounced)[-1][1].liveness is Liveness.STOPPING, "it says so")
     assert stage.thread.is_alive()
     assert not stage.executors[0].killed.is_set()
-    stage.dispatch(SetState.COMMIT, session, 1, follower=True)
+    stage.dispatch(ReplicationState.COMMIT, session, 1, follower=True)
     until(lambda: not stage.thread.is_alive(), "it ends when the table is drained")
     assert stage.read(TaskReported)[-1][1].state is TaskState.STOPPED
     assert stage.counters.sessions_lost == 0

@@ -15,7 +15,7 @@ from headgate.records.control import (
     Assignment,
     FeedProgressed,
     FeedState,
-    SetState,
+    ReplicationState,
     SpanDispatched,
     TaskReported,
     TaskState,
@@ -127,7 +127,9 @@ class History:
 def doing_of(agent: Agent, record: SpanDispatched) -> tuple[Assignment | None, str]:
     for role, doing in ((record.primary, "run"), (record.secondary, "prepare")):
         if role is not None and (role.agent, role.session) == (agent.name, agent.session):
-            ends = record.state is SetState.REMOVING or (record.state is SetState.COMMIT and record.secondary)
+            ends = record.state is ReplicationState.REMOVING or (
+                record.state is ReplicationState.COMMIT and record.secondary
+            )
             return role, "end" if ends and doing == "run" else doing
     return None, ""
 
@@ -187,7 +189,7 @@ def test_history(seed: int) -> None:
     state = history.read()
     assert {feed.wanted for feed in state.feeds.values()} == {WantedState.RUNNING}
     assert {str(key.span): record.state for key, record in state.spans.items()} == dict.fromkeys(
-        ["t1", "t2", "t3", "t4", "u1", "u2"], SetState.REPLICATING
+        ["t1", "t2", "t3", "t4", "u1", "u2"], ReplicationState.REPLICATING
     )
     assert {feed.state for feed in state.feeds.values()} == {FeedState.NORMAL}
     history.world.check()

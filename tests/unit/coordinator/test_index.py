@@ -15,7 +15,7 @@ from headgate.records.control import (
     FeedState,
     Liveness,
     Record,
-    SetState,
+    ReplicationState,
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
@@ -39,7 +39,7 @@ def feed_of(*spans: str) -> FeedRecorded:
     return FeedRecorded("0-1", 0, 0, "{}", tuple(map(plan, spans)), *running)
 
 
-SEALED = SpanDispatched("0-1", 0, 0, SetState.ABSENT, None, None, True, None, 0, None)
+SEALED = SpanDispatched("0-1", 0, 0, ReplicationState.ABSENT, None, None, True, None, 0, None)
 
 
 def test_a_part_has_seen_what_its_own_table_had_seen_and_nothing_of_another() -> None:
@@ -152,7 +152,10 @@ def test_of_a_session_that_is_forgotten_nothing_is_left() -> None:
     state = new_state(0)
     evolve(state, agent, AgentAnnounced("v", 1, 4, 0.0, Liveness.ALIVE, "", 1, 0), 0)
     evolve(
-        state, span, replace(SEALED, state=SetState.COMMIT, primary=Assignment("a", "s", Epoch(0, 1)), sealed=False), 1
+        state,
+        span,
+        replace(SEALED, state=ReplicationState.COMMIT, primary=Assignment("a", "s", Epoch(0, 1)), sealed=False),
+        1,
     )
     assert list(state.index.roles["a", "s"].in_order()) == [span]
     evolve(state, span, SEALED, 2)

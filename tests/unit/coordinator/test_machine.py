@@ -11,7 +11,7 @@ from headgate.agent.core.state import new_state as new_session
 from headgate.coordinator.core.explain import UnknownFeedError, explain
 from headgate.coordinator.core.machine import NoTermError, decide, new_state
 from headgate.eventlog.log import Delivery, Partition
-from headgate.records.control import Epoch, SetState, TaskState
+from headgate.records.control import Epoch, ReplicationState, TaskState
 from headgate.records.keys import Fact
 from headgate.runtime.machine import Arrived, Decision, Now, TermBegan, TimerFired
 from scenarios.runner import World
@@ -19,7 +19,7 @@ from scenarios.runner import World
 NOW = Now(1.0, 1000)
 
 
-def test_nothing_is_decided_before_the_throne() -> None:
+def test_nothing_is_decided_before_the_term_begins() -> None:
     with pytest.raises(NoTermError, match="TimerFired before TermBegan"):
         decide(new_state(0), TimerFired("x"), NOW)
 
@@ -151,20 +151,20 @@ def test_coordinator_and_agents_as_they_are_move_pause_resume_and_remove_a_feed(
                 each.turn()
             world.settle()
 
-    def standing() -> dict[str, tuple[SetState, str | None]]:
+    def standing() -> dict[str, tuple[ReplicationState, str | None]]:
         state = new_state(0)
         world.replay_into(state)
         return {k.span: (r.state, r.primary.agent if r.primary else None) for k, r in sorted(state.spans.items())}
 
     run("advance 1s")
     run("request create r1 shop tables=t1,t2")
-    assert standing() == {"t1": (SetState.REPLICATING, "a1"), "t2": (SetState.REPLICATING, "a2")}
+    assert standing() == {"t1": (ReplicationState.REPLICATING, "a1"), "t2": (ReplicationState.REPLICATING, "a2")}
     run("request move m1 shop t1 a2")
-    assert standing() == {"t1": (SetState.REPLICATING, "a2"), "t2": (SetState.REPLICATING, "a2")}
+    assert standing() == {"t1": (ReplicationState.REPLICATING, "a2"), "t2": (ReplicationState.REPLICATING, "a2")}
     run("request pause p1 shop")
-    assert standing() == {"t1": (SetState.ABSENT, None), "t2": (SetState.ABSENT, None)}
+    assert standing() == {"t1": (ReplicationState.ABSENT, None), "t2": (ReplicationState.ABSENT, None)}
     run("request resume p2 shop")
-    assert standing() == {"t1": (SetState.REPLICATING, "a1"), "t2": (SetState.REPLICATING, "a2")}
+    assert standing() == {"t1": (ReplicationState.REPLICATING, "a1"), "t2": (ReplicationState.REPLICATING, "a2")}
     run("owner switch o1 o2")
     run("request remove p3 shop")
     assert standing() == {}

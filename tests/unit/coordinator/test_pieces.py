@@ -5,7 +5,7 @@ import pytest
 from headgate.coordinator.core import deadlines, feeds, membership, spans
 from headgate.coordinator.core.machine import new_state
 from headgate.coordinator.core.state import CoordinatorState
-from headgate.records.control import SetState
+from headgate.records.control import ReplicationState
 from headgate.records.keys import SpanKey
 from headgate.runtime.machine import Now
 from scenarios.runner import World
@@ -93,7 +93,7 @@ def test_keys_of_a_removed_feed(world: World, is_killed_between: bool) -> None:
     world.run("request remove x1 shop")
     for table in TABLES:
         world.run(f"status a1 shop/{table} stopped pos=1")
-    assert all(record.state is SetState.ABSENT and record.sealed for record in logged(world).spans.values())
+    assert all(record.state is ReplicationState.ABSENT and record.sealed for record in logged(world).spans.values())
     world.do_effects_run()
     turn(world, "o1")
     assert 0 < len(logged(world).spans) < len(TABLES)

@@ -16,7 +16,7 @@ from headgate.coordinator.core.replication import (
     apply,
     phase,
 )
-from headgate.records.control import Assignment, Epoch, OutcomeStatus, SetState, SpanDispatched
+from headgate.records.control import Assignment, Epoch, OutcomeStatus, ReplicationState, SpanDispatched
 
 PRIMARY = Assignment("a1", "s1", Epoch(5, 1))
 SECONDARY = Assignment("a2", "s2", Epoch(5, 2))
@@ -25,13 +25,13 @@ PAIRS = [(p, s) for p in Phase for s in Signal]
 
 def record(of: Phase) -> SpanDispatched:
     shapes = {
-        Phase.ABSENT: (SetState.ABSENT, None, None),
-        Phase.PREPARE: (SetState.PREPARE, PRIMARY, SECONDARY),
-        Phase.HANDOVER: (SetState.COMMIT, PRIMARY, SECONDARY),
-        Phase.COMMIT: (SetState.COMMIT, PRIMARY, None),
-        Phase.REPLICATING: (SetState.REPLICATING, PRIMARY, None),
-        Phase.REMOVING: (SetState.REMOVING, PRIMARY, None),
-        Phase.ORPHANED: (SetState.REMOVING, None, None),
+        Phase.ABSENT: (ReplicationState.ABSENT, None, None),
+        Phase.PREPARE: (ReplicationState.PREPARE, PRIMARY, SECONDARY),
+        Phase.HANDOVER: (ReplicationState.COMMIT, PRIMARY, SECONDARY),
+        Phase.COMMIT: (ReplicationState.COMMIT, PRIMARY, None),
+        Phase.REPLICATING: (ReplicationState.REPLICATING, PRIMARY, None),
+        Phase.REMOVING: (ReplicationState.REMOVING, PRIMARY, None),
+        Phase.ORPHANED: (ReplicationState.REMOVING, None, None),
     }
     state, primary, secondary = shapes[of]
     request = "m1" if of in (Phase.PREPARE, Phase.HANDOVER, Phase.COMMIT) else None

@@ -1,7 +1,13 @@
-"""Who gets what: least load, bounded seats, the undetermined rule, leaving a stopping agent."""
+"""Who gets what: least load, bounded capacity, the undetermined rule, leaving a stopping agent."""
 
 from headgate.coordinator.schedulers import balance, basic, drain, rebalance
-from headgate.coordinator.schedulers.capacity import MOVING_PER_FEED_MAX, STARTING_PER_AGENT_MAX, FeedQuota, Seat, Seats
+from headgate.coordinator.schedulers.capacity import (
+    MOVING_PER_FEED_MAX,
+    STARTING_PER_AGENT_MAX,
+    Capacity,
+    FeedQuota,
+    SessionCapacity,
+)
 from headgate.records.keys import SpanKey
 
 A, B, C = ("a", "s"), ("b", "s"), ("c", "s")
@@ -12,22 +18,28 @@ def keys(number: int) -> list[SpanKey]:
 
 
 def test_the_least_loaded_gets_the_next_and_ties_go_by_name() -> None:
-    seats = Seats([Seat(A, 2, 0, 9), Seat(B, 0, 0, 9), Seat(C, 1, 0, 9)])
-    got = [session for _, session in basic.place(keys(5), seats, lambda _: [], lambda _: ())]
+    capacity = Capacity([SessionCapacity(A, 2, 0, 9), SessionCapacity(B, 0, 0, 9), SessionCapacity(C, 1, 0, 9)])
+    got = [session for _, session in basic.place(keys(5), capacity, lambda _: [], lambda _: ())]
     assert got == [B, B, C, A, B]
 
 
 def test_neither_capacity_nor_the_starting_limit_is_exceeded() -> None:
-    seats = Seats([Seat(A, 7, 0, 9), Seat(B, 0, STARTING_PER_AGENT_MAX - 1, 1000), Seat(C, 0, 0, 0)])
-    got = [session for _, session in basic.place(keys(9), seats, lambda _: [], lambda _: ())]
+    capacity = Capacity(
+        [
+            SessionCapacity(A, 7, 0, 9),
+            SessionCapacity(B, 0, STARTING_PER_AGENT_MAX - 1, 1000),
+            SessionCapacity(C, 0, 0, 0),
+        ]
+    )
+    got = [session for _, session in basic.place(keys(9), capacity, lambda _: [], lambda _: ())]
     assert sorted(got) == [A, A, B]
-    assert not seats
+    assert not capacity
 
 
 def test_a_span_with_a_writer_goes_to_nobody_else() -> None:
-    seats = Seats([Seat(A, 0, 0, 9), Seat(B, 5, 0, 9)])
+    capacity = Capacity([SessionCapacity(A, 0, 0, 9), SessionCapacity(B, 5, 0, 9)])
     writers = {keys(3)[0]: [B], keys(3)[1]: [A, B]}
-    got = dict(basic.place(keys(3), seats, lambda key: writers.get(key, []), lambda _: ()))
+    got = dict(basic.place(keys(3), capacity, lambda key: writers.get(key, []), lambda _: ()))
     assert got == {keys(3)[0]: B, keys(3)[2]: A}
 
 
@@ -37,16 +49,19 @@ def quota(moving: int = 0) -> FeedQuota:
 
 def test_spans_of_a_stopping_agent_leave_while_there_are_seats() -> None:
     first, second, third = keys(3)
-    seats = Seats([Seat(B, 0, 0, 1)])
-    got = list(drain.leave([A], lambda _: [first, second, third], lambda key: key != first, seats, quota()))
+    capacity = Capacity([SessionCapacity(B, 0, 0, 1)])
+    got = list(drain.leave([A], lambda _: [first, second, third], lambda key: key != first, capacity, quota()))
     assert got == [(second, B)]
-    assert list(drain.leave([A], lambda _: [first], lambda _: True, Seats([Seat(A, 1, 0, 9)]), quota())) == []
+    assert (
+        list(drain.leave([A], lambda _: [first], lambda _: True, Capacity([SessionCapacity(A, 1, 0, 9)]), quota()))
+        == []
+    )
 
 
 def test_a_feed_has_so_many_moves_at_a_time() -> None:
-    seats = Seats([Seat(B, 0, 0, 1000)])
+    capacity = Capacity([SessionCapacity(B, 0, 0, 1000)])
     left = 3
-    got = list(drain.leave([A], lambda _: keys(9), lambda _: True, seats, quota(MOVING_PER_FEED_MAX - left)))
+    got = list(drain.leave([A], lambda _: keys(9), lambda _: True, capacity, quota(MOVING_PER_FEED_MAX - left)))
     assert got == [(key, B) for key in keys(left)]
 
 

@@ -40,7 +40,7 @@ def _service(log: Any, probes: Probes) -> CoordinatorService:
     return CoordinatorService(settings, log, _NoWork(), probes=probes, registry=new_registry())
 
 
-def test_an_owner_that_is_asked_to_gives_its_throne_back_and_stays() -> None:
+def test_an_owner_that_is_asked_to_resigns_and_stays() -> None:
     broker, probes = MemoryBroker(shards=1), Probes(60)
     service = _service(broker.client(), probes)
     results: list[bool] = []

@@ -5,7 +5,7 @@ import pytest
 from headgate.coordinator.core import scheduling
 from headgate.coordinator.core.machine import new_state
 from headgate.coordinator.schedulers import capacity
-from headgate.records.control import SetState
+from headgate.records.control import ReplicationState
 from scenarios.runner import World
 
 
@@ -20,20 +20,20 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def states(world: World) -> dict[str, SetState]:
+def states(world: World) -> dict[str, ReplicationState]:
     state = new_state(0)
     world.replay_into(state)
     return {key.span: record.state for key, record in sorted(state.spans.items())}
 
 
 def test_the_next_is_given_when_the_one_before_begins_to_write(world: World) -> None:
-    assert states(world) == {"t1": SetState.COMMIT}
+    assert states(world) == {"t1": ReplicationState.COMMIT}
     world.run("status a1 shop/t1 replicating pos=0")
-    assert states(world) == {"t1": SetState.REPLICATING, "t2": SetState.COMMIT}
+    assert states(world) == {"t1": ReplicationState.REPLICATING, "t2": ReplicationState.COMMIT}
     last = world.output.index("  dispatch shop/t1: replicating by 0, primary a1s1@0.1")
     assert world.output[last + 1] == "  dispatch shop/t2: commit by 0, primary a1s1@0.2", "in the same decision"
 
 
 def test_one_that_fails_makes_room_too(world: World) -> None:
     world.run("status a1 shop/t1 failed error=sink_unavailable:away")
-    assert states(world) == {"t1": SetState.ABSENT, "t2": SetState.COMMIT}
+    assert states(world) == {"t1": ReplicationState.ABSENT, "t2": ReplicationState.COMMIT}

@@ -49,10 +49,10 @@ def watch(broker: MemoryBroker) -> Iterator[Watch]:
 def test_who_does_not_start_is_named_with_the_end_of_its_log(
     broker: MemoryBroker, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pen = broker.client().writer("test")
+    log_writer = broker.client().writer("test")
     owner = Fact(OwnerKey(0), OwnerAnnounced("o", None, "1", 1, 5.0, 0))
     starts = Fact(AgentKey("agent-1", "s"), AgentAnnounced("1", 1, 10, 0.0, Liveness.ALIVE, "here", 1, 0))
-    pen.write([place(owner, 0), place(starts, 0)], 1)
+    log_writer.write([place(owner, 0), place(starts, 0)], 1)
     monkeypatch.setattr(faults, "AGENT_START_SECONDS_MAX", 1.5)
     told: list[str] = []
     with pytest.raises(ServiceError) as error:

@@ -17,8 +17,8 @@ from headgate.records.control import (
     Liveness,
     OwnerAnnounced,
     Record,
+    ReplicationState,
     SessionEnded,
-    SetState,
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
@@ -71,7 +71,7 @@ class Story:
             FeedRecorded("0-1", 1, 1, "{}", plans, WantedState.RUNNING, FeedState.NORMAL, None, None, None, 0),
         )
 
-    def dispatch(self, span: str, role: Assignment, state: SetState = SetState.REPLICATING) -> None:
+    def dispatch(self, span: str, role: Assignment, state: ReplicationState = ReplicationState.REPLICATING) -> None:
         self.tell(
             SpanKey(FEED, span), SpanDispatched("0-1", 1, role.epoch.owner_rev, state, role, None, False, None, 0, None)
         )
@@ -104,7 +104,7 @@ def test_a_table_replicates_only_when_owner_and_holder_say_so_under_one_epoch() 
     story.dispatch(SPANS[1], first)
     story.report(SPANS[1], first)
     assert all_replicate(story.seen.snapshot)
-    story.dispatch(SPANS[1], first, SetState.COMMIT)
+    story.dispatch(SPANS[1], first, ReplicationState.COMMIT)
     assert not all_replicate(story.seen.snapshot)
     assert [view.span for view in views(story.seen.snapshot)] == list(SPANS)
 

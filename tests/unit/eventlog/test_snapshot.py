@@ -12,8 +12,8 @@ from headgate.records.control import (
     Liveness,
     OwnerAnnounced,
     Record,
+    ReplicationState,
     SessionEnded,
-    SetState,
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
@@ -49,7 +49,7 @@ def _agent(announced_ms: int = 0) -> AgentAnnounced:
     )
 
 
-def _dispatched(epoch: Epoch, state: SetState = SetState.REPLICATING) -> SpanDispatched:
+def _dispatched(epoch: Epoch, state: ReplicationState = ReplicationState.REPLICATING) -> SpanDispatched:
     return SpanDispatched(
         feed_id="0-1",
         incarnation=0,

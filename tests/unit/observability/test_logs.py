@@ -24,11 +24,11 @@ def _restored() -> Iterator[None]:
 def test_a_line_is_one_json_object_with_its_facts() -> None:
     out = io.StringIO()
     configure_logs("auto", "info", out)
-    logger(service="coordinator").bind(shard=3).info("enthroned", owner_rev=17)
+    logger(service="coordinator").bind(shard=3).info("owner", owner_rev=17)
     logger().debug("not written")
     line = json.loads(out.getvalue())
     assert (line["event"], line["service"], line["shard"], line["owner_rev"], line["level"]) == (
-        "enthroned",
+        "owner",
         "coordinator",
         3,
         17,

@@ -15,8 +15,8 @@ from headgate.formats.decoding import Decoder
 from headgate.records.control import Epoch
 from headgate.replication import set_aside, task_run
 from headgate.replication.frames import Chunk
-from headgate.replication.plan import BatchPlan, Letterbox, SpanWork, TaskResult
-from headgate.replication.queries import Fleet
+from headgate.replication.plan import BatchPlan, DeadLetterTarget, SpanWork, TaskResult
+from headgate.replication.queries import Queries
 from headgate.replication.rows import BadChange, Original
 from headgate.replication.span_table import SpanTable
 from headgate.sinks.contract import (
@@ -26,7 +26,7 @@ from headgate.sinks.contract import (
     Claim,
     FeedIdentity,
 )
-from support.lanes_without_spark import Restarts, fleet_of
+from support.lanes_without_spark import Restarts, queries_of
 
 SPEC = "the feed's spec"
 
@@ -39,7 +39,7 @@ class RecordingParts:
         self.made: Callable[[], Decoder] = debezium_json.Decoder
         self.look: Look = debezium_json.Look()
         self.decoders: dict[str, Decoder] = {}
-        self.keeper = "public.a"
+        self.shared_name = "public.a"
         self.applied_to: int | None = None
         self.target_ts: int | None = None
         self.batches: list[ChangeBatch] = []
@@ -67,8 +67,8 @@ class RecordingParts:
         self.seen_before.append(self.before())
         refused = [self.bad[c.partition, c.offset] for c in batch.changes if (c.partition, c.offset) in self.bad]
         ends = {p: r.next for p, r in batch.ranges.items()}
-        if refused and batch.aside is not None:
-            batch.aside.keep(refused)
+        if refused and batch.quarantine is not None:
+            batch.quarantine.keep(refused)
         elif refused:
             first = refused[0]
             if batch.changes[0].offset == first.offset:
@@ -118,7 +118,7 @@ def by_table(result: TaskResult) -> Iterator[tuple[str, SpanResult]]:
     return ((span.id.span, span) for span in result.spans)
 
 
-BOX = Letterbox("nowhere:1", "headgate", 1)
+BOX = DeadLetterTarget("nowhere:1", "headgate", 1)
 
 
 class RecordingQuarantine:
@@ -168,10 +168,10 @@ def table() -> SpanTable:
 
 
 @pytest.fixture
-def keeper(table: SpanTable) -> Restarts:
+def lifecycle(table: SpanTable) -> Restarts:
     return Restarts(table)
 
 
 @pytest.fixture
-def fleet(table: SpanTable, keeper: Restarts, tmp_path: Path) -> Fleet:
-    return fleet_of(table, keeper, tmp_path)
+def queries(table: SpanTable, lifecycle: Restarts, tmp_path: Path) -> Queries:
+    return queries_of(table, lifecycle, tmp_path)

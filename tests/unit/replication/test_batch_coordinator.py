@@ -21,7 +21,7 @@ from headgate.agent.core.span.inputs import (
 )
 from headgate.agent.core.span.states import Phase, Span
 from headgate.records.control import Positions, TaskState
-from headgate.replication.queries import Fleet
+from headgate.replication.queries import Queries
 from headgate.replication.span_table import SpanTable
 from support.lanes_without_spark import (
     NOON,
@@ -37,10 +37,10 @@ from support.lanes_without_spark import (
 )
 
 
-def test_a_claimed_span_is_planned_from_the_sinks_position(table: SpanTable, fleet: Fleet) -> None:
-    lane = lane_of(fleet, "a", {0: 3})
+def test_a_claimed_span_is_planned_from_the_sinks_position(table: SpanTable, queries: Queries) -> None:
+    lane = lane_of(queries, "a", {0: 3})
     span = is_on(table, lane, {0: 5})
-    assert planned(fleet, lane) == [{0: 5}]
+    assert planned(queries, lane) == [{0: 5}]
     assert now_is(table, span).phase is Phase.WRITING
 
 
@@ -48,14 +48,14 @@ def test_a_claimed_span_is_planned_from_the_sinks_position(table: SpanTable, fle
     "what", [Remove(seal=True), SettleDue(), Failed("", "", retryable=False), Planned(), None], ids=str
 )
 def test_a_span_that_may_not_be_written_is_left_out(
-    table: SpanTable, fleet: Fleet, monkeypatch: pytest.MonkeyPatch, what: SpanInput | None
+    table: SpanTable, queries: Queries, monkeypatch: pytest.MonkeyPatch, what: SpanInput | None
 ) -> None:
     monkeypatch.setattr("headgate.replication.batch_coordinator.BUSY_SECONDS_MAX", 0.01)
-    lane = lane_of(fleet, "a", {0: 3})
+    lane = lane_of(queries, "a", {0: 3})
     span = is_on(table, lane, {0: 5}, primary=what is not None)
     if what is not None:
         table.apply(span, what)
-    assert planned(fleet, lane) == []
+    assert planned(queries, lane) == []
 
 
 def answer(span: SpanId, positions: Positions, code: str | None = None, *, retryable: bool = False) -> SpanResult:
@@ -63,100 +63,102 @@ def answer(span: SpanId, positions: Positions, code: str | None = None, *, retry
     return result_of(span, positions=positions, rows=2, error_code=code, error=code, retryable=retryable, **times)
 
 
-def test_what_became_visible_is_adopted(table: SpanTable, fleet: Fleet) -> None:
-    lane = lane_of(fleet, "a", {0: 3, 1: 0})
+def test_what_became_visible_is_adopted(table: SpanTable, queries: Queries) -> None:
+    lane = lane_of(queries, "a", {0: 3, 1: 0})
     span = is_on(table, lane, {0: 5, 1: 0})
-    planned(fleet, lane)
-    assert ended(fleet, lane, answer(span, {0: 9}), seen={0: 9})
+    planned(queries, lane)
+    assert ended(queries, lane, answer(span, {0: 9}), seen={0: 9})
     status = now_is(table, span).status()
     assert (status.positions, status.rows, status.lag_ms) == ({0: 9, 1: 0}, 2, 30)
     assert (now_is(table, span).phase, status.seen_ts) == (Phase.CLAIMED, 90 << 18)
 
 
 def test_a_batch_goes_over_gaps_and_the_next_one_is_planned_behind_them(
-    table: SpanTable, fleet: Fleet, keeper: Restarts
+    table: SpanTable, queries: Queries, lifecycle: Restarts
 ) -> None:
     """Markers and what compaction took: the sink's position stays behind the last row, the log goes on elsewhere."""
-    lane = lane_of(fleet, "a", {0: 3, 1: 0})
+    lane = lane_of(queries, "a", {0: 3, 1: 0})
     span = is_on(table, lane, {0: 5, 1: 0})
-    planned(fleet, lane)
-    ended(fleet, lane, answer(span, {0: 9}), seen={0: 9})
+    planned(queries, lane)
+    ended(queries, lane, answer(span, {0: 9}), seen={0: 9})
     assert now_is(table, span).positions == {0: 9, 1: 0}
     assert [now_is(table, span).reached(partition) for partition in (0, 1)] == [1_000, 1_000]
-    assert fleet.crew.begin_batch(lane, ends_of(lane, 1_000)) is None, "nothing of it can be there"
-    plan = fleet.crew.begin_batch(lane, ends_of(lane, 1_001))
+    assert queries.batch_coordinator.begin_batch(lane, ends_of(lane, 1_000)) is None, "nothing of it can be there"
+    plan = queries.batch_coordinator.begin_batch(lane, ends_of(lane, 1_001))
     assert plan is not None
     assert [(work.expected, work.start(0)) for work in plan.works] == [({0: 9, 1: 0}, 1_000)]
-    assert keeper.restarted == []
+    assert lifecycle.restarted == []
 
 
 def test_a_lane_that_has_read_ahead_of_a_span_does_not_write_it(
-    table: SpanTable, fleet: Fleet, keeper: Restarts
+    table: SpanTable, queries: Queries, lifecycle: Restarts
 ) -> None:
-    lane = lane_of(fleet, "a", {0: 6})
+    lane = lane_of(queries, "a", {0: 6})
     span = is_on(table, lane, {0: 5})
-    assert planned(fleet, lane) == []
-    assert keeper.restarted == ["its lane has read ahead of the sink"]
+    assert planned(queries, lane) == []
+    assert lifecycle.restarted == ["its lane has read ahead of the sink"]
     assert (now_is(table, span).lane, lane.members) == (None, [])
 
 
 def test_what_no_task_has_been_given_counts_as_delivered(
-    table: SpanTable, fleet: Fleet, keeper: Restarts, monkeypatch: pytest.MonkeyPatch
+    table: SpanTable, queries: Queries, lifecycle: Restarts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headgate.replication.batch_coordinator.BUSY_SECONDS_MAX", 0.01)
-    lane = lane_of(fleet, "a", {0: 3})
+    lane = lane_of(queries, "a", {0: 3})
     span = is_on(table, lane, {0: 5})
     table.apply(span, SettleDue())
     other = is_on(table, lane, {0: 2_000}, "other")
-    assert planned(fleet, lane) == [], "nobody has rows: the batch is not run"
+    assert planned(queries, lane) == [], "nobody has rows: the batch is not run"
     assert lane.delivered == {("t", 0): 1_000}
     table.apply(span, Settled({}))
-    planned(fleet, lane)
-    assert keeper.restarted == ["its lane has read ahead of the sink"]
+    planned(queries, lane)
+    assert lifecycle.restarted == ["its lane has read ahead of the sink"]
     assert lane.members == [other]
 
 
-def test_an_error_takes_the_span_off_its_lane(table: SpanTable, fleet: Fleet) -> None:
-    lane = lane_of(fleet, "a", {0: 3})
+def test_an_error_takes_the_span_off_its_lane(table: SpanTable, queries: Queries) -> None:
+    lane = lane_of(queries, "a", {0: 3})
     span = is_on(table, lane, {0: 5})
-    planned(fleet, lane)
-    ended(fleet, lane, answer(span, {}, "sink_fenced"))
+    planned(queries, lane)
+    ended(queries, lane, answer(span, {}, "sink_fenced"))
     assert (now_is(table, span).state, now_is(table, span).lane, lane.members) == (TaskState.FAILED, None, [])
 
 
-def test_a_moved_sink_is_looked_at_again_later(table: SpanTable, fleet: Fleet) -> None:
-    lane = lane_of(fleet, "a", {0: 3})
+def test_a_moved_sink_is_looked_at_again_later(table: SpanTable, queries: Queries) -> None:
+    lane = lane_of(queries, "a", {0: 3})
     span = is_on(table, lane, {0: 5})
-    planned(fleet, lane)
-    ended(fleet, lane, answer(span, {}, "sink_moved", retryable=True))
+    planned(queries, lane)
+    ended(queries, lane, answer(span, {}, "sink_moved", retryable=True))
     found = now_is(table, span)
     assert (found.phase, found.state) == (Phase.RETRYING, TaskState.REPLICATING)
     assert found.retry_at is not None
 
 
-def test_a_batch_nobody_knows_about_sends_its_spans_back(table: SpanTable, fleet: Fleet, keeper: Restarts) -> None:
-    lane = lane_of(fleet, "a", {0: 3})
+def test_a_batch_nobody_knows_about_sends_its_spans_back(
+    table: SpanTable, queries: Queries, lifecycle: Restarts
+) -> None:
+    lane = lane_of(queries, "a", {0: 3})
     is_on(table, lane, {0: 5})
-    planned(fleet, lane)
+    planned(queries, lane)
     lane.signal_stop()
-    fleet.crew.end_batch(lane, ends_of(lane), None)
-    assert keeper.restarted == ["the batch ended without an answer"]
+    queries.batch_coordinator.end_batch(lane, ends_of(lane), None)
+    assert lifecycle.restarted == ["the batch ended without an answer"]
 
 
-def test_a_batch_that_ends_its_lane_is_said_of_all_who_are_on_it(table: SpanTable, fleet: Fleet) -> None:
-    lane, *spans = two_on_a_lane(table, fleet)
-    planned(fleet, lane)
+def test_a_batch_that_ends_its_lane_is_said_of_all_who_are_on_it(table: SpanTable, queries: Queries) -> None:
+    lane, *spans = two_on_a_lane(table, queries)
+    planned(queries, lane)
     lane._broken = "a worker died"
-    fleet.crew.end_batch(lane, ends_of(lane), None)
+    queries.batch_coordinator.end_batch(lane, ends_of(lane), None)
     found = table.members(spans)
     assert [(span.error, span.lane, worst(span.failures)) for span in found] == [
         (("lane_lost", f"{said(span)}: a worker died", True), None, 0) for span in found
     ]
-    alone = lane_of(fleet, "b", {0: 0})
+    alone = lane_of(queries, "b", {0: 0})
     single = is_on(table, alone, {0: 0})
-    planned(fleet, alone)
+    planned(queries, alone)
     alone._broken = "a worker died"
-    fleet.crew.end_batch(alone, ends_of(alone), None)
+    queries.batch_coordinator.end_batch(alone, ends_of(alone), None)
     span = now_is(table, single)
     assert (span.error, worst(span.failures)) == (("lane_lost", f"{said(span)}: a worker died", True), 1)
 
@@ -167,27 +169,27 @@ def said(span: Span) -> str:
 
 
 def test_a_span_that_is_told_to_stop_in_a_batch_is_sealed_behind_what_the_batch_wrote(
-    table: SpanTable, fleet: Fleet, keeper: Restarts
+    table: SpanTable, queries: Queries, lifecycle: Restarts
 ) -> None:
-    lane = lane_of(fleet, "a", {0: 3})
+    lane = lane_of(queries, "a", {0: 3})
     span = is_on(table, lane, {0: 5})
-    planned(fleet, lane)
-    calls = len(keeper.called)
+    planned(queries, lane)
+    calls = len(lifecycle.called)
     table.apply(span, Remove(seal=True))
-    assert (now_is(table, span).phase, len(keeper.called)) == (Phase.DRAINING, calls)
-    ended(fleet, lane, answer(span, {0: 9}, "sink_unavailable", retryable=True), seen={0: 9})
+    assert (now_is(table, span).phase, len(lifecycle.called)) == (Phase.DRAINING, calls)
+    ended(queries, lane, answer(span, {0: 9}, "sink_unavailable", retryable=True), seen={0: 9})
     found = now_is(table, span)
-    assert (found.phase, found.positions, lane.members, len(keeper.called)) == (Phase.SEALING, {0: 9}, [], calls + 1)
+    assert (found.phase, found.positions, lane.members, len(lifecycle.called)) == (Phase.SEALING, {0: 9}, [], calls + 1)
 
 
-def test_a_span_that_has_left_in_the_middle_of_a_batch_is_not_moved_by_it(table: SpanTable, fleet: Fleet) -> None:
+def test_a_span_that_has_left_in_the_middle_of_a_batch_is_not_moved_by_it(table: SpanTable, queries: Queries) -> None:
     """Without rows in the batch it need not wait for its end; by then it is another lane's."""
-    old, new = lane_of(fleet, "old", {0: 5, 1: 5}), lane_of(fleet, "new", {1: 5})
+    old, new = lane_of(queries, "old", {0: 5, 1: 5}), lane_of(queries, "new", {1: 5})
     with_rows, without = is_on(table, old, {0: 5}), is_on(table, old, {1: 1_000}, "without")
-    assert planned(fleet, old) == [{0: 5}]
+    assert planned(queries, old) == [{0: 5}]
     table.apply(without, Placed(new.name))
     table.apply(without, Planned())
-    ended(fleet, old, answer(with_rows, {0: 9}), seen={0: 9})
+    ended(queries, old, answer(with_rows, {0: 9}), seen={0: 9})
     assert (now_is(table, without).phase, now_is(table, without).reached(1)) == (Phase.WRITING, 1_000)
     assert now_is(table, with_rows).phase is Phase.CLAIMED
 
@@ -199,33 +201,33 @@ def promote(table: SpanTable, span: SpanId) -> None:
 
 
 def test_a_warm_lane_reads_along_and_writes_what_it_has_read_once_it_may(
-    table: SpanTable, fleet: Fleet, keeper: Restarts
+    table: SpanTable, queries: Queries, lifecycle: Restarts
 ) -> None:
-    lane = lane_of(fleet, "a", {0: 3})
+    lane = lane_of(queries, "a", {0: 3})
     span = is_on(table, lane, {0: 9}, primary=False)
-    plan = fleet.crew.begin_batch(lane, ends_of(lane))
+    plan = queries.batch_coordinator.begin_batch(lane, ends_of(lane))
     assert plan is not None
     assert plan.works == (), "read, and dropped"
-    assert ended(fleet, lane, seen={0: 9}), "the present writer is past it"
+    assert ended(queries, lane, seen={0: 9}), "the present writer is past it"
     assert lane.delivered == {("t", 0): 9}
 
-    assert fleet.crew.begin_batch(lane, ends_of(lane)) is not None
+    assert queries.batch_coordinator.begin_batch(lane, ends_of(lane)) is not None
     promote(table, span)
-    assert not ended(fleet, lane, seen={0: 20}), "promoted meanwhile: the same rows again"
-    assert planned(fleet, lane) == [{0: 9}]
-    assert keeper.restarted == []
+    assert not ended(queries, lane, seen={0: 20}), "promoted meanwhile: the same rows again"
+    assert planned(queries, lane) == [{0: 9}]
+    assert lifecycle.restarted == []
 
 
 def test_a_warm_span_beside_one_that_is_written_is_warmed_anew(
-    table: SpanTable, fleet: Fleet, keeper: Restarts
+    table: SpanTable, queries: Queries, lifecycle: Restarts
 ) -> None:
-    lane = lane_of(fleet, "a", {0: 3, 1: 3})
+    lane = lane_of(queries, "a", {0: 3, 1: 3})
     is_on(table, lane, {0: 5})
     left = is_on(table, lane, {1: 5}, "left", primary=False)
-    planned(fleet, lane)
-    ended(fleet, lane, seen={0: 9, 1: 9})
-    planned(fleet, lane)
-    assert keeper.restarted == ["its lane reads for others, who may be written"]
+    planned(queries, lane)
+    ended(queries, lane, seen={0: 9, 1: 9})
+    planned(queries, lane)
+    assert lifecycle.restarted == ["its lane reads for others, who may be written"]
     assert now_is(table, left).lane is None
 
 
@@ -244,41 +246,41 @@ def resolved(table: SpanTable, span: SpanId, by: dict[int, int]) -> None:
 
 
 def test_a_partition_at_the_target_is_not_read_any_further_its_neighbours_are(
-    table: SpanTable, fleet: Fleet, keeper: Restarts
+    table: SpanTable, queries: Queries, lifecycle: Restarts
 ) -> None:
-    lane = lane_of(fleet, "one", {0: 0, 1: 0})
+    lane = lane_of(queries, "one", {0: 0, 1: 0})
     span = is_on(table, lane, {0: 5, 1: 5}, spec=ENDING, target_ts=NOON)
     resolved(table, span, {0: NOON - 1, 1: NOON})
     assert now_is(table, span).status().resolved_ts == NOON - 1
-    assert planned(fleet, lane) == [{0: 5}], "of partition 1 nothing more is wanted"
-    assert keeper.restarted == []
+    assert planned(queries, lane) == [{0: 5}], "of partition 1 nothing more is wanted"
+    assert lifecycle.restarted == []
 
 
 def test_a_span_at_the_target_is_in_no_batch_and_its_lane_reads_on(
-    table: SpanTable, fleet: Fleet, keeper: Restarts
+    table: SpanTable, queries: Queries, lifecycle: Restarts
 ) -> None:
-    lane = lane_of(fleet, "one", {0: 0})
+    lane = lane_of(queries, "one", {0: 0})
     span = is_on(table, lane, {0: 5}, spec=ENDING, target_ts=NOON)
     lane.delivered["t", 0] = 7
     resolved(table, span, {0: NOON})
-    assert planned(fleet, lane) == []
-    assert (now_is(table, span).status().resolved_ts, keeper.restarted) == (NOON, [])
+    assert planned(queries, lane) == []
+    assert (now_is(table, span).status().resolved_ts, lifecycle.restarted) == (NOON, [])
 
 
 @pytest.mark.parametrize(("slow_ms", "quick_ms", "leaves"), [(1500, 20, True), (900, 20, False), (1500, 1400, True)])
 def test_a_span_that_its_neighbours_wait_for_leaves_them(
-    table: SpanTable, keeper: Restarts, fleet: Fleet, slow_ms: int, quick_ms: int, *, leaves: bool
+    table: SpanTable, lifecycle: Restarts, queries: Queries, slow_ms: int, quick_ms: int, *, leaves: bool
 ) -> None:
-    lane, slow, quick = two_on_a_lane(table, fleet)
-    planned(fleet, lane)
-    ended(fleet, lane, result_of(slow, wall_ms=slow_ms), result_of(quick, wall_ms=quick_ms))
+    lane, slow, quick = two_on_a_lane(table, queries)
+    planned(queries, lane)
+    ended(queries, lane, result_of(slow, wall_ms=slow_ms), result_of(quick, wall_ms=quick_ms))
     assert lane.members == ([quick] if leaves else [slow, quick])
-    assert bool(keeper.restarted) is leaves
+    assert bool(lifecycle.restarted) is leaves
 
 
-def test_nobody_leaves_when_all_take_their_share(table: SpanTable, keeper: Restarts, fleet: Fleet) -> None:
-    lane, *spans = two_on_a_lane(table, fleet)
+def test_nobody_leaves_when_all_take_their_share(table: SpanTable, lifecycle: Restarts, queries: Queries) -> None:
+    lane, *spans = two_on_a_lane(table, queries)
     spans.append(is_on(table, lane, {0: 0}, "third"))
-    planned(fleet, lane)
-    ended(fleet, lane, *(result_of(span, wall_ms=5000) for span in spans))
-    assert (len(lane.members), keeper.restarted) == (3, [])
+    planned(queries, lane)
+    ended(queries, lane, *(result_of(span, wall_ms=5000) for span in spans))
+    assert (len(lane.members), lifecycle.restarted) == (3, [])

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.agent.core.span.inputs import BatchOver, Planned
 from headgate.replication.lane import IDLE_SECONDS
-from headgate.replication.queries import Fleet
+from headgate.replication.queries import Queries
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark_options import RefusedOptionError, check_options
 from support.lanes_without_spark import is_on, lane_of, now_is, result_of
@@ -20,16 +20,16 @@ def test_options_that_break_order_are_refused_by_name(option: str) -> None:
 
 
 def test_a_lane_that_finds_nothing_to_read_has_caught_up(
-    table: SpanTable, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    table: SpanTable, queries: Queries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane = lane_of(fleet, "a", {0: 3})
+    lane = lane_of(queries, "a", {0: 3})
     span = is_on(table, lane, {0: 5})
     table.apply(span, Planned())
     table.apply(span, BatchOver(result_of(span, oldest_append_ms=1_000, visible_ms=10_000), {}))
 
     def lag_ms() -> int:
         found = now_is(table, span)
-        return found.status(lane_is_idle=fleet.is_idle(found)).lag_ms
+        return found.status(lane_is_idle=queries.is_idle(found)).lag_ms
 
     assert lag_ms() == 9_000, "before its first batch a lane has not looked"
     lane._batch_ended_at = time.monotonic()

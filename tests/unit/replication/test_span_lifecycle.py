@@ -12,11 +12,11 @@ from headgate.agent.core.span.inputs import Opened, Placed, Served, Settled
 from headgate.agent.core.span.states import Phase
 from headgate.agent.core.span.transitions import UnknownTransitionError
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
-from headgate.replication.queries import Fleet
-from headgate.replication.span_lifecycle import SpanKeeper
+from headgate.replication.queries import Queries
+from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.sinks.contract import Claim, SinkUnavailableError
-from support.lanes_without_spark import SPEC, fleet_of, lane_of, now_is
+from support.lanes_without_spark import SPEC, lane_of, now_is, queries_of
 
 PLAN = SpanPlan(span="s", topic="t", table="public.s", start={0: 0})
 
@@ -75,15 +75,15 @@ def sink() -> OneSink:
 
 
 @pytest.fixture
-def keeper(table: SpanTable, calls: Calls, sink: OneSink) -> SpanKeeper:
-    made = SpanKeeper(table, None)  # type: ignore[arg-type]  # nothing here asks a broker
+def lifecycle(table: SpanTable, calls: Calls, sink: OneSink) -> SpanLifecycle:
+    made = SpanLifecycle(table, None)  # type: ignore[arg-type]  # nothing here asks a broker
     made._pool, made._sinks = calls, sink  # type: ignore[assignment]
     return made
 
 
 @pytest.fixture
-def fleet(table: SpanTable, keeper: SpanKeeper, tmp_path: Any) -> Fleet:
-    return fleet_of(table, keeper, tmp_path)
+def queries(table: SpanTable, lifecycle: SpanLifecycle, tmp_path: Any) -> Queries:
+    return queries_of(table, lifecycle, tmp_path)
 
 
 def task(n: int) -> SpanTask:
@@ -91,7 +91,7 @@ def task(n: int) -> SpanTask:
 
 
 def test_a_span_that_was_never_claimed_is_claimed_and_sealed(
-    table: SpanTable, keeper: SpanKeeper, calls: Calls, sink: OneSink
+    table: SpanTable, lifecycle: SpanLifecycle, calls: Calls, sink: OneSink
 ) -> None:
     table.close(task(1))
     calls.run()
@@ -101,7 +101,7 @@ def test_a_span_that_was_never_claimed_is_claimed_and_sealed(
 
 
 def test_a_seal_is_tried_again_when_it_is_due(
-    table: SpanTable, keeper: SpanKeeper, calls: Calls, sink: OneSink
+    table: SpanTable, lifecycle: SpanLifecycle, calls: Calls, sink: OneSink
 ) -> None:
     sink.answer = SinkUnavailableError("away")
     table.close(task(1))
@@ -109,14 +109,14 @@ def test_a_seal_is_tried_again_when_it_is_due(
     found = now_is(table, task(1).id)
     assert (found.phase, found.status().error_code) == (Phase.RESEALING, "sink_unavailable")
     assert found.retry_at is not None
-    keeper.turn(found.retry_at - 0.01)
+    lifecycle.turn(found.retry_at - 0.01)
     assert calls.waiting == []
-    keeper.turn(found.retry_at)
+    lifecycle.turn(found.retry_at)
     assert len(calls.waiting) == 1
 
 
 def test_a_fault_of_ours_is_one_spans_failure(
-    table: SpanTable, keeper: SpanKeeper, calls: Calls, sink: OneSink
+    table: SpanTable, lifecycle: SpanLifecycle, calls: Calls, sink: OneSink
 ) -> None:
     sink.answer = RuntimeError("a bug")
     table.close(task(1))
@@ -126,17 +126,17 @@ def test_a_fault_of_ours_is_one_spans_failure(
 
 
 def test_an_answer_that_cannot_be_is_told(
-    table: SpanTable, keeper: SpanKeeper, calls: Calls, caplog: pytest.LogCaptureFixture
+    table: SpanTable, lifecycle: SpanLifecycle, calls: Calls, caplog: pytest.LogCaptureFixture
 ) -> None:
     table.close(task(1))
-    keeper._call(now_is(table, task(1).id), lambda _: Settled({}))
+    lifecycle._call(now_is(table, task(1).id), lambda _: Settled({}))
     with pytest.raises(UnknownTransitionError):
         calls.waiting.pop()()
     assert "settled" in caplog.text
 
 
 def test_an_answer_to_a_run_that_is_over_is_nobodys(
-    table: SpanTable, keeper: SpanKeeper, calls: Calls, sink: OneSink
+    table: SpanTable, lifecycle: SpanLifecycle, calls: Calls, sink: OneSink
 ) -> None:
     table.close(task(1))
     table.close(task(2))
@@ -147,29 +147,29 @@ def test_an_answer_to_a_run_that_is_over_is_nobodys(
     assert sink.asked[-1] == ("seal", Epoch(1, 2))
 
 
-def test_an_executor_that_is_killed_calls_nobody(table: SpanTable, keeper: SpanKeeper, calls: Calls) -> None:
+def test_an_executor_that_is_killed_calls_nobody(table: SpanTable, lifecycle: SpanLifecycle, calls: Calls) -> None:
     table.killed = True
     table.close(task(1))
     assert calls.waiting == []
 
 
 def test_a_warm_span_is_looked_at_once_at_a_time(
-    table: SpanTable, keeper: SpanKeeper, fleet: Fleet, calls: Calls, sink: OneSink
+    table: SpanTable, lifecycle: SpanLifecycle, queries: Queries, calls: Calls, sink: OneSink
 ) -> None:
     span = task(1).id
     table.add(task(1), primary=False)
     calls.waiting.clear()
     table.apply(span, Opened(Epoch(1, 1), False, {0: 5}))
-    table.apply(span, Placed(lane_of(fleet, "a", {0: 5}).name))
+    table.apply(span, Placed(lane_of(queries, "a", {0: 5}).name))
     table.apply(span, Served())
     for _ in range(3):
-        keeper.look(now_is(table, span))
+        lifecycle.look(now_is(table, span))
     assert len(calls.waiting) == 1, "a slow sink is not asked again"
     calls.run()
     assert now_is(table, span).positions == {0: 7}
     sink.answer = SinkUnavailableError("away")
-    keeper.look(now_is(table, span))
+    lifecycle.look(now_is(table, span))
     calls.run()
     assert (now_is(table, span).positions, now_is(table, span).error) == ({0: 7}, None), "it shows when it is written"
-    keeper.look(now_is(table, span))
+    lifecycle.look(now_is(table, span))
     assert len(calls.waiting) == 1

@@ -12,7 +12,7 @@ from headgate.records.control import Epoch, Positions, SpanPlan
 from headgate.replication.batch_coordinator import SETTLED_MAX
 from headgate.replication.lane import Lane
 from headgate.replication.plan import BatchPlan
-from headgate.replication.queries import Fleet, positions_of
+from headgate.replication.queries import Queries, positions_of
 from headgate.replication.span_table import SpanTable
 from support.lanes_without_spark import Restarts, ended, ends_of, lane_of, now_is, result_of
 
@@ -27,8 +27,8 @@ SPEC = msgspec.json.encode(
 
 
 @pytest.fixture
-def lane(fleet: Fleet) -> Lane:
-    return lane_of(fleet, "a", {0: 0, 1: 0}, SPEC)
+def lane(queries: Queries) -> Lane:
+    return lane_of(queries, "a", {0: 0, 1: 0}, SPEC)
 
 
 def span_of(table: SpanTable, lane: Lane, name: str, positions: Positions) -> SpanId:
@@ -41,8 +41,8 @@ def span_of(table: SpanTable, lane: Lane, name: str, positions: Positions) -> Sp
     return task.id
 
 
-def begun(fleet: Fleet, lane: Lane, end: int = 90) -> BatchPlan:
-    plan = fleet.crew.begin_batch(lane, ends_of(lane, end))
+def begun(queries: Queries, lane: Lane, end: int = 90) -> BatchPlan:
+    plan = queries.batch_coordinator.begin_batch(lane, ends_of(lane, end))
     assert plan is not None
     return plan
 
@@ -59,35 +59,35 @@ def test_a_lane_begins_where_the_last_of_the_tables_stands(table: SpanTable, lan
 
 
 def test_what_was_read_without_rows_is_no_position(
-    table: SpanTable, fleet: Fleet, lane: Lane, keeper: Restarts
+    table: SpanTable, queries: Queries, lane: Lane, lifecycle: Restarts
 ) -> None:
     span = span_of(table, lane, "a00", {0: 5})
-    begun(fleet, lane)
-    ended(fleet, lane, read(span), seen={0: 1_000})
+    begun(queries, lane)
+    ended(queries, lane, read(span), seen={0: 1_000})
     assert now_is(table, span).status().positions == {0: 5}
-    (work,) = begun(fleet, lane, 2_000).works
+    (work,) = begun(queries, lane, 2_000).works
     assert (work.expected, work.start(0), work.settle, work.source_table) == ({0: 5}, 1_000, False, "s.a00")
-    assert keeper.restarted == []
+    assert lifecycle.restarted == []
     table.apply(span, SentBack("it is opened again"))
     table.apply(span, Opened(Epoch(1, 1), True, {0: 5}))
     assert table.work_of(now_is(table, span)).start(0) == 5, "a new look at the sink begins where the sink is"
 
 
 def test_a_position_that_rests_follows_in_time_with_a_batch_or_without(
-    table: SpanTable, fleet: Fleet, lane: Lane, keeper: Restarts, monkeypatch: pytest.MonkeyPatch
+    table: SpanTable, queries: Queries, lane: Lane, lifecycle: Restarts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spans = [span_of(table, lane, name, {0: 5}) for name in NAMES]
-    begun(fleet, lane)
-    ended(fleet, lane, *(read(span) for span in spans), seen={0: 1_000})
-    keeper.called.clear()
-    fleet.turn(time.monotonic())
-    assert keeper.called == [], "not yet"
+    begun(queries, lane)
+    ended(queries, lane, *(read(span) for span in spans), seen={0: 1_000})
+    lifecycle.called.clear()
+    queries.turn(time.monotonic())
+    assert lifecycle.called == [], "not yet"
     now = time.monotonic() + REST_SECONDS
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    plan = begun(fleet, lane, 2_000)
+    plan = begun(queries, lane, 2_000)
     settled = [work.id.span for work in plan.works if work.settle]
     assert settled == [f"copy.{name}" for name in NAMES[:SETTLED_MAX]], "a few at a time"
     of_these = [span for span in spans if span.span in settled]
-    ended(fleet, lane, *(read(span, positions={0: 1_000}) for span in of_these), seen={0: 1_000})
-    fleet.turn(now)
-    assert keeper.called == [f"copy.{name}" for name in NAMES[SETTLED_MAX : 2 * SETTLED_MAX]], "then the next ones"
+    ended(queries, lane, *(read(span, positions={0: 1_000}) for span in of_these), seen={0: 1_000})
+    queries.turn(now)
+    assert lifecycle.called == [f"copy.{name}" for name in NAMES[SETTLED_MAX : 2 * SETTLED_MAX]], "then the next ones"

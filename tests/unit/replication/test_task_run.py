@@ -263,7 +263,7 @@ def test_what_was_kept_with_a_prefix_is_not_left_for_the_rest(
     parts.bad, parts.applied_to = {(0, 2): ValueRefusedError("too long", 0, 2)}, 5
     run_boxed(9, frozenset())
     assert quarantine.kept == [(2, "value_refused")]
-    assert [batch.aside.most for batch in parts.batches if batch.aside is not None] == [9, 8]
+    assert [batch.quarantine.most for batch in parts.batches if batch.quarantine is not None] == [9, 8]
 
 
 def test_more_than_may_be_kept_fails_the_table_and_keeps_none_of_them(
@@ -313,8 +313,8 @@ def test_what_cannot_be_kept_holds_the_position(parts: RecordingParts, quarantin
 def test_patience_is_the_drivers(parts: RecordingParts, quarantine: RecordingQuarantine) -> None:
     run_boxed(9, frozenset(), patient=False)
     (batch,) = parts.batches
-    assert batch.aside is not None
-    assert (batch.aside.patient, batch.aside.most) == (False, 9)
+    assert batch.quarantine is not None
+    assert (batch.quarantine.patient, batch.quarantine.most) == (False, 9)
 
 
 def test_a_prefix_is_followed_by_the_rest_and_where_that_is_stuck_is_said(parts: RecordingParts) -> None:

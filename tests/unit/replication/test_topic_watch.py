@@ -8,7 +8,7 @@ from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Placed, Remove, Served, SettleDue
 from headgate.agent.core.span.states import Phase
 from headgate.records.control import TaskState
-from headgate.replication.queries import Fleet
+from headgate.replication.queries import Queries
 from headgate.replication.span_table import SpanTable
 from headgate.replication.topic_watch import TOPICS_SECONDS, TopicWatch
 from headgate.sources.offsets import SourceUnreachableError
@@ -32,7 +32,7 @@ def topics() -> Topics:
 
 
 @pytest.fixture
-def watch(table: SpanTable, topics: Topics, keeper: Restarts) -> TopicWatch:
+def watch(table: SpanTable, topics: Topics, lifecycle: Restarts) -> TopicWatch:
     return TopicWatch(table, topics, 0.0)
 
 
@@ -41,9 +41,9 @@ def open_span(table: SpanTable, topic: str, topic_id: str | None) -> SpanId:
 
 
 def test_a_span_whose_topic_is_missing_twice_is_sent_back_with_those_of_its_lane(
-    table: SpanTable, topics: Topics, watch: TopicWatch, keeper: Restarts, fleet: Fleet
+    table: SpanTable, topics: Topics, watch: TopicWatch, lifecycle: Restarts, queries: Queries
 ) -> None:
-    lane, elsewhere = lane_of(fleet, "a", {0: 0}), lane_of(fleet, "b", {0: 0})
+    lane, elsewhere = lane_of(queries, "a", {0: 0}), lane_of(queries, "b", {0: 0})
     for topic, topic_id, on in (("t", "one", lane), ("v", "two", lane), ("u", "two", elsewhere)):
         span = open_span(table, topic, topic_id)
         table.apply(span, Placed(on.name))
@@ -51,14 +51,14 @@ def test_a_span_whose_topic_is_missing_twice_is_sent_back_with_those_of_its_lane
     for present, restarted in (("tuv", 0), ("uv", 0), ("tuv", 0), ("uv", 0), ("uv", 2)):
         topics.present = {topic: "one" if topic == "t" else "two" for topic in present}
         watch.look()
-        assert keeper.restarted == ["its lane reads t, which is not there any more"] * restarted, present
+        assert lifecycle.restarted == ["its lane reads t, which is not there any more"] * restarted, present
     assert len(elsewhere.members) == 1
 
 
 def test_a_neighbour_that_is_being_called_leaves_the_lane_and_is_opened_once_it_is_answered(
-    table: SpanTable, topics: Topics, watch: TopicWatch, fleet: Fleet
+    table: SpanTable, topics: Topics, watch: TopicWatch, queries: Queries
 ) -> None:
-    lane = lane_of(fleet, "a", {0: 0})
+    lane = lane_of(queries, "a", {0: 0})
     gone, called = is_on(table, lane, {0: 5}, "gone"), is_on(table, lane, {0: 5}, "called", topic="v")
     table.apply(called, SettleDue())
     topics.present = {"v": None}
@@ -69,13 +69,13 @@ def test_a_neighbour_that_is_being_called_leaves_the_lane_and_is_opened_once_it_
 
 
 def test_a_span_that_waits_for_a_lane_is_sent_back_alone(
-    table: SpanTable, topics: Topics, watch: TopicWatch, keeper: Restarts
+    table: SpanTable, topics: Topics, watch: TopicWatch, lifecycle: Restarts
 ) -> None:
     gone, other = open_span(table, "t", "one"), open_span(table, "u", "two")
     topics.present = {"u": "two"}
     watch.look()
     watch.look()
-    assert keeper.restarted == ["its lane reads t, which is not there any more"]
+    assert lifecycle.restarted == ["its lane reads t, which is not there any more"]
     assert (now_is(table, gone).phase, now_is(table, other).phase) == (Phase.OPENING, Phase.WAITING)
 
 
@@ -102,11 +102,11 @@ def test_what_is_not_known_is_not_another(
     assert now_is(table, span).phase is Phase.WAITING
 
 
-def test_who_does_not_answer_says_nothing(table: SpanTable, watch: TopicWatch, keeper: Restarts) -> None:
+def test_who_does_not_answer_says_nothing(table: SpanTable, watch: TopicWatch, lifecycle: Restarts) -> None:
     span = open_span(table, "t", "one")
     watch.look()
     watch.look()
-    assert (now_is(table, span).phase, keeper.restarted) == (Phase.WAITING, [])
+    assert (now_is(table, span).phase, lifecycle.restarted) == (Phase.WAITING, [])
 
 
 def test_it_looks_from_time_to_time_and_only_for_spans_that_are_open(table: SpanTable, watch: TopicWatch) -> None:

@@ -1,4 +1,4 @@
-"""The witness: who is told which ENDs, and up to when a span is said to be complete. The broker is a list."""
+"""Transaction ends: who is told which ENDs, and up to when a span is said to be complete. The broker is a list."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from headgate.formats.transactions import End, Standing, Tail
 from headgate.records.control import Epoch, Positions, SpanPlan
 from headgate.records.ts import ts_of_ms
 from headgate.replication import transaction_end_reader as reader
-from headgate.replication.queries import Fleet
+from headgate.replication.queries import Queries
 from headgate.replication.span_table import SpanTable
 from headgate.replication.transaction_end_reader import FAR_MS, WHOLE_SECONDS, TransactionTopic
 from support.lanes_without_spark import lane_of, now_is
@@ -69,16 +69,16 @@ def topic(log: Log, table: SpanTable) -> TransactionTopic:
 
 
 @pytest.fixture
-def spans(table: SpanTable, fleet: Fleet) -> "Spans":
-    return Spans(table, fleet)
+def spans(table: SpanTable, queries: Queries) -> "Spans":
+    return Spans(table, queries)
 
 
 class Spans:
     """Spans that are written on a lane."""
 
-    def __init__(self, table: SpanTable, fleet: Fleet) -> None:
+    def __init__(self, table: SpanTable, queries: Queries) -> None:
         self._table = table
-        self._lane = lane_of(fleet, "a", {0: 0})
+        self._lane = lane_of(queries, "a", {0: 0})
 
     def of(self, name: str, **source: object) -> SpanId:
         spec = {

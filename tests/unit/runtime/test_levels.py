@@ -22,7 +22,7 @@ from headgate.records.control import (
     OperationKind,
     OperationRequested,
     OwnerAnnounced,
-    SetState,
+    ReplicationState,
     SpanDispatched,
     SpanPlan,
     WantedState,
@@ -36,7 +36,8 @@ LEASE_SECONDS = 5.0
 QUIET_SECONDS = QUIET_LEASES * LEASE_SECONDS
 
 SPAN = Fact(
-    SpanKey("f", "t1"), SpanDispatched("0-1", 1, 7, SetState.ABSENT, None, None, False, None, 0, None, revision=0)
+    SpanKey("f", "t1"),
+    SpanDispatched("0-1", 1, 7, ReplicationState.ABSENT, None, None, False, None, 0, None, revision=0),
 )
 REVISED = Fact(SPAN.key, replace(SPAN.value, revision=3))
 REQUEST = Fact(RequestKey("r"), OperationRequested(OperationKind.DRAIN_AGENT, "", None, None, "a1", "me", 5))

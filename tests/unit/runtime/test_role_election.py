@@ -65,7 +65,7 @@ def test_a_resignation_that_cannot_be_written_still_ends_the_role(world: World) 
     assert one.state is RoleState.ENDED
 
 
-def test_a_new_process_that_has_not_read_to_the_end_does_not_take_the_throne_for_empty(world: World) -> None:
+def test_a_new_process_that_has_not_read_to_the_end_does_not_take_the_shard_for_free(world: World) -> None:
     one, two = world.member("one").serve(), world.member("two")
     two.log.hold(ANNOUNCE, at=0)
     world.run(LEASE - 1.0, one, two)
@@ -74,7 +74,7 @@ def test_a_new_process_that_has_not_read_to_the_end_does_not_take_the_throne_for
     assert two.role.counters.campaigns == 0
 
 
-def test_what_the_last_owner_committed_just_before_init_is_replayed_before_the_throne(
+def test_what_the_last_owner_committed_just_before_init_is_replayed_before_the_term_begins(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = world.member("one").serve(), world.member("two")

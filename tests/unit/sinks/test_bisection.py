@@ -12,13 +12,13 @@ from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (
-    Aside,
     ChangeBatch,
     ChangeRefusedError,
     Claim,
     ConstraintViolatedError,
     FeedIdentity,
     OffsetRange,
+    Quarantine,
     QuarantineFullError,
     ValueRefusedError,
 )
@@ -48,25 +48,25 @@ class FakeTrial:
         return kind(str(error), change.partition, change.offset)
 
 
-def batch(sizes: dict[int, int], aside: Aside | None = None) -> ChangeBatch:
+def batch(sizes: dict[int, int], quarantine: Quarantine | None = None) -> ChangeBatch:
     claim = Claim(FeedIdentity("c", "0-1", "shop"), "t", "topic", Epoch(1, 1), 0, dict.fromkeys(sizes, 0))
     changes = [
         Change(p, offset, Operation.UPSERT, {"id": offset}, {"id": offset}, None, 0)
         for p, size in sizes.items()
         for offset in range(size)
     ]
-    return ChangeBatch(claim, {p: OffsetRange(0, size) for p, size in sizes.items()}, changes, aside)
+    return ChangeBatch(claim, {p: OffsetRange(0, size) for p, size in sizes.items()}, changes, quarantine)
 
 
-def aside(most: int = 1000, *, patient: bool = True) -> Aside:
-    return Aside(lambda _: None, most, patient)
+def quarantine_of(most: int = 1000, *, patient: bool = True) -> Quarantine:
+    return Quarantine(lambda _: None, most, patient)
 
 
 @given(st.integers(1, 600), st.sets(st.integers(0, 599), max_size=6))
 def test_all_but_the_bad_ones_are_applied_in_order_with_logarithmic_effort(size: int, bad: set[int]) -> None:
     bad = {offset for offset in bad if offset < size}
     trial = FakeTrial({(0, offset) for offset in bad}, {})
-    found = bisect_batch(trial, batch({0: size}, aside()))
+    found = bisect_batch(trial, batch({0: size}, quarantine_of()))
     assert [each.offset for each in found.refused] == sorted(bad)
     assert trial.applied == [(0, offset) for offset in range(size) if offset not in bad]
     assert found.ranges == {0: OffsetRange(0, size)}
@@ -74,7 +74,7 @@ def test_all_but_the_bad_ones_are_applied_in_order_with_logarithmic_effort(size:
 
 
 @given(st.integers(2, 600), st.data())
-def test_without_aside_it_ends_before_the_first_bad_one(size: int, data: st.DataObject) -> None:
+def test_without_quarantine_it_ends_before_the_first_bad_one(size: int, data: st.DataObject) -> None:
     first = data.draw(st.integers(1, size - 1))
     trial = FakeTrial({(0, first), (0, size - 1)}, {})
     assert bisect_batch(trial, batch({0: size})).ranges == {0: OffsetRange(0, first)}
@@ -83,17 +83,17 @@ def test_without_aside_it_ends_before_the_first_bad_one(size: int, data: st.Data
 
 def test_a_partition_waits_for_another_ones_change() -> None:
     trial = FakeTrial(set(), {(0, 2): (1, 3)})
-    found = bisect_batch(trial, batch({0: 5, 1: 5}, aside()))
+    found = bisect_batch(trial, batch({0: 5, 1: 5}, quarantine_of()))
     assert (found.ranges, found.refused) == ({0: OffsetRange(0, 5), 1: OffsetRange(0, 5)}, ())
 
 
 def test_what_only_a_rule_between_rows_refuses_is_waited_for_and_kept_when_patience_ends() -> None:
     needs = {(0, 2): (9, 9), (1, 4): (0, 2)}
-    found = bisect_batch(FakeTrial(set(), needs), batch({0: 5, 1: 5}, aside()))
+    found = bisect_batch(FakeTrial(set(), needs), batch({0: 5, 1: 5}, quarantine_of()))
     assert (found.ranges, found.refused) == ({0: OffsetRange(0, 2), 1: OffsetRange(0, 4)}, ())
 
     trial = FakeTrial(set(), needs)
-    found = bisect_batch(trial, batch({0: 5, 1: 5}, aside(patient=False)))
+    found = bisect_batch(trial, batch({0: 5, 1: 5}, quarantine_of(patient=False)))
     assert [(each.partition, each.offset) for each in found.refused] == [(0, 2), (1, 4)]
     assert found.ranges == {0: OffsetRange(0, 5), 1: OffsetRange(0, 5)}
     assert len(trial.applied) == 8
@@ -108,7 +108,7 @@ def test_nothing_done_at_all_is_the_first_refusal() -> None:
 def test_beyond_what_may_be_kept_it_gives_up_at_once() -> None:
     trial = FakeTrial({(0, offset) for offset in range(1024)}, {})
     with pytest.raises(QuarantineFullError, match="quarantine_per_hour_max"):
-        bisect_batch(trial, batch({0: 1024}, aside(most=4)))
+        bisect_batch(trial, batch({0: 1024}, quarantine_of(most=4)))
     assert trial.attempts < 40
 
 
@@ -180,7 +180,7 @@ def test_what_is_applied_is_whole_events_a_prefix_per_partition_and_the_position
 @given(batches_of_events(), st.sets(st.integers(0, 40), max_size=6))
 def test_an_event_is_set_aside_as_a_whole_and_once(given_batch: ChangeBatch, forbidden: set[int]) -> None:
     trial = FussyTrial(forbidden)
-    found = bisect_batch(trial, msgspec.structs.replace(given_batch, aside=aside()))
+    found = bisect_batch(trial, msgspec.structs.replace(given_batch, quarantine=quarantine_of()))
     bad = {(c.partition, c.offset) for c in given_batch.changes if c.key["id"] in forbidden}
     assert sorted((each.partition, each.offset) for each in found.refused) == sorted(bad)
     wanted = [change for change in given_batch.changes if (change.partition, change.offset) not in bad]

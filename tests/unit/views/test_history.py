@@ -10,8 +10,8 @@ from headgate.records.control import (
     Liveness,
     OwnerAnnounced,
     Record,
+    ReplicationState,
     SessionEnded,
-    SetState,
     SpanDispatched,
     SpanProgressed,
 )
@@ -24,7 +24,7 @@ DISPATCHED = SpanDispatched(
     feed_id="0-1",
     incarnation=0,
     owner_rev=5,
-    state=SetState.REPLICATING,
+    state=ReplicationState.REPLICATING,
     primary=A,
     secondary=None,
     sealed=False,
@@ -45,7 +45,7 @@ def kinds(key: Key, before: Record | None, now: Record | None) -> list[str]:
 
 
 def test_a_move_is_told_in_its_phases() -> None:
-    coming = replace(DISPATCHED, state=SetState.PREPARE, secondary=B)
+    coming = replace(DISPATCHED, state=ReplicationState.PREPARE, secondary=B)
     (begun,) = [event for event in told(SPAN, DISPATCHED, coming) if event.kind == "move_begun"]
     assert (begun.agent, begun.from_agent, begun.epoch) == ("b", "a", "5.2")
     (moved,) = told(SPAN, coming, replace(DISPATCHED, primary=replace(B, epoch=Epoch(5, 3))))
@@ -55,7 +55,7 @@ def test_a_move_is_told_in_its_phases() -> None:
 
 
 def test_a_span_that_is_lost_and_given_to_another() -> None:
-    absent = replace(DISPATCHED, state=SetState.ABSENT, primary=None, failures=1, last_error="gone")
+    absent = replace(DISPATCHED, state=ReplicationState.ABSENT, primary=None, failures=1, last_error="gone")
     assert kinds(SPAN, None, DISPATCHED) == ["assigned"]
     assert kinds(SPAN, DISPATCHED, absent) == ["unassigned", "failed"]
     assert kinds(SPAN, absent, replace(DISPATCHED, primary=B)) == ["assigned"]

@@ -101,5 +101,5 @@ class TableExecutor(Protocol):
         ...
 
     def kill(self) -> None:
-        """Suicide: stop every writer now, without sealing or waiting (the session is lost)."""
+        """EndSession: stop every writer now, without sealing or waiting (the session is lost)."""
         ...

@@ -18,17 +18,24 @@ from headgate.agent.core.messages import (
     AddTable,
     AgentInput,
     CloseTable,
+    EndSession,
     ForgetTable,
     ProgressDue,
     ReadProgress,
     RemoveTable,
     SessionStarted,
-    Suicide,
     TaskObserved,
 )
 from headgate.agent.core.state import AgentState, role_of, task_count
 from headgate.agent.core.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
-from headgate.records.control import FeedRecorded, SetState, SpanDispatched, SpanProgressed, TaskReported, TaskState
+from headgate.records.control import (
+    FeedRecorded,
+    ReplicationState,
+    SpanDispatched,
+    SpanProgressed,
+    TaskReported,
+    TaskState,
+)
 from headgate.records.fitting import fitted
 from headgate.records.keys import AnswerKey, Fact, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
 from headgate.records.levels import withheld
@@ -73,7 +80,7 @@ def _on_record(state: AgentState, key: Key, now: Now) -> Decision:
         case OwnerKey():
             return _answers(state, now, started=False)
         case SessionKey(agent=state.agent, session=state.session) if state.ended is not None:
-            return Decision(effects=(Suicide(state.ended),))
+            return Decision(effects=(EndSession(state.ended),))
         case SpanKey(feed=feed, span=span):
             return _act(state, SpanId(feed, span), state.reports.get(SpanId(feed, span)), now)
         case FeedKey(feed=feed):
@@ -223,7 +230,9 @@ def directive_of(
         return Directive.ABANDON if known else Directive.ABANDON_ANEW
     if role is not record.primary:
         return Directive.PREPARE if known else Directive.PREPARE_ANEW
-    ending = record.state is SetState.REMOVING or (record.state is SetState.COMMIT and record.secondary is not None)
+    ending = record.state is ReplicationState.REMOVING or (
+        record.state is ReplicationState.COMMIT and record.secondary is not None
+    )
     if ending:
         return Directive.DRAIN if known else Directive.CLOSE
     return Directive.REPLICATE if known else Directive.REPLICATE_ANEW

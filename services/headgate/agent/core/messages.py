@@ -9,12 +9,12 @@ __all__ = [
     "AddTable",
     "AgentInput",
     "CloseTable",
+    "EndSession",
     "ForgetTable",
     "ProgressDue",
     "ReadProgress",
     "RemoveTable",
     "SessionStarted",
-    "Suicide",
     "TaskObserved",
 ]
 
@@ -68,7 +68,7 @@ class ReadProgress(msgspec.Struct, frozen=True):
     """Read every task's status and give it back as ProgressDue."""
 
 
-class Suicide(msgspec.Struct, frozen=True):
+class EndSession(msgspec.Struct, frozen=True):
     """The log says this session is dead: stop every writer at once and end."""
 
     reason: str

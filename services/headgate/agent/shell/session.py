@@ -91,9 +91,9 @@ class Lease:
 
 
 class Heartbeat:
-    """Announces a session from a thread of its own, with a pen of its own, and cries out when the lease is lost.
+    """Announces a session from a thread of its own, with its own log writer; runs ``on_lost`` when its lease is lost.
 
-    ``announcement`` makes the record from liveness and count; ``on_lost`` runs on the heartbeat's thread, once.
+    ``announcement`` makes the record from liveness and count; ``on_lost`` is called on that thread, once.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Heartbeat:
         self._wake.set()
 
     def end(self, *, forget: bool = False) -> None:
-        """Mute it, wait for what is under way, and let go of the pen; ``forget`` deletes the announcement before."""
+        """Mute it, wait for what is under way, and close its log writer; ``forget`` deletes the announcement before."""
         self.mute()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout=self.pause + 1)

@@ -15,11 +15,11 @@ from headgate.agent.core.messages import (
     AddTable,
     AgentInput,
     CloseTable,
+    EndSession,
     ForgetTable,
     ProgressDue,
     ReadProgress,
     RemoveTable,
-    Suicide,
     TaskObserved,
 )
 from headgate.agent.core.state import AgentState, evolve
@@ -125,7 +125,7 @@ class Turns:
                 statuses = self._statuses()
                 self._on_progress(statuses)
                 return [ProgressDue(tuple(statuses))]
-            case Suicide(reason=reason):
+            case EndSession(reason=reason):
                 raise SessionLostError(f"the owner wrote it dead: {reason}")
             case _:
                 raise TypeError(f"no such effect: {effect!r}")

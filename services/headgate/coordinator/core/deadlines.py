@@ -20,7 +20,7 @@ from headgate.coordinator.core.replication import Signal
 from headgate.coordinator.core.signals import cause
 from headgate.coordinator.core.term import Wait
 from headgate.coordinator.core.waiting import DRAIN_SECONDS_MAX, START_SECONDS_MAX, STOP_SECONDS_MAX
-from headgate.records.control import SetState
+from headgate.records.control import ReplicationState
 from headgate.records.keys import SpanKey
 
 __all__ = ["DRAIN_CODE", "START_CODE", "expire_drains", "expire_prepare", "expire_starts", "expire_stops"]
@@ -36,7 +36,7 @@ EXPIRIES_PER_DECISION_MAX: Final = 2_000
 def expire_prepare(draft: Draft, key: SpanKey) -> None:
     """The target of a move has had its time."""
     record = draft.span(key)
-    if record is None or record.secondary is None or record.state is not SetState.PREPARE:
+    if record is None or record.secondary is None or record.state is not ReplicationState.PREPARE:
         return
     limit = f"{spans.PREPARE_SECONDS_MAX:.0f} s"
     reason = f"{record.secondary.agent} was not prepared within {limit}; the table stays where it is"

@@ -28,7 +28,7 @@ from headgate.records.control import (
     OperationKind,
     OperationRequested,
     OutcomeStatus,
-    SetState,
+    ReplicationState,
     SpanPlan,
     WantedState,
 )
@@ -175,7 +175,7 @@ def _is_under_way(draft: Draft, name: str, plans: list[SpanPlan]) -> bool:
     for plan in plans:
         key = SpanKey(name, plan.span)
         record = draft.span(key)
-        is_running = record is not None and record.state in (SetState.REPLICATING, SetState.PREPARE)
+        is_running = record is not None and record.state in (ReplicationState.REPLICATING, ReplicationState.PREPARE)
         if not is_running or any(draft.span(other) is not None for other in index.overlapping(key)):
             return True
     return False

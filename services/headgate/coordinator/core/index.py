@@ -24,7 +24,7 @@ from headgate.records.control import (
     FeedRecorded,
     Liveness,
     Positions,
-    SetState,
+    ReplicationState,
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
@@ -285,15 +285,15 @@ class Indexes:
     def _place(self, key: SpanKey, record: SpanDispatched | None, feed: FeedRecorded | None, index: FeedIndex) -> None:
         is_planned = key.span in index.plans
         is_wanted = feed is not None and feed.wanted is WantedState.RUNNING and is_planned
-        state = SetState.ABSENT if record is None else record.state
+        state = ReplicationState.ABSENT if record is None else record.state
         has_failed = record is not None and record.failures > 0
         is_abandoned = feed is not None and feed.abandoned
         _mark(self.needy, key, takes_agent(record, is_wanted=is_wanted) and not has_failed and not is_abandoned)
-        is_to_close = feed is not None and not is_wanted and is_open(record) and state is not SetState.REMOVING
+        is_to_close = feed is not None and not is_wanted and is_open(record) and state is not ReplicationState.REMOVING
         _mark(self.closing, key, is_to_close)
         is_outdated = feed is not None and not is_planned and record is not None and not is_open(record)
         _mark(self.outdated, key, is_outdated)
-        is_running = state in (SetState.REPLICATING, SetState.PREPARE)
+        is_running = state in (ReplicationState.REPLICATING, ReplicationState.PREPARE)
         _mark(index.waiting, key, is_wanted and not is_running)
 
     def _roles_changed(self, key: SpanKey, record: SpanDispatched | None, by: int) -> None:

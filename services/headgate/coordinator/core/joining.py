@@ -16,7 +16,7 @@ from headgate.coordinator.core import spans
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.term import Joiner, SessionId
 from headgate.coordinator.schedulers import even
-from headgate.coordinator.schedulers.capacity import FeedQuota, Seats
+from headgate.coordinator.schedulers.capacity import Capacity, FeedQuota
 from headgate.records.keys import SpanKey
 
 __all__ = ["move_some", "note_answered", "note_present"]
@@ -60,7 +60,7 @@ def _counts(draft: Draft) -> dict[SessionId, int]:
 
 def move_some(
     draft: Draft,
-    seats: Seats,
+    capacity: Capacity,
     quota: FeedQuota,
     *,
     may_move: Callable[[SpanKey], bool],
@@ -85,9 +85,9 @@ def move_some(
     moves = even.fill(able, counts, lambda session: roles[session].in_order() if session in roles else (), may_go)
     has_begun = False
     for key, joiner in moves:
-        if seats.has(joiner) and quota.has(key.feed):
+        if capacity.has(joiner) and quota.has(key.feed):
             has_begun = True
-            seats.take(joiner)
+            capacity.take(joiner)
             quota.take(key.feed)
             term.joiners[joiner].offered.add(key)
             term.joiners[joiner].since = draft.now.monotonic

@@ -6,7 +6,7 @@ owner then knows what each session runs. Who has not answered when the lease is 
 as lost, until it answers; the sink fences it meanwhile. Requests wait as well; heartbeats and reports are kept.
 
 What counts as an answer. ``SyncAnswered.owner_rev`` equal to mine; or null (the unasked word of a new session, "I run
-nothing") if it was read *after* my throne. Why a null is good enough then, and only then: earlier owners dispatched
+nothing") if it was read *after* my term began. Why a null is good enough then, and only then: earlier owners dispatched
 only to sessions whose answer they had read; their dispatch was committed before my ``init`` fenced them; so that answer
 lies below the end which I captured after ``init`` and replayed to. A null that comes later is therefore of a session to
 which nobody but me has ever given a role. A null met in replay proves nothing: the session may have been dispatched
@@ -18,7 +18,7 @@ by the same reasoning, no owner can have given it anything.
 
 Names. Two processes may run under one agent's name. The one whose announcement stands first on the log has it: the
 other will read that, and end itself within a lease (agent/session.py: IdWatch). The owner goes by the same order while
-it reads live, and sticks to it. At its throne, or when who had the name is dead, it knows only who has announced
+it reads live, and sticks to it. When its term begins, or when who had the name is dead, it knows only who has announced
 itself oftener (at one pace, so longer). Where that is wrong, which takes a change of owners within twins' first lease,
 it gives to one that ends, and then to the other.
 
@@ -56,7 +56,7 @@ SWEEP_KEYS_MAX: Final = 1_000
 
 
 def await_answers(draft: Draft) -> bool:
-    """At the throne: wait for every live session that is not starting; True if there is nobody to wait for."""
+    """When a term begins: wait for every live session that is not starting; True if there is nobody to wait for."""
     live = [session for session in draft.state.index.live.in_order() if draft.is_live(session)]
     draft.term.awaited.update(session for session in live if not draft.state.is_starting(session))
     draft.set_timer("barrier", "", draft.state.lease_seconds)

@@ -13,7 +13,7 @@ from typing import Final
 from headgate.coordinator.core import spans
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.outcomes import NAMES_SHOWN_MAX, no_such_agent, no_such_feed
-from headgate.coordinator.core.scheduling import is_anyone_leaving, seats_of
+from headgate.coordinator.core.scheduling import capacity_of, is_anyone_leaving
 from headgate.coordinator.core.term import Drain, Rebalance, SessionId, Spread
 from headgate.coordinator.schedulers.balance import BALANCE_SECONDS
 from headgate.records.control import Liveness, OperationRequested, OutcomeStatus, WantedState
@@ -150,7 +150,7 @@ def give_up_drain(draft: Draft, session: SessionId) -> None:
         return
     why = (
         "they cannot be moved now: see `headgate why`"
-        if seats_of(draft)
+        if capacity_of(draft)
         else ("no other agent has a free seat: start one, or raise a capacity (HEADGATE_AGENT__CAPACITY_SPANS)")
     )
     reason = f"{count} tables are still on {session[0]}, none has left for {DRAIN_STUCK_SECONDS_MAX:.0f} s: {why}"

@@ -43,7 +43,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.records.control import Assignment, Epoch, OutcomeStatus, SetState, SpanDispatched
+from headgate.records.control import Assignment, Epoch, OutcomeStatus, ReplicationState, SpanDispatched
 
 __all__ = [
     "ACTIONS",
@@ -60,7 +60,7 @@ __all__ = [
 
 
 class Phase(StrEnum):
-    """A SetState, with the forms that answer differently told apart."""
+    """A ReplicationState, with the forms that answer differently told apart."""
 
     ABSENT = "absent"
     PREPARE = "prepare"
@@ -190,9 +190,9 @@ class Step(msgspec.Struct, frozen=True):
 
 def phase(record: SpanDispatched) -> Phase:
     """The phase of a record."""
-    if record.state is SetState.COMMIT and record.secondary is not None:
+    if record.state is ReplicationState.COMMIT and record.secondary is not None:
         return Phase.HANDOVER
-    if record.state is SetState.REMOVING and record.primary is None:
+    if record.state is ReplicationState.REMOVING and record.primary is None:
         return Phase.ORPHANED
     return Phase(record.state.value)
 
@@ -228,7 +228,7 @@ def _wait(record: SpanDispatched, _cause: Cause) -> Step:
 
 def _appoint(record: SpanDispatched, cause: Cause) -> Step:
     role = _give(cause, cause.target)
-    changed = replace(record, owner_rev=cause.owner_rev, state=SetState.COMMIT, primary=role, sealed=False)
+    changed = replace(record, owner_rev=cause.owner_rev, state=ReplicationState.COMMIT, primary=role, sealed=False)
     return Step(changed)
 
 
@@ -239,18 +239,18 @@ def _appoint_closer(record: SpanDispatched, cause: Cause) -> Step:
 def _begin_move(record: SpanDispatched, cause: Cause) -> Step:
     role = _give(cause, cause.target)
     changed = replace(
-        record, owner_rev=cause.owner_rev, state=SetState.PREPARE, secondary=role, moving_request=cause.request
+        record, owner_rev=cause.owner_rev, state=ReplicationState.PREPARE, secondary=role, moving_request=cause.request
     )
     return Step(changed)
 
 
 def _hand_over(record: SpanDispatched, cause: Cause) -> Step:
-    return Step(replace(record, owner_rev=cause.owner_rev, state=SetState.COMMIT))
+    return Step(replace(record, owner_rev=cause.owner_rev, state=ReplicationState.COMMIT))
 
 
 def _promote(record: SpanDispatched, cause: Cause) -> Step:
     role = _give(cause, _holder(record.secondary))
-    changed = replace(record, owner_rev=cause.owner_rev, state=SetState.COMMIT, primary=role, secondary=None)
+    changed = replace(record, owner_rev=cause.owner_rev, state=ReplicationState.COMMIT, primary=role, secondary=None)
     return Step(changed)
 
 
@@ -267,14 +267,14 @@ def _promote_failed(record: SpanDispatched, cause: Cause) -> Step:
 
 
 def _settle(record: SpanDispatched, cause: Cause) -> Step:
-    changed = replace(record, owner_rev=cause.owner_rev, state=SetState.REPLICATING)
+    changed = replace(record, owner_rev=cause.owner_rev, state=ReplicationState.REPLICATING)
     where = record.primary.agent if record.primary else "nobody"
     before = f"; on the way: {record.last_error}" if record.failures else ""
     return _ended_move(record, changed, OutcomeStatus.DONE, f"replicating on {where}{before}")
 
 
 def _abandon_move(record: SpanDispatched, cause: Cause) -> Step:
-    changed = replace(record, owner_rev=cause.owner_rev, state=SetState.REPLICATING, secondary=None)
+    changed = replace(record, owner_rev=cause.owner_rev, state=ReplicationState.REPLICATING, secondary=None)
     return _ended_move(record, changed, OutcomeStatus.FAILED, cause.reason)
 
 
@@ -286,7 +286,7 @@ def _reappoint(record: SpanDispatched, cause: Cause) -> Step:
 
 def _vacate(record: SpanDispatched, cause: Cause, *, sealed: bool) -> Step:
     changed = replace(
-        record, owner_rev=cause.owner_rev, state=SetState.ABSENT, primary=None, secondary=None, sealed=sealed
+        record, owner_rev=cause.owner_rev, state=ReplicationState.ABSENT, primary=None, secondary=None, sealed=sealed
     )
     return _ended_move(record, changed, OutcomeStatus.FAILED, cause.reason)
 
@@ -315,14 +315,14 @@ def _reset(record: SpanDispatched, cause: Cause) -> Step:
 
 
 def _close(record: SpanDispatched, cause: Cause) -> Step:
-    changed = replace(record, owner_rev=cause.owner_rev, state=SetState.REMOVING, secondary=None)
+    changed = replace(record, owner_rev=cause.owner_rev, state=ReplicationState.REMOVING, secondary=None)
     return _ended_move(record, changed, OutcomeStatus.FAILED, cause.reason)
 
 
 def _close_absent(record: SpanDispatched, cause: Cause) -> Step:
     if record.sealed:
         return Step(record)
-    return Step(replace(record, owner_rev=cause.owner_rev, state=SetState.REMOVING, failures=0))
+    return Step(replace(record, owner_rev=cause.owner_rev, state=ReplicationState.REMOVING, failures=0))
 
 
 def _orphan(record: SpanDispatched, cause: Cause) -> Step:

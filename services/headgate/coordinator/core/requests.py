@@ -21,15 +21,15 @@ from headgate.coordinator.core.outcomes import (
     supersede,
     waits_for_upgrade,
 )
-from headgate.coordinator.core.scheduling import seats_of
-from headgate.coordinator.schedulers.move import seat_of
+from headgate.coordinator.core.scheduling import capacity_of
+from headgate.coordinator.schedulers.move import session_with_capacity
 from headgate.records.control import (
     FeedRecorded,
     FeedState,
     OperationKind,
     OperationRequested,
     OutcomeStatus,
-    SetState,
+    ReplicationState,
     SpanPlan,
     WantedState,
 )
@@ -164,7 +164,7 @@ def _resume(draft: Draft, request: str, wish: OperationRequested) -> None:
 
 def _waits_after_failure(draft: Draft, key: SpanKey) -> bool:
     record = draft.span(key)
-    return record is not None and record.state is SetState.ABSENT and record.failures > 0
+    return record is not None and record.state is ReplicationState.ABSENT and record.failures > 0
 
 
 def _move(draft: Draft, request: str, wish: OperationRequested) -> None:
@@ -178,10 +178,10 @@ def _move(draft: Draft, request: str, wish: OperationRequested) -> None:
     reason = reason or _why_not_movable(draft, wish, plans) or _why_no_target(draft, wish, plans[0])
     if reason is not None:
         return refuse(draft, request, reason)
-    target = seat_of(_sessions_of(draft, wish.agent), seats_of(draft))
+    target = session_with_capacity(_sessions_of(draft, wish.agent), capacity_of(draft))
     if target is None:
         reason = "its capacity is reached, or it opens too many tables just now"
-        return refuse(draft, request, f"agent {wish.agent!r} has no free seat: {reason}")
+        return refuse(draft, request, f"agent {wish.agent!r} has no free capacity: {reason}")
     draft.settle(request, OutcomeStatus.ACCEPTED, f"{wish.agent} prepares the table")
     spans.begin_move(draft, SpanKey(wish.feed, plans[0].span), target, request)
     return None

@@ -3,10 +3,10 @@
 Their order is TiCDC's (anchors/ticdc.md §2): **basic** (nobody has the span), **drain** (its agent goes, or is to be
 emptied), move (an operator's, begun when it is asked for: feeds.py), **rebalance** (even numbers, on request),
 **split** (one table more than an agent's share: dividing.py), **balance** (even load, by itself). The first with work
-has the round, because what follows would take its seats; the others get theirs when it has none: every input ends in a
-round, and heartbeats are inputs.
+has the round, because what follows would take its capacity; the others get theirs when it has none: every input ends in
+a round, and heartbeats are inputs.
 
-A round looks only at the spans that need something (index.py) and stops when no agent has a seat left, so its cost is
+A round looks only at the spans that need something (index.py) and stops when no agent has capacity left, so its cost is
 that of the work it does.
 """
 
@@ -21,10 +21,10 @@ from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.span_predicates import is_open
 from headgate.coordinator.core.term import Rebalance, SessionId
 from headgate.coordinator.schedulers import balance, basic, drain, rebalance
-from headgate.coordinator.schedulers.capacity import STARTING_PER_AGENT_MAX, FeedQuota, Seat, Seats
+from headgate.coordinator.schedulers.capacity import STARTING_PER_AGENT_MAX, Capacity, FeedQuota, SessionCapacity
 from headgate.records.keys import SpanKey
 
-__all__ = ["is_anyone_leaving", "run_round", "seats_of"]
+__all__ = ["capacity_of", "is_anyone_leaving", "run_round"]
 
 CLOSES_PER_ROUND_MAX: Final = 2_000
 """Spans closed in one decision; the transaction of a turn stays below the client's queue bound (eventlog/term.py)."""
@@ -44,17 +44,17 @@ def run_round(draft: Draft) -> None:
     wants_agent = bool(touched or index.needy or term.retry_due)
     if not (wants_agent or leaving or term.rebalances or term.is_even_due or term.loads.is_due):
         return
-    seats, quota = seats_of(draft), FeedQuota(draft.moving_count)
-    if wants_agent and _place(draft, touched, seats):
+    capacity, quota = capacity_of(draft), FeedQuota(draft.moving_count)
+    if wants_agent and _place(draft, touched, capacity):
         return
-    if leaving and _drain(draft, leaving, seats, quota):
+    if leaving and _drain(draft, leaving, capacity, quota):
         return
-    if term.rebalances and _rebalance(draft, seats, quota):
+    if term.rebalances and _rebalance(draft, capacity, quota):
         return
-    if term.is_even_due and _even(draft, seats, quota):
+    if term.is_even_due and _even(draft, capacity, quota):
         return
     if term.loads.is_due:
-        _balance(draft, seats, quota)
+        _balance(draft, capacity, quota)
 
 
 def is_anyone_leaving(draft: Draft) -> bool:
@@ -62,12 +62,14 @@ def is_anyone_leaving(draft: Draft) -> bool:
     return bool(_leaving(draft))
 
 
-def seats_of(draft: Draft) -> Seats:
-    """The free seats of every session that may be given roles."""
+def capacity_of(draft: Draft) -> Capacity:
+    """The free capacity of every session that may be given roles."""
     agents = draft.state.agents
-    return Seats(
+    return Capacity(
         [
-            Seat(session, draft.role_count(session), draft.starting_count(session), agents[session].capacity_spans)
+            SessionCapacity(
+                session, draft.role_count(session), draft.starting_count(session), agents[session].capacity_spans
+            )
             for session in draft.state.index.live.in_order()
             # Asked first because it is cheap: while much is to be dispatched, every event finds nearly all agents busy.
             if draft.starting_count(session) < STARTING_PER_AGENT_MAX and draft.is_target(session)
@@ -102,10 +104,10 @@ def _is_outdated(draft: Draft, key: SpanKey) -> bool:
     return feed is not None and not is_planned and record is not None and not is_open(record)
 
 
-def _place(draft: Draft, touched: list[SpanKey], seats: Seats) -> bool:
+def _place(draft: Draft, touched: list[SpanKey], capacity: Capacity) -> bool:
     needy = _needy(draft, touched)
     placements = list(
-        basic.place(needy, seats, lambda key: spans.writers(draft, key), lambda key: _avoided(draft, key))
+        basic.place(needy, capacity, lambda key: spans.writers(draft, key), lambda key: _avoided(draft, key))
     )
     for key, target in placements:
         spans.add(draft, key, target)
@@ -140,14 +142,14 @@ def _may_move(draft: Draft, key: SpanKey) -> bool:
     return spans.is_movable(draft.span(key)) and draft.is_wanted(key) and key not in draft.term.resting
 
 
-def _drain(draft: Draft, leaving: list[SessionId], seats: Seats, quota: FeedQuota) -> bool:
+def _drain(draft: Draft, leaving: list[SessionId], capacity: Capacity, quota: FeedQuota) -> bool:
     roles = draft.state.index.roles
     moves = list(
         drain.leave(
             leaving,
             lambda session: roles[session].in_order() if session in roles else (),
             lambda key: _may_move(draft, key),
-            seats,
+            capacity,
             quota,
         )
     )
@@ -156,14 +158,14 @@ def _drain(draft: Draft, leaving: list[SessionId], seats: Seats, quota: FeedQuot
     return bool(moves)
 
 
-def _rebalance(draft: Draft, seats: Seats, quota: FeedQuota) -> bool:
+def _rebalance(draft: Draft, capacity: Capacity, quota: FeedQuota) -> bool:
     if is_anyone_leaving(draft):
         return False
     has_begun = False
     for name, task in sorted(draft.term.rebalances.items()):
         if task.plan is None:
             task.plan = _even_plan(draft, name)
-        while task.plan and quota.has(name) and _begin_next(draft, task, seats):
+        while task.plan and quota.has(name) and _begin_next(draft, task, capacity):
             quota.take(name)
             has_begun = True
     return has_begun
@@ -184,15 +186,15 @@ def _even_plan(draft: Draft, name: str) -> deque[tuple[SpanKey, SessionId]] | No
     return deque(rebalance.spread(held, targets))
 
 
-def _begin_next(draft: Draft, task: Rebalance, seats: Seats) -> bool:
-    """Begin the plan's next move that can be made; False if it has to wait for a seat, or there is none."""
+def _begin_next(draft: Draft, task: Rebalance, capacity: Capacity) -> bool:
+    """Begin the plan's next move that can be made; False if it has to wait for capacity, or there is none."""
     while task.plan:
         key, target = task.plan[0]
         if _may_move(draft, key) and draft.is_target(target):
-            if not seats.has(target):
+            if not capacity.has(target):
                 return False
             task.plan.popleft()
-            seats.take(target)
+            capacity.take(target)
             spans.begin_move(draft, key, target, None)
             task.moving[key] = target
             return True
@@ -201,20 +203,20 @@ def _begin_next(draft: Draft, task: Rebalance, seats: Seats) -> bool:
     return False
 
 
-def _even(draft: Draft, seats: Seats, quota: FeedQuota) -> bool:
+def _even(draft: Draft, capacity: Capacity, quota: FeedQuota) -> bool:
     if is_anyone_leaving(draft) or draft.term.rebalances:
         return False  # the joiners' time stays come
     draft.term.is_even_due = False
     return joining.move_some(
         draft,
-        seats,
+        capacity,
         quota,
         may_move=lambda key: _may_move(draft, key),
         avoided=lambda key: _avoided(draft, key),
     )
 
 
-def _balance(draft: Draft, seats: Seats, quota: FeedQuota) -> None:
+def _balance(draft: Draft, capacity: Capacity, quota: FeedQuota) -> None:
     loads = draft.term.loads
     rates = loads.end(draft.now.monotonic)
     if not rates and not draft.state.index.parts:
@@ -240,7 +242,7 @@ def _balance(draft: Draft, seats: Seats, quota: FeedQuota) -> None:
         return
     loads.judge(None)
     for key, target in balance.relieve(busiest, totals, movable[busiest]):
-        if seats.has(target) and quota.has(key.feed):
-            seats.take(target)
+        if capacity.has(target) and quota.has(key.feed):
+            capacity.take(target)
             quota.take(key.feed)
             spans.begin_move(draft, key, target, None)

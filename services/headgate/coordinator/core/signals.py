@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.replication import CONFLICT_CODE, Cause, Signal
 from headgate.coordinator.core.term import SessionId
-from headgate.records.control import Assignment, SetState, SpanDispatched, TaskReported, TaskState
+from headgate.records.control import Assignment, ReplicationState, SpanDispatched, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 
 __all__ = ["cause", "cause_of", "is_retryable", "session_of", "signals"]
@@ -93,7 +93,7 @@ def cause_of(draft: Draft, record: SpanDispatched, signal: Signal, word: TaskRep
     if word is not None and word.state is TaskState.FAILED:
         who = secondary if signal is Signal.SECONDARY_FAILED else primary
         reason = f"{who} failed: {word.error_code or 'unknown'}: {word.error or 'no detail'}"
-        is_retried = record.state is SetState.REMOVING or is_retryable(word)
+        is_retried = record.state is ReplicationState.REMOVING or is_retryable(word)
         error = word.error if is_retried else f"{word.error} ({_NOT_RETRIED})"
         return replace(cause(draft, reason=reason), error_code=word.error_code, error=error)
     return cause(draft, reason=reason)

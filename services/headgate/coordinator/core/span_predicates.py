@@ -1,13 +1,13 @@
 """How a span stands, read off its record: the few questions that indexes, drafts and schedulers ask at every change."""
 
-from headgate.records.control import Assignment, SetState, SpanDispatched
+from headgate.records.control import Assignment, ReplicationState, SpanDispatched
 
 __all__ = ["is_broken", "is_failing", "is_moving", "is_open", "is_starting", "takes_agent"]
 
 
 def is_open(record: SpanDispatched | None) -> bool:
     """Somebody may still write the span: it was dispatched once and is not sealed."""
-    return record is not None and not (record.state is SetState.ABSENT and record.sealed)
+    return record is not None and not (record.state is ReplicationState.ABSENT and record.sealed)
 
 
 def is_moving(record: SpanDispatched | None) -> bool:
@@ -19,7 +19,7 @@ def is_broken(record: SpanDispatched | None) -> bool:
     """The span has failed and does not replicate again yet."""
     if record is None or not record.failures:
         return False
-    return record.state in (SetState.ABSENT, SetState.COMMIT, SetState.REMOVING)
+    return record.state in (ReplicationState.ABSENT, ReplicationState.COMMIT, ReplicationState.REMOVING)
 
 
 def is_failing(record: SpanDispatched | None) -> bool:
@@ -33,11 +33,11 @@ def takes_agent(record: SpanDispatched | None, *, is_wanted: bool) -> bool:
         return is_wanted
     if record.primary is not None:
         return False
-    return record.state is SetState.REMOVING or (is_wanted and record.state is SetState.ABSENT)
+    return record.state is ReplicationState.REMOVING or (is_wanted and record.state is ReplicationState.ABSENT)
 
 
 def is_starting(record: SpanDispatched, role: Assignment) -> bool:
     """The role's holder is opening the span: the work that is limited per agent."""
     if role is record.secondary:
         return True
-    return record.state is SetState.COMMIT and record.secondary is None
+    return record.state is ReplicationState.COMMIT and record.secondary is None

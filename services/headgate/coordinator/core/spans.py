@@ -21,7 +21,7 @@ from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.replication import TRANSITIONS, Action, Cause, Phase, Signal, apply, phase
 from headgate.coordinator.core.signals import cause, cause_of, is_retryable, session_of, signals
 from headgate.coordinator.core.term import SessionId
-from headgate.records.control import FeedState, SetState, SpanDispatched, TaskState
+from headgate.records.control import FeedState, ReplicationState, SpanDispatched, TaskState
 from headgate.records.keys import SpanKey
 
 __all__ = [
@@ -142,7 +142,7 @@ def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
             feed_id=feed.feed_id,
             incarnation=feed.incarnation,
             owner_rev=draft.term.owner_rev,
-            state=SetState.ABSENT,
+            state=ReplicationState.ABSENT,
             primary=None,
             secondary=None,
             sealed=False,
@@ -151,7 +151,7 @@ def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
             last_error=None,
             revision=feed.revision,
         )
-    elif record.state is SetState.ABSENT and feed is not None:
+    elif record.state is ReplicationState.ABSENT and feed is not None:
         # An orphan is closed in the form it was run in; whoever starts anew starts with the feed as it is now.
         record = replace(record, incarnation=feed.incarnation, revision=feed.revision)
     act(draft, key, record, Signal.ADD, cause(draft, target=target))
@@ -183,7 +183,7 @@ def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
 
 def rearm(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
     """Set the timers that the record implies: a new owner has none."""
-    if record.state is SetState.PREPARE and not draft.has_timer("prepare", key):
+    if record.state is ReplicationState.PREPARE and not draft.has_timer("prepare", key):
         draft.set_timer("prepare", key, PREPARE_SECONDS_MAX)
     waiting.watch(draft, key, record)
     is_waiting = record.primary is None and record.failures > 0 and not draft.is_abandoned(key.feed)
@@ -195,7 +195,7 @@ def is_given_up(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
     """The feed has failed, and the span is among those it failed for (what is to be closed never is)."""
     feed = draft.feed(key.feed)
     has_failed = feed is not None and feed.state is FeedState.FAILED
-    return has_failed and record.state is SetState.ABSENT and record.failures > TRIES_IN_FAILED_MAX
+    return has_failed and record.state is ReplicationState.ABSENT and record.failures > TRIES_IN_FAILED_MAX
 
 
 def _known(draft: Draft, key: SpanKey) -> SpanDispatched:
@@ -220,7 +220,7 @@ def act(
     if action in (Action.ABANDON_MOVE, Action.REAPPOINT) and record.moving_request is None:
         draft.term.resting.add(key)
         draft.set_timer("rest", key, MOVE_REST_SECONDS)
-    if record.state is SetState.PREPARE and changed.state is not SetState.PREPARE:
+    if record.state is ReplicationState.PREPARE and changed.state is not ReplicationState.PREPARE:
         draft.cancel_timer("prepare", key)
     draft.term.retry_due.discard(key)
     draft.cancel_timer("retry", key)

@@ -14,7 +14,7 @@ import msgspec
 from headgate.coordinator.core.index import LAG_HOLDS_MS
 from headgate.coordinator.core.span_predicates import is_open
 from headgate.coordinator.core.state import CoordinatorState
-from headgate.records.control import Assignment, FeedState, SetState, SpanDispatched, TaskState, WantedState
+from headgate.records.control import Assignment, FeedState, ReplicationState, SpanDispatched, TaskState, WantedState
 from headgate.records.error_codes import PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
 
@@ -45,13 +45,13 @@ def standing_of(state: CoordinatorState, key: SpanKey) -> Standing:
     role = record.primary
     word = state.tasks.get(key, {}).get((role.agent, role.session))
     doing = word.state if word is not None and word.epoch == role.epoch else None
-    if record.state is SetState.REMOVING:
+    if record.state is ReplicationState.REMOVING:
         return _of_closing(state, key, record, role.agent)
-    if record.secondary is not None and record.state is SetState.COMMIT:
+    if record.secondary is not None and record.state is ReplicationState.COMMIT:
         detail = f"moves: being drained and sealed for {record.secondary.agent}"
         advice = "wait: its writer is draining; if it hangs, another claims the table after a minute"
         return Standing(Stage.SCHEDULING, role.agent, detail, advice)
-    if record.state is SetState.COMMIT:
+    if record.state is ReplicationState.COMMIT:
         return _of_start(role, doing, record.last_error)
     progress = state.progress.get(key, {}).get((role.agent, role.session))
     if progress is not None and progress.epoch == role.epoch and progress.lag_ms >= LAG_HOLDS_MS:
@@ -91,7 +91,7 @@ def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched
     if record is not None and record.failures:
         code = error_code_of(record.last_error)
         detail = f"failed {_times(record.failures)}; {record.last_error}"
-        is_closed = record.state is SetState.REMOVING
+        is_closed = record.state is ReplicationState.REMOVING
         again = "it is tried again" if is_closed else f"`headgate feed resume {key.feed}` tries again at once"
         return Standing(code.stage, None, detail, f"{code.advice}; {again}")
     if (missing := _missing(state)) is not None:
@@ -100,14 +100,14 @@ def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched
     if silent:
         detail = f"a new owner waits for {', '.join(silent)} to answer, for one lease at most"
         return Standing(Stage.BARRIER, None, detail, "wait; an agent that never answers is to be ended")
-    if record is not None and record.state is SetState.REMOVING:
+    if record is not None and record.state is ReplicationState.REMOVING:
         return Standing(Stage.SCHEDULING, None, "waits for an agent to seal it", "at least one agent must live")
     old = [other.span for other in state.index.overlapping(key) if is_open(state.spans.get(other))]
     if old:
         detail = f"its table is divided otherwise now: waits for {', '.join(old[:AGENTS_NAMED_MAX])} to be sealed"
         return Standing(Stage.SCHEDULING, None, detail, "wait: what was written before is drained first")
-    detail = "waits for an agent with a free seat, or for one that has not stopped writing it yet"
-    advice = "wait; if it stays, look for an agent with a free seat: `headgate agent list`"
+    detail = "waits for an agent with free capacity, or for one that has not stopped writing it yet"
+    advice = "wait; if it stays, look for an agent with free capacity: `headgate agent list`"
     return Standing(Stage.SCHEDULING, None, detail, advice)
 
 

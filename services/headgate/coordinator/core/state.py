@@ -225,7 +225,7 @@ def _evolve_session(state: CoordinatorState, key: Any, value: Any) -> None:
 
 
 def start_counting(state: CoordinatorState) -> None:
-    """At the throne: count what present primaries have said, on top of what checkpoints have said already.
+    """When a term begins: count what present primaries have said, on top of what checkpoints have said already.
 
     Not during replay: between topics there is no order, so a word could be met while an earlier record, in which its
     speaker was still primary, has not been replaced yet.

@@ -1,4 +1,4 @@
-"""One owner's memory between its throne and its end: what it has seen, asked for or begun that no record says.
+"""One owner's memory for one term: what it has seen, asked for or begun that no record says.
 
 Which answers came live, whose timer runs, is the barrier open, what an operator's long request is still about.
 ``decide`` writes it, nothing else; it dies with the term, as the loop's timers do, and a new owner makes its own from
@@ -127,7 +127,7 @@ class TermMemory:
     passed_over: dict[SessionId, dict[SpanKey, Epoch]] = field(default_factory=dict)
     """Sessions that have overrun a wait for a span, up to which epoch: nobody waits for them there."""
     unreviewed: deque[SpanKey] = field(default_factory=deque)
-    """Spans that have to be looked at, piece by piece: all of them at the throne, those of a session that is over."""
+    """Spans still to be looked at, piece by piece: all when the term begins, and those of a session that is over."""
     sweeping: dict[SessionId, deque[SpanKey]] = field(default_factory=dict)
     """What is left of a sweep that is under way."""
     avoided: dict[SpanKey, SessionId] = field(default_factory=dict)

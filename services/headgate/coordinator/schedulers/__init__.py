@@ -1,1 +1,1 @@
-"""Small pure functions that say which session should get which span; the first one with work gets the seats."""
+"""Small pure functions that say which session should get which span; the first one with work uses the free capacity."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from headgate.coordinator.schedulers.capacity import Seats
+from headgate.coordinator.schedulers.capacity import Capacity
 from headgate.records.keys import SpanKey
 from headgate.records.spans import table_of
 
@@ -11,11 +11,11 @@ __all__ = ["place"]
 
 def place(
     needy: Iterable[SpanKey],
-    seats: Seats,
+    capacity: Capacity,
     writers_of: Callable[[SpanKey], Sequence[tuple[str, str]]],
     avoided_of: Callable[[SpanKey], Collection[tuple[str, str]]],
 ) -> Iterator[tuple[SpanKey, tuple[str, str]]]:
-    """(span, session) for as many of ``needy`` as there are seats, in their order.
+    """(span, session) for as many of ``needy`` as there is capacity for, in their order.
 
     ``writers_of`` names the undetermined sessions of a span (spans.py): with none, anybody may have it; a single one
     may have it back; else it is passed over until they have stopped. ``avoided_of`` names sessions that should have a
@@ -24,20 +24,20 @@ def place(
     """
     placed: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for key in needy:
-        if not seats:
+        if not capacity:
             return
         writers = writers_of(key)
         table = (key.feed, table_of(key.span))
         if not writers:
             others = {*avoided_of(key), *placed.get(table, ())}
-            target = seats.least(other_than=others) or seats.least()
-        elif len(writers) == 1 and seats.has(writers[0]):
+            target = capacity.least(other_than=others) or capacity.least()
+        elif len(writers) == 1 and capacity.has(writers[0]):
             target = writers[0]
         else:
             continue
         if target is None:
             return
-        seats.take(target)
+        capacity.take(target)
         if table[1] != key.span:
             placed.setdefault(table, set()).add(target)
         yield key, target

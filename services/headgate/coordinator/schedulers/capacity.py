@@ -6,14 +6,14 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["MOVING_PER_FEED_MAX", "STARTING_PER_AGENT_MAX", "FeedQuota", "Seat", "Seats"]
+__all__ = ["MOVING_PER_FEED_MAX", "STARTING_PER_AGENT_MAX", "Capacity", "FeedQuota", "SessionCapacity"]
 
 STARTING_PER_AGENT_MAX: Final = 64
 """Spans an agent opens at the same time. Opening costs connections and memory (800 feeds started at once took 96 GB in
 TiCDC: ticdc#4831); 64 on 8 agents keep an owner's commits full all the same."""
 
 
-class Seat(msgspec.Struct, frozen=True):
+class SessionCapacity(msgspec.Struct, frozen=True):
     """A session that may be given roles: how many it has, is still opening, and can have in all."""
 
     session: tuple[str, str]
@@ -27,13 +27,13 @@ class Seat(msgspec.Struct, frozen=True):
         return max(min(self.capacity - self.roles, STARTING_PER_AGENT_MAX - self.starting), 0)
 
 
-class Seats:
-    """Free seats, the least loaded session first; equal loads by name, so that the same state gives the same choice."""
+class Capacity:
+    """Free capacity per session, least loaded first; equal loads by name, so that one state gives one choice."""
 
-    def __init__(self, seats: Iterable[Seat]) -> None:
-        """Sessions without a free seat are left out."""
-        self._left = {seat.session: seat.free for seat in seats if seat.free}
-        self._roles = {seat.session: seat.roles for seat in seats if seat.free}
+    def __init__(self, sessions: Iterable[SessionCapacity]) -> None:
+        """Sessions without free capacity are left out."""
+        self._left = {session.session: session.free for session in sessions if session.free}
+        self._roles = {session.session: session.roles for session in sessions if session.free}
         self._heap = [(roles, session) for session, roles in self._roles.items()]
         heapq.heapify(self._heap)
 
@@ -41,11 +41,11 @@ class Seats:
         return bool(self._left)
 
     def has(self, session: tuple[str, str]) -> bool:
-        """Whether the session has a seat left."""
+        """Whether the session can take another role."""
         return session in self._left
 
     def take(self, session: tuple[str, str]) -> None:
-        """One seat of the session is taken."""
+        """The session takes one more role."""
         self._roles[session] += 1
         self._left[session] -= 1
         if self._left[session]:
@@ -54,7 +54,7 @@ class Seats:
             del self._left[session]
 
     def least(self, *, other_than: Collection[tuple[str, str]] = ()) -> tuple[str, str] | None:
-        """The least loaded session with a seat that is none of ``other_than``; None if there is none."""
+        """The least loaded session with free capacity that is none of ``other_than``; None if there is none."""
         passed_over = []
         found = None
         while self._heap and found is None:

@@ -1,8 +1,8 @@
-"""Drain: spans leave agents that are stopping or are to be emptied, two-phase, as far as others have seats for them."""
+"""Drain: spans leave agents that are stopping or are to be emptied, in two phases, while others have capacity."""
 
 from collections.abc import Callable, Iterable, Iterator
 
-from headgate.coordinator.schedulers.capacity import FeedQuota, Seats
+from headgate.coordinator.schedulers.capacity import Capacity, FeedQuota
 from headgate.records.keys import SpanKey
 
 __all__ = ["leave"]
@@ -12,20 +12,20 @@ def leave(
     leaving: Iterable[tuple[str, str]],
     spans_of: Callable[[tuple[str, str]], Iterable[SpanKey]],
     is_movable: Callable[[SpanKey], bool],
-    seats: Seats,
+    capacity: Capacity,
     quota: FeedQuota,
 ) -> Iterator[tuple[SpanKey, tuple[str, str]]]:
-    """(span, target) for replicating spans of sessions on their way out, while there are seats.
+    """(span, target) for replicating spans of sessions on their way out, while there is capacity.
 
     With nobody else there the spans stay: a table on an agent that is going is better than a table nowhere. A feed that
     has its fill of moves ends the walk, so that its cost is that of the moves under way, not of all the spans.
     """
     for session in leaving:
         for key in spans_of(session):
-            target = seats.least(other_than=(session,))
+            target = capacity.least(other_than=(session,))
             if target is None or not quota.has(key.feed):
                 break
             if is_movable(key):
-                seats.take(target)
+                capacity.take(target)
                 quota.take(key.feed)
                 yield key, target

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 
-from headgate.coordinator.schedulers.capacity import Seats
+from headgate.coordinator.schedulers.capacity import Capacity
 
-__all__ = ["seat_of"]
+__all__ = ["session_with_capacity"]
 
 
-def seat_of(sessions: Iterable[tuple[str, str]], seats: Seats) -> tuple[str, str] | None:
-    """The first of the target's sessions that has a seat left by the schedulers before; None if none has.
+def session_with_capacity(sessions: Iterable[tuple[str, str]], capacity: Capacity) -> tuple[str, str] | None:
+    """The first of the target's sessions that has capacity left by the schedulers before; None if none has.
 
-    An operator is refused rather than put in a queue: what is asked now may be wrong by the time a seat is free.
+    An operator is refused rather than put in a queue: what is asked now may be wrong by the time there is free
+    capacity.
     """
-    return next((session for session in sessions if seats.has(session)), None)
+    return next((session for session in sessions if capacity.has(session)), None)

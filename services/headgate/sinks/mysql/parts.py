@@ -95,8 +95,8 @@ def apply_in_parts(session: Session, stage: Stage, batch: ChangeBatch) -> Applie
         trial = _Trial(session, stage, batch)
         found = bisect_batch(trial, batch)
         advance(session, claim, table, found.ranges)
-        if found.refused and batch.aside is not None:
-            batch.aside.keep(found.refused)
+        if found.refused and batch.quarantine is not None:
+            batch.quarantine.keep(found.refused)
         reach(CrashPoint.BEFORE_COMMIT)
     reach(CrashPoint.COMMITTED)
     positions = {partition: span.next for partition, span in found.ranges.items()}

@@ -26,7 +26,7 @@ from headgate.runtime.machine import OFFSET_UNKNOWN, Arrived, CancelTimer, Now, 
 from headgate_lab.simulation.sink import SimulatedSink
 from headgate_lab.simulation.sink_audit import SinkAudit, Violation
 
-__all__ = ["DERIVED", "NOW", "Books", "WatchedSink", "adopt", "announcement", "decide", "enthrone", "judge"]
+__all__ = ["DERIVED", "NOW", "Books", "WatchedSink", "adopt", "announcement", "decide", "judge", "take_over"]
 
 NOW: Final = Now(0.0, 0)
 
@@ -80,7 +80,7 @@ def adopt(state: State, fact: Fact) -> None:
     COORDINATOR.evolve(state, fact.key, fact.value, offset_of(fact))
 
 
-def enthrone(state: State, owner_rev: int) -> tuple[list[Fact], list[Any]]:
+def take_over(state: State, owner_rev: int) -> tuple[list[Fact], list[Any]]:
     """A replayed state becomes an owner's: announce, then the machine's first decision."""
     adopt(state, announcement(owner_rev))
     return decide(state, TermBegan(owner_rev))

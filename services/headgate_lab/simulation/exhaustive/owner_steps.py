@@ -1,4 +1,4 @@
-"""What the owner of a searched world may do next: take the throne, read, fire timers, find silence, hear of effects."""
+"""What the owner of a searched world may do next: begin a term, read, fire timers, find silence, hear of effects."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -9,7 +9,7 @@ from headgate.records.keys import Fact
 from headgate.runtime.machine import EffectFinished, HolderSilent, TimerFired
 from headgate.sinks.contract import SinkError
 from headgate_lab.simulation.exhaustive.bounds import NOBODY, Frame, Step
-from headgate_lab.simulation.exhaustive.owner import announcement, decide, enthrone
+from headgate_lab.simulation.exhaustive.owner import announcement, decide, take_over
 from headgate_lab.simulation.exhaustive.parts import Parts
 
 __all__ = ["OwnerSteps"]
@@ -33,7 +33,7 @@ class OwnerSteps:
     def steps(self, frame: Frame) -> Iterator[Step]:
         """What may happen next to the owner."""
         if frame.owner == NOBODY:
-            yield "owner: throne", False, self._enthroned(frame)
+            yield "owner: term begins", False, self._taken_over(frame)
             return
         if frame.faults:
             fallen = frame._replace(owner=NOBODY, faults=frame.faults - 1)
@@ -68,16 +68,16 @@ class OwnerSteps:
             lagging = self._parts.tuples.of((unread, 1))
             yield "FAULT topics lag for the owner", True, frame._replace(unread=lagging, faults=frame.faults - 1)
 
-    def _enthroned(self, frame: Frame) -> Frame:
+    def _taken_over(self, frame: Frame) -> Frame:
         """Take the id, which fences whoever had it, replay to the end, announce, let the machine begin."""
         owner_rev = frame.terms + 1
 
         def make() -> Any:
             state = self._parts.logs.copy(frame.log)
-            facts, effects = enthrone(state, owner_rev)
+            facts, effects = take_over(state, owner_rev)
             return self._kept(state, facts, effects)
 
-        owner, facts, effects = self._parts.once(("throne", frame.log, owner_rev), make)
+        owner, facts, effects = self._parts.once(("term", frame.log, owner_rev), make)
         frame = frame._replace(owner=owner, terms=owner_rev, effects=self._parts.tuples.of(effects))
         return self._parts.commit(frame, [self._parts.number(announcement(owner_rev)), *facts])
 

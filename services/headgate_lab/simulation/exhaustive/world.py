@@ -10,7 +10,7 @@ from typing import Final
 
 from headgate.agent.core.executor import SpanId
 from headgate.coordinator.core.machine import COORDINATOR, State
-from headgate.records.control import FeedRecorded, FeedState, SetState, SpanPlan, WantedState
+from headgate.records.control import FeedRecorded, FeedState, ReplicationState, SpanPlan, WantedState
 from headgate.records.keys import Fact, FeedKey, RequestKey, SpanKey
 from headgate_lab.simulation.exhaustive.agent_steps import AgentSteps
 from headgate_lab.simulation.exhaustive.bounds import AGENTS, COMMANDS, FEED, FEED_ID, NOBODY, Bounds, Frame, Step
@@ -93,9 +93,9 @@ class World:
     def _replicates(self, frame: Frame, log: State, sink: WatchedSink, plan: SpanPlan) -> bool:
         span = SpanId(FEED, plan.span)
         record = log.spans.get(SpanKey(span.feed, span.span))
-        if record is not None and record.state is SetState.ABSENT and NOT_RETRIED in (record.last_error or ""):
+        if record is not None and record.state is ReplicationState.ABSENT and NOT_RETRIED in (record.last_error or ""):
             return True
-        if record is None or record.primary is None or record.state is not SetState.REPLICATING:
+        if record is None or record.primary is None or record.state is not ReplicationState.REPLICATING:
             return False
         part, _, _, life = self.parts.agent(frame, AGENTS.index(record.primary.agent))
         if part == NOBODY or record.primary.session != f"s{life}":

@@ -14,24 +14,24 @@ import psutil
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.pace import patience
 
-__all__ = ["kill_kept", "start_kept", "stop_kept"]
+__all__ = ["kill_guarded", "start_guarded", "stop_guarded"]
 
 GONE_SECONDS: Final = 60
 """For the operating system to take away what was killed."""
 
 # `read` is part of the shell, so that no process is left waiting when the server ends first.
-_KEEPER: Final = """\
+_GUARD: Final = """\
 signal=$1; shift
 exec 3<&0
 "$@" 3<&- & server=$!
-(read -r _ <&3; kill -$signal $server) & keeper=$!
+(read -r _ <&3; kill -$signal $server) & guard=$!
 wait $server; code=$?
-kill $keeper 2>/dev/null
+kill $guard 2>/dev/null
 exit $code
 """
 
 
-def start_kept(
+def start_guarded(
     command: Sequence[str],
     *,
     name: str,
@@ -40,12 +40,12 @@ def start_kept(
     env: Mapping[str, str] | None = None,
     **whom: Any,
 ) -> "subprocess.Popen[bytes]":
-    """Start ``command`` under a keeper called ``name``; ``signal_name`` ends it in order ("INT", "TERM").
+    """Start ``command`` under a guard called ``name``; ``signal_name`` ends it in order ("INT", "TERM").
 
-    ``whom`` are subprocess arguments that say as which user and in which folder. The keeper is the process returned.
+    ``whom`` are subprocess arguments that say as which user and in which folder. The guard is the process returned.
     """
     return subprocess.Popen(
-        ["/bin/sh", "-c", _KEEPER, name, signal_name, *command],
+        ["/bin/sh", "-c", _GUARD, name, signal_name, *command],
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=log,
@@ -55,29 +55,29 @@ def start_kept(
     )
 
 
-def stop_kept(keeper: "subprocess.Popen[bytes]", seconds: float, what: str) -> None:
+def stop_guarded(guard: "subprocess.Popen[bytes]", seconds: float, what: str) -> None:
     """End the server in order. EmbeddedError, once it is killed, if it takes longer."""
-    # The keeper ends the server when it sees this end of file.
-    if keeper.stdin is not None:
-        keeper.stdin.close()
+    # The guard ends the server when it sees this end of file.
+    if guard.stdin is not None:
+        guard.stdin.close()
     try:
-        keeper.wait(seconds)
+        guard.wait(seconds)
     except subprocess.TimeoutExpired as error:
-        kill_kept(keeper)
+        kill_guarded(guard)
         raise EmbeddedError(f"{what} did not stop in {seconds:g} s: killed") from error
 
 
-def kill_kept(keeper: "subprocess.Popen[bytes]") -> None:
-    """SIGKILL the keeper, the server and its children; a port or shared memory is free only once all are gone."""
+def kill_guarded(guard: "subprocess.Popen[bytes]") -> None:
+    """SIGKILL the guard, the server and its children; a port or shared memory is free only once all are gone."""
     family = []
-    if keeper.poll() is None:  # else its number may be somebody else's by now
+    if guard.poll() is None:  # else its number may be somebody else's by now
         with suppress(psutil.NoSuchProcess):
-            family = psutil.Process(keeper.pid).children(recursive=True)
-    keeper.kill()
+            family = psutil.Process(guard.pid).children(recursive=True)
+    guard.kill()
     for member in family:
         with suppress(psutil.NoSuchProcess):
             member.kill()
-    keeper.wait()
+    guard.wait()
     psutil.wait_procs(family, timeout=patience(GONE_SECONDS))
-    if keeper.stdin is not None:
-        keeper.stdin.close()
+    if guard.stdin is not None:
+        guard.stdin.close()
