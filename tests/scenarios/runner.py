@@ -1,4 +1,4 @@
-"""Scenario scripts with golden traces, after etcd raft's datadriven tests (anchors/style-ecosystem.md §1.1 E).
+"""Scenario scripts with golden traces, after etcd raft's datadriven tests.
 
 A script is blocks of commands, a line ``----``, and what happened: every input the machine was given, every fact it
 decided, every effect it asked for. What runs is the real coordinator in the real role loop over the in-memory log;

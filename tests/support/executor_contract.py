@@ -1,4 +1,4 @@
-"""What every TableExecutor must do (agent/executor.py, seed 001), whatever moves its rows: run against each we have."""
+"""What every TableExecutor must do (agent/core/executor.py), whatever moves its rows: run against each we have."""
 
 from collections.abc import Callable
 from typing import Protocol

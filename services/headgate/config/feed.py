@@ -61,7 +61,7 @@ class SourceFormat(StrEnum):
 
     @property
     def gives_resolved_ts(self) -> bool:
-        """Whether the tables' topics say themselves up to which ts they are complete (design §4, Time)."""
+        """Whether the tables' topics say themselves up to which ts they are complete."""
         return self is SourceFormat.TICDC_CANAL_JSON
 
     @property

@@ -25,7 +25,7 @@ CONTENT_TYPE: Final = "application/avro"
 """Value of the content-type header of every record we write."""
 
 MAGIC: Final = 0
-"""First byte of Confluent framing, version 0: the one that topic tools decode (anchors/style-ecosystem.md §2.1)."""
+"""First byte of Confluent framing, version 0: the one that topic tools decode (kcat, AKHQ, kafkactl)."""
 
 _FRAME: Final = struct.Struct(">bI")
 

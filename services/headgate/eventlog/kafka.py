@@ -3,7 +3,7 @@
 Readers are assigned their partitions, read committed records only and commit nothing to any group. Where a reader
 stands is not the last record's offset plus one: transaction markers, aborted records and compaction leave holes, and
 an empty topic has no record at all. So a position is the end of what was delivered, or the offset of librdkafka's
-end-of-partition event, whichever is further (measured for every case: anchors/kafka-facts.md §5).
+end-of-partition event, whichever is further (tests/integration/eventlog/test_replay.py).
 """
 
 import time
@@ -33,10 +33,10 @@ __all__ = ["KafkaLog", "KafkaReader", "open_log"]
 
 BROKER_SILENT_SECONDS_MAX: Final = 20.0
 """How long a reader bears that all brokers are gone before it asks once more and then fails: a broker that restarts
-after a crash answers within 12 s (kafka-facts §1)."""
+after a crash answers within 12 s, as measured."""
 
 FETCH_WAIT_MS: Final = 100
-"""How long the broker may hold a fetch back: decides how soon a standby sees a record (kafka-facts §6)."""
+"""How long the broker may hold a fetch back: decides how soon a standby sees a record."""
 
 QUEUED_KBYTES_MAX: Final = 32 * 1024
 """Records fetched ahead of the role loop, per reader: twice the largest record."""

@@ -3,7 +3,7 @@
 Two implementations exist: ``kafka.py`` (confluent-kafka) and ``memory.py`` (the same semantics, for tests and
 simulation). The role loop, and everything else that reads or writes control topics, knows only this file.
 
-What an implementation promises (measured: anchors/kafka-facts.md):
+What an implementation promises (measured: tests/integration/eventlog):
 - readers are read_committed: records of open and aborted transactions are never delivered;
 - offsets have gaps (transaction markers, compaction, aborted records), so positions are never computed from counts;
 - ``end_offsets`` is the read_uncommitted end, so "caught up" cannot miss committed records behind an open transaction;

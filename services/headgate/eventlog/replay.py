@@ -3,7 +3,7 @@
 The end is the read_uncommitted one, so nothing committed can lie beyond it unseen. A reader that stops short of it is
 held up by an open transaction of another producer: after a role's own ``init`` that proves a second transactional
 writer on the topic. It may end by itself, within its timeout; after that something is wrong and waiting would be for
-ever, so the loop fails loudly (anchors/kafka-facts.md §5).
+ever, so the loop fails loudly (tests/integration/eventlog/test_replay.py).
 """
 
 import time
@@ -20,7 +20,7 @@ broker's round that ends them (10 s), and a restart's margin. A person waits; a 
 up ends it (candidate.CAMPAIGN_STALL_SECONDS_MAX)."""
 
 POLL_RECORDS_MAX: Final = 1000
-"""Records held at a time; decoding, not the client, is what limits (kafka-facts §5)."""
+"""Records held at a time; decoding, not the client, is what limits."""
 
 POLL_SECONDS: Final = 0.2
 """How often the limit is looked at while nothing comes."""

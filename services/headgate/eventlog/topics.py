@@ -35,7 +35,7 @@ MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 HEARTBEAT_SEGMENT_MS: Final = 60_000
 """Topics that grow every second: replay reads at most about this much more than one record per key. The active segment
-is never compacted, and it is closed by age (kafka-facts §1)."""
+is never compacted, and it is closed by age or size only."""
 
 STATE_SEGMENT_MS: Final = 3_600_000
 """Topics that change when something happens."""

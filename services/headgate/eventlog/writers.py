@@ -1,6 +1,7 @@
 """The two log writers: an owner's, which a later ``init`` of its name fences, and an agent's, which nothing fences.
 
-What the broker and librdkafka were seen to do (anchors/kafka-facts.md §2, §3), and what follows from it here:
+What the broker and librdkafka were seen to do (tests/integration/eventlog/test_writers.py), and what follows from it
+here:
 - only a returned ``commit_transaction`` means written: a fenced producer's ``produce`` still succeeds locally;
 - a fenced producer commits an *empty* transaction without noticing, so one is never begun;
 - ``flush`` inside a transaction can lose the error in a callback, so the commit alone pushes the records out;

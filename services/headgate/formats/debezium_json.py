@@ -1,7 +1,7 @@
 """Debezium JSON, with and without schema → Change.
 
 A record's key names the row, its value is an envelope ``{"before", "after", "source", "op", …}``; with
-``schemas.enable=true`` both are wrapped in ``{"schema": …, "payload": …}`` (anchors/capture-chain.md §5). Only what a
+``schemas.enable=true`` both are wrapped in ``{"schema": …, "payload": …}``. Only what a
 Change needs is built: the rest of the envelope is skipped by the parser.
 
 A large value that an UPDATE left alone is not in PostgreSQL's log; Debezium puts a placeholder in its place, in a

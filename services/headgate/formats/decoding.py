@@ -1,7 +1,7 @@
 """What every format's decoder is: bytes of one topic in, changes out and, where the format has it, evidence of time.
 
 A *watermark* is a source's word, in the log itself, that all changes of the partition up to its ts stand before it.
-Only such a word lets anybody claim a ``resolved_ts`` (design §4, Time); a format without it never says one. Where the
+Only such a word lets anybody claim a ``resolved_ts``; a format without it never says one. Where the
 word stands on another topic (transactions.py), a decoder tells which transactions it has met.
 
 Whatever one event does to a decoder is that event's trouble, never its table's or lane's: what data can make code raise

@@ -1,7 +1,7 @@
 """A batch of changes → the last word per key, column by column.
 
 Applying the result has the same outcome as applying the changes one after the other, and a row is touched once. The
-rules (design §4, Reducing a batch):
+rules:
 
 - a later row replaces an earlier one column by column: a column that it lacks or that is ABSENT keeps the value of
   the batch;

@@ -17,7 +17,7 @@ step back, and MySQL stamps a commit with the time its last statement began. Com
 everything is applied that was committed before the first transaction with a later time.
 
 A PostgreSQL id is ``<xid>:<LSN>``, and the LSN is another one in BEGIN, in each change and in END; the xid is meant
-(anchors/capture-chain.md §5).
+(as Debezium 3.6 was seen to write them).
 """
 
 import re

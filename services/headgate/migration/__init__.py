@@ -1,1 +1,1 @@
-"""Online schema changes: one owner schedules them, strategies do them at the database (seed 004)."""
+"""Online schema changes: one owner schedules them, strategies do them at the database."""

@@ -2,7 +2,7 @@
 
 The process never outlives us: it ends as soon as its standard input is closed, which the operating system does for
 us even under SIGKILL. It runs in a session of its own: Ctrl-C in a terminal reaches only us, and we stop it in order.
-Py4J's own launcher is not used: it runs Python between fork and exec, and its reader thread may die (capture-chain.md).
+Py4J's own launcher is not used: it runs Python between fork and exec, and its reader thread may die.
 """
 
 import subprocess

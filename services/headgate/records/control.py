@@ -56,7 +56,7 @@ Positions = dict[int, int]
 
 
 class Epoch(msgspec.Struct, frozen=True, order=True):
-    """Number of one assignment of one span, the fencing token at the sink (design §1).
+    """Number of one assignment of one span, the fencing token at the sink.
 
     ``owner_rev`` is the offset of the first announce record of the owner's term, ``n`` counts assignments within
     the term. Compared as a pair, so it grows for ever.
@@ -77,7 +77,7 @@ class Liveness(StrEnum):
 
 
 class TaskState(StrEnum):
-    """What a session says about its run of a span (agent-side machine, anchors/ticdc.md §2)."""
+    """What a session says about its run of a span (the agent's machine: agent/core/transitions.py)."""
 
     PREPARING = "preparing"
     PREPARED = "prepared"
@@ -88,7 +88,7 @@ class TaskState(StrEnum):
 
 
 class ReplicationState(StrEnum):
-    """State of a ReplicationSet, the owner's view of one span (seed 001)."""
+    """State of a ReplicationSet, the owner's view of one span, after TiCDC's scheduler v3."""
 
     ABSENT = "absent"
     PREPARE = "prepare"
@@ -294,9 +294,9 @@ class SpanProgressed(msgspec.Struct, frozen=True):
     """``<feed>/<span>/<agent>/<session>`` on checkpoint: what that session has applied under ``epoch``.
 
     ``seen_ts`` is the newest source time applied, for people; ``resolved_ts`` is claimed only from evidence in
-    the log (design §4, Time). ``rows`` and ``bytes`` count since the claim. ``lag_ms`` is now minus the append time of
-    the oldest change of the last batch, at the moment it became visible. ``passed_over`` counts changes of tables that
-    a feed with ``source.tables`` does not name, since the claim; ``passed_over_table`` is the last one's.
+    the log (formats/decoding.py). ``rows`` and ``bytes`` count since the claim. ``lag_ms`` is now minus the append time
+    of the oldest change of the last batch, at the moment it became visible. ``passed_over`` counts changes of tables
+    that a feed with ``source.tables`` does not name, since the claim; ``passed_over_table`` is the last one's.
     """
 
     feed_id: str

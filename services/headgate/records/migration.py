@@ -18,7 +18,7 @@ __all__ = [
 
 
 class MigrationState(StrEnum):
-    """What a migration is (seed 004). Queued, ready and running ones are pending; the others are terminal."""
+    """The states of Vitess's online DDL. Queued, ready and running ones are pending; the others are terminal."""
 
     QUEUED = "queued"
     READY = "ready"

@@ -1,4 +1,4 @@
-"""A ts: 64 bit, physical milliseconds since 1970 << 18 | logical, as in TiCDC (design §1)."""
+"""A ts: 64 bit, physical milliseconds since 1970 << 18 | logical, as in TiCDC."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""SparkExecutor: spans on lanes, each under its own claim, none the trouble of another (seed 001, design §4).
+"""SparkExecutor: spans on lanes, each under its own claim, no failure of one affecting another.
 
 Calls say what is wanted to the machine of the span (agent/core/span), by the span table alone. The lifecycle calls
 source and sink for it; a control thread gives it the time, and the queries carry its rows.

@@ -157,7 +157,7 @@ class SparkRuntime:
         return self._alive()
 
     def end_if_starved(self, now: float) -> None:
-        """Kill a Spark whose jobs wait in vain for executors: a master that was restarted does not know it any more."""
+        """Kill a Spark whose jobs get no executors: a master that was restarted does not know it any more."""
         starved = not self.settings.in_one_process and self._alive() and self._waits_for_executors()
         self._starved_since = (self._starved_since or now) if starved else None
         if self._starved_since is not None and now - self._starved_since > EXECUTORS_SECONDS_MAX:

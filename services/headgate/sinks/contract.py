@@ -1,4 +1,4 @@
-"""The fence: what every sink must do, so that no table ever has two writers (design §4, Fencing at the sink).
+"""The fence: what every sink must do, so that no table ever has two writers (docs/adr/0002).
 
 A sink holds, per (cluster_id, feed_id, table, topic, partition), the epoch of the last claim, the next offset to
 apply, and whether that epoch is closed. The rules, each one a contract test that every sink passes:

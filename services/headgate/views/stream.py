@@ -1,6 +1,6 @@
 """The Faust application: reads the control topics from their beginning, and keeps nothing beyond its life.
 
-The pattern that was measured to be sound with Faust 0.15.3 (anchors/kafka-facts.md §7), each part for a reason:
+The pattern that was measured to be sound with Faust 0.15.3 (docs/adr/0029), each part for a reason:
 
 - ``exactly_once``, because it alone reads committed records only: by default 50 of 50 aborted records came through;
 - a group of its own for each start, because one that is kept would resume at its commit, and find no state there;

@@ -31,7 +31,7 @@ from headgate_lab.benchmarks.workload import Expected, Workload, create_topic, f
 __all__ = ["PipelineOptions", "bench_pipeline", "run_headgate"]
 
 RATIO_GOAL: Final = 0.75
-"""Of bare hands: design §11."""
+"""Of the same batches written without Headgate: the goal of docs/benchmarks.md."""
 
 WARM_UP_CHANGES: Final = 100_000
 """Enough for the JVM's compiler to have seen the hot path; not counted."""

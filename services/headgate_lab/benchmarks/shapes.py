@@ -107,4 +107,4 @@ SHAPES: Final[dict[str, Shape]] = {
     "narrow": Shape((_ID, _QTY, _VER)),
     "wide": Shape((*USUAL.columns, *(column for number in range(WIDE_BLOCKS) for column in _block(number)))),
 }
-"""``usual`` is the row of anchors/peers-performance.md §3.4."""
+"""``usual`` is the row most figures are taken with (docs/benchmarks.md)."""

@@ -28,7 +28,7 @@ class Mix(msgspec.Struct, frozen=True):
 
 
 MIXES: Final[dict[str, Mix]] = {"insert": Mix(2 / 3, 0.0), "update": Mix(0.1, 0.0), "delete": Mix(0.4, 0.18)}
-"""``insert`` and ``delete`` are those of anchors/peers-performance.md §3.4: two inserts to one update; and of what is
+"""``insert``: two inserts to one update; and of what is
 no insert, 70 % updates and 30 % deletes."""
 
 POLL_EVERY: Final = 2_000

@@ -1,4 +1,4 @@
-"""A campaign: rounds of faults drawn from a seed, people at work meanwhile; then peace, and all must be right."""
+"""A campaign: rounds of faults drawn from a seed, operators' commands meanwhile; then everything must converge."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -36,13 +36,13 @@ AT_ONCE_WEIGHTS: Final = (6, 3, 1)
 """How often one, two or three faults strike at once."""
 
 QUIET_SECONDS: Final = 2.0
-"""Between two rounds, once all is well: without a moment of peace nobody could say what a fault has cost."""
+"""Between two rounds, once all tables replicate: without faults for a moment nobody could say what one has cost."""
 
 TAKEOVER_SECONDS_MAX: Final = 300.0
 """Far beyond the goals, which the report shows: past this something does not work at all, however busy the machine."""
 
 PEACE_SECONDS_MAX: Final = 400.0
-"""For every table to replicate after a round: killed agents start Spark sessions, minutes on a machine on its knees."""
+"""For every table to replicate after a round: killed agents start Spark sessions, minutes under overload."""
 
 
 def run_campaign(options: Options, display: Display) -> ChaosReport:
@@ -78,10 +78,10 @@ class _Campaign:
             for kinds in self._rounds():
                 self._round(kinds)
         seconds = time.monotonic() - self._began
-        display.head("Peace: the operator goes, the writers stop, everything must converge")
+        display.head("No more faults: operator and writers stop, everything must converge")
         self._operator.stop()
         self._operator.leave_running()
-        self._await_peace()
+        self._await_convergence()
         world.load.stop()
         drain_seconds = await_drained(
             world.watch,
@@ -140,7 +140,7 @@ class _Campaign:
                 running.append(pool.submit(self._suffer, wound, asked))
             ended = [one.result() for one in running]
         self._suffered += ended
-        self._await_peace()
+        self._await_convergence()
         self._pause(QUIET_SECONDS)
 
     def _meet(self, point: CrashPoint, doom: Doom) -> None:
@@ -150,7 +150,7 @@ class _Campaign:
         except TimeoutError as error:
             raise WatchError(f"{doom} {point}: {error}") from error
         self._suffered.append(self._suffer(wound, time.monotonic()))
-        self._await_peace()
+        self._await_convergence()
         self._pause(QUIET_SECONDS)
 
     def _suffer(self, wound: Wound, struck_at: float) -> Suffered:
@@ -201,7 +201,7 @@ class _Campaign:
     def _wait_for(self, what: str, holds: Callable[[Chronicle], bool], seconds: float) -> float:
         return self._world.watch.wait_for(what, holds, seconds, self._check)
 
-    def _await_peace(self) -> None:
+    def _await_convergence(self) -> None:
         """Every agent has a session that lives, and every table replicates under one."""
         self._wait_for("every agent lives", self._all_live, PEACE_SECONDS_MAX)
         self._wait_for("every table replicates", lambda seen: all_replicate(seen.snapshot), PEACE_SECONDS_MAX)

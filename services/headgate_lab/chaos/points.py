@@ -1,4 +1,4 @@
-"""Every named point of the commit path, under every death and under an overtaking, in running agents (design §9).
+"""Every named point of the commit path, under every death and under an overtaking, in running agents.
 
 Somebody is made to stand still at the point (``config/crash_points.py``): the agent itself where it claims or reports,
 a Python worker where it writes. Then it is killed, or what it works for is, or the whole agent stands still until
@@ -77,7 +77,7 @@ def strike_at(world: World, point: CrashPoint, doom: Doom, random: Random) -> Wo
         case Doom.JVM_KILLED:
             spark = jvm_of(service)
             if spark is not None:
-                # Not waited for: where the agent itself stands still, nobody is there to bury it.
+                # Not waited for: where the agent itself stands still, nobody collects its exit status.
                 with suppress(psutil.NoSuchProcess):
                     spark.kill()
             with suppress(ProcessLookupError):

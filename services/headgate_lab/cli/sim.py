@@ -18,7 +18,7 @@ __all__ = ["sim"]
 TRACE_LINES_SHOWN = 60
 
 STEPS_PER_S_GOAL = 15_000
-"""On one core: a minute in CI then is about a million steps (anchors/style-ecosystem.md §4.3)."""
+"""On one core: a minute in CI then is about a million steps."""
 
 
 def sim(
@@ -72,7 +72,7 @@ def _show(campaign: Campaign, seconds: float, digest: str | None, output: Output
 
 
 def _figures(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts in the shape of every bench (design §7); which marks are missing stands beside them."""
+    """The facts in the shape of every bench; which marks are missing stands beside them."""
     goals = {"violations": 0, "steps_per_s": STEPS_PER_S_GOAL, "seeds": None, "marks_missing": 0}
     values = facts | {"marks_missing": len(facts["marks_missing"])}
     return {

@@ -141,7 +141,7 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
         shop.watch.seen.lag_ms_max = 0
     for title, fault in (
         ("An agent dies", shop.faults.kill_agent),
-        ("An agent freezes, and wakes up when its tables have long been somebody else's", shop.faults.freeze_agent),
+        ("An agent freezes, and continues when other agents have taken over its tables", shop.faults.freeze_agent),
         ("The owner dies", shop.faults.kill_owner),
     ):
         display.head(title)

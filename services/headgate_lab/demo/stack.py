@@ -107,7 +107,7 @@ def _prepare(source_dsn: str, target_dsn: str, seed: int) -> dict[str, list[Key]
 
 
 def _connector(source: EmbeddedPostgres) -> dict[str, str]:
-    """Debezium's configuration (anchors/capture-chain.md §2): decimals as text, because bytes lose their scale."""
+    """Debezium's configuration: decimals as text, because bytes lose their scale."""
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "tasks.max": "1",

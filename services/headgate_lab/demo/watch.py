@@ -120,7 +120,7 @@ class Chronicle:
                 pass
 
     def _take_term(self, announced: OwnerAnnounced, offset: int, now: float) -> None:
-        """The first record of a term carries no owner_rev: it is that record's offset (design §1)."""
+        """The first record of a term carries no owner_rev: it is that record's offset."""
         owner_rev = offset if announced.owner_rev is None else announced.owner_rev
         self.heard_at[owner_rev] = now
         if not any(term.owner_rev == owner_rev for term in self.terms):
@@ -177,7 +177,7 @@ class Watch:
             if failure is not None:  # what was read last may long be untrue
                 raise WatchError(f"the control topics cannot be read any more: {failure}") from failure
             if time.monotonic() > deadline:
-                raise WatchError(f"waited {seconds:.0f} s in vain for this: {what}")
+                raise WatchError(f"waited {seconds:.0f} s without success for this: {what}")
 
     def _run(self, reader: LogReader) -> None:
         heard_at = time.monotonic()

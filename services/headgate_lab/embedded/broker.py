@@ -20,7 +20,7 @@ from headgate_lab.embedded.ports import HOST, free_ports, require_free
 
 __all__ = ["EmbeddedKafka"]
 
-# 256 MB works for broker and Connect together but costs twice the CPU during a snapshot (capture-chain.md).
+# 256 MB works for broker and Connect together but costs twice the CPU during a snapshot.
 DEFAULT_HEAP_MB = 512
 _LOG4J = """\
 rootLogger.level = {level}
@@ -210,10 +210,10 @@ class EmbeddedKafka:
             "num.io.threads": "2",
             "log.cleaner.threads": "1",
             "log.cleaner.dedupe.buffer.size": "2097152",
-            # Compaction within a second of the segment's roll, for tests that wait for it (kafka-facts.md section 1).
+            # Compaction within a second of the segment's roll, for tests that wait for it.
             "log.cleaner.backoff.ms": "1000",
             "group.initial.rebalance.delay.ms": "0",
-            # A killed broker is let back in after 1.5 s rather than 9 (kafka-facts.md section 1).
+            # A killed broker is let back in after 1.5 s rather than 9.
             "broker.session.timeout.ms": "1500",
             "broker.heartbeat.interval.ms": "500",
             **self._settings,

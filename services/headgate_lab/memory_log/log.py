@@ -1,7 +1,7 @@
 """A Kafka cluster in memory, with the semantics that the role loop relies on, for tests and simulation.
 
 ``MemoryBroker`` is the cluster; each process under test gets a ``MemoryLog`` of its own from ``broker.client()``. What
-is kept of Kafka is what was measured to matter (anchors/kafka-facts.md §2-§5): a commit or abort marker takes an
+is kept of Kafka is what was measured to matter (tests/integration/eventlog): a commit or abort marker takes an
 offset and is never delivered; read_committed readers stop at the first open transaction (LSO) while ``end_offsets``
 does not; the last ``init`` of a transactional.id wins and ends the dangling transaction of the one before; compaction
 keeps the newest committed record of a key and leaves holes.

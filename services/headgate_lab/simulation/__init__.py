@@ -1,1 +1,1 @@
-"""Deterministic simulation: the real machines and loops in a world of faults that a seed decides (design §9)."""
+"""Deterministic simulation: the real machines and loops in a world of faults that a seed decides."""

@@ -44,7 +44,7 @@ class AgentProcess(Process):
         self._start_at = float("-inf")
         self.is_leaving = False
         self.hangs_until = float("-inf")
-        """The main thread does nothing before; heart and data plane go on."""
+        """The main thread does nothing before; heartbeats and data plane go on."""
 
     def act(self) -> None:
         """Heartbeat and data plane always, the main thread unless it waits."""

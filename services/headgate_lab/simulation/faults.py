@@ -102,7 +102,7 @@ class Faults:
         if world.strikes("kill"):
             world.mark(f"killed {process.name[0]}")
             process.die()
-            world.bury(process)
+            world.end(process)
             return
         if world.strikes("freeze") and process.frozen_until < world.clock:
             process.frozen_until = world.clock + self.long_pause()
@@ -123,7 +123,7 @@ class Faults:
             self._later("mend", process.name)
         if isinstance(process, AgentProcess) and world.strikes("turns_hung"):
             process.hangs_until = world.clock + chance.choice(HANG_SECONDS)
-            world.mark("an agent hung while its heart beat on")
+            world.mark("an agent hung while its heartbeats continued")
         if world.strikes("leave"):
             world.mark(f"asked to leave {process.name[0]}")
             process.leave()
@@ -134,7 +134,7 @@ class Faults:
         for process in list(world.processes.values()):
             if process.name[0] in whom and not process.is_frozen_inside:
                 process.die()
-                world.bury(process)
+                world.end(process)
         world.mark(f"outage of {whom}")
 
     def _strike_both_movers(self) -> None:
@@ -148,7 +148,7 @@ class Faults:
                 process = None if role is None else world.processes.get(role.agent)
                 if process is not None and not process.is_frozen_inside:
                     process.die()
-                    world.bury(process)
+                    world.end(process)
             return
 
     def _strike_log(self) -> None:

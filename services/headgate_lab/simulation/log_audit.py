@@ -1,4 +1,4 @@
-"""Guarantees 3 and 4 of design §9, and the full log's side of 5, as books kept beside the log.
+"""Guarantees 3 and 4 of docs/guarantees.md, and the full log's side of 5, as an audit kept beside the log.
 
 Told of every record at the moment it becomes a fact, in that order, which no process of the world can see: what a
 guarantee forbids is noticed at the step that does it, at a cost that does not depend on how much there is.
@@ -119,7 +119,7 @@ class LogAudit:
             COORDINATOR.evolve(state, key, value, entry.offset)
 
     def check_claim(self, key: SpanKey, agent: str, session: str, epoch: Epoch) -> None:
-        """An agent claims only under a record in which it is primary (design §3)."""
+        """An agent claims only under a record in which it is primary."""
         if (key, agent, session, epoch) not in self._may_claim:
             raise Violation(f"1: {agent}/{session} claims {key.text()} under {epoch} without ever being its primary")
 

@@ -43,8 +43,8 @@ REQUIRED: Final = (
     "an undetermined writer",
     "a word under an old epoch",
     "a word of a dead session",
-    # Who hangs while its heart beats on (coordinator/patience.py).
-    "an agent hung while its heart beat on",
+    # Who hangs while its heartbeats continue (coordinator/core/waiting.py).
+    "an agent hung while its heartbeats continued",
     "a drain hung",
     "passed over in handover",
     "passed over in removing",

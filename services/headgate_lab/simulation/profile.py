@@ -1,6 +1,6 @@
 """What a seed decides before anything happens: how large the world is, how it is paced, and which faults it has.
 
-Swarm testing (anchors/style-ecosystem.md §4.1): every seed draws which kinds of fault exist at all and how often they
+Swarm testing (Groce et al., 2012): every seed draws which kinds of fault exist at all and how often they
 strike, because a history in which everything fails at once never comes to the deep states.
 """
 
@@ -61,7 +61,7 @@ UPGRADED_SHARE: Final = 0.15
 """Share of seeds that begin with the version before, and are upgraded process by process."""
 
 SICK_SHARE: Final = 0.015
-"""Share of seeds in which a table is sick for longer than an owner tries it again: long, so the world is small."""
+"""Share of seeds in which a table fails for longer than an owner tries it again: long, so the world is small."""
 
 SICK_TICKS: Final = 4_000
 SICK_TICK_SECONDS: Final = 0.5

@@ -1,4 +1,4 @@
-"""Guarantee 1 of design §9, and 6 as far as order goes, as books kept beside the sink.
+"""Guarantee 1 of docs/guarantees.md, and 6 as far as order goes, as an audit kept beside the sink.
 
 They ask no machine and no fence anything: they are told of each thing at the moment it becomes visible, and know by
 themselves what may come after it.
@@ -13,7 +13,7 @@ __all__ = ["SinkAudit", "Violation", "end_of", "ts_of"]
 
 
 class Violation(Exception):  # noqa: N818 - a finding, not an error of the program
-    """A guarantee does not hold; the message begins with its number in design §9."""
+    """A guarantee does not hold; the message begins with its number in docs/guarantees.md."""
 
 
 def ts_of(offset: int) -> int:

@@ -65,7 +65,7 @@ class Upgrades:
             process.leave()
         else:
             process.die()
-            world.bury(process)
+            world.end(process)
 
     def absence(self, name: str) -> float | None:
         """Seconds for which a process that has ended stays away, if it is one of those that were taken away."""

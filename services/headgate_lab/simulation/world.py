@@ -176,9 +176,9 @@ class World:
         except KilledError:
             process.die()
         if process.is_over:
-            self.bury(process)
+            self.end(process)
 
-    def bury(self, process: Process) -> None:
+    def end(self, process: Process) -> None:
         """A process is over; its supervisor starts another, unless one is there already."""
         name = next((name for name, other in self.processes.items() if other is process), None)
         if name is not None:

@@ -1,4 +1,4 @@
-"""Where a replay ends, and what a reader says of its position: every case of anchors/kafka-facts.md §5."""
+"""Where a replay ends, and what a reader says of its position, in every case that was found."""
 
 import time
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""What a writer says when it could not write, and that the log then is as it says (anchors/kafka-facts.md §3)."""
+"""What a writer says when it could not write, and that the log then is as it says."""
 
 import os
 import time

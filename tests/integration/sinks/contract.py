@@ -1,4 +1,4 @@
-"""The contract of every sink (design §4, "Fencing at the sink"), as tests: subclass, and give the fixture ``bench``.
+"""The contract of every sink (docs/adr/0002), as tests: subclass, and give the fixture ``bench``.
 
 The table has a key ``id`` (integer) and a text column ``value``; the topic has two partitions.
 """

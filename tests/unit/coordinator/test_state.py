@@ -1,4 +1,4 @@
-"""The fold rule of design §2, key by key, and what is passed over."""
+"""How ``evolve`` folds records, key by key, and what is passed over."""
 
 from headgate.coordinator.core.state import CoordinatorState, digest, evolve, new_state
 from headgate.records.control import (

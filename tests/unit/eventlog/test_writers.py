@@ -1,4 +1,4 @@
-"""Which of librdkafka's errors mean that a producer is over (what it says: kafka-facts §3), and what nobody says."""
+"""Which of librdkafka's errors mean that a producer is over, and what nobody says."""
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException

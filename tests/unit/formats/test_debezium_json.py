@@ -15,7 +15,7 @@ from headgate.formats.decoding import UndecodableError
 from headgate.formats.reducing import reduce_changes
 
 PLACEHOLDER = "__debezium_unavailable_value"
-# As PostgreSQL connector 3.6 wrote it (anchors/capture-chain.md §5).
+# As PostgreSQL connector 3.6 wrote it.
 UPDATE = (
     b'{"before":null,"after":{"id":1,"name":"Ann O\'Neil \xc3\xa9","qty":4,"price":"13.75","born":11356,'
     b'"at":"2026-01-02T03:04:05.678901Z","ts":1767323045678901,"ok":true,'

@@ -1,4 +1,4 @@
-"""Who owns a shard (design §2): campaigns, replays and take-overs, driven by hand on the in-memory log."""
+"""Who owns a shard: campaigns, replays and take-overs, driven by hand on the in-memory log."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What ends a term or a role, and what a fall costs (design §2), driven by hand on the in-memory log."""
+"""What ends a term or a role, and what a fall costs, driven by hand on the in-memory log."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Whether an agent is silent, as its owner judges it (design §2), driven by hand on the in-memory log."""
+"""Whether an agent is silent, as its owner judges it, driven by hand on the in-memory log."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A turn of an owner (design §2): facts, effects, timers and results, driven by hand on the in-memory log."""
+"""A turn of an owner: facts, effects, timers and results, driven by hand on the in-memory log."""
 
 import pytest
 

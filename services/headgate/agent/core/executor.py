@@ -1,4 +1,4 @@
-"""TableExecutor: the agent's contract with its data plane (seed 001), whatever moves the rows.
+"""TableExecutor: the agent's contract with its data plane, whatever moves the rows.
 
 The agent's service asks, the data plane answers at once and works in the background. No call blocks on Kafka, Spark
 or the sink. The rule of the seed: two calls in a row of ``all_spans`` agree, whatever goes on in the background,

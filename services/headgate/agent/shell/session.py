@@ -1,4 +1,4 @@
-"""A session: one life of an agent, held by acknowledged heartbeats, over for good when its lease is lost (seed 002).
+"""A session: one life of an agent, held by acknowledged heartbeats, over for good when its lease is lost.
 
 The owner judges a session by the heartbeats it reads; the session judges itself, stricter: its lease runs from the
 moment the last acknowledged heartbeat was *sent*. So it knows that it is lost before anybody else may conclude it, and

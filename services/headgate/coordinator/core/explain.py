@@ -1,6 +1,6 @@
 """Why a feed's checkpoint is where it is: structured reasons from a replayed state, for ``headgate why``.
 
-A silent stall is what users of such systems suffer most (anchors/ticdc.md §5): so every table that is not
+A stall without a message is what users of such systems report most (TiCDC's issues): so every table that is not
 replicating, has failed or lags is named with its stage, the agent that has it, since when, and what to do.
 """
 

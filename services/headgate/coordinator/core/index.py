@@ -37,7 +37,7 @@ __all__ = ["LAG_HOLDS_MS", "FeedIndex", "Indexes"]
 
 LAG_HOLDS_MS: Final = 10_000
 """A span whose last batch was older than this when it became visible is said to hold the checkpoint (TiCDC calls a
-lag below 10 s normal: anchors/ticdc.md §4)."""
+lag below 10 s normal in TiCDC's documentation)."""
 
 
 @dataclass(slots=True)

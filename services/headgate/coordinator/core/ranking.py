@@ -1,7 +1,7 @@
 """A set that always knows its least member: a binary heap whose entries can be found and moved.
 
 The coordinator asks "which span next?" and "which span holds the checkpoint?" at every event, over up to 131 072
-spans (issue 4). Sorting would cost all of them each time. Here one change costs O(log n), the least member O(1), and
+spans. Sorting would cost all of them each time. Here one change costs O(log n), the least member O(1), and
 walking the first k members in order O(k log k), with no rubbish left behind to clean up in one long pause.
 """
 

@@ -10,7 +10,7 @@ of removing told apart, because they answer differently::
        │              └──────────── primary stopped (sealed): the secondary is promoted ──────────────────┘
        └──primary stopped (sealed)── REMOVING <──CLOSE── any           ORPHANED = REMOVING without a primary
 
-Rules, and what each one keeps out (anchors/ticdc.md §2):
+Rules, and which defect of TiCDC's scheduler v3 each one keeps out:
 
 - An agent claims only under a record in which it is *primary*, and every role is given under a new epoch. A status
   counts only if session and epoch are those of the role: a late word of an earlier assignment says nothing.

@@ -1,6 +1,6 @@
 """One round of scheduling: what must be closed, then the first scheduler that has work.
 
-Their order is TiCDC's (anchors/ticdc.md §2): **basic** (nobody has the span), **drain** (its agent goes, or is to be
+Their order is that of TiCDC's scheduler v3: **basic** (nobody has the span), **drain** (its agent goes, or is to be
 emptied), move (an operator's, begun when it is asked for: feeds.py), **rebalance** (even numbers, on request),
 **split** (one table more than an agent's share: dividing.py), **balance** (even load, by itself). The first with work
 has the round, because what follows would take its capacity; the others get theirs when it has none: every input ends in

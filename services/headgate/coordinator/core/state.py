@@ -2,7 +2,7 @@
 
 Three parts, told apart because they live differently:
 
-- **the log part**, one map per kind of key. ``evolve`` folds records into it by the rule of design §2: a record
+- **the log part**, one map per kind of key. ``evolve`` folds records into it by one rule: a record
   replaces
   its key's record unless its (owner_rev, or epoch) is lower; nothing else is looked at. ``digest`` is of this part
   only: replay of the full log, replay of the compacted one and the live state give the same.
@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 LEASE_SECONDS_DEFAULT: Final = 5.0
-"""The lease of design §2, until an owner's record has said another."""
+"""The default lease, until an owner's record has said another."""
 
 
 class PlacedRequest(msgspec.Struct, frozen=True):

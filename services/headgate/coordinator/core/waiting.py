@@ -1,7 +1,7 @@
 """How long the owner waits for a session, and for whom it waits no longer. Memory of one term: a new owner waits anew.
 
-Three waits are for something that a session does by itself, though its heart may beat on while it hangs (what acts on
-their ends is in deadlines.py):
+Three waits are for something that a session does by itself, though its heartbeats may continue while it hangs (what
+acts on their ends is in deadlines.py):
 
     a primary begins      from its role to its first word as the writer                              START_SECONDS_MAX
     a primary drains      from "hand over", or "close", to its word that the table is sealed         DRAIN_SECONDS_MAX

@@ -2,7 +2,7 @@
 
 By load, not by number: a hundred idle tables weigh nothing. It must not flap, so there is a band within which nothing
 is done, the same agent has to be above it for several rounds in a row, and a move is made only if it leaves the two
-agents closer together than before (TiCDC's traffic balance: anchors/ticdc.md §1).
+agents closer together than before (after TiCDC's balance by traffic).
 """
 
 from collections.abc import Mapping

@@ -54,7 +54,7 @@ class Signal(StrEnum):
     OVERDUE = "overdue"
     """Some have not answered in time."""
     ABANDONED = "abandoned"
-    """Fencing was in vain too, or an operator takes the switch back."""
+    """Fencing failed too, or an operator takes the switch back."""
     FOLLOWED = "followed"
     """Its successor is committed."""
     ENDED = "ended"

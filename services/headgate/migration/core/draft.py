@@ -20,7 +20,7 @@ _UNTOUCHED: Final = object()
 
 BURST_SECONDS: Final = (0.0, 1.0, 5.0, 10.0, 20.0)
 """Ticks that follow a submission, a start, an end and a new owner: what has become possible begins within seconds
-instead of a minute (seed 004)."""
+instead of a minute."""
 
 
 class Draft:

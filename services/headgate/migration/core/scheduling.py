@@ -1,6 +1,6 @@
 """One tick: who is admitted, who runs, who may cut over, who has been silent for too long, what is dropped.
 
-The order of a tick is Vitess's (anchors/online-ddl.md §1.2): retry after a lost owner, admit, conclude what has
+The order of a tick is Vitess's (go/vt/vttablet/onlineddl): retry after a lost owner, admit, conclude what has
 nothing to do, start, look after what runs, find what is stale, clean up. A tick admits one and starts one; a burst of
 ticks follows every start.
 """
@@ -22,7 +22,7 @@ because its liveness stops while one long statement runs. Ours asks the server w
 (docs/adr/0035)."""
 
 CUTOVER_BACKOFF_SECONDS: Final = (0.0, 60.0, 300.0, 600.0, 1_800.0)
-"""Pause after 1, 2, … failed cut-overs, the last for all further ones: whoever holds the table is left in peace."""
+"""Pause after 1, 2, … failed cut-overs, the last for all further ones: whoever holds the table gets a pause."""
 
 RUNNING_MAX: Final = 256
 """Vitess's bound; each has sessions at a database."""

@@ -1,6 +1,6 @@
 """A peer: Flink SQL, Kafka source to JDBC sink, a cluster in one JVM that we drive; no job of ours is compiled.
 
-After its documentation and anchors/peers-performance.md §3.3: 5 000 rows a flush, batched inserts rewritten by the
+After its documentation: 5 000 rows a flush, batched inserts rewritten by the
 driver, two tasks, and no state kept to repair the order of updates (a concession to its speed). It writes at least
 once. Its JDBC connector for MySQL and MariaDB is in no registry that we reach, so it runs on PostgreSQL alone.
 """

@@ -32,7 +32,7 @@ OTHER: Final = "other_version"
 SIDES: Final = ("headgate", *(f"debezium_{name}" for name in DEBEZIUM_SETTINGS), "flink", "bare_hands")
 
 GOALS: Final = {"debezium_best": 2.5, "flink": 1.5, "bare_hands": 0.75}
-"""Headgate's changes/s over the peer's: design §11."""
+"""Headgate's changes/s over the peer's: the goals of docs/benchmarks.md."""
 
 RUN_SECONDS_MAX: Final = 1_800.0
 LOOK_SECONDS: Final = 0.5

@@ -240,7 +240,7 @@ class AgentPart:
         return Outcome(lives, facts, orphans)
 
     def _check_primary(self, span: SpanId, run: Run) -> None:
-        """An agent claims only under a record in which it is primary (design §3)."""
+        """An agent claims only under a record in which it is primary."""
         record = self.state.dispatched.get(span)
         role = None if record is None else record.primary
         if role is None or (role.agent, role.session, role.epoch) != (self.key.agent, self.key.session, run.task.epoch):

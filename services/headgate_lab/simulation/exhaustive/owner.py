@@ -1,7 +1,7 @@
 """The owner's side as frozen parts: the real coordinator in a term, and the log as the state that a replay of it gives.
 
-Also the books of design §9 that concern the log: each record is judged at the moment it is committed, against what is
-on the log and at the sink at that moment, and against nothing that a machine says of itself.
+Also the checks of docs/guarantees.md that concern the log: each record is judged at the moment it is committed, against
+what is on the log and at the sink at that moment, and against nothing that a machine says of itself.
 """
 
 from typing import Any, Final
@@ -127,7 +127,7 @@ def _passed_over(state: State) -> set[tuple[Any, ...]]:
 
 
 def _judge_successor(state: State, fact: Fact) -> None:
-    """Nobody is made primary while, by all that this owner has read, another session may still write (design §3)."""
+    """Nobody is made primary while, by all that this owner has read, another session may still write."""
     key, value = fact.key, fact.value
     if not isinstance(key, SpanKey) or not isinstance(value, SpanDispatched) or value.primary is None:
         return
