@@ -15,6 +15,8 @@ from headgate.cli.running import Part, Surroundings, run_parts, surrounded
 from headgate.config.settings import Settings
 from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.coordinator.shell.service import CoordinatorService
+from headgate.generation.shell.effect_runner import GenerationEffects
+from headgate.generation.shell.service import GenerationService
 from headgate.runtime.service import ServiceSettings
 
 __all__ = ["app"]
@@ -111,6 +113,31 @@ def agent(
 
 
 @app.command()
+def generation(
+    *,
+    shard: Shard = None,
+    create: CreateTopics = False,
+    lease_seconds: Lease = None,
+    http_port: HttpPort = None,
+    http_bind: HttpBind = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Own change logs: switch their generations, so that they are re-partitioned without breaking any key's order."""
+    flags = _flags(
+        cluster_flags(bootstrap, cluster, kafka_property),
+        lease_seconds=lease_seconds,
+        http=(http_port, http_bind),
+        log=(log_format, log_level),
+    )
+    with surrounded("generation", flags, create=create) as around:
+        run_parts([_generation_part(around, shard)], _patience(around.settings))
+
+
+@app.command()
 def node(
     *,
     name: AgentName = None,
@@ -174,21 +201,39 @@ def _patience(settings: Settings) -> float:
     return settings.shutdown_seconds + 1.0
 
 
-def _coordinator_part(around: Surroundings, shards: Sequence[int] | None) -> Part:
+def _generation_part(around: Surroundings, shards: Sequence[int] | None) -> Part:
+    settings, log = around.settings, around.log
+    service = GenerationService(
+        _service_settings(around, shards),
+        log,
+        GenerationEffects(log.connection, log.cluster, settings.replication_factor),
+        probes=around.probes,
+        registry=around.registry,
+    )
+    return Part("generation", service.run, service.stop)
+
+
+def _service_settings(around: Surroundings, shards: Sequence[int] | None) -> ServiceSettings:
+    """Of an owner of these shards, or of all. Raises CommandError for a shard that the cluster does not have."""
     settings, log = around.settings, around.log
     unknown = sorted(set(shards or ()) - set(range(log.shards)))
     if unknown:
         raise CommandError(
             ExitCode.SETTING, f"--shard {unknown[0]}: cluster {settings.cluster} has shards 0 to {log.shards - 1}"
         )
+    return ServiceSettings(
+        cluster=settings.cluster,
+        shards=tuple(sorted(set(shards))) if shards else tuple(range(log.shards)),
+        lease_seconds=settings.lease_seconds,
+        holder_lease_seconds=settings.lease_seconds,
+        shutdown_seconds=settings.shutdown_seconds,
+    )
+
+
+def _coordinator_part(around: Surroundings, shards: Sequence[int] | None) -> Part:
+    settings, log = around.settings, around.log
     service = CoordinatorService(
-        ServiceSettings(
-            cluster=settings.cluster,
-            shards=tuple(sorted(set(shards))) if shards else tuple(range(log.shards)),
-            lease_seconds=settings.lease_seconds,
-            holder_lease_seconds=settings.lease_seconds,
-            shutdown_seconds=settings.shutdown_seconds,
-        ),
+        _service_settings(around, shards),
         log,
         FeedWork(log.connection, cluster_id=log.cluster_id, own_prefix=settings.prefix),
         probes=around.probes,

@@ -46,7 +46,7 @@ def _is_over(record: OwnerAnnounced | MemberAnnounced | AgentAnnounced) -> bool:
 
 def all_partitions(log: Log, topics: Iterable[str] = (ANNOUNCE.topic, *SHARDED_TOPICS)) -> list[Partition]:
     """Every partition of these control topics, sorted."""
-    sharded = {*SHARDED_TOPICS, DEADLETTER}
+    sharded = {*SHARDED_TOPICS, DEADLETTER, "generation"}
     return sorted(
         Partition(topic, number) for topic in topics for number in range(log.shards if topic in sharded else 1)
     )

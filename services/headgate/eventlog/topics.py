@@ -99,6 +99,7 @@ CONTROL_TOPICS: Final = (
     ControlTopic("checkpoint", sharded=True, segment_ms=HEARTBEAT_SEGMENT_MS),
     ControlTopic("deadletter", sharded=True, segment_ms=STATE_SEGMENT_MS, compacted=False),
     ControlTopic("dispatch", sharded=True, segment_ms=STATE_SEGMENT_MS),
+    ControlTopic("generation", sharded=True, segment_ms=HEARTBEAT_SEGMENT_MS),
     ControlTopic("migration", sharded=False, segment_ms=STATE_SEGMENT_MS),
     ControlTopic("sync", sharded=True, segment_ms=HEARTBEAT_SEGMENT_MS),
 )

@@ -1,1 +1,23 @@
-"""Generations: from when on which range of tokens goes to which stream of a change log."""
+"""Change logs whose partitions are changed while they are written and read, with every key's order kept.
+
+    ChangeWriter   writes a source's changes          ChangeReader   reads them in order
+
+They are imported when they are asked for: the pure core beside them needs no Kafka.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from headgate.generation.shell.reader import ChangeReader
+    from headgate.generation.shell.writer import ChangeWriter
+
+__all__ = ["ChangeReader", "ChangeWriter"]
+
+_FROM: Final = {"ChangeReader": "headgate.generation.shell.reader", "ChangeWriter": "headgate.generation.shell.writer"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FROM:
+        raise AttributeError(name)
+    return getattr(import_module(_FROM[name]), name)

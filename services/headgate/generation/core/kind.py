@@ -1,14 +1,11 @@
-"""The owner of generations as a kind of owner (runtime/kind.py): one shard, which is the topic generation."""
+"""The owner of generations as a kind of owner (runtime/kind.py): the sets of a shard have one owner."""
 
 from typing import Final
 
 from headgate.records.keys import GenerationMemberKey, GenerationOutcomeKey, GenerationOwnerKey
 from headgate.runtime.kind import OwnerKind
 
-__all__ = ["GENERATION_KIND", "GENERATION_SHARD"]
-
-GENERATION_SHARD: Final = 0
-"""All sets have one owner: a switch is a few records, and a set that is not switched costs nothing."""
+__all__ = ["GENERATION_KIND"]
 
 GENERATION_KIND: Final = OwnerKind(
     name="generation",

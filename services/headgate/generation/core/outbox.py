@@ -64,7 +64,7 @@ class Outbox:
     """At most ``limit`` changes that are not committed yet."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._held: deque[Change] = deque()
         self._waiting: deque[Change] = deque()
         self._taken: Batch | None = None
@@ -96,8 +96,8 @@ class Outbox:
         if self.written.has(change.position, change.token):
             self._last_added = change.position
             return False
-        if len(self) >= self._limit:
-            raise OutboxFullError(f"{self._limit} changes wait to be written")
+        if len(self) >= self.limit:
+            raise OutboxFullError(f"{self.limit} changes wait to be written")
         self._last_added = change.position
         self._waiting.append(change)
         return True

@@ -21,7 +21,7 @@ from headgate.generation.core.effects import (
     WriterFenced,
 )
 from headgate.generation.core.following import Followed, Step, StepKind, next_step
-from headgate.generation.core.kind import GENERATION_KIND, GENERATION_SHARD
+from headgate.generation.core.kind import GENERATION_KIND
 from headgate.generation.core.machine import GENERATION
 from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, Written
 from headgate.generation.core.ranges import LogStream
@@ -64,7 +64,7 @@ class SimOwner:
         self.effects: list[TermEffect] = []
         settings = RoleSettings(
             kind=GENERATION_KIND,
-            shard=GENERATION_SHARD,
+            shard=0,
             owner_id=name,
             transactional_id="generation",
             version="test",

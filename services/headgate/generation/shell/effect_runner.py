@@ -1,0 +1,112 @@
+"""The effects of the owner of generations on Kafka: topics made and looked at, writers fenced, ENDs in their place."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import NewTopic, OffsetSpec
+
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.leaders import ask_offsets
+from headgate.eventlog.log import LogError
+from headgate.generation.core.effects import (
+    CreateLog,
+    EffectFailed,
+    EffectRefused,
+    EndsMeasured,
+    EndsWritten,
+    FenceWriter,
+    LogSeen,
+    LookAtLog,
+    MeasureEnds,
+    WriteEnds,
+    WriterFenced,
+)
+from headgate.generation.shell.producer import Outgoing, WriterProducer, read_written
+from headgate.generation.shell.wire import POSITIONS_PARTITIONS, NotOursError, end_headers, positions_topic
+
+__all__ = ["GenerationEffects"]
+
+_POSITIONS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    "segment.ms": "60000",
+    "max.compaction.lag.ms": "60000",
+    "min.cleanable.dirty.ratio": "0.1",
+}
+"""A record per transaction, of which the last counts: a writer that starts reads little more than the last minute's."""
+
+_MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+
+
+class GenerationEffects:
+    """Runs one effect to its end. May be called from several threads."""
+
+    def __init__(self, connection: KafkaConnection, cluster: str, replication_factor: int) -> None:
+        self._connection = connection
+        self._cluster = cluster
+        self._replication_factor = replication_factor
+
+    def run(self, effect: Any) -> Any:
+        """The result, of a type that the effect names."""
+        try:
+            return self._run(effect)
+        except (LogError, NotOursError) as error:
+            return EffectFailed(str(error))
+
+    def _run(self, effect: Any) -> Any:
+        match effect:
+            case CreateLog(topic=topic, partitions=partitions):
+                self._create(topic, partitions, {})
+                self._create(positions_topic(topic), POSITIONS_PARTITIONS, _POSITIONS)
+                return self._look(topic)
+            case LookAtLog(topic=topic):
+                return self._look(topic)
+            case FenceWriter(topic=topic, writer=writer):
+                self._take(effect.set, writer).close()
+                return WriterFenced(read_written(self._connection, topic, writer).ahead)
+            case WriteEnds():
+                self._write_ends(effect)
+                return EndsWritten()
+            case MeasureEnds(topic=topic, partitions=partitions):
+                return EndsMeasured(self._ends(topic, partitions))
+            case _:
+                raise TypeError(f"no such effect: {type(effect).__name__}")
+
+    def _create(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+        asked = NewTopic(topic, partitions, self._replication_factor, config=dict(config))
+        futures = self._connection.admin.create_topics([asked], request_timeout=ADMIN_SECONDS_MAX)
+        try:
+            futures[topic].result(ADMIN_SECONDS_MAX)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._connection.failed(f"creating topic {topic}", error) from error
+
+    def _look(self, topic: str) -> LogSeen | EffectRefused:
+        admin = self._connection.admin
+        future = admin.describe_topics(TopicCollection([topic]), request_timeout=ADMIN_SECONDS_MAX)[topic]
+        try:
+            described = future.result(ADMIN_SECONDS_MAX)
+        except KafkaException as error:
+            if error.args[0].code() in _MISSING:
+                return EffectRefused(f"topic {topic} does not exist: what it held is gone; create another change log")
+            raise self._connection.failed(f"looking at topic {topic}", error) from error
+        topic_id = None if described.topic_id is None else str(described.topic_id)
+        ends = self._ends(topic, tuple(range(len(described.partitions))))
+        return LogSeen(topic_id, ends, secrets.randbits(63))
+
+    def _ends(self, topic: str, partitions: tuple[int, ...]) -> dict[int, int]:
+        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in partitions}
+        answers = ask_offsets(self._connection, asked, f"asking for the ends of {topic}")
+        return {at.partition: answer.offset for at, answer in answers.items()}
+
+    def _take(self, name: str, writer: str) -> WriterProducer:
+        producer = WriterProducer(self._connection, self._cluster, name, writer)
+        producer.init()
+        return producer
+
+    def _write_ends(self, effect: WriteEnds) -> None:
+        producer = self._take(effect.set, effect.writer)
+        headers = end_headers(effect.writer, effect.epoch, effect.position)
+        producer.commit([Outgoing(effect.topic, number, None, None, headers) for number in effect.partitions])
+        producer.close()

@@ -1,0 +1,60 @@
+"""The records of one set as they come: what writers, readers and commands know of generations."""
+
+from headgate.eventlog.log import Delivery, Log, LogError, Partition, Placed
+from headgate.eventlog.sharding import shard_of
+from headgate.generation.core.state import GenerationState, evolve, new_state
+from headgate.records.keys import Fact
+
+__all__ = ["GenerationTail", "partition_of_set"]
+
+RECORDS_MAX: int = 1_000
+"""Records of one look."""
+
+WRITE_SECONDS_MAX: float = 10.0
+"""For the broker to acknowledge one small record."""
+
+READ_STALL_LOOKS: int = 300
+"""Looks of a tenth of a second without a record before the end of the topic counts as out of reach."""
+
+
+def partition_of_set(log: Log, name: str) -> Partition:
+    """Where the records of a set stand."""
+    return Partition("generation", shard_of(name, log.shards))
+
+
+class GenerationTail:
+    """Reads the partition of one set; ``state`` is what it says."""
+
+    def __init__(self, log: Log, name: str, client: str) -> None:
+        """``client`` names the process in what it writes. Raises LogError."""
+        self._log = log
+        self._partition = partition_of_set(log, name)
+        self._reader = log.reader({self._partition: 0})
+        self._writer = log.writer(client)
+        self.state: GenerationState = new_state(self._partition.number)
+
+    def follow(self, timeout_seconds: float) -> bool:
+        """Take what is new, waiting at most so long for the first; whether there was anything. Raises LogError."""
+        items = self._reader.poll(RECORDS_MAX, timeout_seconds)
+        for item in items:
+            if isinstance(item, Delivery):
+                evolve(self.state, item.key, item.value, item.offset)
+        return bool(items)
+
+    def read_to_end(self) -> None:
+        """Take all up to the end that the topic has now. Raises LogError."""
+        end = self._log.end_offsets([self._partition])[self._partition]
+        looks = 0
+        while self._reader.positions()[self._partition] < end:
+            looks = 0 if self.follow(0.1) else looks + 1
+            if looks > READ_STALL_LOOKS:
+                raise LogError(f"generation/{self._partition.number} cannot be read to its end {end}")
+
+    def say(self, fact: Fact) -> None:
+        """Write a record and wait until it stands. Raises LogError."""
+        self._writer.write([Placed(self._partition, fact)], WRITE_SECONDS_MAX)
+
+    def close(self) -> None:
+        """Let go. Idempotent."""
+        self._reader.close()
+        self._writer.close()

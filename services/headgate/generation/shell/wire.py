@@ -1,0 +1,92 @@
+"""What stands on a change log's topics: changes and END markers, and how far each writer is.
+
+A change is written as it was given: its key, its value, and two headers of ours, who wrote it and its position at the
+source. An END marker has no key, and headers that name the switch and the writer. ``<topic>.positions`` is compacted,
+with a record per writer that is written in the same transaction as the changes that it speaks of.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from headgate.generation.core.outbox import Written
+from headgate.generation.core.reading import Marker
+
+__all__ = [
+    "POSITIONS_PARTITIONS",
+    "NotOursError",
+    "change_headers",
+    "decode_written",
+    "encode_written",
+    "end_headers",
+    "marker_in",
+    "positions_partition",
+    "positions_topic",
+    "writer_in",
+]
+
+WRITER: Final = "headgate-writer"
+POSITION: Final = "headgate-position"
+END: Final = "headgate-end"
+
+POSITIONS_PARTITIONS: Final = 4
+"""A writer that starts reads one of them: a killed neighbour's open transaction holds up a quarter of the others."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class NotOursError(ValueError):
+    """A record without our headers: somebody else writes to the change log's topic."""
+
+
+def positions_topic(topic: str) -> str:
+    """Where the positions of a change log's writers stand."""
+    return f"{topic}.positions"
+
+
+def positions_partition(writer: str) -> int:
+    """In which of its partitions a writer's position stands."""
+    return crc32(writer.encode()) % POSITIONS_PARTITIONS
+
+
+def change_headers(writer: str, position: int) -> list[tuple[str, bytes]]:
+    """Of a change."""
+    return [(WRITER, writer.encode()), (POSITION, str(position).encode())]
+
+
+def end_headers(writer: str, epoch: int, position: int) -> list[tuple[str, bytes]]:
+    """Of an END marker: the writer has written nothing above ``position`` before it."""
+    return [(END, str(epoch).encode()), *change_headers(writer, position)]
+
+
+def marker_in(headers: Headers | None) -> Marker | None:
+    """The END marker that a record is; None for a change. Raises NotOursError."""
+    found = dict(headers or ())
+    epoch = found.get(END)
+    return None if epoch is None else Marker(int(epoch), writer_in(headers)[0])
+
+
+def writer_in(headers: Headers | None) -> tuple[str, int]:
+    """Who wrote a record, and its position. Raises NotOursError."""
+    found = dict(headers or ())
+    writer, position = found.get(WRITER), found.get(POSITION)
+    if writer is None or position is None:
+        raise NotOursError(f"a record without the headers {WRITER} and {POSITION}: no ChangeWriter wrote it")
+    return writer.decode(), int(position)
+
+
+def encode_written(written: Written) -> bytes:
+    """How far a writer is, as it stands on the topic of positions."""
+    return msgspec.json.encode(written)
+
+
+def decode_written(value: bytes | None) -> Written:
+    """And back. Raises NotOursError."""
+    if value is None:
+        return Written()
+    try:
+        return msgspec.json.decode(value, type=Written)
+    except msgspec.DecodeError as error:
+        raise NotOursError(f"a writer's position cannot be read: {error}") from error

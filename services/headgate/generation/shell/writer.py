@@ -1,0 +1,354 @@
+"""ChangeWriter: writes a source's changes to a change log, each once and per key in order, whatever is re-partitioned.
+
+    with ChangeWriter.open("orders", "orders-0", bootstrap="127.0.0.1:9092") as writer:
+        for change in source.read_behind(writer.position):
+            writer.write(change.key, change.value, change.number)
+
+A *writer* is a source, say one partition of a topic, not a process: whoever writes this source's changes uses its id,
+one process at a time; one that takes over fences the one before. All changes of a key come from one writer.
+``position`` is the number of a change at its source, ascending; what stands on the log already is left out.
+
+``write`` only takes the change; a thread writes them in batches, each in one transaction with the position, follows the
+generations (core/following.py), and answers switches also while nothing is written. If too many changes wait, ``write``
+waits. A process that was fenced because it had paused takes its id again by itself, and goes on where the log says.
+"""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import ClassVar, Final, Self
+
+from headgate.eventlog.connection import KafkaConnection, KafkaProperty
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.log import LogError, NewerSchemaError
+from headgate.eventlog.topics import topic_name
+from headgate.generation.core.following import Followed, Step, StepKind, next_step
+from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, Written
+from headgate.generation.core.ranges import LogStream, MapError
+from headgate.generation.core.tokens import token_of_key
+from headgate.generation.shell.producer import Outgoing, WriterProducer, read_written
+from headgate.generation.shell.tail import GenerationTail
+from headgate.generation.shell.wire import (
+    NotOursError,
+    change_headers,
+    encode_written,
+    end_headers,
+    positions_partition,
+    positions_topic,
+)
+from headgate.records.generation import WriterReported
+from headgate.records.keys import Fact, WriterKey
+
+__all__ = ["ChangeWriter", "WriterError", "WriterReplacedError", "WriterStalledError", "open_generation_log"]
+
+OUTBOX_CHANGES: Final = 10_000
+"""Changes that may wait to be written: some seconds of a switch under load."""
+
+BATCH_CHANGES: Final = 1_000
+"""Changes in one transaction: far more and its readers wait, far fewer and its cost is all there is."""
+
+WAIT_SECONDS: Final = 60.0
+"""How long ``write`` and ``flush`` wait before they say why nothing moves: a broker's restart, an owner's take-over."""
+
+IDLE_SECONDS: Final = 0.02
+"""Longest look for records of the owner while there is nothing to write."""
+
+RETRY_SECONDS: Final = 0.3
+"""Pause after an error, before the next life begins."""
+
+LIFE_RANDOM_BITS: Final = 20
+"""Of a life's number, so that two processes that start at once have different ones."""
+
+
+class WriterError(LogError):
+    """The writer cannot go on; the message says why and what to do."""
+
+    code: ClassVar[str] = "change-writer"
+
+
+class WriterReplacedError(WriterError):
+    """Another process writes under this id."""
+
+    code: ClassVar[str] = "change-writer-replaced"
+
+
+class WriterStalledError(WriterError):
+    """Nothing was written for a while."""
+
+    code: ClassVar[str] = "change-writer-stalled"
+
+
+def open_generation_log(bootstrap: str, cluster: str, kafka: dict[str, KafkaProperty] | None = None) -> KafkaLog:
+    """The control topics, for a process that needs none but ``generation``. Raises LogError."""
+    connection = KafkaConnection(bootstrap, kafka)
+    broker = connection.broker_cluster_id()
+    topic = topic_name(cluster, "generation")
+    found = connection.admin.list_topics(topic, timeout=10.0).topics.get(topic)
+    if found is None or not found.partitions:
+        raise LogError(
+            f"control topic {topic} does not exist on Kafka at {bootstrap}: create the cluster's topics (headgate "
+            f"topic create), or check the cluster's name {cluster!r}"
+        )
+    return KafkaLog(connection, cluster, shards=len(found.partitions), broker_cluster_id=broker)
+
+
+class ChangeWriter:
+    """One writer's process. Use it from one thread; ``close`` it, or use it as a context."""
+
+    def __init__(
+        self,
+        log: KafkaLog,
+        name: str,
+        writer: str,
+        *,
+        outbox_changes: int = OUTBOX_CHANGES,
+        batch_changes: int = BATCH_CHANGES,
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> None:
+        """Nothing is written before the owner has admitted this life; ``position`` waits for that. Raises LogError."""
+        self._log, self._name, self._writer = log, name, writer
+        self._batch_changes, self._wait_seconds = batch_changes, wait_seconds
+        self._outbox = Outbox(outbox_changes)
+        self._tail = GenerationTail(log, name, f"writer-{writer}")
+        self._producer: WriterProducer | None = None
+        self._life = 0
+        self._followed = Followed()
+        self._closed_streams: tuple[LogStream, ...] = ()
+        self._has_joined = False
+        self._changed = threading.Condition()
+        self._started = False
+        self._stopping = False
+        self._fatal: LogError | None = None
+        self._last_error = "it has not been admitted yet: is `headgate serve generation` running, is the log created?"
+        self._thread = threading.Thread(target=self._run, name=f"change-writer-{writer}", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        writer: str,
+        *,
+        bootstrap: str,
+        cluster: str = "headgate",
+        kafka: dict[str, KafkaProperty] | None = None,
+    ) -> Self:
+        """A writer for set ``name`` on a Kafka cluster. Raises LogError."""
+        return cls(open_generation_log(bootstrap, cluster, kafka), name, writer)
+
+    @property
+    def position(self) -> int:
+        """Up to where the source's changes stand on the log, -1 for none: go on behind it. Raises WriterError."""
+        with self._changed:
+            self._wait(lambda: self._started)
+            return self._outbox.written.position
+
+    def write(self, key: bytes, value: bytes | None, position: int) -> bool:
+        """Take one change; False if it stands on the log already. Waits while too many wait.
+
+        Raises PositionError for a position that is not behind the one before, WriterError.
+        """
+        change = Change(position, token_of_key(key), key, value)
+        with self._changed:
+            self._wait(lambda: self._started)
+            while True:
+                try:
+                    return self._outbox.add(change)
+                except OutboxFullError:
+                    self._wait(self._has_room)
+
+    def _has_room(self) -> bool:
+        return len(self._outbox) < self._outbox.limit
+
+    def flush(self) -> int:
+        """Wait until every change stands on the log; the last position. Raises WriterError."""
+        with self._changed:
+            self._wait(lambda: self._started and len(self._outbox) == 0)
+            return self._outbox.written.position
+
+    def close(self) -> None:
+        """Say that this writer stops, and stop. What was not flushed is not waited for. Idempotent."""
+        with self._changed:
+            self._stopping = True
+        self._thread.join(self._wait_seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def _wait(self, is_so: Callable[[], bool]) -> None:
+        """Until it is so, while something moves. The lock is held."""
+        deadline = time.monotonic() + self._wait_seconds
+        while not is_so():
+            if self._fatal is not None:
+                raise self._fatal
+            if self._stopping:
+                raise WriterError(f"writer {self._writer} of {self._name} is closed")
+            if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                raise WriterStalledError(
+                    f"writer {self._writer} of {self._name} could not write for {self._wait_seconds:g} s: "
+                    f"{self._last_error}"
+                )
+        if self._fatal is not None:
+            raise self._fatal
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        while not self._stopping and self._fatal is None:
+            try:
+                self._turn()
+            except (WriterReplacedError, NewerSchemaError) as error:
+                self._fail(error)
+            except (LogError, MapError, NotOursError) as error:
+                self._last_error = f"{type(error).__name__}: {error}"
+                self._lose_life()
+                time.sleep(RETRY_SECONDS)
+        self._leave()
+
+    def _turn(self) -> None:
+        if self._life == 0:
+            self._begin_life()
+        self._tail.follow(0.0 if len(self._outbox) and self._producer is not None else IDLE_SECONDS)
+        self._do(next_step(self._tail.state, self._name, self._writer, self._life, self._followed))
+
+    def _begin_life(self) -> None:
+        self._tail.read_to_end()
+        record = self._tail.state.sets.get(self._name)
+        reports = self._tail.state.writers.get(self._name, {})
+        known = [life for writer, life in reports if writer == self._writer]
+        known += [each.life for each in (record.writers if record else ()) if each.writer == self._writer]
+        number = (max(known, default=0) >> LIFE_RANDOM_BITS) + 1
+        self._life = number << LIFE_RANDOM_BITS | secrets.randbits(LIFE_RANDOM_BITS)
+        self._followed, self._closed_streams, self._has_joined = Followed(), (), False
+
+    def _lose_life(self) -> None:
+        producer, self._producer = self._producer, None
+        self._life = 0
+        if producer is not None:
+            producer.close()
+
+    def _do(self, step: Step) -> None:
+        match step.kind:
+            case StepKind.JOIN:
+                if not self._has_joined:
+                    self._report()
+                    self._has_joined = True
+            case StepKind.START:
+                self._start()
+            case StepKind.SWITCH:
+                self._switch(step)
+            case StepKind.PROMISE:
+                self._promise(step)
+            case StepKind.RELEASE:
+                self._closed_streams = ()
+                self._followed = Followed(self._followed.epoch)
+            case StepKind.WRITE:
+                self._write_batch()
+            case StepKind.LOST:
+                self._last_error = "the owner of generations has fenced it: it did not answer a switch in time"
+                self._lose_life()
+            case StepKind.REPLACED:
+                raise WriterReplacedError(
+                    f"another process writes to {self._name} as {self._writer}: a writer is one process at a time"
+                )
+
+    def _start(self) -> None:
+        producer = WriterProducer(self._log.connection, self._log.cluster, self._name, self._writer)
+        self._producer = producer
+        producer.init()
+        # The id is taken; what the log says now is what counts, also whether this life may write at all.
+        self._tail.read_to_end()
+        step = next_step(self._tail.state, self._name, self._writer, self._life, self._followed)
+        if step.kind is not StepKind.START:
+            return
+        written = read_written(self._log.connection, self._topic(), self._writer)
+        with self._changed:
+            self._outbox.begin(written)
+        self._switch(step)
+        with self._changed:
+            self._started = True
+            self._changed.notify_all()
+
+    def _switch(self, step: Step) -> None:
+        if step.ends:
+            headers = end_headers(self._writer, step.epoch, step.position)
+            self._commit([Outgoing(self._topic(), number, None, None, headers) for number in step.ends])
+        self._closed_streams = ()
+        self._followed = Followed(step.epoch)
+        self._report()
+
+    def _promise(self, step: Step) -> None:
+        if self._outbox.has_held:
+            self._write_batch()
+            return
+        self._closed_streams = () if step.switch is None else step.switch.closed
+        self._followed = Followed(self._followed.epoch, step.epoch, self._outbox.written.ahead)
+        self._report()
+
+    def _write_batch(self) -> None:
+        log = self._tail.state.map_of(self._name, self._followed.epoch)
+        with self._changed:
+            batch = self._outbox.take(log, self._closed_streams, self._batch_changes)
+        if batch is None:
+            return
+        topic = self._topic()
+        records = [
+            Outgoing(topic, partition, change.key, change.value, change_headers(self._writer, change.position))
+            for change, partition in batch.changes
+        ]
+        records.append(self._position_record(topic, batch.after))
+        self._commit(records)
+        with self._changed:
+            self._outbox.commit()
+            self._changed.notify_all()
+
+    def _position_record(self, topic: str, written: Written) -> Outgoing:
+        where = positions_partition(self._writer)
+        return Outgoing(positions_topic(topic), where, self._writer.encode(), encode_written(written))
+
+    def _commit(self, records: list[Outgoing]) -> None:
+        if self._producer is None:
+            raise LogError(f"writer {self._writer} has not started")
+        self._producer.commit(records)
+
+    def _topic(self) -> str:
+        return self._tail.state.sets[self._name].topic
+
+    def _report(self, *, leaving: bool = False) -> None:
+        followed = self._followed
+        promise = self._outbox.written.ahead if leaving else followed.promise
+        report = WriterReported(
+            followed.epoch, followed.promised_epoch, promise, leaving, (), time.time_ns() // 1_000_000
+        )
+        self._tail.say(Fact(WriterKey(self._name, self._writer, self._life), report))
+
+    def _fail(self, error: LogError) -> None:
+        with self._changed:
+            self._fatal = error
+            self._changed.notify_all()
+
+    def _leave(self) -> None:
+        """The last word: nobody has to wait for this life."""
+        has_started = self._producer is not None
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+        try:
+            if self._fatal is None and has_started:
+                self._report(leaving=True)
+        except LogError as error:
+            self._last_error = str(error)
+        self._tail.close()
+        with self._changed:
+            self._changed.notify_all()
