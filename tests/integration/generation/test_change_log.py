@@ -171,10 +171,9 @@ def test_whoever_is_replaced_is_told(log: KafkaLog, owner: Any) -> None:
     assert first.position == -1
     second = ChangeWriter(log, SET, "w1")
     assert second.position == -1
+    wait_until(lambda: first._fatal is not None, "the first is told")
     with pytest.raises(WriterReplacedError, match="one process at a time"):
-        for position in range(10_000):
-            first.write(b"k", None, position)
-            first.flush()
+        first.write(b"k", None, 0)
     second.write(b"k", None, 10_000)
     second.flush()
     first.close()

@@ -1,7 +1,9 @@
 """The records of one set as they come: what writers, readers and commands know of generations."""
 
-from headgate.eventlog.log import Delivery, Log, LogError, Partition, Placed
-from headgate.eventlog.sharding import shard_of
+import time
+
+from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogError, Partition, Placed
+from headgate.eventlog.sharding import ANNOUNCE, shard_of
 from headgate.generation.core.state import GenerationState, evolve, new_state
 from headgate.records.keys import Fact
 
@@ -12,6 +14,9 @@ RECORDS_MAX: int = 1_000
 
 WRITE_SECONDS_MAX: float = 10.0
 """For the broker to acknowledge one small record."""
+
+LEVEL_SECONDS_MAX: float = 30.0
+"""How long an owner's first announcement is waited for: it campaigns and announces itself within some seconds."""
 
 READ_STALL_LOOKS: int = 300
 """Looks of a tenth of a second without a record before the end of the topic counts as out of reach."""
@@ -29,7 +34,8 @@ class GenerationTail:
         """``client`` names the process in what it writes. Raises LogError."""
         self._log = log
         self._partition = partition_of_set(log, name)
-        self._reader = log.reader({self._partition: 0})
+        # Owners' announcements say the schema level, below which nothing about generations can be said.
+        self._reader = log.reader({ANNOUNCE: 0, self._partition: 0})
         self._writer = log.writer(client)
         self.state: GenerationState = new_state(self._partition.number)
 
@@ -51,8 +57,20 @@ class GenerationTail:
                 raise LogError(f"generation/{self._partition.number} cannot be read to its end {end}")
 
     def say(self, fact: Fact) -> None:
-        """Write a record and wait until it stands. Raises LogError."""
-        self._writer.write([Placed(self._partition, fact)], WRITE_SECONDS_MAX)
+        """Write a record and wait until it stands; before that, until an owner has announced the level for it.
+
+        Raises LogError (LevelTooLowError where no owner has).
+        """
+        deadline = time.monotonic() + LEVEL_SECONDS_MAX
+        while True:
+            try:
+                self._writer.write([Placed(self._partition, fact)], WRITE_SECONDS_MAX)
+            except LevelTooLowError:
+                if time.monotonic() >= deadline:
+                    raise
+                self.follow(0.2)
+            else:
+                return
 
     def close(self) -> None:
         """Let go. Idempotent."""

@@ -264,6 +264,8 @@ class ChangeWriter:
                 )
 
     def _start(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
         producer = WriterProducer(self._log.connection, self._log.cluster, self._name, self._writer)
         self._producer = producer
         producer.init()
