@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headgate.generation.core.planning import Load, Policy, PolicyError, first_map, next_map, plan
-from headgate.generation.core.ranges import FIRST_TOKEN, LAST_TOKEN, LogMap, LogStream, check_switch
+from headgate.generation.core.planning import Load, Policy, PolicyError, first_map, next_map, plan, resize
+from headgate.generation.core.ranges import FIRST_TOKEN, LAST_TOKEN, LogMap, LogStream, MapError, check_switch
 
 POLICY = Policy(split_above_per_second=100, merge_below_per_second=40, streams_max=16, settle_seconds=60)
 PARTITIONS = 40
@@ -126,3 +126,21 @@ def test_a_plan_can_be_done_and_is_not_undone_by_the_next(rates: list[float]) ->
 def test_limits_that_contradict_each_other_are_refused(policy: Policy) -> None:
     with pytest.raises(PolicyError):
         plan(policy, logs(1), {})
+
+
+@given(st.lists(st.integers(1, 12), min_size=2, max_size=5))
+def test_a_log_can_be_cut_into_any_number_of_equal_streams(counts: list[int]) -> None:
+    log = logs(counts[0])
+    for number, count in enumerate(counts[1:], start=2):
+        taken = {stream.partition for stream in log.streams}
+        free = [partition for partition in range(PARTITIONS) if partition not in taken]
+        starts = dict.fromkeys(free, 10 * number)
+        changes = resize(log, count)
+        after = next_map(log, changes, free, PARTITIONS, draw().getrandbits, generation=number * 3, starts=starts)
+        switch = check_switch(log, after, in_use=())
+        assert [stream.end for stream in after.streams] == [stream.end for stream in logs(count).streams]
+        assert {stream.start_offset for stream in switch.opened} <= {10 * number}
+        assert resize(after, count) == ()
+        log = after
+    with pytest.raises(MapError, match="at least one stream"):
+        resize(log, 0)
