@@ -16,8 +16,7 @@ import msgspec
 from headgate.eventlog.codec import CodecGarbage, decode, encode
 from headgate.eventlog.log import Partition
 from headgate.eventlog.schema_files import schemas
-from headgate.records.control import Record
-from headgate.records.keys import Fact
+from headgate.records.base import Fact, Record
 from headgate_lab.memory_log.log import MemoryBroker
 
 DIGEST_WORDS = "# digest of shard "

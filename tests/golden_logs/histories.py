@@ -17,15 +17,11 @@ from headgate.coordinator.core.machine import COORDINATOR
 from headgate.eventlog.log import Delivery
 from headgate.eventlog.schema_files import schema_directory, schemas
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS, partitions_of_shard
-from headgate.records.keys import (
-    KEY_FORMS,
-    GenerationMemberKey,
-    GenerationOwnerKey,
-    Key,
-    MigrationMemberKey,
-    MigrationOwnerKey,
-    OwnerKey,
-)
+from headgate.records.base import Key
+from headgate.records.generation import GenerationMemberKey, GenerationOwnerKey
+from headgate.records.keys import OwnerKey
+from headgate.records.migration import MigrationMemberKey, MigrationOwnerKey
+from headgate.records.registry import KEY_FORMS
 from headgate_lab.memory_log.log import MemoryBroker
 from headgate_lab.simulation.profile import Profile
 from headgate_lab.simulation.world import World

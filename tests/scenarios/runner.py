@@ -32,6 +32,7 @@ from headgate.coordinator.core.explain import explain
 from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.coordinator.core.machine import COORDINATOR, State, decide, digest, evolve, new_state
 from headgate.eventlog.log import Delivery, Partition, Placed
+from headgate.records.base import Fact, Key
 from headgate.records.control import (
     Assignment,
     Epoch,
@@ -45,7 +46,7 @@ from headgate.records.control import (
     TaskReported,
     TaskState,
 )
-from headgate.records.keys import AgentKey, AnswerKey, Fact, Key, ProgressKey, RequestKey, SpanKey, TaskKey
+from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
 from headgate.runtime.machine import Decision, Machine, Now, ResignOwner
 from headgate.runtime.role import Role, RoleState, TermEffect
 from headgate.runtime.settings import RoleSettings

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.coordinator.core.effects import DiscoverTables, ForgetFeed, ResolveFeed, ResolveStart
+from headgate.records.base import Fact
 from headgate.records.control import (
     AgentAnnounced,
     Assignment,
@@ -17,7 +18,6 @@ from headgate.records.control import (
     SyncAnswered,
     TaskReported,
 )
-from headgate.records.keys import Fact
 from headgate.records.spans import table_of
 from headgate.runtime.machine import (
     Arrived,

@@ -17,9 +17,16 @@ from headgate.migration.core.kind import MIGRATION_KIND
 from headgate.migration.core.machine import MIGRATIONS, MigrationsState, new_state
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.core.state import TERMINAL
+from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus
-from headgate.records.keys import Fact, MigrationKey, MigrationRequestKey
-from headgate.records.migration import MigrationRecorded, MigrationRequested, MigrationRequestKind, MigrationStrategy
+from headgate.records.migration import (
+    MigrationKey,
+    MigrationRecorded,
+    MigrationRequested,
+    MigrationRequestKey,
+    MigrationRequestKind,
+    MigrationStrategy,
+)
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleEndedError, TermEffect
 from headgate.runtime.settings import RoleSettings

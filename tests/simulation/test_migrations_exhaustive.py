@@ -13,8 +13,14 @@ from headgate.eventlog.log import Delivery, Partition
 from headgate.migration.core import effects as fx
 from headgate.migration.core.machine import MIGRATIONS, MigrationsState
 from headgate.migration.core.spec import MigrationSpec, written
-from headgate.records.keys import MigrationKey, MigrationRequestKey
-from headgate.records.migration import MigrationRequested, MigrationRequestKind, MigrationState, MigrationStrategy
+from headgate.records.migration import (
+    MigrationKey,
+    MigrationRequested,
+    MigrationRequestKey,
+    MigrationRequestKind,
+    MigrationState,
+    MigrationStrategy,
+)
 from headgate.runtime.machine import Arrived, CancelTimer, EffectFinished, Now, SetTimer, TermBegan, TimerFired
 from support.migration_model import Database, FencedAtDatabaseError
 

@@ -4,8 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.eventlog.log import Partition, Placed
+from headgate.records.base import Fact
 from headgate.records.control import OperationKind, OperationRequested
-from headgate.records.keys import Fact, RequestKey
+from headgate.records.keys import RequestKey
 from headgate.runtime.role import RoleState
 from headgate_lab.simulation.agents import AgentProcess
 from headgate_lab.simulation.processes import CoordinatorProcess

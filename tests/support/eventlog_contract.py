@@ -28,6 +28,7 @@ from headgate.eventlog.log import (
     Partition,
     Placed,
 )
+from headgate.records.base import Fact
 from headgate.records.control import (
     AgentAnnounced,
     Epoch,
@@ -38,7 +39,7 @@ from headgate.records.control import (
     TaskReported,
     TaskState,
 )
-from headgate.records.keys import AgentKey, Fact, RequestKey, SessionKey, TaskKey
+from headgate.records.keys import AgentKey, RequestKey, SessionKey, TaskKey
 
 SHARDS = 2
 """Shards of the log that the fixture gives: more than one, so that partitions can be mixed up."""

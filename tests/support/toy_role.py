@@ -10,6 +10,7 @@ import msgspec
 
 from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.eventlog.log import Partition, Placed
+from headgate.records.base import Fact, Key, Record
 from headgate.records.control import (
     SESSION_LEFT,
     AgentAnnounced,
@@ -18,11 +19,10 @@ from headgate.records.control import (
     OperationRequested,
     OutcomeStatus,
     OwnerAnnounced,
-    Record,
     RequestSettled,
     SessionEnded,
 )
-from headgate.records.keys import AgentKey, Fact, Key, OutcomeKey, OwnerKey, RequestKey, SessionKey
+from headgate.records.keys import AgentKey, OutcomeKey, OwnerKey, RequestKey, SessionKey
 from headgate.runtime.machine import (
     Arrived,
     CancelTimer,

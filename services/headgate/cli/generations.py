@@ -28,15 +28,17 @@ from headgate.generation.core.state import current_of
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.tokens import token_of_key
 from headgate.generation.shell.tail import GenerationTail
+from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.generation import (
+    GenerationOutcomeKey,
     GenerationRecorded,
     GenerationRequested,
+    GenerationRequestKey,
     GenerationRequestKind,
     SetRecorded,
     StreamsRecut,
 )
-from headgate.records.keys import Fact, GenerationOutcomeKey, GenerationRequestKey
 from headgate.records.names import InvalidNameError, check_name
 
 __all__ = ["app"]

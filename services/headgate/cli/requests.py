@@ -17,9 +17,10 @@ from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of_refusal
 from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogReader, Partition, Writer
 from headgate.eventlog.sharding import ANNOUNCE, place, shard_of
 from headgate.eventlog.snapshot import read_snapshot
+from headgate.records.base import Fact, Key
 from headgate.records.control import OperationKind, OperationRequested, OutcomeStatus, RequestSettled
 from headgate.records.fitting import fitted, is_name
-from headgate.records.keys import Fact, Key, OutcomeKey, RequestKey
+from headgate.records.keys import OutcomeKey, RequestKey
 
 __all__ = ["MOVES_SECONDS_DEFAULT", "OUTCOME_SECONDS_DEFAULT", "ask", "ask_shards", "operation", "said_by"]
 

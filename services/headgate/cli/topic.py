@@ -16,7 +16,7 @@ from headgate.config.wording import one_of
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.eventlog.topics import create_topics
-from headgate.records.keys import KEY_FORMS
+from headgate.records.registry import KEY_FORMS
 
 __all__ = ["app"]
 

@@ -16,8 +16,9 @@ import msgspec
 
 from headgate.eventlog.log import LevelTooLowError, NewerSchemaError, SchemaLevel
 from headgate.eventlog.schema_files import ID_FIRST, ID_LAST, SchemaSet, SchemaVersion, schemas
-from headgate.records.control import OwnerAnnounced, Record
-from headgate.records.keys import Fact, Key, MalformedKeyError, parse_key
+from headgate.records.base import Fact, Key, MalformedKeyError, Record
+from headgate.records.control import OwnerAnnounced
+from headgate.records.registry import parse_key
 
 __all__ = ["CONTENT_TYPE", "Codec", "CodecGarbage", "decode", "encode"]
 

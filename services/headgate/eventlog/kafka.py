@@ -27,7 +27,7 @@ from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError,
 from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.topics import CONTROL_TOPICS, check_topics, topic_name
 from headgate.eventlog.writers import KafkaTransactionalWriter, KafkaWriter
-from headgate.records.keys import Key
+from headgate.records.base import Key
 
 __all__ = ["KafkaLog", "KafkaReader", "open_log"]
 

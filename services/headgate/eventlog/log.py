@@ -15,8 +15,7 @@ from typing import ClassVar, Final, Protocol
 
 import msgspec
 
-from headgate.records.control import Record
-from headgate.records.keys import Fact, Key
+from headgate.records.base import Fact, Key, Record
 
 __all__ = [
     "LEVEL_FIRST",

@@ -21,8 +21,8 @@ import fastavro
 import msgspec
 
 from headgate.eventlog.log import LEVEL_FIRST
-from headgate.records import control
-from headgate.records.keys import KEY_FORMS
+from headgate.records.base import Record
+from headgate.records.registry import KEY_FORMS
 
 __all__ = ["ID_FIRST", "ID_LAST", "SchemaFilesError", "SchemaSet", "SchemaVersion", "schema_directory", "schemas"]
 
@@ -33,7 +33,7 @@ ID_LAST: Final = 9999
 TYPE_STEP: Final = 100
 """Ids per record type, hence at most 99 versions of one record: version 0 does not exist."""
 
-RECORD_TYPES: Final[dict[str, type[control.Record]]] = {
+RECORD_TYPES: Final[dict[str, type[Record]]] = {
     form.record.__name__: form.record for forms in KEY_FORMS.values() for form in forms
 }
 
@@ -48,7 +48,7 @@ class SchemaVersion(msgspec.Struct, frozen=True):
     """One version of one record's schema; ``parsed`` is what fastavro made of its file."""
 
     id: int
-    record: type[control.Record]
+    record: type[Record]
     version: int
     parsed: Any
 
@@ -57,8 +57,8 @@ class SchemaSet(msgspec.Struct, frozen=True):
     """All schemas of an installation, and which of them is written at each level; ``newest`` is the last of those."""
 
     by_id: dict[int, SchemaVersion]
-    newest: dict[type[control.Record], SchemaVersion]
-    written: dict[int, dict[type[control.Record], SchemaVersion]]
+    newest: dict[type[Record], SchemaVersion]
+    written: dict[int, dict[type[Record], SchemaVersion]]
 
     @property
     def level(self) -> int:
@@ -100,7 +100,7 @@ def schemas() -> SchemaSet:
 def read_schemas(directory: Path) -> SchemaSet:
     """Read and check all of ``directory``: ids by the formula, a file for each, every record type present."""
     versions: list[SchemaVersion] = []
-    newest: dict[type[control.Record], SchemaVersion] = {}
+    newest: dict[type[Record], SchemaVersion] = {}
     for schema_id, entry in sorted(_read_ids(directory / "ids.json").items()):
         version = _read_version(directory, schema_id, entry)
         versions.append(version)

@@ -9,7 +9,7 @@ from typing import Final
 from zlib import crc32
 
 from headgate.eventlog.log import Partition, Placed
-from headgate.records.keys import Fact
+from headgate.records.base import Fact
 
 __all__ = ["ANNOUNCE", "DEADLETTER", "SHARDED_TOPICS", "partitions_of_shard", "place", "shard_of"]
 

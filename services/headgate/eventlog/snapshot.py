@@ -10,6 +10,7 @@ from typing import TypeVar
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import ANNOUNCE, DEADLETTER, SHARDED_TOPICS
+from headgate.records.base import Key
 from headgate.records.control import (
     AgentAnnounced,
     Assignment,
@@ -24,7 +25,6 @@ from headgate.records.keys import (
     AgentKey,
     AnswerKey,
     FeedKey,
-    Key,
     MemberKey,
     OwnerKey,
     ProgressKey,

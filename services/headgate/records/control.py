@@ -1,4 +1,4 @@
-"""Every record on the control topics, as a frozen struct: past-tense facts, each a whole state, never a delta.
+"""Records of coordinators and agents, as frozen structs: past-tense facts, each a whole state, never a delta.
 
 The truth about what is on the wire are the ``schemas/*.avsc`` files; these structs mirror them field by field
 (a test compares the two). Positions are ``{source partition: next offset}``: the first offset *not* yet applied.
@@ -9,15 +9,6 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
-
-from headgate.records.generation import (
-    GenerationDescribed,
-    GenerationRequested,
-    ReaderReported,
-    SetRecorded,
-    WriterReported,
-)
-from headgate.records.migration import MigrationRecorded, MigrationRequested
 
 __all__ = [
     "SESSION_LEFT",
@@ -38,7 +29,6 @@ __all__ = [
     "OutcomeStatus",
     "OwnerAnnounced",
     "Positions",
-    "Record",
     "ReplicationState",
     "RequestSettled",
     "SessionEnded",
@@ -435,26 +425,3 @@ class ChangeQuarantined(msgspec.Struct, frozen=True):
 
 Announced = OwnerAnnounced | MemberAnnounced | AgentAnnounced
 """What stands on announce: each says up to which schema level its writer reads."""
-
-Record = (
-    OwnerAnnounced
-    | MemberAnnounced
-    | AgentAnnounced
-    | SyncAnswered
-    | TaskReported
-    | SpanDispatched
-    | SessionEnded
-    | SpanProgressed
-    | FeedProgressed
-    | OperationRequested
-    | RequestSettled
-    | FeedRecorded
-    | ChangeQuarantined
-    | GenerationDescribed
-    | SetRecorded
-    | WriterReported
-    | ReaderReported
-    | GenerationRequested
-    | MigrationRequested
-    | MigrationRecorded
-)

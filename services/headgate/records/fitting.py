@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from headgate.records import generation, migration
 from headgate.records.control import (
     AgentAnnounced,
     ChangeQuarantined,
@@ -27,8 +28,6 @@ from headgate.records.control import (
     SpanProgressed,
     TaskReported,
 )
-from headgate.records.generation import GenerationRequested
-from headgate.records.migration import MigrationRecorded, MigrationRequested
 from headgate.records.ts import TS_MAX
 
 __all__ = ["FOR_PEOPLE", "NUMBER_MAX", "TEXT_LENGTH_MAX", "fitted", "fitted_text", "is_name", "why_unwritable"]
@@ -45,6 +44,8 @@ NUMBER_MAX: Final = 2**63 - 1
 """Avro's ``long``."""
 
 FOR_PEOPLE: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
+    **generation.FOR_PEOPLE,
+    **migration.FOR_PEOPLE,
     AgentAnnounced: ("version", "address"),
     TaskReported: ("error_code", "error"),
     SpanDispatched: ("last_error",),
@@ -64,9 +65,6 @@ FOR_PEOPLE: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
     RequestSettled: ("reason",),
     FeedRecorded: ("error_code", "error", "notices"),
     ChangeQuarantined: ("error_code", "error"),
-    GenerationRequested: ("requested_by",),
-    MigrationRequested: ("requested_by",),
-    MigrationRecorded: ("rows_copied", "table_rows", "throttle_reason", "message"),
 }
 """Fields that outsiders have a say in and nobody decides by. ``resolved_ts`` is evidence, and refused as such where it
 is decoded; here a number beyond all times is none."""

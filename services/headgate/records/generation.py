@@ -6,23 +6,37 @@ written once and never changed. They are in the transaction of the first ``<set>
 """
 
 from enum import StrEnum
+from typing import ClassVar, Final
 
 import msgspec
 
+from headgate.records.base import Key
+from headgate.records.control import MemberAnnounced, OwnerAnnounced, RequestSettled
+
 __all__ = [
+    "FOR_PEOPLE",
+    "KEYS",
+    "ChunkKey",
     "GenerationDescribed",
+    "GenerationMemberKey",
+    "GenerationOutcomeKey",
+    "GenerationOwnerKey",
     "GenerationPhase",
     "GenerationRecorded",
+    "GenerationRequestKey",
     "GenerationRequestKind",
     "GenerationRequested",
     "KeyLoad",
+    "ReaderKey",
     "ReaderReported",
+    "SetKey",
     "SetRecorded",
     "StreamDescribed",
     "StreamLoad",
     "StreamsRecut",
     "WriterAdmitted",
     "WriterCut",
+    "WriterKey",
     "WriterReported",
 ]
 
@@ -185,3 +199,103 @@ class GenerationRequested(msgspec.Struct, frozen=True):
     changes: tuple[StreamsRecut, ...]
     requested_by: str
     requested_ms: int
+
+
+class GenerationOwnerKey(Key, frozen=True, order=True):
+    """``generation/<shard>`` on announce."""
+
+    topic: ClassVar[str] = "announce"
+    prefix: ClassVar[tuple[str, ...]] = ("generation",)
+    record: ClassVar[type] = OwnerAnnounced
+    by_owner: ClassVar[bool] = True
+    names_owner: ClassVar[bool] = True
+    shard: int
+
+
+class GenerationMemberKey(Key, frozen=True, order=True):
+    """``generation-member/<id>`` on announce."""
+
+    topic: ClassVar[str] = "announce"
+    prefix: ClassVar[tuple[str, ...]] = ("generation-member",)
+    record: ClassVar[type] = MemberAnnounced
+    member: str
+
+
+class GenerationRequestKey(Key, frozen=True, order=True):
+    """``<set>/request/<id>`` on generation, written by whoever asks."""
+
+    topic: ClassVar[str] = "generation"
+    infix: ClassVar[tuple[str, ...]] = ("request",)
+    record: ClassVar[type] = GenerationRequested
+    set: str
+    request: str
+
+
+class GenerationOutcomeKey(Key, frozen=True, order=True):
+    """``<set>/outcome/<id>`` on generation."""
+
+    topic: ClassVar[str] = "generation"
+    infix: ClassVar[tuple[str, ...]] = ("outcome",)
+    record: ClassVar[type] = RequestSettled
+    by_owner: ClassVar[bool] = True
+    set: str
+    request: str
+
+
+class WriterKey(Key, frozen=True, order=True):
+    """``<set>/writer/<writer>/<life>`` on generation, written by that life; the owner deletes it when it is over."""
+
+    topic: ClassVar[str] = "generation"
+    infix: ClassVar[tuple[str, ...]] = ("writer",)
+    record: ClassVar[type] = WriterReported
+    set: str
+    writer: str
+    life: int
+
+
+class ReaderKey(Key, frozen=True, order=True):
+    """``<set>/reader/<reader>`` on generation, written by that reader."""
+
+    topic: ClassVar[str] = "generation"
+    infix: ClassVar[tuple[str, ...]] = ("reader",)
+    record: ClassVar[type] = ReaderReported
+    set: str
+    reader: str
+
+
+class ChunkKey(Key, frozen=True, order=True):
+    """``<set>/<epoch>/<chunk>`` on generation."""
+
+    topic: ClassVar[str] = "generation"
+    record: ClassVar[type] = GenerationDescribed
+    by_owner: ClassVar[bool] = True
+    set: str
+    epoch: int
+    chunk: int
+
+
+class SetKey(Key, frozen=True, order=True):
+    """``<set>`` on generation."""
+
+    topic: ClassVar[str] = "generation"
+    record: ClassVar[type] = SetRecorded
+    by_owner: ClassVar[bool] = True
+    set: str
+
+
+KEYS: Final[tuple[type[Key], ...]] = (
+    GenerationOwnerKey,
+    GenerationMemberKey,
+    GenerationRequestKey,
+    GenerationOutcomeKey,
+    WriterKey,
+    ReaderKey,
+    ChunkKey,
+    SetKey,
+)
+"""In the order in which a key's text is tried: forms with a fixed first word come first within a topic."""
+
+FOR_PEOPLE: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
+    GenerationRequested: ("requested_by",),
+}
+"""See fitting.py."""

@@ -4,12 +4,23 @@
 """
 
 from enum import StrEnum
+from typing import ClassVar, Final
 
 import msgspec
 
+from headgate.records.base import Key
+from headgate.records.control import MemberAnnounced, OwnerAnnounced, RequestSettled
+
 __all__ = [
+    "FOR_PEOPLE",
+    "KEYS",
     "Artifact",
+    "MigrationKey",
+    "MigrationMemberKey",
+    "MigrationOutcomeKey",
+    "MigrationOwnerKey",
     "MigrationRecorded",
+    "MigrationRequestKey",
     "MigrationRequestKind",
     "MigrationRequested",
     "MigrationState",
@@ -115,3 +126,67 @@ class MigrationRecorded(msgspec.Struct, frozen=True):
     started_ms: int
     live_ms: int
     ended_ms: int
+
+
+class MigrationOwnerKey(Key, frozen=True, order=True):
+    """``migration/<shard>`` on announce."""
+
+    topic: ClassVar[str] = "announce"
+    prefix: ClassVar[tuple[str, ...]] = ("migration",)
+    record: ClassVar[type] = OwnerAnnounced
+    by_owner: ClassVar[bool] = True
+    names_owner: ClassVar[bool] = True
+    shard: int
+
+
+class MigrationMemberKey(Key, frozen=True, order=True):
+    """``migration-member/<id>`` on announce: a process that could own the migrations."""
+
+    topic: ClassVar[str] = "announce"
+    prefix: ClassVar[tuple[str, ...]] = ("migration-member",)
+    record: ClassVar[type] = MemberAnnounced
+    member: str
+
+
+class MigrationRequestKey(Key, frozen=True, order=True):
+    """``request/<id>`` on migration, written by whoever asks."""
+
+    topic: ClassVar[str] = "migration"
+    prefix: ClassVar[tuple[str, ...]] = ("request",)
+    record: ClassVar[type] = MigrationRequested
+    request: str
+
+
+class MigrationOutcomeKey(Key, frozen=True, order=True):
+    """``outcome/<id>`` on migration."""
+
+    topic: ClassVar[str] = "migration"
+    prefix: ClassVar[tuple[str, ...]] = ("outcome",)
+    record: ClassVar[type] = RequestSettled
+    by_owner: ClassVar[bool] = True
+    request: str
+
+
+class MigrationKey(Key, frozen=True, order=True):
+    """``<migration>`` on migration."""
+
+    topic: ClassVar[str] = "migration"
+    record: ClassVar[type] = MigrationRecorded
+    by_owner: ClassVar[bool] = True
+    migration: str
+
+
+KEYS: Final[tuple[type[Key], ...]] = (
+    MigrationOwnerKey,
+    MigrationMemberKey,
+    MigrationRequestKey,
+    MigrationOutcomeKey,
+    MigrationKey,
+)
+"""In the order in which a key's text is tried: forms with a fixed first word come first within a topic."""
+
+FOR_PEOPLE: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
+    MigrationRecorded: ("rows_copied", "table_rows", "throttle_reason", "message"),
+    MigrationRequested: ("requested_by",),
+}
+"""See fitting.py."""

@@ -17,9 +17,10 @@ from headgate.eventlog.log import LogError
 from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.sharding import DEADLETTER, place, shard_of
 from headgate.eventlog.writers import KafkaWriter
+from headgate.records.base import Fact
 from headgate.records.control import ChangeQuarantined, Header
 from headgate.records.fitting import fitted
-from headgate.records.keys import DeadLetterKey, Fact
+from headgate.records.keys import DeadLetterKey
 from headgate.replication.plan import DeadLetterTarget, SpanWork
 from headgate.replication.rows import BadChange, Original
 from headgate.sinks.contract import QuarantineUnavailableError

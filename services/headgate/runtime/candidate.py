@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from typing import Final, Generic, TypeVar
 
 from headgate.eventlog.log import Delivery, FencedError, Garbage, Log, Partition, Placed, TransactionalWriter
+from headgate.records.base import Fact
 from headgate.records.control import OwnerAnnounced
-from headgate.records.keys import Fact
 from headgate.runtime.leases import HolderLeases, OwnerWatch
 from headgate.runtime.levels import Readership
 from headgate.runtime.machine import Machine, Now

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.records.control import Record
-from headgate.records.keys import Key
+from headgate.records.base import Key, Record
 
 __all__ = ["Holder", "OwnerKind", "Sign", "SignOfLife", "no_holders"]
 

@@ -12,8 +12,8 @@ One that starts later and reads less meets a newer record, and ends with its exi
 from typing import Final
 
 from headgate.eventlog.log import LEVEL_FIRST, SchemaLevel
-from headgate.records.control import Announced, OwnerAnnounced, Record
-from headgate.records.keys import Key
+from headgate.records.base import Key, Record
+from headgate.records.control import Announced, OwnerAnnounced
 from headgate.runtime.settings import ANNOUNCE
 
 __all__ = ["QUIET_LEASES", "Readership"]

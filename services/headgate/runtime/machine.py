@@ -22,8 +22,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from headgate.eventlog.log import Delivery
-from headgate.records.control import Record
-from headgate.records.keys import Fact, Key
+from headgate.records.base import Fact, Key, Record
 
 __all__ = [
     "OFFSET_UNKNOWN",

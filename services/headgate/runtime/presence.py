@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from headgate.eventlog.log import Log, LogError
 from headgate.eventlog.repeats import Repeats
 from headgate.eventlog.sharding import ANNOUNCE, place
+from headgate.records.base import Fact
 from headgate.records.control import MemberAnnounced
-from headgate.records.keys import Fact
 from headgate.runtime.settings import HEARTBEATS_PER_LEASE, RoleSettings
 
 __all__ = ["Presence"]

@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from headgate.eventlog.log import Log, LogError, NewerSchemaError, Partition, TransactionalWriter
-from headgate.records.keys import Fact
+from headgate.records.base import Fact
 from headgate.runtime.candidate import Candidate
 from headgate.runtime.machine import Machine, Now
 from headgate.runtime.settings import RoleCounters, RoleSettings

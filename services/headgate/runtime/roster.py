@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from headgate.records.control import MemberAnnounced, OwnerAnnounced, Record
-from headgate.records.keys import Key
+from headgate.records.base import Key, Record
+from headgate.records.control import MemberAnnounced, OwnerAnnounced
 from headgate.runtime.kind import OwnerKind
 from headgate.runtime.settings import HEARTBEATS_PER_LEASE
 

@@ -5,8 +5,8 @@ from typing import Final
 import msgspec
 
 from headgate.eventlog.log import Partition, Placed
+from headgate.records.base import Fact, Key
 from headgate.records.control import OwnerAnnounced
-from headgate.records.keys import Fact, Key
 from headgate.runtime.kind import OwnerKind
 from headgate.runtime.machine import Now
 

@@ -18,8 +18,8 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from headgate.eventlog.log import Delivery, FencedError, Log, Partition, SchemaLevel, TransactionalWriter
+from headgate.records.base import Fact
 from headgate.records.control import OwnerAnnounced
-from headgate.records.keys import Fact
 from headgate.runtime.kind import Sign, SignOfLife
 from headgate.runtime.leases import HolderLeases
 from headgate.runtime.levels import Readership

@@ -12,12 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from headgate.eventlog.log import Delivery
+from headgate.records.base import Record
 from headgate.records.control import (
     SESSION_LEFT,
     AgentAnnounced,
     FeedRecorded,
     OwnerAnnounced,
-    Record,
     SessionEnded,
     SpanDispatched,
 )

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from headgate.eventlog.log import Delivery, Garbage, Partition
 from headgate.eventlog.snapshot import Snapshot
-from headgate.records.control import Record, SpanProgressed
+from headgate.records.base import Record
+from headgate.records.control import SpanProgressed
 from headgate.records.keys import ProgressKey
 from headgate.records.spans import table_of
 from headgate.views.history import History, events_of

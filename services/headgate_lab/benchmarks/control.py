@@ -24,6 +24,7 @@ from headgate.coordinator.core.state import CoordinatorState
 from headgate.eventlog.collector import collect_rarely
 from headgate.eventlog.log import Placed
 from headgate.eventlog.sharding import place
+from headgate.records.base import Fact, Key
 from headgate.records.control import (
     AgentAnnounced,
     Assignment,
@@ -38,7 +39,7 @@ from headgate.records.control import (
     TaskReported,
     TaskState,
 )
-from headgate.records.keys import AgentKey, AnswerKey, Fact, Key, ProgressKey, RequestKey, SpanKey, TaskKey
+from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleState, TermEffect
 from headgate_lab.benchmarks.control_log import Wire, role_settings

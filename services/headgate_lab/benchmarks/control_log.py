@@ -14,7 +14,7 @@ from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.log import Delivery, Garbage, Partition, Placed
 from headgate.eventlog.schema_files import schemas
-from headgate.records.keys import Key
+from headgate.records.base import Key
 from headgate.runtime.settings import RoleSettings
 from headgate_lab.memory_log.clients import MemoryReader, MemoryTransactionalWriter
 from headgate_lab.memory_log.log import MemoryBroker, MemoryLog

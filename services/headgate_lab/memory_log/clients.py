@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition, Placed
+from headgate.records.base import Key
 from headgate.records.control import OwnerAnnounced
-from headgate.records.keys import Key
 from headgate_lab.memory_log.partition import Entry
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from headgate.eventlog.log import (
     SchemaLevel,
 )
 from headgate.eventlog.schema_files import schemas
-from headgate.records.control import Record
-from headgate.records.keys import KEY_FORMS, Key
+from headgate.records.base import Key, Record
+from headgate.records.registry import KEY_FORMS
 from headgate_lab.memory_log.clients import MemoryReader, MemoryTransactionalWriter, MemoryWriter
 from headgate_lab.memory_log.partition import Entry, Fate, PartitionLog, Transaction
 

@@ -6,8 +6,7 @@ from enum import Enum, auto
 import msgspec
 
 from headgate.eventlog.log import Partition
-from headgate.records.control import Record
-from headgate.records.keys import Key
+from headgate.records.base import Key, Record
 
 __all__ = ["Entry", "Fate", "PartitionLog", "Transaction"]
 

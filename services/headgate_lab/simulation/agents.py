@@ -15,8 +15,9 @@ from headgate.agent.shell.session import Heartbeat, IdInUseError, IdWatch, Lease
 from headgate.agent.shell.turns import Turns, place_word
 from headgate.eventlog.log import Delivery, LogError, NewerSchemaError, Partition
 from headgate.eventlog.sharding import ANNOUNCE
+from headgate.records.base import Fact
 from headgate.records.control import AgentAnnounced, Liveness
-from headgate.records.keys import AgentKey, Fact
+from headgate.records.keys import AgentKey
 from headgate.runtime.machine import Arrived
 from headgate_lab.simulation.executor import SimulatedExecutor
 from headgate_lab.simulation.processes import Process, Stage

@@ -7,7 +7,8 @@ everything is mended by ``stop``.
 from typing import TYPE_CHECKING, Final
 
 from headgate.eventlog.log import Partition, Placed
-from headgate.records.keys import Fact, OutcomeKey
+from headgate.records.base import Fact
+from headgate.records.keys import OutcomeKey
 from headgate_lab.memory_log.log import CommitFault
 from headgate_lab.simulation.agents import AgentProcess
 from headgate_lab.simulation.executor import HANG_SECONDS

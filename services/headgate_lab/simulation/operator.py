@@ -13,6 +13,7 @@ from headgate.coordinator.core.effects import DiscoverTables, FeedResolved, Reso
 from headgate.coordinator.core.machine import State
 from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.sharding import shard_of
+from headgate.records.base import Fact
 from headgate.records.control import (
     FeedState,
     OperationKind,
@@ -22,7 +23,7 @@ from headgate.records.control import (
     SpanPlan,
     WantedState,
 )
-from headgate.records.keys import Fact, RequestKey
+from headgate.records.keys import RequestKey
 from headgate.records.levels import level_of
 from headgate_lab.memory_log.log import MemoryBroker
 from headgate_lab.simulation.executor import EXPIRED

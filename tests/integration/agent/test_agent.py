@@ -12,6 +12,7 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import Delivery, LogReader, Partition
 from headgate.eventlog.sharding import place
 from headgate.eventlog.topics import create_topics
+from headgate.records.base import Fact, Key
 from headgate.records.control import (
     AgentAnnounced,
     Assignment,
@@ -25,7 +26,7 @@ from headgate.records.control import (
     TaskState,
     WantedState,
 )
-from headgate.records.keys import Fact, FeedKey, Key, SpanKey
+from headgate.records.keys import FeedKey, SpanKey
 
 from .conftest import Bed, until
 

@@ -12,8 +12,9 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import place
+from headgate.records.base import Fact
 from headgate.records.control import ChangeQuarantined, Epoch, FeedRecorded, FeedState, Header, WantedState
-from headgate.records.keys import DeadLetterKey, Fact, FeedKey
+from headgate.records.keys import DeadLetterKey, FeedKey
 from headgate.sources import resend as resending
 from headgate.sources.records import read_stretch
 from headgate.sources.resend import Original, look, resend

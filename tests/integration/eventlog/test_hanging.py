@@ -19,7 +19,8 @@ from headgate.eventlog.log import FencedError, Partition, Placed, TransactionalW
 from headgate.eventlog.replay import ReplayStalledError, read_on_to
 from headgate.eventlog.topics import create_topics, topic_name
 from headgate.provisioning.pace import patience
-from headgate.records.keys import Fact, FeedProgressKey
+from headgate.records.base import Fact
+from headgate.records.keys import FeedProgressKey
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleSettings, RoleState
 from headgate_lab.embedded.broker import EmbeddedKafka

@@ -10,8 +10,9 @@ from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Partition, Placed
 from headgate.provisioning.pace import patience
+from headgate.records.base import Fact
 from headgate.records.control import OperationKind, OperationRequested, RequestSettled
-from headgate.records.keys import Fact, OutcomeKey, RequestKey
+from headgate.records.keys import OutcomeKey, RequestKey
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleSettings, RoleState
 from support.toy_role import TOY, ToyState

@@ -17,7 +17,7 @@ from headgate.eventlog.topics import (
     create_topics,
     topic_name,
 )
-from headgate.records.keys import KEY_FORMS
+from headgate.records.registry import KEY_FORMS
 from support.eventlog_contract import DEADLINE_SECONDS
 from support.kafka_cluster import Cluster, set_topic
 

@@ -15,11 +15,14 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.kind import MIGRATION_KIND
 from headgate.migration.core.machine import MigrationsState, decide, digest, evolve, new_state
 from headgate.migration.core.spec import MigrationSpec, written
-from headgate.records.keys import Fact, MigrationKey, MigrationOutcomeKey, MigrationRequestKey
+from headgate.records.base import Fact
 from headgate.records.migration import (
     Artifact,
+    MigrationKey,
+    MigrationOutcomeKey,
     MigrationRecorded,
     MigrationRequested,
+    MigrationRequestKey,
     MigrationRequestKind,
     MigrationStrategy,
 )

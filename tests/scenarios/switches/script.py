@@ -25,17 +25,20 @@ from headgate.generation.core.kind import GENERATION_KIND
 from headgate.generation.core.machine import decide, digest, evolve, new_state
 from headgate.generation.core.planning import Recut, resize
 from headgate.generation.core.state import GenerationState, current_of
+from headgate.records.base import Fact, Key
 from headgate.records.control import OwnerAnnounced, RequestSettled
 from headgate.records.generation import (
     GenerationDescribed,
     GenerationRequested,
+    GenerationRequestKey,
     GenerationRequestKind,
+    ReaderKey,
     ReaderReported,
     SetRecorded,
     StreamsRecut,
+    WriterKey,
     WriterReported,
 )
-from headgate.records.keys import Fact, GenerationRequestKey, Key, ReaderKey, WriterKey
 from headgate.runtime.machine import (
     Arrived,
     CancelTimer,

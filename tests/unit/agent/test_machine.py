@@ -24,13 +24,13 @@ from headgate.agent.core.state import AgentState, evolve, new_state
 from headgate.agent.core.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
 from headgate.eventlog.codec import decode, encode
 from headgate.eventlog.log import Delivery, Partition
+from headgate.records.base import Key, Record
 from headgate.records.control import (
     Assignment,
     Epoch,
     FeedRecorded,
     FeedState,
     OwnerAnnounced,
-    Record,
     ReplicationState,
     SessionEnded,
     SpanDispatched,
@@ -41,7 +41,7 @@ from headgate.records.control import (
     TaskState,
     WantedState,
 )
-from headgate.records.keys import FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.records.keys import FeedKey, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
 from headgate.records.spans import plan_of
 from headgate.runtime.machine import Arrived, Decision, Now, SetTimer, TimerFired
 

@@ -14,6 +14,7 @@ from headgate.agent.shell.session import IdInUseError
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.sharding import place, shard_of
 from headgate.provisioning.pace import patience
+from headgate.records.base import Fact, Key, Record
 from headgate.records.control import (
     AgentAnnounced,
     Assignment,
@@ -21,7 +22,6 @@ from headgate.records.control import (
     FeedRecorded,
     FeedState,
     Liveness,
-    Record,
     ReplicationState,
     SessionEnded,
     SpanDispatched,
@@ -32,7 +32,7 @@ from headgate.records.control import (
     TaskState,
     WantedState,
 )
-from headgate.records.keys import AgentKey, Fact, FeedKey, Key, SessionKey, SpanKey
+from headgate.records.keys import AgentKey, FeedKey, SessionKey, SpanKey
 from headgate_lab.memory_log.log import MemoryBroker
 from support.remembering_executor import RememberingExecutor
 

@@ -21,8 +21,9 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import TopicNotCompactedError
 from headgate.observability.probes import PortTakenError
 from headgate.provisioning.errors import NoJavaError
+from headgate.records.base import Fact
 from headgate.records.control import FeedRecorded, FeedState, WantedState
-from headgate.records.keys import Fact, FeedKey
+from headgate.records.keys import FeedKey
 from headgate.sinks.contract import SinkConflictError, SinkUnavailableError
 from headgate.sources.topics import TableClashError
 from headgate_lab.memory_log.log import MemoryBroker

@@ -7,9 +7,10 @@ import pytest
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.requests import operation
 from headgate.eventlog.codec import encode
+from headgate.records.base import Fact
 from headgate.records.control import OperationKind
 from headgate.records.fitting import TEXT_LENGTH_MAX
-from headgate.records.keys import Fact, RequestKey
+from headgate.records.keys import RequestKey
 
 
 @pytest.mark.parametrize("user", ["x" * 2_000_000, "odd\udcff", "é" * TEXT_LENGTH_MAX])

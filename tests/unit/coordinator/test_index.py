@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from headgate.coordinator.core.index import LAG_HOLDS_MS, FeedIndex, Indexes
 from headgate.coordinator.core.state import evolve, new_state
+from headgate.records.base import Key, Record
 from headgate.records.control import (
     AgentAnnounced,
     Assignment,
@@ -14,7 +15,6 @@ from headgate.records.control import (
     FeedRecorded,
     FeedState,
     Liveness,
-    Record,
     ReplicationState,
     SpanDispatched,
     SpanPlan,
@@ -23,7 +23,7 @@ from headgate.records.control import (
     TaskState,
     WantedState,
 )
-from headgate.records.keys import AgentKey, FeedKey, Key, ProgressKey, SpanKey, TaskKey
+from headgate.records.keys import AgentKey, FeedKey, ProgressKey, SpanKey, TaskKey
 
 
 def plan(span: str) -> SpanPlan:

@@ -11,8 +11,8 @@ from headgate.agent.core.state import new_state as new_session
 from headgate.coordinator.core.explain import UnknownFeedError, explain
 from headgate.coordinator.core.machine import NoTermError, decide, new_state
 from headgate.eventlog.log import Delivery, Partition
+from headgate.records.base import Fact
 from headgate.records.control import Epoch, ReplicationState, TaskState
-from headgate.records.keys import Fact
 from headgate.runtime.machine import Arrived, Decision, Now, TermBegan, TimerFired
 from scenarios.runner import World
 

@@ -12,8 +12,9 @@ from headgate.coordinator.shell.service import CoordinatorService
 from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.observability.metrics import new_registry
 from headgate.observability.probes import Probes
+from headgate.records.base import Fact
 from headgate.records.control import OperationKind, OperationRequested, OwnerAnnounced
-from headgate.records.keys import Fact, RequestKey
+from headgate.records.keys import RequestKey
 from headgate.runtime.role import RoleState
 from headgate.runtime.service import RoleCrashedError, ServiceSettings
 from headgate_lab.memory_log.log import MemoryBroker

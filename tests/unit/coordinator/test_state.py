@@ -1,17 +1,17 @@
 """How ``evolve`` folds records, key by key, and what is passed over."""
 
 from headgate.coordinator.core.state import CoordinatorState, digest, evolve, new_state
+from headgate.records.base import Key, Record
 from headgate.records.control import (
     Epoch,
     OwnerAnnounced,
-    Record,
     SessionEnded,
     SpanProgressed,
     SyncAnswered,
     TaskReported,
     TaskState,
 )
-from headgate.records.keys import AnswerKey, Key, OwnerKey, ProgressKey, SessionKey, TaskKey
+from headgate.records.keys import AnswerKey, OwnerKey, ProgressKey, SessionKey, TaskKey
 
 
 def folded(*records: tuple[Key, Record | None]) -> CoordinatorState:

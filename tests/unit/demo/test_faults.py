@@ -8,8 +8,9 @@ from typing import cast
 import pytest
 
 from headgate.eventlog.sharding import place
+from headgate.records.base import Fact
 from headgate.records.control import AgentAnnounced, Liveness, OwnerAnnounced
-from headgate.records.keys import AgentKey, Fact, OwnerKey
+from headgate.records.keys import AgentKey, OwnerKey
 from headgate_lab.demo import faults
 from headgate_lab.demo.faults import Faults
 from headgate_lab.demo.processes import ServiceError

@@ -7,6 +7,7 @@ import pytest
 
 from headgate.agent.core.announcements import answered
 from headgate.eventlog.log import Delivery, Log, LogError, Partition
+from headgate.records.base import Key, Record
 from headgate.records.control import (
     AgentAnnounced,
     Assignment,
@@ -16,7 +17,6 @@ from headgate.records.control import (
     FeedState,
     Liveness,
     OwnerAnnounced,
-    Record,
     ReplicationState,
     SessionEnded,
     SpanDispatched,
@@ -31,7 +31,6 @@ from headgate.records.keys import (
     AnswerKey,
     FeedKey,
     FeedProgressKey,
-    Key,
     OwnerKey,
     ProgressKey,
     SessionKey,

@@ -17,8 +17,10 @@ from headgate.eventlog import schema_files
 from headgate.eventlog.codec import Codec, CodecGarbage, decode, encode
 from headgate.eventlog.log import NewerSchemaError
 from headgate.eventlog.schema_files import SchemaFilesError, read_schemas, schema_directory, schemas
+from headgate.records.base import Fact
 from headgate.records.control import OperationRequested, OwnerAnnounced, SessionEnded
-from headgate.records.keys import KEY_FORMS, Fact, FeedKey, OwnerKey, RequestKey
+from headgate.records.keys import FeedKey, OwnerKey, RequestKey
+from headgate.records.registry import KEY_FORMS
 from support.eventlog_contract import ended, heartbeat
 
 LONG = st.integers(-(2**63), 2**63 - 1)

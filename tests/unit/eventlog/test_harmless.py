@@ -6,7 +6,8 @@ from headgate.agent.core import state as agent
 from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.coordinator.core.machine import COORDINATOR
 from headgate.eventlog.sharding import SHARDED_TOPICS
-from headgate.records.keys import KEY_FORMS, Key, parse_key
+from headgate.records.base import Key
+from headgate.records.registry import KEY_FORMS, parse_key
 
 HARMLESS = COORDINATOR_KIND.harmless
 

@@ -4,7 +4,7 @@ import pytest
 
 from headgate.eventlog.log import Partition
 from headgate.eventlog.sharding import DEADLETTER, SHARDED_TOPICS, partitions_of_shard, place, shard_of
-from headgate.records.keys import KEY_FORMS
+from headgate.records.registry import KEY_FORMS
 from support.eventlog_contract import ANNOUNCE, DISPATCH_1, ended, heartbeat
 
 

@@ -3,6 +3,7 @@
 from headgate.agent.core.announcements import answered
 from headgate.eventlog.log import Delivery, Garbage, Partition
 from headgate.eventlog.snapshot import Snapshot
+from headgate.records.base import Key, Record
 from headgate.records.control import (
     AgentAnnounced,
     Assignment,
@@ -11,7 +12,6 @@ from headgate.records.control import (
     FeedState,
     Liveness,
     OwnerAnnounced,
-    Record,
     ReplicationState,
     SessionEnded,
     SpanDispatched,
@@ -19,7 +19,7 @@ from headgate.records.control import (
     SpanProgressed,
     WantedState,
 )
-from headgate.records.keys import AgentKey, AnswerKey, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey
+from headgate.records.keys import AgentKey, AnswerKey, FeedKey, OwnerKey, ProgressKey, SessionKey, SpanKey
 from headgate.views.rows import agent_rows, table_rows
 
 

@@ -7,7 +7,8 @@ from headgate.eventlog import writers
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import LogError, Partition, Placed
 from headgate.eventlog.writers import KafkaTransactionalWriter, _is_fenced
-from headgate.records.keys import Fact, SessionKey
+from headgate.records.base import Fact
+from headgate.records.keys import SessionKey
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,15 @@ from msgspec.structs import replace
 from headgate.generation.core.following import Followed, StepKind, next_step
 from headgate.generation.core.planning import first_map, next_map, resize
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
-from headgate.records.generation import GenerationPhase, GenerationRecorded, SetRecorded, WriterAdmitted, WriterCut
-from headgate.records.keys import ChunkKey, SetKey
+from headgate.records.generation import (
+    ChunkKey,
+    GenerationPhase,
+    GenerationRecorded,
+    SetKey,
+    SetRecorded,
+    WriterAdmitted,
+    WriterCut,
+)
 
 BITS = random.Random(3).getrandbits  # noqa: S311 (ids, not secrets)
 ONE = first_map(8, 1, BITS)

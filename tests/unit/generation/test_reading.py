@@ -10,8 +10,7 @@ from headgate.generation.core.ranges import LogMap, MapError
 from headgate.generation.core.reading import Marker, Reading, UnknownStreamError, Verdict
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
 from headgate.generation.core.stream_id import StreamId
-from headgate.records.generation import GenerationPhase, GenerationRecorded, SetRecorded, WriterCut
-from headgate.records.keys import ChunkKey, SetKey
+from headgate.records.generation import ChunkKey, GenerationPhase, GenerationRecorded, SetKey, SetRecorded, WriterCut
 
 BITS = random.Random(3).getrandbits  # noqa: S311 (ids, not secrets)
 ONE = first_map(8, 2, BITS)

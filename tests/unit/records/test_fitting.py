@@ -14,10 +14,12 @@ from headgate.eventlog.codec import Codec, decode
 from headgate.eventlog.log import SchemaLevel
 from headgate.eventlog.schema_files import schemas
 from headgate.records import control, generation
+from headgate.records.base import Fact
 from headgate.records.control import FeedProgressed, HeldBy, OwnerAnnounced, SpanPlan, SpanProgressed
 from headgate.records.fitting import FOR_PEOPLE, NUMBER_MAX, TEXT_LENGTH_MAX, fitted, fitted_text, why_unwritable
-from headgate.records.keys import KEY_FORMS, Fact, ProgressKey
+from headgate.records.keys import ProgressKey
 from headgate.records.migration import MigrationRecorded, MigrationRequested
+from headgate.records.registry import KEY_FORMS
 
 OURS: dict[type[msgspec.Struct], set[str]] = {
     control.OwnerAnnounced: {"owner_id", "owner_rev", "version", "schema_version", "announced_ms", "level"},

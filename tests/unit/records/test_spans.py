@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.records.control import SpanPlan
-from headgate.records.keys import SpanKey, parse_key
+from headgate.records.keys import SpanKey
+from headgate.records.registry import parse_key
 from headgate.records.spans import SpanName, divide, overlap, parse_span, plan_of, table_of, unite
 
 WHOLE = SpanPlan("shop.orders", "db.shop.orders", "shop.orders", {0: 5, 1: 6, 2: 7, 3: 8, 4: 9})

@@ -5,9 +5,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from headgate.records import keys
-from headgate.records.control import MemberAnnounced, OperationRequested, OwnerAnnounced, Record, RequestSettled
-from headgate.records.keys import Key, OutcomeKey, OwnerKey, RequestKey
+from headgate.records import registry
+from headgate.records.base import Key, Record
+from headgate.records.control import MemberAnnounced, OperationRequested, OwnerAnnounced, RequestSettled
+from headgate.records.keys import OutcomeKey, OwnerKey, RequestKey
 from headgate.runtime.kind import OwnerKind
 from headgate.runtime.machine import Arrived, Decision, Machine, Now, TermBegan
 from headgate.runtime.presence import Presence
@@ -15,7 +16,7 @@ from headgate.runtime.role import Role, RoleSettings, RoleState
 from support.toy_role import ANNOUNCE, LEASE, World, settled, transactional_id
 
 
-class ClerkKey(keys._KeyBase, frozen=True, order=True):
+class ClerkKey(Key, frozen=True, order=True):
     """``clerk/<shard>`` on announce."""
 
     topic: ClassVar[str] = "announce"
@@ -26,7 +27,7 @@ class ClerkKey(keys._KeyBase, frozen=True, order=True):
     shard: int
 
 
-class ClerkMemberKey(keys._KeyBase, frozen=True, order=True):
+class ClerkMemberKey(Key, frozen=True, order=True):
     """``clerk-member/<id>`` on announce."""
 
     topic: ClassVar[str] = "announce"
@@ -70,7 +71,7 @@ MACHINE: Machine[State] = Machine(State, evolve, decide, lambda state: ",".join(
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setitem(keys.KEY_FORMS, "announce", (ClerkKey, ClerkMemberKey, *keys.KEY_FORMS["announce"]))
+    monkeypatch.setitem(registry.KEY_FORMS, "announce", (ClerkKey, ClerkMemberKey, *registry.KEY_FORMS["announce"]))
     return World()
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from headgate.config.settings import Settings
 from headgate.coordinator.core.kind import sign_of_session
-from headgate.records.control import AgentAnnounced, Liveness, OwnerAnnounced, Record, SessionEnded
-from headgate.records.keys import AgentKey, Key, SessionKey
+from headgate.records.base import Key, Record
+from headgate.records.control import AgentAnnounced, Liveness, OwnerAnnounced, SessionEnded
+from headgate.records.keys import AgentKey, SessionKey
 from headgate.runtime.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, HolderLeases, OwnerWatch, lease_of
 
 ONE, TWO = ("a1", "s1"), ("a2", "s1")

@@ -13,6 +13,7 @@ from headgate import SCHEMA_VERSION
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.log import LevelTooLowError, NewerSchemaError, Partition, Placed, SchemaLevel
 from headgate.eventlog.schema_files import SchemaSet, read_schemas, schema_directory, schemas
+from headgate.records.base import Fact
 from headgate.records.control import (
     AgentAnnounced,
     FeedProgressed,
@@ -27,7 +28,7 @@ from headgate.records.control import (
     SpanPlan,
     WantedState,
 )
-from headgate.records.keys import AgentKey, Fact, OwnerKey, RequestKey, SpanKey
+from headgate.records.keys import AgentKey, OwnerKey, RequestKey, SpanKey
 from headgate.records.levels import FIELDS, NESTED, WITHHELD, WORDS, level_of, withheld
 from headgate.runtime.levels import QUIET_LEASES, Readership
 from headgate_lab.memory_log.log import MemoryBroker

@@ -5,8 +5,9 @@ import itertools
 import pytest
 
 from headgate.eventlog.log import Partition
+from headgate.records.base import Fact
 from headgate.records.control import OwnerAnnounced
-from headgate.records.keys import Fact, OwnerKey
+from headgate.records.keys import OwnerKey
 from headgate.runtime.role import BACKOFF_SECONDS, RoleEndedError, RoleState
 from headgate_lab.memory_log.log import CommitFault
 from support.toy_role import ANNOUNCE, LEASE, World, transactional_id

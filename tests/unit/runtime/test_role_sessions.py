@@ -2,7 +2,8 @@
 
 import pytest
 
-from headgate.records.keys import AgentKey, Fact, SessionKey
+from headgate.records.base import Fact
+from headgate.records.keys import AgentKey, SessionKey
 from headgate.runtime.machine import HolderSilent
 from headgate.runtime.role import RoleState
 from support.toy_role import AGENT_LEASE, ANNOUNCE, LEASE, World

@@ -9,8 +9,9 @@ import random
 import pytest
 
 from headgate.eventlog.log import Partition, Placed
+from headgate.records.base import Fact
 from headgate.records.control import OperationKind
-from headgate.records.keys import Fact, OutcomeKey, SessionKey
+from headgate.records.keys import OutcomeKey, SessionKey
 from headgate.runtime.role import RoleState
 from headgate_lab.memory_log.log import CommitFault
 from support.toy_role import AGENT_LEASE, LEASE, Member, World, transactional_id

@@ -3,19 +3,19 @@
 from msgspec.structs import replace
 
 from headgate.eventlog.log import Delivery, Garbage, Partition
+from headgate.records.base import Key, Record
 from headgate.records.control import (
     AgentAnnounced,
     Assignment,
     Epoch,
     Liveness,
     OwnerAnnounced,
-    Record,
     ReplicationState,
     SessionEnded,
     SpanDispatched,
     SpanProgressed,
 )
-from headgate.records.keys import AgentKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey
+from headgate.records.keys import AgentKey, OwnerKey, ProgressKey, SessionKey, SpanKey
 from headgate.views.history import EVENTS_OF_A_SUBJECT_MAX, Event, History, events_of
 from headgate.views.model import ViewsModel
 

@@ -28,6 +28,7 @@ from headgate.agent.core.messages import (
 )
 from headgate.agent.core.state import AgentState, role_of, task_count
 from headgate.agent.core.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
+from headgate.records.base import Fact, Key
 from headgate.records.control import (
     FeedRecorded,
     ReplicationState,
@@ -37,7 +38,7 @@ from headgate.records.control import (
     TaskState,
 )
 from headgate.records.fitting import fitted
-from headgate.records.keys import AnswerKey, Fact, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.records.keys import AnswerKey, FeedKey, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
 from headgate.records.levels import withheld
 from headgate.records.spans import plan_of
 from headgate.runtime.machine import Arrived, Decision, Now, SetTimer, TimerFired

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from headgate.agent.core.executor import SpanId
+from headgate.records.base import Key, Record
 from headgate.records.control import (
     Assignment,
     FeedRecorded,
     OwnerAnnounced,
-    Record,
     SessionEnded,
     SpanDispatched,
     SpanProgressed,
@@ -20,7 +20,7 @@ from headgate.records.control import (
     TaskReported,
     TaskState,
 )
-from headgate.records.keys import AnswerKey, FeedKey, Key, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.records.keys import AnswerKey, FeedKey, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
 
 __all__ = ["AgentState", "evolve", "new_state", "role_of", "task_count"]
 

@@ -42,8 +42,9 @@ from headgate.eventlog.log import (
     Writer,
 )
 from headgate.observability.probes import Probes
+from headgate.records.base import Fact
 from headgate.records.control import AgentAnnounced, Liveness, TaskState
-from headgate.records.keys import AgentKey, Fact
+from headgate.records.keys import AgentKey
 from headgate.runtime.machine import Arrived
 
 __all__ = ["LOOP", "AgentCounters", "AgentOptions", "AgentSession", "End"]

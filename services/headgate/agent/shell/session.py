@@ -15,8 +15,9 @@ from typing import Final
 from headgate.eventlog.log import Log, LogError
 from headgate.eventlog.repeats import Repeats
 from headgate.eventlog.sharding import ANNOUNCE, place
-from headgate.records.control import AgentAnnounced, Liveness, Record
-from headgate.records.keys import AgentKey, Fact, Key, SessionKey
+from headgate.records.base import Fact, Key, Record
+from headgate.records.control import AgentAnnounced, Liveness
+from headgate.records.keys import AgentKey, SessionKey
 
 __all__ = [
     "AGENT_LEASE_SECONDS",

@@ -26,7 +26,8 @@ from headgate.agent.core.state import AgentState, evolve
 from headgate.agent.shell.session import Clock, Lease, SessionLostError
 from headgate.eventlog.log import Placed
 from headgate.eventlog.sharding import place, shard_of
-from headgate.records.keys import AnswerKey, Fact, ProgressKey, TaskKey
+from headgate.records.base import Fact
+from headgate.records.keys import AnswerKey, ProgressKey, TaskKey
 from headgate.runtime.machine import OFFSET_UNKNOWN, Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.runtime.timers import Timers
 

@@ -18,17 +18,10 @@ from headgate.coordinator.core.span_predicates import (
 )
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.coordinator.core.term import SessionId, TermMemory, TimerPurpose
-from headgate.records.control import (
-    FeedRecorded,
-    Liveness,
-    OutcomeStatus,
-    Record,
-    RequestSettled,
-    SpanDispatched,
-    WantedState,
-)
+from headgate.records.base import Fact, Key, Record
+from headgate.records.control import FeedRecorded, Liveness, OutcomeStatus, RequestSettled, SpanDispatched, WantedState
 from headgate.records.fitting import fitted
-from headgate.records.keys import Fact, FeedKey, Key, OutcomeKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.records.keys import FeedKey, OutcomeKey, ProgressKey, SessionKey, SpanKey, TaskKey
 from headgate.runtime.machine import CancelTimer, Decision, Now, SetTimer
 
 __all__ = ["Draft"]

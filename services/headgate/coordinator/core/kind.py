@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from headgate.records.control import SESSION_LEFT, AgentAnnounced, Record, SessionEnded
-from headgate.records.keys import AgentKey, FeedProgressKey, Key, MemberKey, OutcomeKey, OwnerKey, SessionKey
+from headgate.records.base import Key, Record
+from headgate.records.control import SESSION_LEFT, AgentAnnounced, SessionEnded
+from headgate.records.keys import AgentKey, FeedProgressKey, MemberKey, OutcomeKey, OwnerKey, SessionKey
 from headgate.runtime.kind import OwnerKind, Sign, SignOfLife
 
 __all__ = ["COORDINATOR_KIND", "sign_of_session"]

@@ -22,13 +22,13 @@ import msgspec
 
 from headgate.coordinator.core.index import Indexes
 from headgate.coordinator.core.term import SessionId, TermMemory
+from headgate.records.base import Key, Record
 from headgate.records.control import (
     AgentAnnounced,
     FeedProgressed,
     FeedRecorded,
     OperationRequested,
     OwnerAnnounced,
-    Record,
     RequestSettled,
     SessionEnded,
     SpanDispatched,
@@ -42,7 +42,6 @@ from headgate.records.keys import (
     AnswerKey,
     FeedKey,
     FeedProgressKey,
-    Key,
     OutcomeKey,
     OwnerKey,
     ProgressKey,

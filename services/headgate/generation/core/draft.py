@@ -6,15 +6,19 @@ from msgspec.structs import replace
 
 from headgate.generation.core.ranges import LogMap, MapSwitch
 from headgate.generation.core.state import GenerationState, Term, chunks_of
+from headgate.records.base import Fact, Key
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.fitting import fitted
 from headgate.records.generation import (
+    ChunkKey,
+    GenerationOutcomeKey,
     GenerationRecorded,
+    SetKey,
     SetRecorded,
     WriterAdmitted,
+    WriterKey,
     WriterReported,
 )
-from headgate.records.keys import ChunkKey, Fact, GenerationOutcomeKey, Key, SetKey, WriterKey
 from headgate.runtime.machine import CancelTimer, Decision, Now, SetTimer
 
 __all__ = ["Draft"]

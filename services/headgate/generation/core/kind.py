@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headgate.records.keys import GenerationMemberKey, GenerationOutcomeKey, GenerationOwnerKey
+from headgate.records.generation import GenerationMemberKey, GenerationOutcomeKey, GenerationOwnerKey
 from headgate.runtime.kind import OwnerKind
 
 __all__ = ["GENERATION_KIND"]

@@ -26,8 +26,14 @@ from headgate.generation.core.effects import (
 from headgate.generation.core.phases import Signal
 from headgate.generation.core.state import GenerationState, Term, digest, evolve, new_state
 from headgate.generation.core.switching import RETRY_SECONDS, advance, raise_signal, resume, take_fenced
-from headgate.records.generation import GenerationPhase, GenerationRequested
-from headgate.records.keys import GenerationOutcomeKey, GenerationRequestKey, ReaderKey, WriterKey
+from headgate.records.generation import (
+    GenerationOutcomeKey,
+    GenerationPhase,
+    GenerationRequested,
+    GenerationRequestKey,
+    ReaderKey,
+    WriterKey,
+)
 from headgate.runtime.machine import (
     Arrived,
     Decision,

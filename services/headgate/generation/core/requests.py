@@ -19,13 +19,14 @@ from headgate.generation.core.stream_id import StreamId, StreamIdError
 from headgate.generation.core.switching import advance, prepare, raise_signal
 from headgate.records.control import OutcomeStatus
 from headgate.records.generation import (
+    GenerationOutcomeKey,
     GenerationPhase,
     GenerationRequested,
+    GenerationRequestKey,
     GenerationRequestKind,
     SetRecorded,
     StreamsRecut,
 )
-from headgate.records.keys import GenerationOutcomeKey, GenerationRequestKey
 
 __all__ = ["answer", "begin_waiting", "take_created", "take_look", "take_repair"]
 

@@ -14,27 +14,25 @@ import msgspec
 
 from headgate.generation.core.ranges import LogMap, LogStream, MapError
 from headgate.generation.core.stream_id import StreamId, StreamIdError
-from headgate.records.control import OwnerAnnounced, Record, RequestSettled
+from headgate.records.base import Key, Record
+from headgate.records.control import OwnerAnnounced, RequestSettled
 from headgate.records.defaults import without_defaults
 from headgate.records.generation import (
+    ChunkKey,
     GenerationDescribed,
+    GenerationOutcomeKey,
+    GenerationOwnerKey,
     GenerationPhase,
     GenerationRecorded,
     GenerationRequested,
+    GenerationRequestKey,
+    ReaderKey,
     ReaderReported,
+    SetKey,
     SetRecorded,
     StreamDescribed,
-    WriterReported,
-)
-from headgate.records.keys import (
-    ChunkKey,
-    GenerationOutcomeKey,
-    GenerationOwnerKey,
-    GenerationRequestKey,
-    Key,
-    ReaderKey,
-    SetKey,
     WriterKey,
+    WriterReported,
 )
 
 __all__ = [

@@ -16,13 +16,14 @@ from headgate.generation.core.ranges import LogMap
 from headgate.generation.core.state import current_of, open_switch_of
 from headgate.records.control import OutcomeStatus
 from headgate.records.generation import (
+    GenerationOutcomeKey,
     GenerationPhase,
     GenerationRecorded,
     SetRecorded,
     WriterAdmitted,
     WriterCut,
+    WriterKey,
 )
-from headgate.records.keys import GenerationOutcomeKey, WriterKey
 
 __all__ = ["advance", "prepare", "raise_signal", "resume", "take_fenced"]
 

@@ -18,8 +18,8 @@ from headgate.generation.core.state import current_of
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.shell.wire import marker_in, writer_in
-from headgate.records.generation import ReaderReported
-from headgate.records.keys import Fact, ReaderKey
+from headgate.records.base import Fact
+from headgate.records.generation import ReaderKey, ReaderReported
 
 __all__ = ["ChangeReader", "ReadChange"]
 

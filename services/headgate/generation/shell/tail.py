@@ -5,7 +5,7 @@ import time
 from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogError, Partition, Placed
 from headgate.eventlog.sharding import ANNOUNCE, shard_of
 from headgate.generation.core.state import GenerationState, evolve, new_state
-from headgate.records.keys import Fact
+from headgate.records.base import Fact
 
 __all__ = ["GenerationTail", "partition_of_set"]
 

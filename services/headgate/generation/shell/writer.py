@@ -38,8 +38,8 @@ from headgate.generation.shell.wire import (
     positions_partition,
     positions_topic,
 )
-from headgate.records.generation import WriterReported
-from headgate.records.keys import Fact, WriterKey
+from headgate.records.base import Fact
+from headgate.records.generation import WriterKey, WriterReported
 
 __all__ = ["ChangeWriter", "WriterError", "WriterReplacedError", "WriterStalledError", "open_generation_log"]
 

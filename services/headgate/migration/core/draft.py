@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from headgate.migration.core.spec import MigrationSpec, parse_spec
 from headgate.migration.core.state import MigrationsState, Term
 from headgate.migration.core.transitions import Cause, Signal, apply
-from headgate.records.control import OutcomeStatus, Record, RequestSettled
+from headgate.records.base import Fact, Key, Record
+from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.fitting import fitted
-from headgate.records.keys import Fact, Key, MigrationKey, MigrationOutcomeKey
-from headgate.records.migration import MigrationRecorded
+from headgate.records.migration import MigrationKey, MigrationOutcomeKey, MigrationRecorded
 from headgate.runtime.machine import CancelTimer, Decision, Now, SetTimer
 
 __all__ = ["BURST_SECONDS", "Draft"]

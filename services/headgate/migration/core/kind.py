@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headgate.records.keys import MigrationMemberKey, MigrationOutcomeKey, MigrationOwnerKey
+from headgate.records.migration import MigrationMemberKey, MigrationOutcomeKey, MigrationOwnerKey
 from headgate.runtime.kind import OwnerKind
 
 __all__ = ["MIGRATION_KIND"]

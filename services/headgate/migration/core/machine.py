@@ -33,8 +33,7 @@ from headgate.migration.core.effects import (
 from headgate.migration.core.scheduling import CUTOVER_BACKOFF_SECONDS, cut_over_if_due, reverted, stop, tick
 from headgate.migration.core.state import MigrationsState, Term, digest, evolve, new_state
 from headgate.migration.core.transitions import Phase, Signal, phase
-from headgate.records.keys import MigrationRequestKey
-from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
+from headgate.records.migration import MigrationRecorded, MigrationRequestKey, MigrationState, MigrationStrategy
 from headgate.runtime.machine import (
     Arrived,
     Decision,

@@ -14,8 +14,14 @@ from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, pars
 from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import Signal
 from headgate.records.control import OutcomeStatus
-from headgate.records.keys import MigrationKey, MigrationOutcomeKey
-from headgate.records.migration import MigrationRecorded, MigrationRequested, MigrationRequestKind, MigrationState
+from headgate.records.migration import (
+    MigrationKey,
+    MigrationOutcomeKey,
+    MigrationRecorded,
+    MigrationRequested,
+    MigrationRequestKind,
+    MigrationState,
+)
 from headgate.records.names import InvalidNameError, check_name
 
 __all__ = ["answer", "catch_up", "examined", "forget_outcome", "settle_waiting"]

@@ -11,10 +11,17 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.records.control import Record, RequestSettled
+from headgate.records.base import Key, Record
+from headgate.records.control import RequestSettled
 from headgate.records.defaults import without_defaults
-from headgate.records.keys import Key, MigrationKey, MigrationOutcomeKey, MigrationRequestKey
-from headgate.records.migration import MigrationRecorded, MigrationRequested, MigrationState
+from headgate.records.migration import (
+    MigrationKey,
+    MigrationOutcomeKey,
+    MigrationRecorded,
+    MigrationRequested,
+    MigrationRequestKey,
+    MigrationState,
+)
 from headgate.runtime.machine import OFFSET_UNKNOWN
 
 __all__ = ["PENDING", "TERMINAL", "MigrationsState", "PlacedRequest", "Term", "digest", "evolve", "new_state"]

@@ -5,8 +5,9 @@ from typing import Any
 
 from headgate.agent.core.announcements import announced
 from headgate.agent.core.executor import SpanId
+from headgate.records.base import Fact
 from headgate.records.control import Liveness
-from headgate.records.keys import AgentKey, Fact, FeedKey, SessionKey
+from headgate.records.keys import AgentKey, FeedKey, SessionKey
 from headgate.sinks.contract import SinkUnavailableError
 from headgate_lab.simulation.exhaustive.agents import AgentPart, Outcome
 from headgate_lab.simulation.exhaustive.bounds import AGENTS, NOBODY, Frame, Step

@@ -17,8 +17,9 @@ from headgate.agent.core.state import AgentState, evolve, new_state
 from headgate.agent.shell.session import SessionLostError
 from headgate.agent.shell.turns import Turns
 from headgate.eventlog.log import Delivery, Partition
+from headgate.records.base import Fact
 from headgate.records.control import Positions, TaskState
-from headgate.records.keys import AgentKey, Fact
+from headgate.records.keys import AgentKey
 from headgate.runtime.machine import Arrived, TimerFired
 from headgate.sinks.contract import Claim, SinkError
 from headgate_lab.simulation.executor import Request, Run, SimulatedExecutor

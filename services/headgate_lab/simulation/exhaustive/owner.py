@@ -10,6 +10,7 @@ from headgate import SCHEMA_VERSION
 from headgate.coordinator.core.machine import COORDINATOR, State
 from headgate.coordinator.core.span_predicates import is_open
 from headgate.eventlog.log import Delivery, Partition
+from headgate.records.base import Fact
 from headgate.records.control import (
     Epoch,
     FeedProgressed,
@@ -20,7 +21,7 @@ from headgate.records.control import (
     TaskState,
     WantedState,
 )
-from headgate.records.keys import Fact, FeedKey, FeedProgressKey, OwnerKey, RequestKey, SpanKey
+from headgate.records.keys import FeedKey, FeedProgressKey, OwnerKey, RequestKey, SpanKey
 from headgate.records.spans import plan_of
 from headgate.runtime.machine import OFFSET_UNKNOWN, Arrived, CancelTimer, Now, SetTimer, TermBegan, TimerFired
 from headgate_lab.simulation.sink import SimulatedSink

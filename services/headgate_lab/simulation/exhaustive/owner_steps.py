@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from headgate.coordinator.core.effects import FeedForgotten, ForgetFeed
 from headgate.coordinator.core.machine import State
-from headgate.records.keys import Fact
+from headgate.records.base import Fact
 from headgate.runtime.machine import EffectFinished, HolderSilent, TimerFired
 from headgate.sinks.contract import SinkError
 from headgate_lab.simulation.exhaustive.bounds import NOBODY, Frame, Step

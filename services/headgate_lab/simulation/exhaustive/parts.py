@@ -9,8 +9,9 @@ from typing import Any
 
 from headgate.agent.core.executor import SpanId
 from headgate.coordinator.core.machine import State
+from headgate.records.base import Fact
 from headgate.records.control import Positions
-from headgate.records.keys import Fact, SessionKey
+from headgate.records.keys import SessionKey
 from headgate.records.spans import table_of
 from headgate.sinks.contract import SinkError
 from headgate_lab.simulation.executor import Request

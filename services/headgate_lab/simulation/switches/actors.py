@@ -29,8 +29,8 @@ from headgate.generation.core.reading import Marker, Reading, Verdict
 from headgate.generation.core.state import GenerationState, current_of, evolve, new_state
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.tokens import token_of_key
-from headgate.records.generation import ReaderReported, WriterReported
-from headgate.records.keys import Fact, ReaderKey, WriterKey
+from headgate.records.base import Fact
+from headgate.records.generation import ReaderKey, ReaderReported, WriterKey, WriterReported
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleSettings, TermEffect
 from headgate_lab.memory_log.log import MemoryBroker

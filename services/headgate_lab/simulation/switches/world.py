@@ -14,8 +14,14 @@ from headgate.eventlog.log import Partition, Placed
 from headgate.generation.core.machine import GENERATION, new_state
 from headgate.generation.core.planning import Recut, resize
 from headgate.generation.core.state import GenerationState, current_of, evolve
-from headgate.records.generation import GenerationPhase, GenerationRequested, GenerationRequestKind, StreamsRecut
-from headgate.records.keys import Fact, GenerationRequestKey
+from headgate.records.base import Fact
+from headgate.records.generation import (
+    GenerationPhase,
+    GenerationRequested,
+    GenerationRequestKey,
+    GenerationRequestKind,
+    StreamsRecut,
+)
 from headgate_lab.memory_log.log import CommitFault, MemoryBroker
 from headgate_lab.memory_log.partition import Entry
 from headgate_lab.simulation.switches.actors import (

@@ -1,0 +1,48 @@
+"""What every record and every key on the control topics is; each service's own are in the modules beside this one."""
+
+from typing import ClassVar
+
+import msgspec
+
+from headgate.records.names import encode_part, is_plain
+
+__all__ = ["Fact", "Key", "MalformedKeyError", "Record"]
+
+Record = msgspec.Struct
+"""A frozen struct: a past-tense fact and a whole state, never a delta. Which structs are records says registry.py."""
+
+
+class MalformedKeyError(ValueError):
+    """A key that has none of the forms its topic knows."""
+
+
+class Key(msgspec.Struct, frozen=True, order=True):
+    """Who a record is about. A subclass says its topic, its text form, the record it takes, and who may write it.
+
+    As text a key is its ``prefix``, its first field, its ``infix`` and its other fields, with ``/`` between them.
+    """
+
+    topic: ClassVar[str]
+    prefix: ClassVar[tuple[str, ...]] = ()
+    infix: ClassVar[tuple[str, ...]] = ()
+    record: ClassVar[type]
+    by_owner: ClassVar[bool] = False
+    names_owner: ClassVar[bool] = False
+    """Whether an owner of a shard announces itself under it."""
+
+    def text(self) -> str:
+        """The key as it stands on the topic."""
+        first, *rest = map(str, msgspec.structs.astuple(self))
+        parts = [*self.prefix, first, *self.infix, *rest]
+        text = "/".join(parts)
+        # Names within the grammar stand as they are; one look at the whole tells, for every record that is written.
+        if text.count("/") == len(parts) - 1 and is_plain(text):
+            return text
+        return "/".join(map(encode_part, parts))
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """A key with its new value; ``None`` deletes the key (a tombstone)."""
+
+    key: Key
+    value: Record | None
