@@ -6,10 +6,10 @@ VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo chaos test test-long lint fmt types bench sim sim-long mutants lock up clean
+.PHONY: help demo chaos test test-containers test-long lint fmt types bench sim sim-long mutants lock up clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock requirements.bootstrap.lock pyproject.toml services/headgate_lab/pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "headgate needs Python 3.11: install it, or say where it is: make PYTHON=/path/to/python3.11"; exit 3; }
@@ -41,7 +41,15 @@ WORKERS ?= 2
 PYTEST = $(RUN)/pytest $(if $(filter random,$(SEED)),,--randomly-seed=$(SEED))
 
 test: $(READY) ## unit, scenarios, integration on a real broker and PostgreSQL, one end-to-end run
-	$(PYTEST) -m "not long" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not long and not containers" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# An engine that runs is taken as it is (DOCKER_HOST). What of its images cannot be pulled is made here, as root.
+CONTAINERS = HEADGATE_TEST_PARTS=containers TESTCONTAINERS_RYUK_DISABLED=true $(PYTEST)
+
+test-containers: $(READY) ## docker-compose.yml with kills, and the integration suites of log and sinks on containers
+	infra/docker/local-images
+	$(CONTAINERS) tests/containers -m containers -p no:randomly
+	$(CONTAINERS) tests/integration/eventlog tests/integration/sinks tests/integration/views
 
 # Beyond `make test`: a campaign over each sink (agents and owners killed, frozen, silenced, the broker killed) and ten
 # times as many simulated histories. One after the other: a campaign takes a lost lease that no fault explains for a bug.
@@ -79,10 +87,12 @@ sim-long: $(READY) ## the same for as long as asked: make sim-long SEEDS=20000 S
 mutants: $(READY) ## flip each guard of the machines; something must notice every flip
 	PYTHONPATH=tests $(RUN)/python -m mutation $(MUTANTS)
 
-lock: ## resolve anew and write requirements.lock (hashes, no registry's host)
+lock: ## resolve anew and write requirements.lock, and of it the image's (hashes, no registry's host)
 	$(RUN)/uv lock --quiet
 	$(RUN)/uv export --quiet --frozen --all-extras --all-groups --no-emit-workspace --no-annotate --no-header \
 		--format requirements-txt --output-file requirements.lock
+	$(RUN)/uv pip compile --quiet pyproject.toml --extra views --constraint requirements.lock --generate-hashes --no-annotate \
+		--no-header --python-version 3.11 --output-file requirements.image.lock
 
 clean: ## remove the virtual environment and caches of this checkout
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

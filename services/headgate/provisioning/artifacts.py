@@ -189,10 +189,15 @@ def _is_among(name: str, file_names: Sequence[str]) -> bool:
 def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m headgate.provisioning.artifacts", description=__doc__)
     parser.add_argument("--write-pins", action="store_true", help="resolve the sets and write the pinned list anew")
-    if parser.parse_args().write_pins:
+    parser.add_argument("sets", nargs="*", metavar="SET", help=f"which: {', '.join(get_args(ArtifactSet))} [all]")
+    given = parser.parse_args()
+    if given.write_pins:
         _write_pins()
         return
-    for name in get_args(ArtifactSet):
+    unknown = sorted(set(given.sets) - set(get_args(ArtifactSet)))
+    if unknown:
+        parser.error(f"no set is called {unknown[0]}; known are {', '.join(get_args(ArtifactSet))}")
+    for name in given.sets or get_args(ArtifactSet):
         ensure(name, lambda set_name, done, total: print(f"{set_name}: {done} of {total}", file=sys.stderr))  # noqa: T201
         print(f"{name}: {len(ensure(name))} jars")  # noqa: T201
 

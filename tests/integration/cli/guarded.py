@@ -26,6 +26,7 @@ from headgate_lab.embedded.ports import HOST, free_ports
 DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
 FEEDS_TOPICS = "the feeds' topics"
 RESOURCES = {
+    "cluster": ResourceType.BROKER,
     "group": ResourceType.GROUP,
     "topic": ResourceType.TOPIC,
     "transactional id": ResourceType.TRANSACTIONAL_ID,
@@ -91,7 +92,7 @@ class GuardedKafka:
 def documented(source: str) -> list[AclBinding]:
     """The table's rows as access rules, ``source`` for the feeds' topics."""
     rows = re.findall(
-        r"^\| (\w+) \| (topic|group|transactional id) \| (.+?) \| (.+?) \|$", DOCUMENT.read_text(), re.MULTILINE
+        r"^\| (\w+) \| (topic|group|cluster|transactional id) \| (.+?) \| (.+?) \|$", DOCUMENT.read_text(), re.MULTILINE
     )
     assert {row[0] for row in rows} == set(USERS) - {"stranger"}
     return [

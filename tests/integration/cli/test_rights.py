@@ -192,7 +192,7 @@ def test_the_documented_rights_suffice_for_the_views(
     become("views", guarded, monkeypatch)
     monkeypatch.setenv("HEADGATE_VIEWS__PORT", "0")
     views = serve("views", "views")
-    eventually(lambda: views.get("/readyz")[0] == 200, "the views have read all, and committed it")
+    eventually(lambda: views.said("rebuilt"), "the views have read all")
     views.process.terminate()
     assert views.process.wait(60) == ExitCode.DONE
     assert "uthoriz" not in views.log_file.read_text(encoding="utf-8")

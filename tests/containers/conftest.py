@@ -1,0 +1,96 @@
+"""docker-compose.yml as a user runs it, and the engine's command."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.provisioning.pace import patience
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_SECONDS = 900.0
+"""For all services to be healthy: two Sparks, a broker, Connect and two databases start at once on two cores."""
+
+
+def eventually(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
+    """Poll until ``fact()`` is true; its value."""
+    deadline = time.monotonic() + patience(seconds)
+    while not (value := fact()):
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(1)
+    return value
+
+
+def run(*command: str, check: bool = True, environment: Mapping[str, str] | None = None) -> str:
+    """A command's standard output; what it said is in the failure."""
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False
+    )
+    assert not check or done.returncode == 0, f"{' '.join(command)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def docker(*arguments: str, check: bool = True) -> str:
+    """``docker …``."""
+    return run("docker", *arguments, check=check).strip()
+
+
+class Compose:
+    """One project of docker-compose.yml, by the newer plug-in or the older program, whichever there is."""
+
+    def __init__(self, project: str) -> None:
+        self.project = project
+        plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
+        self._command = ("docker", "compose") if plugin else ("docker-compose",)
+        # Without the newer builder's plug-in the older one, which every engine has, must be asked for.
+        has_builder = subprocess.run(["docker", "buildx", "version"], capture_output=True, check=False).returncode == 0
+        self._environment = {} if has_builder else {"DOCKER_BUILDKIT": "0", "COMPOSE_DOCKER_CLI_BUILD": "0"}
+
+    def __call__(self, *arguments: str, check: bool = True) -> str:
+        """``docker compose …``."""
+        return run(*self._command, "-p", self.project, *arguments, check=check, environment=self._environment).strip()
+
+    def container(self, service: str) -> str:
+        """The id of a service's container."""
+        return self("ps", "-q", service)
+
+    def state(self, service: str) -> dict[str, Any]:
+        """What the engine says of a service's container."""
+        state: dict[str, Any] = json.loads(docker("inspect", "--format", "{{json .State}}", self.container(service)))
+        return state
+
+    def healthy(self, service: str) -> bool:
+        """Whether its health check passes."""
+        state = self.state(service)
+        if state["Status"] == "exited":
+            pytest.fail(f"{service} has ended with {state['ExitCode']}:\n{self('logs', '--tail', '40', service)}")
+        return state.get("Health", {}).get("Status") == "healthy"
+
+    def command(self, *arguments: str) -> Any:
+        """``headgate … -o json`` in a container of its own."""
+        return json.loads(self("run", "--rm", "-T", "cli", *arguments, "-o", "json"))
+
+
+SERVICES = ("kafka", "source", "target", "connect", "coordinator-1", "coordinator-2", "agent-1", "agent-2", "views")
+
+
+@pytest.fixture(scope="session")
+def compose() -> Iterator[Compose]:
+    """Everything of docker-compose.yml, up and healthy; nothing is left of it afterwards."""
+    if shutil.which("docker") is None:
+        pytest.fail("there is no docker command: apt-get install docker.io, and start dockerd")
+    compose = Compose(f"headgate-test-{os.getpid()}")
+    try:
+        compose("build")
+        compose("up", "--detach")
+        for service in SERVICES:
+            eventually(lambda name=service: compose.healthy(name), f"{service} is healthy")
+        yield compose
+    finally:
+        compose("down", "--volumes", "--remove-orphans", check=False)
