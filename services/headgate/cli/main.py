@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from headgate import SCHEMA_VERSION, __version__
-from headgate.cli import agents, coordinators, deadletter, feed, generations, serve, tables, topic
+from headgate.cli import agents, coordinators, deadletter, feed, generations, migration, serve, tables, topic
 from headgate.cli.errors import Commands
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import Format
@@ -74,6 +74,7 @@ app.add_typer(coordinators.app, name="coordinator")
 app.add_typer(topic.app, name="topic")
 app.add_typer(generations.app, name="generation")
 app.add_typer(deadletter.app, name="deadletter")
+app.add_typer(migration.app, name="migration")
 app.command("verify")(verify)
 app.command("why")(why)
 

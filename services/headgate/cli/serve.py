@@ -17,6 +17,7 @@ from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.coordinator.shell.service import CoordinatorService
 from headgate.generation.shell.effect_runner import GenerationEffects
 from headgate.generation.shell.service import GenerationService
+from headgate.migration.shell.service import MigrationService
 from headgate.runtime.service import ServiceSettings
 
 __all__ = ["app"]
@@ -138,6 +139,30 @@ def generation(
 
 
 @app.command()
+def migration(
+    *,
+    create: CreateTopics = False,
+    lease_seconds: Lease = None,
+    http_port: HttpPort = None,
+    http_bind: HttpBind = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Campaign for the schema changes and own them: schedule them, and do them at their databases."""
+    flags = _flags(
+        cluster_flags(bootstrap, cluster, kafka_property),
+        lease_seconds=lease_seconds,
+        http=(http_port, http_bind),
+        log=(log_format, log_level),
+    )
+    with surrounded("migration", flags, create=create) as around:
+        run_parts([_migration_part(around)], _patience(around.settings))
+
+
+@app.command()
 def node(
     *,
     name: AgentName = None,
@@ -240,6 +265,23 @@ def _coordinator_part(around: Surroundings, shards: Sequence[int] | None) -> Par
         registry=around.registry,
     )
     return Part("coordinator", service.run, service.stop)
+
+
+def _migration_part(around: Surroundings) -> Part:
+    settings = around.settings
+    service = MigrationService(
+        ServiceSettings(
+            cluster=settings.cluster,
+            shards=(0,),  # the topic has one partition: schema changes are few
+            lease_seconds=settings.lease_seconds,
+            holder_lease_seconds=settings.lease_seconds,
+            shutdown_seconds=settings.shutdown_seconds,
+        ),
+        around.log,
+        probes=around.probes,
+        registry=around.registry,
+    )
+    return Part("migration", service.run, service.stop)
 
 
 def _agent_part(around: Surroundings, scratch: str) -> Part:

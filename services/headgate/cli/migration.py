@@ -1,0 +1,390 @@
+"""``headgate migration``: schema changes: submit one, see how it goes, decide about it (docs/migrations.md)."""
+
+import getpass
+import os
+import socket
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any, Final
+from uuid import uuid4
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, Watch, connected
+from headgate.cli.output import Output, again, note, show_object, show_rows, show_value
+from headgate.eventlog.log import Delivery, Log, Partition, Placed
+from headgate.eventlog.snapshot import read_snapshot
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
+from headgate.migration.shell.work import MigrationWork
+from headgate.records.base import Fact
+from headgate.records.control import OutcomeStatus, RequestSettled
+from headgate.records.migration import (
+    MigrationKey,
+    MigrationOutcomeKey,
+    MigrationRecorded,
+    MigrationRequested,
+    MigrationRequestKey,
+    MigrationRequestKind,
+    MigrationStrategy,
+)
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Schema changes under load: online, or as they are.", no_args_is_help=True)
+
+TOPIC: Final = Partition("migration", 0)
+
+WRITE_SECONDS_MAX: Final = 20.0
+POLL_SECONDS: Final = 0.2
+POLL_RECORDS_MAX: Final = 1_000
+OUTCOME_SECONDS_DEFAULT: Final = 30.0
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="see `headgate migration list`; all for every migration")]
+Statement = Annotated[str, typer.Argument(metavar="STATEMENT", help="one ALTER TABLE, CREATE TABLE or DROP TABLE")]
+Database = Annotated[str, typer.Option("--database", help="mysql://user@host:port/database or postgresql://…")]
+PasswordFile = Annotated[Path | None, typer.Option("--password-file", help="on the owner's machine")]
+Strategy = Annotated[MigrationStrategy, typer.Option("--strategy", help="online copies; direct runs it as it is")]
+
+
+@app.command()
+def submit(
+    statement: Statement,
+    *,
+    database: Database,
+    password_file: PasswordFile = None,
+    strategy: Strategy = MigrationStrategy.ONLINE,
+    migration: Annotated[str | None, typer.Option("--id", help="the same id again is never a second migration")] = None,
+    context: Annotated[str, typer.Option("--context", help="groups migrations")] = "",
+    allow_concurrent: Annotated[bool, typer.Option("--allow-concurrent")] = False,
+    postpone_launch: Annotated[bool, typer.Option("--postpone-launch")] = False,
+    postpone_completion: Annotated[bool, typer.Option("--postpone-completion")] = False,
+    in_order_completion: Annotated[bool, typer.Option("--in-order-completion")] = False,
+    singleton: Annotated[bool, typer.Option("--singleton")] = False,
+    singleton_context: Annotated[bool, typer.Option("--singleton-context")] = False,
+    allow_lossy: Annotated[bool, typer.Option("--allow-lossy", help="values may be lost")] = False,
+    retain_artifacts: Annotated[float, typer.Option("--retain-artifacts", help="seconds")] = 86_400.0,
+    cutover_threshold: Annotated[
+        float, typer.Option("--cutover-threshold", help="seconds that writers may wait")
+    ] = 3.0,
+    force_cutover_after: Annotated[float | None, typer.Option("--force-cutover-after", help="seconds")] = None,
+    chunk_rows: Annotated[int, typer.Option("--chunk-rows", help="rows copied by one statement")] = 2_000,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Submit a schema change; it is examined at its database, and queued or refused."""
+    spec = _checked(
+        MigrationSpec(
+            statement=statement,
+            database=database,
+            strategy=strategy,
+            password_file=None if password_file is None else str(password_file.absolute()),
+            context=context,
+            allow_concurrent=allow_concurrent,
+            postpone_launch=postpone_launch,
+            postpone_completion=postpone_completion,
+            in_order_completion=in_order_completion,
+            singleton=singleton,
+            singleton_context=singleton_context,
+            allow_lossy=allow_lossy,
+            retain_artifacts_seconds=retain_artifacts,
+            cutover_threshold_seconds=cutover_threshold,
+            force_cutover_after_seconds=force_cutover_after,
+            chunk_rows=chunk_rows,
+        )
+    )
+    name = migration or uuid4().hex
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        _ask(log, MigrationRequestKind.SUBMIT, name, timeout, output, spec=written(spec))
+
+
+def _checked(spec: MigrationSpec) -> MigrationSpec:
+    try:
+        return parse_spec(written(spec))
+    except MigrationSpecError as error:
+        raise CommandError(ExitCode.USAGE, str(error)) from error
+
+
+@app.command()
+def plan(
+    statement: Statement,
+    *,
+    database: Database,
+    password_file: PasswordFile = None,
+    strategy: Strategy = MigrationStrategy.ONLINE,
+    allow_lossy: Annotated[bool, typer.Option("--allow-lossy")] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Examine a schema change from here, without submitting it: what would be done, or why not."""
+    spec = _checked(
+        MigrationSpec(
+            statement=statement,
+            database=database,
+            strategy=strategy,
+            allow_lossy=allow_lossy,
+            password_file=None if password_file is None else str(password_file.absolute()),
+        )
+    )
+    result = MigrationWork().run(fx.ExamineMigration("plan", "plan", spec))
+    if isinstance(result, fx.Examined):
+        show_object({"strategy": strategy.value, **msgspec.to_builtins(result)}, output)
+    elif isinstance(result, fx.ExamineRefused):
+        raise CommandError(ExitCode.REQUEST_REFUSED, result.reason)
+    else:
+        raise CommandError(ExitCode.DATABASE, result.reason)
+
+
+@app.command("list")
+def list_migrations(
+    *,
+    watch: Watch = None,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """List migrations in the order of their submission."""
+    columns = ("id", "state", "stage", "table", "strategy", "progress", "eta_seconds", "retries", "message")
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        again(lambda: show_rows(columns, [_row(name, record) for name, record in _all(log)], output), watch)
+
+
+@app.command()
+def show(
+    migration: Id,
+    *,
+    watch: Watch = None,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Show one migration; with --watch a bar until it has ended."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        if watch is None or output is not Output.TABLE:
+            again(lambda: show_object(_row(migration, _one(log, migration)), output), watch)
+        else:
+            _follow(log, migration, watch)
+
+
+def _follow(log: Log, migration: str, seconds: float) -> None:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    with Progress(*columns, TextColumn("{task.fields[eta]}"), console=Console(stderr=True)) as bar:
+        task = bar.add_task(migration, total=100.0, eta="")
+        while True:
+            record = _one(log, migration)
+            eta = f"{record.eta_seconds} s left" if record.eta_seconds > 0 else record.throttle_reason
+            text = f"{migration}: {record.stage or record.state.value}"
+            bar.update(task, description=text, completed=_progress(record), eta=eta)
+            if record.ended_ms:
+                break
+            time.sleep(seconds)
+    note(f"{migration}: {record.state.value}{': ' + record.message if record.message else ''}")
+
+
+@app.command()
+def logs(
+    migration: Id,
+    *,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """What the log still has of a migration, record by record; compaction leaves the newest."""
+    columns = ("offset", "state", "stage", "rows_copied", "message")
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        rows = [
+            {"offset": read.offset, **_row(migration, read.value)}
+            for read in _history(log)
+            if read.key == MigrationKey(migration) and isinstance(read.value, MigrationRecorded)
+        ]
+        if not rows:
+            raise CommandError(ExitCode.NOT_FOUND, f"no migration {migration}: see `headgate migration list`")
+        show_rows(columns, rows, output)
+
+
+def _simple(kind: MigrationRequestKind, help_text: str) -> Any:
+    def command(
+        migration: Id,
+        *,
+        timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+        output: Format = Output.TABLE,
+        bootstrap: Bootstrap = None,
+        cluster: Cluster = None,
+        kafka_property: KafkaProperty = None,
+    ) -> None:
+        with connected(bootstrap, cluster, kafka_property) as (_, log):
+            _ask(log, kind, migration, timeout, output)
+
+    command.__doc__ = help_text
+    return command
+
+
+for _kind, _name, _help in (
+    (MigrationRequestKind.CANCEL, "cancel", "End a pending migration; done once nothing of it writes any more."),
+    (MigrationRequestKind.RETRY, "retry", "Queue again what has failed or was cancelled."),
+    (MigrationRequestKind.LAUNCH, "launch", "Let a migration start that was submitted with --postpone-launch."),
+    (
+        MigrationRequestKind.COMPLETE,
+        "complete",
+        "Let a migration cut over that was submitted with --postpone-completion.",
+    ),
+    (MigrationRequestKind.FORCE_CUTOVER, "force-cutover", "Cut over now, ending the sessions that hold the table."),
+    (MigrationRequestKind.CLEANUP, "cleanup", "Drop the tables that an ended migration has left."),
+):
+    app.command(_name)(_simple(_kind, _help))
+
+
+@app.command()
+def throttle(
+    migration: Id,
+    *,
+    ratio: Annotated[float, typer.Option("--ratio", help="0 full speed, 1 stands still")] = 1.0,
+    expires: Annotated[float | None, typer.Option("--expires", help="seconds")] = None,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Slow a migration's copy down, or with --ratio 0 no more."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        _ask(log, MigrationRequestKind.THROTTLE, migration, timeout, output, ratio=ratio, expires=expires)
+
+
+@app.command()
+def revert(
+    migration: Id,
+    *,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    bootstrap: Bootstrap = None,
+    cluster: Cluster = None,
+    kafka_property: KafkaProperty = None,
+) -> None:
+    """Undo the last completed migration of a table, as a migration of its own."""
+    with connected(bootstrap, cluster, kafka_property) as (_, log):
+        before = parse_spec(_one(log, migration).spec)
+        spec = MigrationSpec(
+            statement=f"revert {migration}",
+            database=before.database,
+            password_file=before.password_file,
+            strategy=before.strategy,
+            reverts=migration,
+        )
+        _ask(log, MigrationRequestKind.REVERT, uuid4().hex, timeout, output, spec=written(spec))
+
+
+# --- the log --------------------------------------------------------------------------------------------------
+
+
+def _ask(
+    log: Log,
+    kind: MigrationRequestKind,
+    migration: str,
+    timeout_seconds: float,
+    output: Output,
+    *,
+    spec: str | None = None,
+    ratio: float | None = None,
+    expires: float | None = None,
+) -> None:
+    """Write the request, wait for its outcome, delete the request. Raises CommandError, LogError."""
+    record = MigrationRequested(
+        kind=kind,
+        migration=migration,
+        spec=spec,
+        throttle_ratio=ratio,
+        expires_seconds=expires,
+        requested_by=f"{getpass.getuser()}@{socket.gethostname()} (pid {os.getpid()})",
+        requested_ms=time.time_ns() // 1_000_000,
+    )
+    key = MigrationRequestKey(uuid4().hex)
+    with closing(log.reader(log.end_offsets([TOPIC]))) as reader, closing(log.writer("headgate-cli")) as writer:
+        writer.write([Placed(TOPIC, Fact(key, record))], WRITE_SECONDS_MAX)
+        try:
+            outcome = _await(reader, MigrationOutcomeKey(key.request), time.monotonic() + timeout_seconds)
+        finally:
+            writer.write([Placed(TOPIC, Fact(key, None))], WRITE_SECONDS_MAX)
+    what = f"{kind.value} of {migration}"
+    if outcome is None:
+        raise CommandError(
+            ExitCode.REQUEST_TIMED_OUT,
+            f"{what}: nobody answered within {timeout_seconds:g} s; is there a `headgate serve migration`?",
+        )
+    if outcome.status is OutcomeStatus.REFUSED:
+        raise CommandError(ExitCode.REQUEST_REFUSED, f"{what} was refused, nothing was changed: {outcome.reason}")
+    if outcome.status is OutcomeStatus.FAILED:
+        raise CommandError(ExitCode.REQUEST_FAILED, f"{what} has failed: {outcome.reason}")
+    if output is not Output.TABLE:
+        show_value(output, {"id": migration, "status": outcome.status.value, "reason": outcome.reason})
+    else:
+        note(f"{migration}: {outcome.status.value}: {outcome.reason}")
+
+
+def _await(reader: Any, key: MigrationOutcomeKey, deadline: float) -> RequestSettled | None:
+    latest: RequestSettled | None = None
+    while (remaining := deadline - time.monotonic()) > 0:
+        for read in reader.poll(POLL_RECORDS_MAX, min(POLL_SECONDS, remaining)):
+            if isinstance(read, Delivery) and read.key == key and isinstance(read.value, RequestSettled):
+                latest = read.value
+        if latest is not None and latest.status is not OutcomeStatus.ACCEPTED:
+            break
+    return latest
+
+
+def _history(log: Log) -> list[Delivery]:
+    found: list[Delivery] = []
+    end = log.end_offsets([TOPIC])[TOPIC]
+    deadline = time.monotonic() + WRITE_SECONDS_MAX
+    with closing(log.reader({TOPIC: 0})) as reader:
+        while reader.positions()[TOPIC] < end and time.monotonic() < deadline:
+            found += [read for read in reader.poll(POLL_RECORDS_MAX, POLL_SECONDS) if isinstance(read, Delivery)]
+    return found
+
+
+def _all(log: Log) -> list[tuple[str, MigrationRecorded]]:
+    snapshot = read_snapshot(log, [TOPIC])
+    found = [
+        (key.migration, read.value)
+        for key, places in snapshot.current.items()
+        for read in places.values()
+        if isinstance(key, MigrationKey) and isinstance(read.value, MigrationRecorded)
+    ]
+    return sorted(found, key=lambda item: (item[1].sequence, item[0]))
+
+
+def _one(log: Log, migration: str) -> MigrationRecorded:
+    for name, record in _all(log):
+        if name == migration:
+            return record
+    raise CommandError(ExitCode.NOT_FOUND, f"no migration {migration}: see `headgate migration list`")
+
+
+def _progress(record: MigrationRecorded) -> float:
+    if record.is_ready_to_complete:
+        return 100.0
+    return min(100.0, 100.0 * record.rows_copied / record.table_rows) if record.table_rows else 0.0
+
+
+def _row(name: str, record: MigrationRecorded) -> dict[str, Any]:
+    spec = parse_spec(record.spec)
+    return {
+        "id": name,
+        **msgspec.to_builtins(record),
+        "statement": spec.statement,
+        "strategy": spec.strategy.value,
+        "database": spec.database,
+        "context": spec.context,
+        "progress": f"{_progress(record):.0f} %",
+        "artifacts": [artifact.name for artifact in record.artifacts],
+    }

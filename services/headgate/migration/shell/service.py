@@ -1,0 +1,52 @@
+"""The migration owner as a process: the runtime's service, with the scheduler's machine, effects and words."""
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from headgate.eventlog.log import Log
+from headgate.migration.core.effects import EffectFailed, WatchMigration
+from headgate.migration.core.kind import MIGRATION_KIND
+from headgate.migration.core.machine import MIGRATIONS
+from headgate.migration.core.state import MigrationsState
+from headgate.migration.shell.work import MigrationWork
+from headgate.observability.logs import logger
+from headgate.observability.probes import Probes
+from headgate.runtime.service import OwnerService, ServiceSettings
+
+__all__ = ["MigrationService"]
+
+
+class MigrationService(OwnerService[MigrationsState]):
+    """The owner of the migrations, or a standby for it; ``run`` as the runtime's."""
+
+    def __init__(self, settings: ServiceSettings, log: Log, *, probes: Probes, registry: CollectorRegistry) -> None:
+        """Nothing is read or written before ``run``."""
+        self._migration_work = MigrationWork()
+        super().__init__(
+            settings,
+            MIGRATION_KIND,
+            MIGRATIONS,
+            log,
+            self._migration_work,
+            busy=EffectFailed("the owner has too many effects waiting"),
+            tell=_tell,
+            probes=probes,
+            registry=registry,
+        )
+
+    def run(self) -> bool:
+        """See the runtime's; what is under way here is let go of at the end."""
+        try:
+            return super().run()
+        finally:
+            self._migration_work.close()
+
+
+def _tell(_shard: int, effect: Any, result: Any) -> None:
+    log = logger(service="migration")
+    write = log.debug if isinstance(effect, WatchMigration) else log.info
+    reason = getattr(result, "reason", None) or getattr(result, "message", None) or None
+    write(
+        "effect", effect=type(effect).__name__, migration=effect.migration, result=type(result).__name__, reason=reason
+    )

@@ -1,0 +1,133 @@
+"""The scheduler's effects, run: each goes to the strategy of its migration, whatever goes wrong becomes a result.
+
+A strategy lives for one migration and one term: what another term has begun in this process is closed first, so that
+nothing of it works on. Effects of one migration come one after the other (the machine sees to that); those of several
+come on several threads.
+"""
+
+import threading
+from contextlib import closing
+from typing import Any, Final
+
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec, parse_spec
+from headgate.migration.strategies.contract import (
+    DatabaseUnavailableError,
+    LockUnavailableError,
+    RefusedError,
+    SupersededError,
+)
+from headgate.migration.strategies.direct import DirectStrategy
+from headgate.migration.strategies.mariadb import MariadbServer
+from headgate.migration.strategies.online import OnlineStrategy
+from headgate.migration.strategies.postgresql import PostgresServer
+from headgate.observability.logs import logger
+from headgate.records.migration import MigrationStrategy
+
+__all__ = ["MigrationWork", "open_strategy"]
+
+_SCHEMES: Final = {
+    "mysql": MariadbServer,
+    "mariadb": MariadbServer,
+    "postgresql": PostgresServer,
+    "postgres": PostgresServer,
+}
+
+
+def open_strategy(migration: str, spec: MigrationSpec) -> Any:
+    """The strategy that a spec names, at the database that it names. Raises RefusedError; opens nothing yet."""
+    scheme = spec.database.partition("://")[0]
+    kind = _SCHEMES.get(scheme)
+    if kind is None:
+        raise RefusedError(
+            f"--database begins with {scheme!r}: migrations are for mysql://, mariadb:// and postgresql://"
+        )
+    server = kind(migration, spec.database, spec.password_file)
+    match spec.strategy:
+        case MigrationStrategy.DIRECT:
+            return DirectStrategy(server)
+        case MigrationStrategy.ONLINE:
+            return OnlineStrategy(server, migration)
+        case other:
+            raise RefusedError(f"strategy {other} is not built yet: use online or direct")
+
+
+class MigrationWork:
+    """Runs effects; ``close`` ends everything that this process has under way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[str, tuple[int, Any]] = {}
+
+    def run(self, effect: Any) -> Any:
+        """The result of the effect; an error nobody expected is logged, and becomes a result as well."""
+        try:
+            if isinstance(effect, fx.ExamineMigration):
+                return self._examine(effect)
+            return self._run(effect)
+        except RefusedError as error:
+            return (
+                fx.ExamineRefused(str(error))
+                if isinstance(effect, fx.ExamineMigration)
+                else self._refused(effect, error)
+            )
+        except (DatabaseUnavailableError, LockUnavailableError, SupersededError) as error:
+            return fx.EffectFailed(str(error))
+        except Exception as error:  # noqa: BLE001 - a bug in one strategy must not end the owner of all migrations
+            logger(service="migration").exception("effect_crashed", effect=type(effect).__name__)
+            return fx.EffectFailed(f"{type(error).__name__}: {error}")
+
+    def _refused(self, effect: Any, error: RefusedError) -> Any:
+        """The database will not do it, whoever asks: the migration cannot go on; a stop is asked again."""
+        if isinstance(effect, fx.StopMigration | fx.CleanUpMigration):
+            return fx.EffectFailed(str(error))
+        if isinstance(effect, fx.CutOverMigration):
+            return fx.CutOverFailed(str(error))
+        return fx.Broke(str(error), effect.record.artifacts)
+
+    def _examine(self, effect: fx.ExamineMigration) -> Any:
+        with closing(open_strategy(effect.migration, effect.spec)) as strategy:
+            return strategy.examine(effect.spec, effect.reverted)
+
+    def _run(self, effect: Any) -> Any:
+        strategy = self._strategy(effect)
+        match effect:
+            case fx.StartMigration():
+                result = strategy.start(effect)
+            case fx.AdoptMigration():
+                result = strategy.adopt(effect)
+            case fx.WatchMigration():
+                result = strategy.watch(effect)
+            case fx.CutOverMigration():
+                result = strategy.cut_over(effect)
+            case fx.StopMigration():
+                result = strategy.stop(effect)
+            case fx.CleanUpMigration():
+                result = strategy.clean_up(effect)
+            case _:
+                raise TypeError(f"no migration has an effect {type(effect).__name__}")
+        if isinstance(result, fx.Completed | fx.Stopped | fx.Refused | fx.CleanedUp):
+            self._close(effect.migration)
+        return result
+
+    def _strategy(self, effect: Any) -> Any:
+        with self._lock:
+            known = self._open.get(effect.migration)
+        if known is not None and known[0] == effect.owner_rev:
+            return known[1]
+        self._close(effect.migration)
+        strategy = open_strategy(effect.migration, parse_spec(effect.record.spec))
+        with self._lock:
+            self._open[effect.migration] = (effect.owner_rev, strategy)
+        return strategy
+
+    def _close(self, migration: str) -> None:
+        with self._lock:
+            known = self._open.pop(migration, None)
+        if known is not None:
+            known[1].close()
+
+    def close(self) -> None:
+        """End all that is under way here; another owner goes on with it."""
+        for migration in sorted(self._open):
+            self._close(migration)

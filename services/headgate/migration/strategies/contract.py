@@ -1,0 +1,225 @@
+"""What every strategy offers the owner, and what strategies ask of a kind of database.
+
+A strategy starts, watches, stops, cleans up and adopts a migration. Each call is one effect of the scheduler
+(``headgate.migration.core.effects``): it is bounded in time, it may be run again by another owner after this one died
+in the middle of it, and it first takes the migration over at the database (``Server.take_over``): sessions of an
+earlier owner are ended there, and a term lower than the one noted there is refused. Nothing that a frozen owner
+still does can land after its successor's first step.
+"""
+
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.strategies.statement import Statement
+from headgate.records.migration import Artifact, MigrationRecorded
+
+__all__ = [
+    "Chunk",
+    "Column",
+    "DatabaseUnavailableError",
+    "LockUnavailableError",
+    "Memory",
+    "Plan",
+    "RefusedError",
+    "Server",
+    "Strategy",
+    "SupersededError",
+    "Table",
+]
+
+
+class RefusedError(Exception):
+    """It cannot be done: what, where, and what to do. The table is as it was."""
+
+
+class DatabaseUnavailableError(Exception):
+    """The database did not answer, or a session was lost: whether the last statement was done is not known."""
+
+
+class LockUnavailableError(Exception):
+    """Somebody held the table for longer than the migration may make others wait; nothing was changed."""
+
+
+class SupersededError(Exception):
+    """A later owner has taken the migration over at the database."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column: ``type`` as the server writes it. ``is_generated``: the server computes it."""
+
+    name: str
+    type: str
+    is_nullable: bool = True
+    has_default: bool = False
+    is_generated: bool = False
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A table as the server describes it.
+
+    ``keys`` are its unique keys, the primary one first: name → columns. ``definition`` is a text that is the same
+    exactly when the tables are built the same. ``obstacles`` say what stands in the way of a copy.
+    """
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    keys: dict[str, tuple[str, ...]]
+    definition: str
+    rows: int = 0
+    obstacles: tuple[str, ...] = ()
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How one table is copied into another: everything that is found out before the copy begins.
+
+    ``pairs`` are (column before, column after) in the order of the table; ``key`` are pairs too. ``loose`` are columns
+    (after) whose values may differ, because the operator has allowed it.
+    """
+
+    before: Table
+    after: Table
+    shadow: str
+    pairs: tuple[tuple[str, str], ...]
+    key: tuple[tuple[str, str], ...]
+    loose: tuple[str, ...] = ()
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Rows with ``above`` < key <= ``upto``, by the server's own order; None is unbounded."""
+
+    above: tuple[Any, ...] | None
+    upto: tuple[Any, ...] | None
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """What the database itself remembers of a migration: written with the change where it can do both at once."""
+
+    owner_rev: int
+    attempt: int
+    stage: Literal["begun", "changed", "stopped"]
+    before: str = ""
+    """Definition of the table before, to tell whether a statement has come into force."""
+    after: str = ""
+    identity: str = ""
+    """Of the shadow: the server keeps it when the table is renamed."""
+
+
+class Server(Protocol):
+    """One database, for one migration at a time. Sessions are opened as needed; ``close`` lets go of them.
+
+    Every method raises DatabaseUnavailableError, and SupersededError once a later owner has taken over.
+    """
+
+    dialect: Literal["mysql", "postgres"]
+
+    def take_over(self, owner_rev: int) -> Memory | None:
+        """End every session that an earlier owner has for this migration, and keep it out from now on."""
+        ...
+
+    def look(self, statement: Statement) -> Table | None:
+        """The statement's table as it is; None if there is none."""
+        ...
+
+    def rehearse(self, statement: Statement, table: Table | None) -> Table | None:
+        """What the statement makes of an empty copy of the table. RefusedError with the server's words."""
+        ...
+
+    def run_direct(self, statement: Statement, memory: Memory, lock_seconds: float) -> None:
+        """The statement as it is. RefusedError, LockUnavailableError: nothing was changed."""
+        ...
+
+    def is_running(self) -> bool:
+        """Whether a session of an earlier owner is still at work for this migration."""
+        ...
+
+    def duplicates(self, table: Table, columns: tuple[str, ...]) -> bool:
+        """Whether a unique key over these columns would not hold."""
+        ...
+
+    def make_shadow(self, statement: Statement, plan: Plan, memory: Memory, lock_seconds: float) -> None:
+        """The shadow, and triggers that keep it in step; what an earlier attempt has left is dropped first."""
+        ...
+
+    def next_bound(self, plan: Plan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
+        """Key of the last of the next ``rows`` rows; None at the end."""
+        ...
+
+    def copy(self, plan: Plan, chunk: Chunk) -> int:
+        """Copy what is not there yet; how many rows were added."""
+        ...
+
+    def differing(self, plan: Plan, chunk: Chunk) -> int:
+        """How many rows of the two tables differ, both seen at one moment."""
+        ...
+
+    def cut_over(self, plan: Plan, memory: Memory, lock_seconds: float, *, is_forced: bool) -> None:
+        """Put the shadow in the table's place. LockUnavailableError: everything is as before."""
+        ...
+
+    def is_changed(self, memory: Memory, plan: Plan) -> bool:
+        """Whether the shadow is in the table's place: seen, not concluded."""
+        ...
+
+    def end(self, plan: Plan | None, lock_seconds: float) -> tuple[Artifact, ...]:
+        """Nothing of it writes any more; what is left of it."""
+        ...
+
+    def artifacts(self, plan: Plan) -> tuple[Artifact, ...]:
+        """What of the migration stands at the database now."""
+        ...
+
+    def in_step(self, plan: Plan) -> bool:
+        """Whether whatever keeps the shadow in step is there."""
+        ...
+
+    def let_go(self) -> None:
+        """End this thread's session."""
+        ...
+
+    def drop(self, artifacts: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
+        """Drop them; what is left."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all sessions."""
+        ...
+
+
+class Strategy(Protocol):
+    """One way to change a table. Its methods run one effect each, and raise what Server raises."""
+
+    def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
+        """Whether it can be done; nothing is changed."""
+        ...
+
+    def start(self, effect: fx.StartMigration) -> Any:
+        """Progressed, Refused or Completed."""
+        ...
+
+    def adopt(self, effect: fx.AdoptMigration) -> Any:
+        """Progressed, NotThere, Completed or Broke."""
+        ...
+
+    def watch(self, effect: fx.WatchMigration) -> Any:
+        """Progressed, Completed or Broke; returns at once."""
+        ...
+
+    def cut_over(self, effect: fx.CutOverMigration) -> Any:
+        """Completed, CutOverFailed or Broke."""
+        ...
+
+    def stop(self, effect: fx.StopMigration) -> Any:
+        """Stopped or Completed."""
+        ...
+
+    def clean_up(self, effect: fx.CleanUpMigration) -> Any:
+        """CleanedUp."""
+        ...

@@ -1,0 +1,161 @@
+"""Strategy ``direct``: the statement as it is, tracked. For CREATE and DROP, and for an ALTER that may hold the table.
+
+The statement runs on a thread of the owner; ``watch`` tells how it stands. After an owner's failure the next one finds
+out what became of it: at PostgreSQL the statement and the memory of it are one transaction, at MariaDB the table's
+definition is compared with those before and after (learned by rehearsing), and a statement that the server still works
+on is waited for.
+"""
+
+import threading
+from typing import Any
+
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec, parse_spec
+from headgate.migration.strategies.contract import (
+    DatabaseUnavailableError,
+    LockUnavailableError,
+    Memory,
+    RefusedError,
+    SupersededError,
+    Table,
+)
+from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
+from headgate.records.migration import MigrationRecorded
+
+__all__ = ["DirectStrategy"]
+
+
+class _Run:
+    """One statement on its thread; ``error`` once it has failed."""
+
+    def __init__(self, server: Any, statement: Statement, memory: Memory, lock_seconds: float) -> None:
+        self.error: Exception | None = None
+        self.is_over = False
+        self._arguments = (statement, memory, lock_seconds)
+        self._server = server
+        threading.Thread(target=self._run, name="direct", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._server.run_direct(*self._arguments)
+        except (RefusedError, LockUnavailableError, DatabaseUnavailableError, SupersededError) as error:
+            self.error = error
+        finally:
+            self.is_over = True
+
+
+class DirectStrategy:
+    """One migration done directly at ``server``; see contract.Strategy."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self._run: _Run | None = None
+
+    def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
+        """See contract."""
+        try:
+            statement, before, nothing = self._looked_up(spec, reverted)
+        except (RefusedError, StatementError) as error:
+            return fx.ExamineRefused(str(error))
+        schema = before.schema if before is not None else statement.schema
+        return fx.Examined(
+            statement.action,
+            f"{schema}.{statement.table}" if schema else statement.table,
+            self._server.address,
+            is_immediate=True,
+            has_nothing_to_do=nothing is not None,
+            message=nothing or "",
+        )
+
+    def _looked_up(
+        self, spec: MigrationSpec, reverted: MigrationRecorded | None
+    ) -> tuple[Statement, Table | None, str | None]:
+        """The statement, its table, and why there is nothing to do. Raises RefusedError, StatementError."""
+        if reverted is not None:
+            raise RefusedError("what strategy direct has changed is not kept, so it cannot be reverted")
+        statement = parse_statement(spec.statement, self._server.dialect)
+        before = self._server.look(statement)
+        nothing = None
+        if before is None and statement.action in ("alter", "drop"):
+            nothing = f"table {statement.table} does not exist"
+        if before is not None and statement.action == "create":
+            nothing = f"table {before.schema}.{before.name} exists already"
+        if nothing is not None and not (statement.if_exists or statement.if_not_exists):
+            raise RefusedError(nothing)
+        if nothing is None:
+            self._server.rehearse(statement, before)
+        return statement, before, nothing
+
+    def start(self, effect: fx.StartMigration) -> Any:
+        """See contract."""
+        spec = parse_spec(effect.record.spec)
+        statement = parse_statement(spec.statement, self._server.dialect)
+        try:
+            self._server.take_over(effect.owner_rev)
+            before = self._server.look(statement)
+            after = self._server.rehearse(statement, before)
+        except RefusedError as error:
+            return fx.Refused(str(error))
+        memory = Memory(
+            effect.owner_rev,
+            effect.record.attempt,
+            "begun",
+            "" if before is None else before.definition,
+            "" if after is None else after.definition,
+        )
+        self._server.note(memory)
+        self._run = _Run(self._server, statement, memory, spec.cutover_threshold_seconds)
+        return fx.Progressed("running the statement")
+
+    def adopt(self, effect: fx.AdoptMigration) -> Any:
+        """See contract."""
+        memory = self._server.take_over(effect.owner_rev)
+        if memory is None or memory.stage == "stopped":
+            return fx.NotThere()
+        statement = parse_statement(parse_spec(effect.record.spec).statement, self._server.dialect)
+        if self._server.is_running():
+            return fx.Progressed("the server works on the statement")
+        if self._server.is_in_force(statement, memory):
+            return fx.Completed("seen in force")
+        return fx.NotThere()
+
+    def watch(self, effect: fx.WatchMigration) -> Any:
+        """See contract."""
+        if self._run is None:
+            return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
+        if not self._run.is_over:
+            return fx.Progressed("running the statement")
+        error = self._run.error
+        if error is None:
+            return fx.Completed()
+        if isinstance(error, RefusedError | LockUnavailableError):
+            return fx.Broke(str(error))
+        self._run = None
+        return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
+
+    def cut_over(self, effect: fx.CutOverMigration) -> Any:
+        """There is none: the statement is everything."""
+        return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
+
+    def stop(self, effect: fx.StopMigration) -> Any:
+        """See contract."""
+        memory = self._server.take_over(effect.owner_rev)
+        self._server.end_direct()
+        if memory is None:
+            return fx.Stopped()
+        memory = self._server.take_over(effect.owner_rev)
+        statement = parse_statement(parse_spec(effect.record.spec).statement, self._server.dialect)
+        if self._server.is_in_force(statement, memory):
+            return fx.Completed("it was in force before it could be stopped")
+        self._server.forget()
+        self._server.close()
+        return fx.Stopped()
+
+    def clean_up(self, effect: fx.CleanUpMigration) -> Any:
+        """See contract."""
+        self._server.take_over(effect.owner_rev)
+        return fx.CleanedUp(self._server.drop(effect.record.artifacts))
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._server.close()

@@ -1,0 +1,395 @@
+"""MariaDB or MySQL under a migration: describing, rehearsing, shadowing, copying, comparing, cutting over.
+
+A shadow is kept in step by triggers, so both tables change in one transaction. What a trigger cannot put into the
+shadow (a value that the new type does not hold, a second row under a new unique key) must not fail the client's
+statement: it is left out, and the comparison before the cut-over finds it.
+
+Cut-over, as gh-ost does it: one session locks the table and a *sentry* table, a second one waits with
+RENAME t → sentry, shadow → t, sentry → shadow. Only when it is seen waiting does the first drop the sentry and unlock.
+If either session is lost before that, the sentry is in the way of the rename, which therefore fails: no moment exists
+at which clients find no table. Whether the rename came into force is seen by the number that InnoDB gave the shadow.
+"""
+
+import re
+import threading
+import time
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+import msgspec
+
+from headgate.migration.strategies.contract import (
+    Column,
+    DatabaseUnavailableError,
+    LockUnavailableError,
+    Memory,
+    Plan,
+    RefusedError,
+    SupersededError,
+    Table,
+)
+from headgate.migration.strategies.mariadb_copy import MariadbCopy
+from headgate.migration.strategies.mariadb_sessions import MariadbSessions, Session, quoted
+from headgate.migration.strategies.statement import Statement
+from headgate.records.migration import Artifact
+
+__all__ = ["MariadbServer"]
+
+NAME_BYTES_MAX: Final = 64
+POLL_SECONDS: Final = 0.01
+"""Between two looks whether the rename waits: writers wait meanwhile."""
+
+_PLAIN: Final = re.compile(r"^[A-Za-z0-9_$]+$")
+"""Names that InnoDB's own tables write as they are."""
+
+_CREATE_MEMORY: Final = """
+CREATE TABLE IF NOT EXISTS headgate.migration (id varchar(200) PRIMARY KEY, owner_rev bigint NOT NULL,
+attempt bigint NOT NULL, stage varchar(20) NOT NULL, before_text longtext NOT NULL, after_text longtext NOT NULL,
+shadow_identity varchar(200) NOT NULL) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+"""
+
+
+class MariadbServer:
+    """One migration's database; see contract.Server."""
+
+    dialect: Literal["mysql", "postgres"] = "mysql"
+    name_bytes_max = NAME_BYTES_MAX
+
+    def __init__(self, migration: str, dsn: str, password_file: str | None) -> None:
+        """Nothing is opened yet. Raises RefusedError."""
+        self._id = migration
+        self._mark = sha256(migration.encode()).hexdigest()[:8]
+        self.sessions = MariadbSessions(migration, dsn, password_file)
+        self.address = self.sessions.address
+        self._rows = MariadbCopy(self.sessions)
+        self.next_bound = self._rows.next_bound
+        self.copy = self._rows.copy
+        self.differing = self._rows.differing
+        self.duplicates = self._rows.duplicates
+        self.let_go = self._rows.let_go
+
+    # --- whose it is ---
+
+    def take_over(self, owner_rev: int) -> Memory | None:
+        """See contract."""
+        self.sessions.take_over()
+        main = self.sessions.main
+        main.run("CREATE DATABASE IF NOT EXISTS headgate")
+        main.run(_CREATE_MEMORY)
+        memory = self._memory(main)
+        if memory is not None and memory.owner_rev > owner_rev:
+            self.sessions.close()
+            raise SupersededError(f"owner {memory.owner_rev} has the migration")
+        if memory is None:
+            return None
+        main.run("UPDATE headgate.migration SET owner_rev = %s WHERE id = %s", (owner_rev, self._id))
+        return msgspec.structs.replace(memory, owner_rev=owner_rev)
+
+    def note(self, memory: Memory) -> None:
+        """Remember; a later owner's memory is never overwritten."""
+        self.sessions.main.run(
+            "INSERT INTO headgate.migration VALUES (%s, %s, %s, %s, %s, %s, %s) ON DUPLICATE KEY UPDATE owner_rev = "
+            "VALUES(owner_rev), attempt = VALUES(attempt), stage = VALUES(stage), before_text = VALUES(before_text), "
+            "after_text = VALUES(after_text), shadow_identity = VALUES(shadow_identity)",
+            (self._id, memory.owner_rev, memory.attempt, memory.stage, memory.before, memory.after, memory.identity),
+        )
+
+    def _memory(self, session: Session) -> Memory | None:
+        rows = session.run(
+            "SELECT owner_rev, attempt, stage, before_text, after_text, shadow_identity FROM headgate.migration "
+            "WHERE id = %s",
+            (self._id,),
+        )
+        return Memory(*rows[0]) if rows else None
+
+    def forget(self) -> None:
+        """The migration has ended and nothing of it is left."""
+        self.sessions.main.run("DELETE FROM headgate.migration WHERE id = %s", (self._id,))
+
+    # --- describing ---
+
+    def look(self, statement: Statement) -> Table | None:
+        """See contract."""
+        return self._look(statement.schema or self.sessions.database, statement.table)
+
+    def _look(self, schema: str, name: str) -> Table | None:
+        with self._asking() as session:
+            found = session.run(
+                "SELECT table_schema, table_name, table_type, IFNULL(table_rows, 0), engine FROM "
+                "information_schema.tables WHERE table_schema = %s AND table_name = %s",
+                (schema, name),
+            )
+            if not found:
+                return None
+            (schema, name, kind, rows, engine) = found[0]
+            columns = session.run(
+                "SELECT column_name, column_type, is_nullable, column_default IS NOT NULL OR extra LIKE %s, "
+                "is_generated <> 'NEVER' FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
+                "ORDER BY ordinal_position",
+                ("%auto_increment%", schema, name),
+            )
+            keys: dict[str, list[str]] = {}
+            for index, column in session.run(
+                "SELECT index_name, column_name FROM information_schema.statistics WHERE table_schema = %s AND "
+                "table_name = %s AND non_unique = 0 AND sub_part IS NULL ORDER BY index_name <> 'PRIMARY', index_name, "
+                "seq_in_index",
+                (schema, name),
+            ):
+                keys.setdefault(index, []).append(column)
+            text = session.run(f"SHOW CREATE TABLE {quoted(schema, name)}")[0][1] if kind == "BASE TABLE" else kind
+            return Table(
+                schema=schema,
+                name=name,
+                columns=tuple(Column(c[0], c[1], c[2] == "YES", bool(c[3]), bool(c[4])) for c in columns),
+                keys={index: tuple(names) for index, names in keys.items()},
+                definition=_definition(text),
+                rows=int(rows),
+                obstacles=tuple(self._obstacles(session, schema, name, kind, engine)),
+            )
+
+    def _obstacles(self, session: Session, schema: str, name: str, kind: str, engine: str) -> list[str]:
+        if kind != "BASE TABLE":
+            return [f"it is a {kind.lower()}, not a table"]
+        found = []
+        if engine != "InnoDB":
+            found.append(f"its engine is {engine}; only InnoDB tables are copied under load: use strategy direct")
+        if not _PLAIN.match(name) or not _PLAIN.match(schema):
+            found.append("its name has characters beyond A-Z a-z 0-9 _ $: use strategy direct")
+        mark = f"%hg{self._mark}%"
+        triggers = session.run(
+            "SELECT trigger_name FROM information_schema.triggers WHERE event_object_schema = %s AND "
+            "event_object_table = %s AND trigger_name NOT LIKE %s",
+            (schema, name, mark),
+        )
+        if triggers:
+            names = ", ".join(sorted(row[0] for row in triggers))
+            found.append(f"trigger {names} would stay with the old table: drop it first, create it again afterwards")
+        foreign = session.run(
+            "SELECT constraint_name FROM information_schema.referential_constraints WHERE (constraint_schema = %s AND "
+            "table_name = %s) OR (unique_constraint_schema = %s AND referenced_table_name = %s)",
+            (schema, name, schema, name),
+        )
+        if foreign:
+            names = ", ".join(sorted(row[0] for row in foreign))
+            found.append(f"foreign key {names} would stay with the old table: use strategy direct")
+        return found
+
+    def rehearse(self, statement: Statement, table: Table | None) -> Table | None:
+        """See contract: the statement on an empty copy, which is dropped again."""
+        if statement.action == "drop":
+            return None
+        schema = table.schema if table is not None else statement.schema or self.sessions.database
+        name = f"_hg_rehearsal_{self._mark}"
+        with self._asking() as session:
+            session.run(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
+            try:
+                if statement.action == "alter" and table is not None:
+                    session.run(f"CREATE TABLE {quoted(schema, name)} LIKE {quoted(schema, table.name)}")
+                session.run(statement.on(quoted(schema, name)))
+                return self._look(schema, name)
+            finally:
+                session.run(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
+
+    def _asking(self) -> Any:
+        return self.sessions.asking()
+
+    # --- direct ---
+
+    def run_direct(self, statement: Statement, memory: Memory, lock_seconds: float) -> None:
+        """See contract. What came of it is told by ``is_in_force``: DDL is not part of a transaction here."""
+        self.note(memory)
+        schema = statement.schema or self.sessions.database
+        with self.sessions.part("direct", read_seconds=None) as session:
+            session.wait_at_most(lock_seconds)
+            session.run(statement.on(quoted(schema, statement.table)))
+
+    def is_running(self) -> bool:
+        """See contract."""
+        return self.sessions.holder("direct") is not None
+
+    def end_direct(self) -> None:
+        """End the session of a direct statement: the server undoes what it has begun."""
+        self.sessions.end_part(self.sessions.main, "direct")
+
+    def is_in_force(self, statement: Statement, memory: Memory) -> bool:
+        """Whether a direct statement has come into force, by the table's definition."""
+        table = self.look(statement)
+        now = "" if table is None else table.definition
+        return now == memory.after and (now != memory.before or memory.stage == "changed")
+
+    # --- shadow ---
+
+    def make_shadow(self, statement: Statement, plan: Plan, memory: Memory, lock_seconds: float) -> None:
+        """See contract."""
+        main, schema = self.sessions.main, plan.before.schema
+        main.wait_at_most(lock_seconds)
+        self._drop_triggers(plan)
+        main.run(f"DROP TABLE IF EXISTS {quoted(schema, plan.shadow)}, {quoted(schema, self._sentry(plan))}")
+        self.note(memory)
+        main.run(f"CREATE TABLE {quoted(schema, plan.shadow)} LIKE {quoted(schema, plan.before.name)}")
+        main.run(statement.on(quoted(schema, plan.shadow)))
+        ((counter,),) = main.run(
+            "SELECT IFNULL(auto_increment, 0) FROM information_schema.tables WHERE table_schema = %s AND table_name = "
+            "%s",
+            (schema, plan.before.name),
+        )
+        if counter:
+            main.run(f"ALTER TABLE {quoted(schema, plan.shadow)} AUTO_INCREMENT = {int(counter)}")
+        identity = self._identity(schema, plan.shadow)
+        self.note(Memory(memory.owner_rev, memory.attempt, "begun", memory.before, memory.after, identity))
+        for statement_text in self._rows.triggers(plan, self._mark):
+            main.run(statement_text)
+
+    def _identity(self, schema: str, name: str) -> str:
+        rows = self.sessions.main.run(
+            "SELECT table_id FROM information_schema.innodb_sys_tables WHERE name = %s OR name LIKE %s ORDER BY 1",
+            (f"{schema}/{name}", f"{schema}/{name}#%"),
+        )
+        return ",".join(str(row[0]) for row in rows)
+
+    def _drop_triggers(self, plan: Plan) -> None:
+        for name in self._rows.trigger_names(self._mark):
+            self.sessions.main.run(f"DROP TRIGGER IF EXISTS {quoted(plan.before.schema, name)}")
+
+    def _sentry(self, plan: Plan) -> str:
+        return f"{plan.shadow[: NAME_BYTES_MAX - 2]}_s"
+
+    # --- cut-over ---
+
+    def is_changed(self, memory: Memory, plan: Plan) -> bool:
+        """See contract."""
+        return bool(memory.identity) and self._identity(plan.before.schema, plan.before.name) == memory.identity
+
+    def cut_over(self, plan: Plan, memory: Memory, lock_seconds: float, *, is_forced: bool) -> None:
+        """See contract."""
+        table, shadow = quoted(plan.before.schema, plan.before.name), quoted(plan.before.schema, plan.shadow)
+        sentry = quoted(plan.before.schema, self._sentry(plan))
+        main = self.sessions.main
+        main.wait_at_most(lock_seconds)
+        main.run(f"DROP TABLE IF EXISTS {sentry}")
+        main.run(f"CREATE TABLE {sentry} (id int) COMMENT 'headgate: a cut-over is under way'")
+        if is_forced:
+            self._end_holders(lock_seconds)
+        try:
+            with self.sessions.part("lock") as holder, self.sessions.part("rename") as renamer:
+                holder.wait_at_most(lock_seconds)
+                renamer.wait_at_most(3 * lock_seconds)
+                holder.run(f"LOCK TABLES {sentry} WRITE, {table} WRITE")
+                rename = _Rename(
+                    renamer, f"RENAME TABLE {table} TO {sentry}, {shadow} TO {table}, {sentry} TO {shadow}"
+                )
+                rename.start()
+                try:
+                    self._await_waiting(rename, lock_seconds)
+                    holder.run(f"DROP TABLE {sentry}")
+                    holder.run("UNLOCK TABLES")
+                    rename.finish(3 * lock_seconds)
+                except BaseException:
+                    # The sentry goes only when the rename is gone: one that still waits would then come into force.
+                    self.sessions.end_part(main, "rename")
+                    raise
+        finally:
+            if not self.is_changed(memory, plan):
+                main.run(f"DROP TABLE IF EXISTS {sentry}")
+        self._drop_triggers(plan)
+
+    def _await_waiting(self, rename: "_Rename", seconds: float) -> None:
+        """Return when the rename is seen waiting. Raises LockUnavailableError."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if rename.error is not None:
+                raise rename.error
+            rows = self.sessions.main.run(
+                "SELECT state FROM information_schema.processlist WHERE id = %s AND info LIKE 'RENAME%%'",
+                (rename.number,),
+            )
+            if rows and "metadata lock" in (rows[0][0] or ""):
+                return
+            time.sleep(POLL_SECONDS)
+        raise LockUnavailableError("the rename was not seen waiting for the table")
+
+    def _end_holders(self, older_seconds: float) -> None:
+        """Forced: end sessions whose transaction is older than a cut-over may wait: one of them holds the table."""
+        for (number,) in self.sessions.main.run(
+            "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_mysql_thread_id <> 0 AND "
+            "trx_mysql_thread_id <> CONNECTION_ID() AND trx_started < NOW() - INTERVAL %s SECOND",
+            (int(older_seconds),),
+        ):
+            with suppress(RefusedError):
+                self.sessions.main.run(f"KILL {int(number)}")
+
+    # --- the end ---
+
+    def end(self, plan: Plan | None, lock_seconds: float) -> tuple[Artifact, ...]:
+        """See contract."""
+        self.end_direct()
+        if plan is None:
+            return ()
+        self.sessions.main.wait_at_most(lock_seconds)
+        self._drop_triggers(plan)
+        return self.artifacts(plan)
+
+    def artifacts(self, plan: Plan) -> tuple[Artifact, ...]:
+        """What of the migration stands at the database now."""
+        names = (plan.shadow, self._sentry(plan))
+        rows = self.sessions.main.run(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_name IN (%s, %s)",
+            (plan.before.schema, *names),
+        )
+        return tuple(Artifact("table", f"{plan.before.schema}.{row[0]}") for row in sorted(rows))
+
+    def in_step(self, plan: Plan) -> bool:
+        """Whether the triggers are all there: without them the copy is worth nothing."""
+        names = self._rows.trigger_names(self._mark)
+        ((found,),) = self.sessions.main.run(
+            "SELECT COUNT(*) FROM information_schema.triggers WHERE trigger_schema = %s AND trigger_name IN (%s, %s, "
+            "%s)",
+            (plan.before.schema, *names),
+        )
+        return bool(found == len(names))
+
+    def drop(self, artifacts: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
+        """See contract."""
+        for artifact in artifacts:
+            self.sessions.main.run(f"DROP TABLE IF EXISTS {quoted(*artifact.name.split('.', 1))}")
+        self.forget()
+        return ()
+
+    def close(self) -> None:
+        """See contract."""
+        self._rows.close()
+        self.sessions.close()
+
+
+class _Rename:
+    """The statement that waits, on a thread of its own."""
+
+    def __init__(self, session: Session, statement: str) -> None:
+        self.number = session.number
+        self.error: Exception | None = None
+        self._session = session
+        self._statement = statement
+        self._thread = threading.Thread(target=self._run, name="rename", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._session.run(self._statement)
+        except (DatabaseUnavailableError, LockUnavailableError, RefusedError) as error:
+            self.error = error
+
+    def finish(self, seconds: float) -> None:
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            raise DatabaseUnavailableError("the rename does not return")
+        if self.error is not None:
+            raise self.error
+
+
+def _definition(text: str) -> str:
+    """SHOW CREATE TABLE without the name of the table and its counter."""
+    first, _, rest = text.partition("\n")
+    return re.sub(r" AUTO_INCREMENT=\d+", "", f"{first.split(' ')[1]} ({rest}" if rest else text)

@@ -1,0 +1,229 @@
+"""Sessions of a migration at MariaDB or MySQL: each holds a user-level lock that says whose it is and what for.
+
+The protocol has no application name. A lock named after the migration and the session's part does: a new owner asks the
+server who holds it (``IS_USED_LOCK``), and ends that session. A session that does not get its lock is refused, so an
+owner that was frozen cannot open new ones once its successor has them.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import pymysql
+
+from headgate.migration.strategies.contract import (
+    DatabaseUnavailableError,
+    LockUnavailableError,
+    RefusedError,
+    SupersededError,
+)
+
+__all__ = ["MariadbSessions", "Session", "address_of", "quoted", "translated"]
+
+CONNECT_SECONDS: Final = 10
+READ_SECONDS: Final = 60
+"""A statement of a chunk takes milliseconds; the long one, of strategy direct, has a session without this limit."""
+
+END_POLL_SECONDS: Final = 0.02
+"""Between two looks whether a session that was killed is gone."""
+
+PARTS: Final = ("main", "lock", "rename", *(f"copy{number}" for number in range(16)))
+"""Sessions that a new owner ends. That of a direct statement (``direct``) is left: the server goes on with it."""
+
+PORT: Final = 3306
+_LOST: Final = frozenset({1053, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 1040, 1129, 4031, 0})
+_LOCKED: Final = frozenset({1205, 1213, 3024, 1969})
+
+
+def quoted(*names: str) -> str:
+    """`a`.`b`."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
+
+
+def address_of(dsn: str) -> str:
+    """The one spelling of mysql://user@host:port/database. Raises RefusedError; a password does not belong there."""
+    try:
+        parts = urlsplit(dsn)
+        port = parts.port or PORT
+    except ValueError as error:
+        raise RefusedError(f"--database is no address: {error}") from error
+    if not parts.hostname or not parts.username or not parts.path.strip("/"):
+        raise RefusedError("--database: write mysql://user@host:port/database")
+    if parts.password is not None:
+        raise RefusedError("--database has a password in it, which would stand on the log: use --password-file")
+    return f"mysql://{parts.username}@{parts.hostname.lower()}:{port}{parts.path.rstrip('/')}"
+
+
+def translated(error: pymysql.Error, doing: str) -> Exception:
+    """What a server's error means to a strategy."""
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = f"{doing}: {error.args[1] if len(error.args) > 1 else error}"
+    if number in _LOCKED:
+        return LockUnavailableError(text)
+    if number in _LOST or number in (1317, 1028):
+        return DatabaseUnavailableError(text)
+    return RefusedError(f"{text} (error {number})")
+
+
+class Session:
+    """One session, autocommit."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    def run(self, statement: str, parameters: tuple[Any, ...] | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a statement. Raises what ``translated`` gives."""
+        try:
+            with self.connection.cursor() as cursor:
+                cursor.execute(statement, parameters)
+                return list(cursor.fetchall())
+        except pymysql.Error as error:
+            raise translated(error, statement.strip().split("\n")[0][:80]) from error
+
+    def count(self, statement: str, parameters: tuple[Any, ...] | None = None) -> int:
+        """How many rows a statement has changed."""
+        try:
+            with self.connection.cursor() as cursor:
+                cursor.execute(statement, parameters)
+                return int(cursor.rowcount)
+        except pymysql.Error as error:
+            raise translated(error, statement.strip().split("\n")[0][:80]) from error
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Locks of tables and rows are waited for so long."""
+        whole = max(1, math.ceil(seconds))
+        self.run(f"SET SESSION lock_wait_timeout = {whole}, innodb_lock_wait_timeout = {whole}")
+
+    @property
+    def number(self) -> int:
+        """Its id at the server."""
+        return int(self.connection.thread_id())
+
+    def close(self) -> None:
+        """Let go. Idempotent."""
+        with suppress(pymysql.Error, OSError):
+            self.connection.close()
+
+
+class MariadbSessions:
+    """The sessions of one migration in this process."""
+
+    def __init__(self, migration: str, dsn: str, password_file: str | None) -> None:
+        """Nothing is opened yet. Raises RefusedError for an address that is none."""
+        self.address = address_of(dsn)
+        self.database = unquote(urlsplit(self.address).path.strip("/"))
+        self._password_file = password_file
+        self._prefix = f"hg.{sha256(migration.encode()).hexdigest()[:16]}"
+        self._main: Session | None = None
+
+    @property
+    def main(self) -> Session:
+        """The session that proves that the migration is ours; see ``take_over``."""
+        if self._main is None:
+            raise SupersededError("the migration was not taken over")
+        return self._main
+
+    def take_over(self) -> None:
+        """End the sessions of earlier owners, and hold the migration's lock; at once if it is held already."""
+        if self._main is not None:
+            try:
+                if self._main.run("SELECT IS_USED_LOCK(%s) = CONNECTION_ID()", (self.lock_name("main"),)) == [(1,)]:
+                    return
+            except DatabaseUnavailableError:
+                pass
+            self._main.close()
+            self._main = None
+        session = self.open(READ_SECONDS)
+        for part in PARTS:
+            self.end_part(session, part)
+        ((got,),) = session.run("SELECT GET_LOCK(%s, %s)", (self.lock_name("main"), CONNECT_SECONDS))
+        if got != 1:
+            session.close()
+            raise DatabaseUnavailableError("an earlier owner's session does not end")
+        self._main = session
+
+    def end_part(self, session: Session, part: str) -> None:
+        """End who holds that part's lock, and return when it is gone. Raises DatabaseUnavailableError."""
+        deadline = time.monotonic() + CONNECT_SECONDS
+        while self.end_holder(session, part):
+            if time.monotonic() > deadline:
+                raise DatabaseUnavailableError(f"an earlier session (part {part}) was killed, but does not end")
+            time.sleep(END_POLL_SECONDS)
+
+    def end_holder(self, session: Session, part: str) -> bool:
+        """KILL who holds that part's lock; whether there was anybody."""
+        ((holder,),) = session.run("SELECT IS_USED_LOCK(%s)", (self.lock_name(part),))
+        if holder is None:
+            return False
+        with suppress(RefusedError):  # it has ended by itself
+            session.run(f"KILL {int(holder)}")
+        return True
+
+    def holder(self, part: str) -> int | None:
+        """The id of the session that holds a part's lock."""
+        ((holder,),) = self.main.run("SELECT IS_USED_LOCK(%s)", (self.lock_name(part),))
+        return None if holder is None else int(holder)
+
+    def lock_name(self, part: str) -> str:
+        """The user-level lock of a part."""
+        return f"{self._prefix}.{part}"
+
+    @contextmanager
+    def part(self, name: str, *, read_seconds: float | None = READ_SECONDS) -> Iterator[Session]:
+        """A session for one part of the work; only while the migration is ours. Raises SupersededError."""
+        session = self.open(read_seconds)
+        try:
+            ((got,),) = session.run("SELECT GET_LOCK(%s, 0)", (self.lock_name(name),))
+            ((mine,),) = session.run("SELECT IS_USED_LOCK(%s) = %s", (self.lock_name("main"), self.main.number))
+            if got != 1 or mine != 1:
+                raise SupersededError(f"another owner has the migration (part {name})")
+            yield session
+        finally:
+            session.close()
+
+    def open(self, read_seconds: float | None) -> Session:
+        """A session without a lock. Raises DatabaseUnavailableError, RefusedError."""
+        parts = urlsplit(self.address)
+        try:
+            password = "" if self._password_file is None else Path(self._password_file).read_text("utf-8").rstrip("\n")
+        except OSError as error:
+            raise RefusedError(f"--password-file {self._password_file}: {error.strerror}") from error
+        try:
+            connection = pymysql.connect(
+                host=parts.hostname,
+                port=parts.port or PORT,
+                user=unquote(parts.username or ""),
+                password=password,
+                database=self.database,
+                charset="utf8mb4",
+                autocommit=True,
+                connect_timeout=CONNECT_SECONDS,
+                read_timeout=read_seconds,
+                program_name="headgate",
+            )
+        except pymysql.Error as error:
+            raise translated(error, f"no session at {parts.hostname}:{parts.port}") from error
+        session = Session(connection)
+        session.run("SET SESSION time_zone = '+00:00', sql_notes = 0, wait_timeout = 86400")
+        return session
+
+    @contextmanager
+    def asking(self) -> Iterator[Session]:
+        """A session that holds nothing: for questions, before and after the migration is ours."""
+        session = self.open(READ_SECONDS)
+        try:
+            session.wait_at_most(CONNECT_SECONDS)
+            yield session
+        finally:
+            session.close()
+
+    def close(self) -> None:
+        """Let go of the migration's lock."""
+        if self._main is not None:
+            self._main.close()
+            self._main = None

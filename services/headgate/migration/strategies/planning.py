@@ -1,0 +1,152 @@
+"""From two descriptions of a table, before and after, to a plan of how its rows are copied; or why they cannot be.
+
+Pure: what the server says comes in, a plan or a refusal goes out. A copy needs a key that both tables have, so that a
+row has one place; it must not lose values in silence, so a type that holds less is refused unless the operator allows
+it (``--allow-lossy``). Dropping a column says by itself that its values go.
+"""
+
+import re
+from hashlib import sha256
+from typing import Final
+
+from headgate.migration.strategies.contract import Plan, RefusedError, Table
+from headgate.migration.strategies.statement import Statement
+
+__all__ = ["added_unique_keys", "make_plan", "shadow_name"]
+
+_INTEGERS: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "integer": 4, "bigint": 8}
+_TEXTS: Final = {"tinytext": 255, "text": 65_535, "mediumtext": 2**24 - 1, "longtext": 2**32 - 1}
+_FLOATS: Final = {"real": 4, "float": 4, "double precision": 8, "double": 8}
+_TYPE: Final = re.compile(r"^([a-z ]+?)\s*(?:\(([^)]*)\))?\s*(unsigned)?(?:\s+zerofill)?$")
+_UNBOUNDED: Final = 2**40
+
+
+def shadow_name(table: str, migration: str, limit: int) -> str:
+    """The name of the copy. Raises RefusedError if the server cannot have such a long one."""
+    name = f"_{table}_hg{sha256(migration.encode()).hexdigest()[:8]}"
+    if len(name.encode()) > limit:
+        raise RefusedError(
+            f"table {table}: the copy's name {name} would be longer than the server's {limit} bytes; "
+            "use strategy direct, or a shorter name"
+        )
+    return name
+
+
+def make_plan(statement: Statement, before: Table, after: Table, shadow: str, *, allow_lossy: bool) -> Plan:
+    """The plan of a copy. Raises RefusedError."""
+    if before.obstacles:
+        raise RefusedError(f"table {before.schema}.{before.name}: {'; '.join(before.obstacles)}")
+    pairs, loose, losses = [], [], []
+    for column in after.columns:
+        old_name = next((old for old, new in statement.renamed.items() if new == column.name), column.name)
+        old = before.column(old_name)
+        if old is None or (old_name != column.name and before.column(column.name) is not None):
+            if old is None and not (column.is_nullable or column.has_default or column.is_generated):
+                losses.append(f"{column.name} is NOT NULL without a default, which the rows that are there do not have")
+            if old is None:
+                continue
+        if column.is_generated:
+            continue
+        pairs.append((old_name, column.name))
+        reason = _loss(old.type, column.type)
+        if reason is None and old.is_nullable and not column.is_nullable:
+            reason = "NULL is not allowed any more"
+        if reason is not None:
+            losses.append(f"{column.name}: {reason}")
+            loose.append(column.name)
+    if losses and not allow_lossy:
+        raise RefusedError(
+            f"table {before.schema}.{before.name}: values could be lost: {'; '.join(losses)}. If that is meant, say "
+            "--allow-lossy"
+        )
+    return Plan(before, after, shadow, tuple(pairs), _shared_key(before, after, pairs), tuple(loose))
+
+
+def _shared_key(before: Table, after: Table, pairs: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    to_new = dict(pairs)
+    theirs = {frozenset(columns) for columns in after.keys.values()}
+    for columns in before.keys.values():
+        mapped = [to_new.get(column) for column in columns]
+        if None in mapped or frozenset(mapped) not in theirs:
+            continue
+        known = [before.column(column) for column in columns]
+        if all(column is not None and not column.is_nullable for column in known):
+            return tuple((column, to_new[column]) for column in columns)
+    if not before.keys:
+        raise RefusedError(
+            f"table {before.schema}.{before.name} has no primary or unique key, by which its rows could be copied: add "
+            "one with strategy direct first"
+        )
+    raise RefusedError(
+        f"table {before.schema}.{before.name}: no unique key without NULLs stands both before and after the change; "
+        "change the key in two steps: add the new one, then drop the old one"
+    )
+
+
+def added_unique_keys(statement: Statement, before: Table, after: Table) -> list[tuple[str, ...]]:
+    """Column lists (as they are called before) of unique keys that the change adds."""
+    to_old = {new: old for old, new in statement.renamed.items()}
+    known = {frozenset(columns) for columns in before.keys.values()}
+    found = []
+    for _, columns in sorted(after.keys.items()):
+        old = tuple(to_old.get(column, column) for column in columns)
+        if frozenset(old) not in known and all(before.column(column) is not None for column in old):
+            found.append(old)
+    return found
+
+
+def _loss(before: str, after: str) -> str | None:
+    """Why a value of the one type may not be one of the other; None if it always is."""
+    before, after = before.lower().strip(), after.lower().strip()
+    if before == after:
+        return None
+    if before.startswith(("enum(", "set(")) and after.startswith(before.split("(")[0]):
+        old, new = before.rstrip(")").split("(", 1)[1], after.rstrip(")").split("(", 1)[1]
+        return None if new.startswith(old) else "its words are reordered or fewer"
+    text = f"{before} becomes {after}"
+    first, second = _TYPE.match(before), _TYPE.match(after)
+    if first is None or second is None:
+        return text
+    return None if _holds(first, second) else text
+
+
+def _holds(first: re.Match[str], second: re.Match[str]) -> bool:
+    old, new = _base(first.group(1)), _base(second.group(1))
+    if old in _INTEGERS and new in _INTEGERS:
+        was_unsigned, is_unsigned = bool(first.group(3)), bool(second.group(3))
+        if was_unsigned == is_unsigned:
+            return _INTEGERS[new] >= _INTEGERS[old]
+        return was_unsigned and _INTEGERS[new] > _INTEGERS[old]
+    if old in _INTEGERS and new in ("numeric", "decimal"):
+        digits, _, scale = (second.group(2) or f"{_UNBOUNDED},0").partition(",")
+        return int(digits) - int(scale or 0) >= 20
+    if old in ("numeric", "decimal") and new in ("numeric", "decimal"):
+        return _digits_hold(first.group(2), second.group(2))
+    if _is_text(new):
+        return _length(second) >= (20 if old in _INTEGERS else _length(first)) and (_is_text(old) or old in _INTEGERS)
+    return old in _FLOATS and _FLOATS.get(new, 0) >= _FLOATS[old]
+
+
+def _base(name: str) -> str:
+    return {"character varying": "varchar", "character": "char", "int4": "int", "int8": "bigint"}.get(name, name)
+
+
+def _is_text(name: str) -> bool:
+    return name in _TEXTS or name in ("varchar", "char")
+
+
+def _length(match: re.Match[str]) -> int:
+    base = _base(match.group(1))
+    if match.group(2) is not None:
+        return int(match.group(2))
+    return _TEXTS.get(base, 1 if base == "char" else _UNBOUNDED)
+
+
+def _digits_hold(old: str | None, new: str | None) -> bool:
+    if new is None:
+        return True
+    if old is None:
+        return False
+    (old_digits, _, old_scale), (new_digits, _, new_scale) = old.partition(","), new.partition(",")
+    scales = int(old_scale or 0), int(new_scale or 0)
+    return scales[1] >= scales[0] and int(new_digits) - scales[1] >= int(old_digits) - scales[0]

@@ -1,0 +1,395 @@
+"""PostgreSQL under a migration: describing, rehearsing, shadowing, copying, comparing, cutting over.
+
+DDL is transactional here, so what a migration does and what the database remembers of it are one transaction: whether a
+cut-over whose answer was lost came into force stands in ``headgate.migration``. A shadow is kept in step by a trigger,
+as in mariadb.py. The cut-over is one transaction that locks the table, renames both, and hands over what hangs on the
+old one: owner, privileges, sequences, publications, index names.
+
+Sessions carry the migration's id as their application name; a new owner ends those of its predecessor by it.
+"""
+
+import json
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+import msgspec
+from psycopg import sql
+
+from headgate.migration.strategies.contract import (
+    Column,
+    Memory,
+    Plan,
+    SupersededError,
+    Table,
+)
+from headgate.migration.strategies.postgresql_copy import PostgresCopy
+from headgate.migration.strategies.postgresql_sessions import PostgresSessions, named, translating
+from headgate.migration.strategies.statement import Statement
+from headgate.records.migration import Artifact
+
+__all__ = ["PostgresServer"]
+
+NAME_BYTES_MAX: Final = 63
+
+_CREATE_MEMORY: Final = """
+CREATE TABLE IF NOT EXISTS headgate.migration (id text PRIMARY KEY, owner_rev bigint NOT NULL, attempt bigint NOT NULL,
+stage text NOT NULL, before_text text NOT NULL, after_text text NOT NULL, shadow_identity text NOT NULL)
+"""
+
+_COLUMNS: Final = """
+SELECT attname, format_type(atttypid, atttypmod), NOT attnotnull, atthasdef OR attidentity <> '', attgenerated <> '',
+pg_get_expr(adbin, adrelid), attidentity::text, attcollation
+FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
+
+_KEYS: Final = """
+SELECT c.relname, array_agg(a.attname ORDER BY k.place) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY k(number, place)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+AND k.place <= i.indnkeyatts GROUP BY c.relname, i.indisprimary ORDER BY NOT i.indisprimary, c.relname
+"""
+
+_OBSTACLES: Final = """
+SELECT 'foreign key ' || conname || ' would stay with the old table: use strategy direct' FROM pg_constraint
+WHERE contype = 'f' AND (conrelid = %(oid)s OR confrelid = %(oid)s)
+UNION ALL SELECT 'trigger ' || tgname || ' would stay with the old table: drop it first' FROM pg_trigger
+WHERE tgrelid = %(oid)s AND NOT tgisinternal AND tgname <> %(trigger)s
+UNION ALL SELECT DISTINCT 'view ' || ev_class::regclass || ' would go on to show the old table: drop it first'
+FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid WHERE d.refobjid = %(oid)s AND d.classid = 'pg_rewrite'::regclass
+AND r.ev_class <> %(oid)s
+UNION ALL SELECT 'policy ' || polname || ' would stay with the old table: use strategy direct' FROM pg_policy
+WHERE polrelid = %(oid)s
+UNION ALL SELECT 'it is partitioned or inherits: use strategy direct' FROM pg_class
+WHERE oid = %(oid)s AND (relkind <> 'r' OR relispartition OR EXISTS (SELECT FROM pg_inherits
+WHERE inhparent = %(oid)s OR inhrelid = %(oid)s))
+ORDER BY 1
+"""
+
+
+class PostgresServer:
+    """One migration's database; see contract.Server."""
+
+    dialect: Literal["mysql", "postgres"] = "postgres"
+    name_bytes_max = NAME_BYTES_MAX
+
+    def __init__(self, migration: str, dsn: str, password_file: str | None) -> None:
+        """Nothing is opened yet. Raises RefusedError."""
+        self._id = migration
+        self._mark = sha256(migration.encode()).hexdigest()[:8]
+        self.sessions = PostgresSessions(migration, dsn, password_file)
+        self.address = self.sessions.address
+        self._rows = PostgresCopy(self.sessions, self._mark)
+        self.next_bound = self._rows.next_bound
+        self.copy = self._rows.copy
+        self.differing = self._rows.differing
+        self.duplicates = self._rows.duplicates
+        self.let_go = self._rows.let_go
+
+    # --- whose it is ---
+
+    def take_over(self, owner_rev: int) -> Memory | None:
+        """See contract."""
+        self.sessions.take_over()
+        main = self.sessions.main
+        with translating("taking over"):
+            main.execute("CREATE SCHEMA IF NOT EXISTS headgate")
+            main.execute(_CREATE_MEMORY)
+        memory = self._memory(main)
+        if memory is not None and memory.owner_rev > owner_rev:
+            self.sessions.close()
+            raise SupersededError(f"owner {memory.owner_rev} has the migration")
+        if memory is None:
+            return None
+        with translating("taking over"):
+            main.execute("UPDATE headgate.migration SET owner_rev = %s WHERE id = %s", (owner_rev, self._id))
+        return msgspec.structs.replace(memory, owner_rev=owner_rev)
+
+    def _memory(self, session: Any) -> Memory | None:
+        with translating("reading headgate.migration"):
+            row = session.execute(
+                "SELECT owner_rev, attempt, stage, before_text, after_text, shadow_identity FROM headgate.migration "
+                "WHERE id = %s",
+                (self._id,),
+            ).fetchone()
+        return None if row is None else Memory(*row)
+
+    def note(self, memory: Memory) -> None:
+        """Remember."""
+        with translating("writing headgate.migration"):
+            self._note(self.sessions.main, memory)
+
+    def _note(self, session: Any, memory: Memory) -> None:
+        session.execute(
+            "INSERT INTO headgate.migration VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET "
+            "owner_rev = excluded.owner_rev, attempt = excluded.attempt, stage = excluded.stage, before_text = "
+            "excluded.before_text, after_text = excluded.after_text, shadow_identity = excluded.shadow_identity",
+            (self._id, memory.owner_rev, memory.attempt, memory.stage, memory.before, memory.after, memory.identity),
+        )
+
+    def forget(self) -> None:
+        """The migration has ended and nothing of it is left."""
+        with translating("writing headgate.migration"):
+            self.sessions.main.execute("DELETE FROM headgate.migration WHERE id = %s", (self._id,))
+
+    # --- describing ---
+
+    def look(self, statement: Statement) -> Table | None:
+        """See contract."""
+        with self.sessions.asking() as session, translating("describing the table"):
+            return self._look(session, statement.schema, statement.table)
+
+    def _look(self, session: Any, schema: str | None, name: str) -> Table | None:
+        full = named(schema, name).as_string(session)
+        row = session.execute(
+            "SELECT c.oid, n.nspname, c.relname, greatest(c.reltuples, 0)::bigint FROM pg_class c JOIN pg_namespace n "
+            "ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s) AND c.relkind IN ('r', 'p')",
+            (full,),
+        ).fetchone()
+        if row is None:
+            return None
+        oid, schema, name, rows = row
+        columns = session.execute(_COLUMNS, (oid,)).fetchall()
+        keys = session.execute(_KEYS, (oid,)).fetchall()
+        obstacles = session.execute(_OBSTACLES, {"oid": oid, "trigger": f"hg{self._mark}"}).fetchall()
+        checks = session.execute(
+            "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s ORDER BY 1", (oid,)
+        ).fetchall()
+        return Table(
+            schema=schema,
+            name=name,
+            columns=tuple(Column(c[0], c[1], c[2], c[3], c[4]) for c in columns),
+            keys={index: tuple(names) for index, names in keys},
+            definition=json.dumps([[list(map(str, c)) for c in columns], [c[0] for c in checks]]),
+            rows=rows,
+            obstacles=tuple(o[0] for o in obstacles),
+        )
+
+    def rehearse(self, statement: Statement, table: Table | None) -> Table | None:
+        """See contract: in a transaction that is rolled back."""
+        if statement.action == "drop":
+            return None
+        name = f"_hg_rehearsal_{self._mark}"
+        schema = table.schema if table is not None else statement.schema
+        with (
+            self.sessions.asking() as session,
+            translating("the statement"),
+            session.transaction(force_rollback=True),
+        ):
+            if statement.action == "alter" and table is not None:
+                session.execute(_like(table, name))
+            session.execute(statement.on(named(schema, name).as_string(session)))
+            return self._look(session, schema, name)
+
+    # --- direct ---
+
+    def run_direct(self, statement: Statement, memory: Memory, lock_seconds: float) -> None:
+        """See contract: the statement and the memory of it are one transaction."""
+        with self.sessions.part() as session, translating("the statement"), session.transaction():
+            session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
+            self._claim(session, memory)
+            session.execute(statement.on(named(statement.schema, statement.table).as_string(session)))
+
+    def _claim(self, session: Any, memory: Memory) -> None:
+        """Within the transaction of the change: it is ours, and it is done. Raises SupersededError."""
+        found = session.execute(
+            "SELECT owner_rev FROM headgate.migration WHERE id = %s FOR UPDATE", (self._id,)
+        ).fetchone()
+        if found is not None and found[0] > memory.owner_rev:
+            raise SupersededError(f"owner {found[0]} has the migration")
+        changed = Memory(memory.owner_rev, memory.attempt, "changed", memory.before, memory.after, memory.identity)
+        self._note(session, changed)
+
+    def is_running(self) -> bool:
+        """See contract: a statement without its client is rolled back, so there is nothing to wait for."""
+        return False
+
+    def end_direct(self) -> None:
+        """Sessions of this migration are ended by ``take_over`` and ``close``."""
+        self.sessions.end_others()
+
+    def is_in_force(self, _statement: Statement, memory: Memory) -> bool:
+        """Whether a direct statement has come into force."""
+        return memory.stage == "changed"
+
+    # --- shadow ---
+
+    def make_shadow(self, statement: Statement, plan: Plan, memory: Memory, lock_seconds: float) -> None:
+        """See contract: all of it or nothing."""
+        schema = plan.before.schema
+        with self.sessions.part() as session, translating("making the copy"), session.transaction():
+            session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
+            self._drop_trigger(session, plan)
+            session.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(named(schema, plan.shadow)))
+            session.execute(_like(plan.before, plan.shadow))
+            session.execute(statement.on(named(schema, plan.shadow).as_string(session)))
+            self._note(session, memory)
+            for text in self._rows.triggers(plan):
+                session.execute(text)
+
+    def _drop_trigger(self, session: Any, plan: Plan) -> None:
+        function = named(plan.before.schema, f"hg{self._mark}")
+        session.execute(sql.SQL("DROP FUNCTION IF EXISTS {}() CASCADE").format(function))
+
+    # --- cut-over ---
+
+    def is_changed(self, memory: Memory, _plan: Plan) -> bool:
+        """See contract."""
+        return memory.stage == "changed"
+
+    def cut_over(self, plan: Plan, memory: Memory, lock_seconds: float, *, is_forced: bool) -> None:
+        """See contract."""
+        schema, name = plan.before.schema, plan.before.name
+        table, shadow = named(schema, name), named(schema, plan.shadow)
+        aside = f"{plan.shadow[: NAME_BYTES_MAX - 2]}_s"
+        if is_forced:
+            self._end_holders(plan)
+        with self.sessions.part() as session, translating("the cut-over"), session.transaction():
+            session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
+            session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
+            self._claim(session, memory)
+            self._drop_trigger(session, plan)
+            for text in self._handed_over(session, plan):
+                session.execute(text)
+            rename = sql.SQL("ALTER TABLE {} RENAME TO {}")
+            session.execute(rename.format(table, sql.Identifier(aside)))
+            session.execute(rename.format(shadow, sql.Identifier(name)))
+            session.execute(rename.format(named(schema, aside), sql.Identifier(plan.shadow)))
+
+    def _end_holders(self, plan: Plan) -> None:
+        with translating("ending who holds the table"):
+            self.sessions.main.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = %s::regclass AND granted "
+                "AND pid <> pg_backend_pid()",
+                (named(plan.before.schema, plan.before.name).as_string(self.sessions.main),),
+            )
+
+    def _handed_over(self, session: Any, plan: Plan) -> list[sql.Composable]:
+        """What hangs on the table and not on its definition: statements that give it to the shadow."""
+        schema = plan.before.schema
+        table, shadow = named(schema, plan.before.name), named(schema, plan.shadow)
+        full = table.as_string(session)
+        found: list[sql.Composable] = []
+        ((owner,),) = session.execute(
+            "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = %s::regclass", (full,)
+        ).fetchall()
+        found.append(sql.SQL("ALTER TABLE {} OWNER TO {}").format(shadow, sql.Identifier(owner)))
+        for grantee, right, grantable in session.execute(
+            "SELECT CASE grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(grantee) END, privilege_type, is_grantable FROM "
+            "pg_class, aclexplode(relacl) WHERE oid = %s::regclass AND grantee <> relowner",
+            (full,),
+        ).fetchall():
+            who = sql.SQL("PUBLIC") if grantee is None else sql.Identifier(grantee)
+            option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
+            found.append(sql.SQL("GRANT {} ON {} TO {}{}").format(sql.SQL(right), shadow, who, option))
+        for publication in session.execute(
+            "SELECT p.pubname FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = "
+            "%s::regclass",
+            (full,),
+        ).fetchall():
+            name = sql.Identifier(publication[0])
+            found.append(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(name, table))
+            found.append(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, shadow))
+        ((identity,),) = session.execute(
+            "SELECT relreplident FROM pg_class WHERE oid = %s::regclass", (full,)
+        ).fetchall()
+        if identity in ("f", "n"):
+            mode = sql.SQL("FULL" if identity == "f" else "NOTHING")
+            found.append(sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}").format(shadow, mode))
+        return found + self._sequences(session, plan, full) + self._index_names(session, plan)
+
+    def _sequences(self, session: Any, plan: Plan, full: str) -> list[sql.Composable]:
+        """A serial's sequence goes to the new column; an identity's new sequence goes on where the old one is."""
+        shadow = named(plan.before.schema, plan.shadow)
+        new_name = dict(plan.pairs)
+        found: list[sql.Composable] = []
+        for column, kind, sequence in session.execute(
+            "SELECT attname, attidentity::text, pg_get_serial_sequence(%s, attname) FROM pg_attribute WHERE attrelid = "
+            "%s::regclass AND attnum > 0 AND NOT attisdropped",
+            (full, full),
+        ).fetchall():
+            if sequence is None or column not in new_name:
+                continue
+            if kind == "":
+                found.append(
+                    sql.SQL("ALTER SEQUENCE {} OWNED BY {}.{}").format(
+                        sql.SQL(sequence), shadow, sql.Identifier(new_name[column])
+                    )
+                )
+            else:
+                found.append(
+                    sql.SQL("SELECT setval(pg_get_serial_sequence({}, {}), last_value, is_called) FROM {}").format(
+                        sql.Literal(shadow.as_string(session)), sql.Literal(new_name[column]), sql.SQL(sequence)
+                    )
+                )
+        return found
+
+    def _index_names(self, session: Any, plan: Plan) -> list[sql.Composable]:
+        """Indexes of the copy are called as those of the table were, where their definitions are the same."""
+        schema = plan.before.schema
+        query = (
+            "SELECT c.relname, regexp_replace(pg_get_indexdef(i.indexrelid), '^.*? USING ', '') || i.indisunique FROM "
+            "pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = %s::regclass ORDER BY 1"
+        )
+        old = session.execute(query, (named(schema, plan.before.name).as_string(session),)).fetchall()
+        new = session.execute(query, (named(schema, plan.shadow).as_string(session),)).fetchall()
+        by_definition = {definition: name for name, definition in new}
+        rename = sql.SQL("ALTER INDEX {} RENAME TO {}")
+        found: list[sql.Composable] = []
+        for number, (name, definition) in enumerate(old):
+            theirs = by_definition.pop(definition, None)
+            if theirs is None:
+                continue
+            aside = sql.Identifier(f"_hg{self._mark}_{number}")
+            found.append(rename.format(named(schema, name), aside))
+            found.append(rename.format(named(schema, theirs), sql.Identifier(name)))
+        return found
+
+    # --- the end ---
+
+    def end(self, plan: Plan | None, lock_seconds: float) -> tuple[Artifact, ...]:
+        """See contract."""
+        if plan is None:
+            return ()
+        with self.sessions.part() as session, translating("ending the copy"), session.transaction():
+            session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
+            self._drop_trigger(session, plan)
+        return self.artifacts(plan)
+
+    def artifacts(self, plan: Plan) -> tuple[Artifact, ...]:
+        """What of the migration stands at the database now."""
+        main = self.sessions.main
+        full = named(plan.before.schema, plan.shadow).as_string(main)
+        with translating("looking for artifacts"):
+            ((found,),) = main.execute("SELECT to_regclass(%s)::text", (full,)).fetchall()
+        return () if found is None else (Artifact("table", f"{plan.before.schema}.{plan.shadow}"),)
+
+    def in_step(self, plan: Plan) -> bool:
+        """Whether the trigger is there: without it the copy is worth nothing."""
+        full = named(plan.before.schema, plan.before.name).as_string(self.sessions.main)
+        with translating("looking for the trigger"):
+            found = self.sessions.main.execute(
+                "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND tgname = %s", (full, f"hg{self._mark}")
+            )
+            return found.fetchone() is not None
+
+    def drop(self, artifacts: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
+        """See contract."""
+        for artifact in artifacts:
+            schema, _, name = artifact.name.partition(".")
+            with translating(f"dropping {artifact.name}"):
+                self.sessions.main.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(named(schema, name)))
+        self.forget()
+        return ()
+
+    def close(self) -> None:
+        """See contract."""
+        self._rows.close()
+        self.sessions.close()
+
+
+def _like(table: Table, name: str) -> sql.Composed:
+    return sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(
+        named(table.schema, name), named(table.schema, table.name)
+    )

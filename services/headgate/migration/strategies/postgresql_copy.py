@@ -1,0 +1,194 @@
+"""The rows of a migration at PostgreSQL: ranges of the key, the trigger, copying, comparing.
+
+A chunk is INSERT … SELECT … FOR KEY SHARE … ON CONFLICT DO NOTHING: a row that is being deleted is waited for, and a
+row that the trigger has put there already is the newer one. The trigger's insert takes the place of a copied row (ON
+CONFLICT DO UPDATE). What the shadow cannot hold is left out, so that no client's statement fails; the comparison finds
+it.
+
+A transaction under REPEATABLE READ that began before a row was copied does not see the copy, and its delete misses it:
+the comparison finds that as well, and the migration fails instead of bringing the row back.
+"""
+
+import threading
+from typing import Any
+
+from psycopg import sql
+
+from headgate.migration.strategies.contract import Chunk, Plan, Table
+from headgate.migration.strategies.postgresql_sessions import PostgresSessions, named, translating
+
+__all__ = ["PostgresCopy"]
+
+
+class PostgresCopy:
+    """Statements over a plan's rows; each thread has a session of its own."""
+
+    def __init__(self, sessions: PostgresSessions, mark: str) -> None:
+        self._sessions = sessions
+        self._mark = mark
+        self._local = threading.local()
+        self._open: list[Any] = []
+
+    def session(self) -> Any:
+        """This thread's session."""
+        kept = getattr(self._local, "session", None)
+        if kept is None or kept.closed:
+            kept = self._sessions.open()
+            self._local.session = kept
+            self._open.append(kept)
+        return kept
+
+    def let_go(self) -> None:
+        """End this thread's session."""
+        kept = getattr(self._local, "session", None)
+        if kept is not None:
+            kept.close()
+            del self._local.session
+
+    def close(self) -> None:
+        """End every session."""
+        for session in self._open:
+            session.close()
+        self._open = []
+
+    def next_bound(self, plan: Plan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
+        """See contract."""
+        columns = [old for old, _ in plan.key]
+        listed = _listed(columns)
+        with translating("looking for the next range"):
+            found = (
+                self.session()
+                .execute(
+                    sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT 1 OFFSET {}").format(
+                        listed, _table(plan), _within(columns, Chunk(above, None)), listed, sql.Literal(rows - 1)
+                    )
+                )
+                .fetchone()
+            )
+        return None if found is None else tuple(found)
+
+    def copy(self, plan: Plan, chunk: Chunk) -> int:
+        """See contract."""
+        statement = sql.SQL(
+            "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} WHERE {} FOR KEY SHARE ON CONFLICT DO "
+            "NOTHING"
+        ).format(
+            named(plan.before.schema, plan.shadow),
+            _listed([new for _, new in plan.pairs]),
+            sql.SQL(", ").join(_cast(plan, sql.Identifier(old), new) for old, new in plan.pairs),
+            _table(plan),
+            _within([old for old, _ in plan.key], chunk),
+        )
+        with translating("copying a range"):
+            return int(self.session().execute(statement).rowcount)
+
+    def differing(self, plan: Plan, chunk: Chunk) -> int:
+        """See contract: one statement sees one snapshot."""
+        first = sql.SQL(", ").join(
+            sql.SQL("{}::text AS {}").format(_cast(plan, sql.Identifier(old), new), sql.Identifier(new))
+            for old, new in plan.pairs
+        )
+        second = sql.SQL(", ").join(
+            sql.SQL("{}::text AS {}").format(sql.Identifier(new), sql.Identifier(new)) for _, new in plan.pairs
+        )
+        unequal = [sql.SQL("a.{0} IS NULL OR b.{0} IS NULL").format(sql.Identifier(plan.key[0][1]))]
+        unequal += [
+            sql.SQL("a.{0} IS DISTINCT FROM b.{0}").format(sql.Identifier(new))
+            for _, new in plan.pairs
+            if new not in plan.loose and new not in {name for _, name in plan.key}
+        ]
+        statement = sql.SQL(
+            "SELECT count(*) FROM (SELECT {} FROM {} WHERE {}) a FULL JOIN (SELECT {} FROM {} WHERE {}) b ON {} "
+            "WHERE {}"
+        )
+        on = sql.SQL(" AND ").join(sql.SQL("a.{0} = b.{0}").format(sql.Identifier(new)) for _, new in plan.key)
+        with translating("comparing a range"):
+            ((rows,),) = (
+                self.session()
+                .execute(
+                    statement.format(
+                        first,
+                        _table(plan),
+                        _within([old for old, _ in plan.key], chunk),
+                        second,
+                        named(plan.before.schema, plan.shadow),
+                        _within([new for _, new in plan.key], chunk),
+                        on,
+                        sql.SQL(" OR ").join(unequal),
+                    )
+                )
+                .fetchall()
+            )
+        return int(rows)
+
+    def duplicates(self, table: Table, columns: tuple[str, ...]) -> bool:
+        """See contract."""
+        present = sql.SQL(" AND ").join(sql.SQL("{} IS NOT NULL").format(sql.Identifier(name)) for name in columns)
+        statement = sql.SQL("SELECT 1 FROM {} WHERE {} GROUP BY {} HAVING count(*) > 1 LIMIT 1").format(
+            named(table.schema, table.name), present, _listed(list(columns))
+        )
+        with self._sessions.asking() as session, translating("looking for duplicates"):
+            return session.execute(statement).fetchone() is not None
+
+    def triggers(self, plan: Plan) -> list[sql.Composable]:
+        """The function and the trigger."""
+        shadow, function = named(plan.before.schema, plan.shadow), named(plan.before.schema, f"hg{self._mark}")
+        new_row = sql.SQL(", ").join(_cast(plan, sql.SQL("NEW.{}").format(sql.Identifier(old)), new)
+                                     for old, new in plan.pairs)  # fmt: skip
+        update = sql.SQL("{0} = excluded.{0}")
+        updates = sql.SQL(", ").join(update.format(sql.Identifier(new)) for _, new in plan.pairs)
+        old_keys = ((_cast(plan, sql.SQL("OLD.{}").format(sql.Identifier(old)), new), new) for old, new in plan.key)
+        gone = sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier(new), value) for value, new in old_keys)
+        moved = sql.SQL(" OR ").join(
+            sql.SQL("OLD.{0} IS DISTINCT FROM NEW.{0}").format(sql.Identifier(old)) for old, _ in plan.key
+        )
+        keys = _listed([new for _, new in plan.key])
+        body = sql.SQL(
+            "CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $hg$ BEGIN "
+            "IF TG_OP = 'DELETE' THEN DELETE FROM {shadow} WHERE {gone}; RETURN NULL; END IF; "
+            "IF TG_OP = 'UPDATE' THEN IF {moved} THEN DELETE FROM {shadow} WHERE {gone}; END IF; END IF; "
+            "INSERT INTO {shadow} ({columns}) OVERRIDING SYSTEM VALUE VALUES ({new_row}) ON CONFLICT ({keys}) DO "
+            "UPDATE SET {updates}; RETURN NULL; "
+            "EXCEPTION WHEN data_exception OR integrity_constraint_violation OR undefined_table THEN RETURN NULL; "
+            "END $hg$"
+        ).format(
+            function=function,
+            shadow=shadow,
+            gone=gone,
+            moved=moved,
+            columns=_listed([new for _, new in plan.pairs]),
+            new_row=new_row,
+            keys=keys,
+            updates=updates,
+        )
+        trigger = sql.SQL(
+            "CREATE TRIGGER {} AFTER INSERT OR UPDATE OR DELETE ON {} FOR EACH ROW EXECUTE FUNCTION {}()"
+        ).format(sql.Identifier(f"hg{self._mark}"), _table(plan), function)
+        return [body, trigger]
+
+
+def _table(plan: Plan) -> sql.Identifier:
+    return named(plan.before.schema, plan.before.name)
+
+
+def _listed(columns: list[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, columns))
+
+
+def _cast(plan: Plan, value: sql.Composable, new: str) -> sql.Composable:
+    """The value as the new column's type, where that is another one."""
+    old = next(name for name, theirs in plan.pairs if theirs == new)
+    before, after = plan.before.column(old), plan.after.column(new)
+    if before is None or after is None or before.type == after.type:
+        return value
+    return sql.SQL("{}::{}").format(value, sql.SQL(after.type))
+
+
+def _within(columns: list[str], chunk: Chunk) -> sql.Composable:
+    row = sql.SQL("({})").format(_listed(columns))
+    conditions: list[sql.Composable] = []
+    for sign, bound in ((">", chunk.above), ("<=", chunk.upto)):
+        if bound is not None:
+            values = sql.SQL(", ").join(map(sql.Literal, bound))
+            conditions.append(sql.SQL("{} {} ({})").format(row, sql.SQL(sign), values))
+    return sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("TRUE")
