@@ -20,9 +20,10 @@ __all__ = ["Ends", "LaneSource", "batch_ends", "polling_delay", "rows_of"]
 Ends: TypeAlias = Mapping[tuple[str, int], int]
 """(topic, partition) → an offset."""
 
-FETCH_WAIT_MS: Final = 5
-"""The connector asks for offsets on the connection on which its long poll is parked: each partition would otherwise
-cost up to 500 ms a batch."""
+FETCH_WAIT_MS: Final = 0
+"""A broker is not to hold a fetch back until there is something. After the last rows of a partition the connector
+asks for offsets on the connection on which the next fetch is parked, so each partition would wait for that: 500 ms by
+Kafka's default. Nothing asks in a loop for it: Spark fetches only what a batch has, which is there."""
 
 FETCH_BYTES: Final = 64 << 20
 """What all consumers of a lane may hold together: an eighth of the smallest driver heap that makes sense."""
