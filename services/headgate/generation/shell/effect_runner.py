@@ -39,6 +39,23 @@ _POSITIONS: Final[Mapping[str, str]] = {
 _MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
 
+_IMPOSSIBLE: Final = frozenset(
+    {
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""Why a topic cannot be created however often it is tried."""
+
+
+class _RefusedError(Exception):
+    """It cannot be done, and trying again does not help."""
+
+
 class GenerationEffects:
     """Runs one effect to its end. May be called from several threads."""
 
@@ -51,6 +68,8 @@ class GenerationEffects:
         """The result, of a type that the effect names."""
         try:
             return self._run(effect)
+        except _RefusedError as error:
+            return EffectRefused(str(error))
         except (LogError, NotOursError) as error:
             return EffectFailed(str(error))
 
@@ -79,7 +98,13 @@ class GenerationEffects:
         try:
             futures[topic].result(ADMIN_SECONDS_MAX)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            code = error.args[0].code()
+            if code in _IMPOSSIBLE:
+                raise _RefusedError(
+                    f"topic {topic} with {partitions} partitions and {self._replication_factor} replicas cannot be "
+                    f"created: {error.args[0].str()}. HEADGATE_REPLICATION_FACTOR is what `serve generation` is given"
+                ) from error
+            if code != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._connection.failed(f"creating topic {topic}", error) from error
 
     def _look(self, topic: str) -> LogSeen | EffectRefused:

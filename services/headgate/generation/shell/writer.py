@@ -189,18 +189,20 @@ class ChangeWriter:
     def _wait(self, is_so: Callable[[], bool]) -> None:
         """Until it is so, while something moves. The lock is held."""
         deadline = time.monotonic() + self._wait_seconds
+        self._check()
         while not is_so():
-            if self._fatal is not None:
-                raise self._fatal
-            if self._stopping:
-                raise WriterError(f"writer {self._writer} of {self._name} is closed")
             if not self._changed.wait(max(0.0, deadline - time.monotonic())):
                 raise WriterStalledError(
                     f"writer {self._writer} of {self._name} could not write for {self._wait_seconds:g} s: "
                     f"{self._last_error}"
                 )
+            self._check()
+
+    def _check(self) -> None:
         if self._fatal is not None:
             raise self._fatal
+        if self._stopping:
+            raise WriterError(f"writer {self._writer} of {self._name} is closed")
 
     # --- the thread ---
 

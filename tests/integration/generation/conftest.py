@@ -1,0 +1,68 @@
+"""A cluster of its own for every test, and an owner of generations on a thread."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from prometheus_client import CollectorRegistry
+
+from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.topics import create_topics
+from headgate.generation.shell.effect_runner import GenerationEffects
+from headgate.generation.shell.service import GenerationService
+from headgate.observability.probes import Probes
+from headgate.runtime.service import ServiceSettings
+from support.kafka_cluster import Cluster
+
+WAIT_SECONDS = 90.0
+
+
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def cluster(kafka_bootstrap: str) -> Iterator[Cluster]:
+    settings = Cluster(kafka_bootstrap, f"gen-{uuid.uuid4().hex[:10]}")
+    yield settings
+    admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
+    mine = [name for name in admin.list_topics(timeout=10).topics if settings.cluster in name]
+    for future in admin.delete_topics(mine).values():
+        future.result(20)
+
+
+@pytest.fixture
+def log(cluster: Cluster) -> Iterator[KafkaLog]:
+    create_topics(cluster)
+    opened = open_log(cluster)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def owner(log: KafkaLog, cluster: Cluster) -> Iterator[GenerationService]:
+    settings = ServiceSettings(
+        cluster=cluster.cluster,
+        shards=tuple(range(log.shards)),
+        lease_seconds=5.0,
+        holder_lease_seconds=5.0,
+        shutdown_seconds=20.0,
+    )
+    service = GenerationService(
+        settings,
+        log,
+        GenerationEffects(log.connection, log.cluster, 1),
+        probes=Probes(60.0),
+        registry=CollectorRegistry(),
+    )
+    thread = threading.Thread(target=service.run, daemon=True)
+    thread.start()
+    yield service
+    service.stop()
+    thread.join(30)

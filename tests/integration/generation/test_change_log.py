@@ -1,0 +1,197 @@
+"""Writers, a reader and the owner of generations on a real broker."""
+
+import time
+from collections import defaultdict
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from headgate.eventlog.kafka import KafkaLog
+from headgate.generation import ChangeReader, ChangeWriter
+from headgate.generation.core.outbox import PositionError
+from headgate.generation.core.planning import resize
+from headgate.generation.core.state import current_of
+from headgate.generation.shell.tail import GenerationTail
+from headgate.generation.shell.writer import WriterError, WriterReplacedError, WriterStalledError
+from headgate.records.control import OutcomeStatus, RequestSettled
+from headgate.records.generation import GenerationRequested, GenerationRequestKind, StreamsRecut
+from headgate.records.keys import Fact, GenerationOutcomeKey, GenerationRequestKey
+
+from .conftest import WAIT_SECONDS, wait_until
+
+pytestmark = pytest.mark.integration
+
+SET = "orders"
+
+
+class Operator:
+    """Asks the owner for things, and waits."""
+
+    def __init__(self, log: KafkaLog) -> None:
+        self.topic = f"{log.cluster}.data"
+        self.tail = GenerationTail(log, SET, "operator")
+        self._number = 0
+
+    def ask(self, kind: GenerationRequestKind, **fields: Any) -> RequestSettled:
+        self._number += 1
+        key = GenerationRequestKey(SET, f"r{self._number}")
+        given = {"topic": "", "partitions": 0, "streams": 0, "epoch": 0, "changes": (), **fields}
+        self.tail.say(Fact(key, GenerationRequested(kind=kind, requested_by="test", requested_ms=0, **given)))
+        outcome = GenerationOutcomeKey(SET, key.request)
+        wait_until(lambda: self._is_settled(outcome), f"an outcome of {kind}")
+        return self.tail.state.outcomes[outcome]
+
+    def create(self, partitions: int = 24, streams: int = 1) -> None:
+        done = self.ask(GenerationRequestKind.CREATE, topic=self.topic, partitions=partitions, streams=streams)
+        assert done.status is OutcomeStatus.DONE, done.reason
+
+    def resize(self, streams: int) -> RequestSettled:
+        self.tail.read_to_end()
+        current = current_of(self.tail.state.sets[SET])
+        assert current is not None
+        changes = tuple(
+            StreamsRecut(tuple(map(str, change.streams)), change.cuts)
+            for change in resize(self.tail.state.map_of(SET, current.epoch), streams)
+        )
+        return self.ask(GenerationRequestKind.SWITCH, epoch=current.epoch, changes=changes)
+
+    def phases(self) -> dict[int, str]:
+        self.tail.read_to_end()
+        return {each.epoch: each.phase.value for each in self.tail.state.sets[SET].generations}
+
+    def _is_settled(self, outcome: GenerationOutcomeKey) -> bool:
+        self.tail.follow(0.1)
+        found = self.tail.state.outcomes.get(outcome)
+        return found is not None and found.status is not OutcomeStatus.ACCEPTED
+
+
+def key_of(writer: str, position: int) -> bytes:
+    return f"{writer}-{position % 7}".encode()
+
+
+def read_all(reader: ChangeReader, count: int) -> dict[bytes, list[int]]:
+    """The positions of each key in the order in which they were read."""
+    found: dict[bytes, list[int]] = defaultdict(list)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while sum(map(len, found.values())) < count:
+        assert time.monotonic() < deadline, f"only {sum(map(len, found.values()))} of {count} changes"
+        for change in reader.poll(0.2):
+            assert change.key is not None
+            found[change.key].append(change.position)
+    return found
+
+
+def in_order(found: dict[bytes, list[int]]) -> None:
+    for key, positions in found.items():
+        assert positions == sorted(positions), key
+        assert len(set(positions)) == len(positions), key
+
+
+def test_a_log_is_switched_while_it_is_written_and_every_key_keeps_its_order(log: KafkaLog, owner: Any) -> None:
+    operator = Operator(log)
+    operator.create()
+    with ChangeWriter(log, SET, "w1") as one, ChangeWriter(log, SET, "w2") as two:
+        assert (one.position, two.position) == (-1, -1)
+        position = 0
+        for streams in (4, 16, 1):
+            for _ in range(200):
+                for name, writer in (("w1", one), ("w2", two)):
+                    assert writer.write(key_of(name, position), b"x", position)
+                position += 1
+            assert operator.resize(streams).status is OutcomeStatus.DONE
+        for _ in range(50):
+            for name, writer in (("w1", one), ("w2", two)):
+                writer.write(key_of(name, position), b"x", position)
+            position += 1
+        assert one.flush() == position - 1
+    with closing(ChangeReader(log, SET, "r")) as reader:
+        found = read_all(reader, 2 * position)
+        in_order(found)
+        assert reader.gaps == []
+        assert reader.refused == 0
+        wait_until(lambda: reader.poll(0.1) == [] and "superseded" not in operator.phases().values(), "drained")
+    assert operator.phases() == {1: "drained", 2: "drained", 3: "drained", 4: "committed"}
+    done = operator.ask(GenerationRequestKind.RETIRE)
+    assert "retired: 1, 2, 3" in done.reason
+    assert operator.phases() == {4: "committed"}
+
+
+def test_a_writer_that_comes_again_goes_on_where_it_was(log: KafkaLog, owner: Any) -> None:
+    operator = Operator(log)
+    operator.create(partitions=4)
+    with ChangeWriter(log, SET, "w1") as writer:
+        for position in range(100):
+            writer.write(key_of("w1", position), None, position)
+    with ChangeWriter(log, SET, "w1") as writer:
+        assert writer.position == 99
+        # The source sends some again.
+        assert [writer.write(key_of("w1", position), None, position) for position in range(98, 102)] == [
+            *(False, False, True, True),
+        ]
+        with pytest.raises(PositionError):
+            writer.write(b"k", None, 101)
+    with closing(ChangeReader(log, SET, "r")) as reader:
+        in_order(read_all(reader, 102))
+
+
+def test_a_writer_that_paused_is_fenced_and_goes_on_without_a_word_lost(log: KafkaLog, owner: Any) -> None:
+    """Its thread stands still while a switch waits for it: the owner fences it and ends its streams."""
+    operator = Operator(log)
+    operator.create()
+    with ChangeWriter(log, SET, "w1") as writer:
+        for position in range(50):
+            writer.write(key_of("w1", position), b"x", position)
+        writer.flush()
+        turn, is_frozen = writer._turn, [True]
+
+        def frozen() -> None:
+            if is_frozen[0]:
+                time.sleep(0.05)
+            else:
+                turn()
+
+        writer._turn = frozen  # type: ignore[method-assign]
+        for position in range(50, 100):
+            writer.write(key_of("w1", position), b"x", position)
+        assert operator.resize(8).status is OutcomeStatus.DONE, "the switch does not wait for it"
+        is_frozen[0] = False
+        for position in range(100, 150):
+            writer.write(key_of("w1", position), b"x", position)
+        assert writer.flush() == 149
+    with closing(ChangeReader(log, SET, "r")) as reader:
+        found = read_all(reader, 150)
+        in_order(found)
+        assert sorted(position for positions in found.values() for position in positions) == list(range(150))
+
+
+def test_whoever_is_replaced_is_told(log: KafkaLog, owner: Any) -> None:
+    Operator(log).create(partitions=4)
+    first = ChangeWriter(log, SET, "w1")
+    assert first.position == -1
+    second = ChangeWriter(log, SET, "w1")
+    assert second.position == -1
+    wait_until(lambda: first._fatal is not None, "the first is told")
+    with pytest.raises(WriterReplacedError, match="one process at a time"):
+        first.write(b"k", None, 0)
+    second.write(b"k", None, 10_000)
+    second.flush()
+    first.close()
+    second.close()
+    with pytest.raises(WriterError, match="closed"):
+        second.write(b"k", None, 10_001)
+
+
+def test_a_log_that_cannot_be_created_is_refused_with_the_reason(log: KafkaLog, owner: Any) -> None:
+    operator = Operator(log)
+    owner._effects._replication_factor = 99
+    done = operator.ask(GenerationRequestKind.CREATE, topic=operator.topic, partitions=4, streams=1)
+    assert done.status is OutcomeStatus.REFUSED
+    assert "99 replicas cannot be created" in done.reason
+
+
+def test_without_an_owner_or_a_log_a_writer_waits_and_then_says_why(log: KafkaLog) -> None:
+    writer = ChangeWriter(log, SET, "w1", wait_seconds=1.0)
+    with pytest.raises(WriterStalledError, match="serve generation"):
+        writer.write(b"k", None, 0)
+    writer.close()
