@@ -21,7 +21,10 @@ TESTS = Path(__file__).parents[1]
 
 KINDS = {
     "scenarios": ("scenarios",),
-    "unit tests": ("unit/coordinator", "unit/agent/test_machine.py", "unit/agent/test_span.py"),
+    "unit tests": (
+        *("unit/coordinator", "unit/agent/test_machine.py", "unit/agent/test_span.py"),
+        *("unit/runtime/test_leases.py", "unit/runtime/test_kind.py"),
+    ),
     "exhaustive search": ("simulation/test_exhaustive.py",),
 }
 """Kind of check → its tests, in the order in which they are tried; histories come before the search."""
