@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo chaos test test-containers test-long lint fmt types bench sim sim-long mutants lock up clean
+.PHONY: help demo chaos test test-containers test-long lint fmt types bench sim sim-long mutants docs lock up clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,11 @@ sim-long: $(READY) ## the same for as long as asked: make sim-long SEEDS=20000 S
 
 mutants: $(READY) ## flip each guard of the machines; something must notice every flip
 	PYTHONPATH=tests $(RUN)/python -m mutation $(MUTANTS)
+
+docs: $(READY) ## make the pages anew that are made from the code
+	$(RUN)/python -m headgate_lab.cli.reference
+	$(RUN)/python -m headgate.cli.metrics_page > docs/metrics.md
+	$(RUN)/python -m headgate.cli.exit_codes > docs/exit-codes.md
 
 lock: ## resolve anew and write requirements.lock, and of it the image's (hashes, no registry's host)
 	$(RUN)/uv lock --quiet

@@ -1,0 +1,76 @@
+"""Examples in the documents: feeds are accepted by the parser of feeds, commands and their options exist."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from headgate.cli.main import app
+from headgate.config.feed import FeedSpec, load_feed
+
+ROOT: Final = Path(__file__).parents[3]
+PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> Iterator[tuple[str, str]]:
+    """(page, text) of every fenced block of the language."""
+    for page in PAGES:
+        for found, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+            if found == language:
+                yield page.name, text
+
+
+FEEDS: Final = [(page, text) for page, text in blocks("yaml") if text.startswith("feed:")]
+COMMANDS: Final = sorted(
+    {
+        (page, command.split("#")[0].strip())
+        for language in ("", "bash", "sh")
+        for page, text in blocks(language)
+        for line in text.splitlines()
+        for command in re.findall(r"(?:^|\s{2,}|(?<=agent-1 ))(headgate [a-z].*?)(?=\s{2,}|$)", line)
+    }
+)
+
+
+@pytest.mark.parametrize(("page", "text"), FEEDS)
+def test_a_feed_is_accepted(page: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "feed.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert isinstance(load_feed(path), FeedSpec)
+    assert yaml.safe_load(text)["feed"]
+
+
+def test_the_readme_has_a_feed() -> None:
+    assert "README.md" in {page for page, _ in FEEDS}
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS)
+def test_a_command_exists_with_its_options(page: str, command: str) -> None:
+    words = shlex.split(command)[1:]
+    names = [word for word in words if re.fullmatch(r"[a-z]+(\|[a-z]+)*", word)]
+    for verb in names[1].split("|") if len(names) > 1 and "|" in names[1] else [None]:
+        path = [names[0], verb] if verb else names
+        shown = deepest_help(*path)
+        for option in (word for word in words if word.startswith("--")):
+            assert option in shown, f"{page}: {command}: no option {option}"
+
+
+@cache
+def deepest_help(*path: str) -> str:
+    """The help of the longest beginning of ``path`` that is a command; the first word must be one."""
+    runner = CliRunner()
+    shown = ""
+    for end in (1, 2):
+        result = runner.invoke(app, [*path[:end], "--help"], env={"COLUMNS": "400"})
+        assert result.exit_code == 0, f"{path[:end]}: {result.output}"
+        shown = result.output
+        if end == len(path) or "COMMAND [ARGS]" not in shown:
+            break
+    return shown
