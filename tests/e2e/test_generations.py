@@ -1,0 +1,194 @@
+"""A change log under load is cut into 16 streams, then 4, while writers and the owner are killed: order and equality.
+
+And the reason why it exists: the same load on a plain topic whose partitions are added to, which is reordered.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.topics import create_topics
+from headgate.generation import ChangeReader
+from headgate.generation.shell.tail import GenerationTail
+from support.kafka_cluster import Cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.e2e]
+
+SOURCE = Path(__file__).parents[1] / "support" / "change_source.py"
+WRITERS = ("w0", "w1", "w2")
+KEYS = 40
+COUNT = 1_500
+PER_SECOND = 20
+SET = "orders"
+WAIT_SECONDS = 400.0
+
+
+class Processes:
+    """What the test starts, and kills by its own handles only."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.running: dict[str, subprocess.Popen[str]] = {}
+
+    def start_owner(self, name: str) -> None:
+        command = [sys.executable, "-m", "headgate", "serve", "generation", "--bootstrap", self.cluster.bootstrap]
+        command += [
+            "--cluster",
+            self.cluster.cluster,
+            "--http-port",
+            "0",
+            "--lease-seconds",
+            "2",
+            "--log-level",
+            "error",
+        ]
+        environment = {**os.environ, "HEADGATE_REPLICATION_FACTOR": "1"}
+        self.running[name] = subprocess.Popen(command, text=True, env=environment)
+
+    def start_writer(self, name: str) -> None:
+        given = [self.cluster.bootstrap, self.cluster.cluster, SET, name, str(KEYS), str(COUNT), str(PER_SECOND)]
+        self.running[name] = subprocess.Popen([sys.executable, str(SOURCE), *given], stdout=subprocess.DEVNULL)
+
+    def kill(self, name: str) -> None:
+        process = self.running.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+
+    def stop(self) -> None:
+        for name in list(self.running):
+            self.kill(name)
+
+
+@pytest.fixture
+def cluster(kafka_bootstrap: str) -> Cluster:
+    return Cluster(kafka_bootstrap, f"gen-{uuid.uuid4().hex[:10]}")
+
+
+@pytest.fixture
+def log(cluster: Cluster) -> Iterator[KafkaLog]:
+    create_topics(cluster)
+    opened = open_log(cluster)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def processes(cluster: Cluster, log: KafkaLog) -> Iterator[Processes]:
+    started = Processes(cluster)
+    yield started
+    started.stop()
+
+
+def headgate(cluster: Cluster, *arguments: str) -> str:
+    command = [sys.executable, "-m", "headgate", "generation", *arguments, "--bootstrap", cluster.bootstrap]
+    command += ["--cluster", cluster.cluster]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_sixteen_then_four_streams_with_writers_and_owner_killed(
+    cluster: Cluster, log: KafkaLog, processes: Processes
+) -> None:
+    chance = random.Random(11)  # noqa: S311 - which writer dies, no secret
+    processes.start_owner("o1")
+    processes.start_owner("o2")
+    headgate(cluster, "create", SET, "--topic", f"{cluster.cluster}.data", "--partitions", "40", "--timeout", "120")
+    for name in WRITERS:
+        processes.start_writer(name)
+    reader = ChangeReader(log, SET, "r")
+    found: dict[bytes, list[int]] = defaultdict(list)
+    read = 0
+    deadline = time.monotonic() + WAIT_SECONDS
+    stages = [
+        (0.10, lambda: headgate(cluster, "commit", SET, "--streams", "16", "--yes", "--timeout", "120")),
+        (0.25, lambda: _restart(processes, chance.choice(WRITERS))),
+        (0.40, lambda: _kill_owner(processes)),
+        (0.45, lambda: headgate(cluster, "commit", SET, "--streams", "4", "--yes", "--timeout", "120")),
+        (0.60, lambda: _restart(processes, chance.choice(WRITERS))),
+    ]
+    total = len(WRITERS) * COUNT
+    while read < total:
+        assert time.monotonic() < deadline, f"{read} of {total} changes; gaps {reader.gaps}"
+        for change in reader.poll(0.1):
+            assert change.key is not None
+            found[change.key].append(int(change.value or b""))
+            read += 1
+        if stages and read >= stages[0][0] * total:
+            stages.pop(0)[1]()
+    reader.close()
+    assert stages == []
+    assert reader.gaps == []
+    assert reader.refused == 0
+    expected = {f"{writer}-{key}".encode(): list(range(key, COUNT, KEYS)) for writer in WRITERS for key in range(KEYS)}
+    assert dict(found) == expected, "each key's changes once, in their order"
+    tail = GenerationTail(log, SET, "check")
+    tail.read_to_end()
+    assert [len(tail.state.map_of(SET, each.epoch).streams) for each in tail.state.sets[SET].generations] == [1, 16, 4]
+    tail.close()
+
+
+def _restart(processes: Processes, name: str) -> None:
+    if processes.running[name].poll() is None:
+        processes.kill(name)
+        processes.start_writer(name)
+
+
+def _kill_owner(processes: Processes) -> None:
+    processes.kill("o1")
+    processes.start_owner("o1")
+
+
+def test_the_same_load_on_a_topic_that_grows_is_reordered(kafka_bootstrap: str) -> None:
+    """The control: plain Kafka, keyed, from 1 to 16 partitions. What is read is not what was written."""
+    topic = f"plain-{uuid.uuid4().hex[:10]}"
+    admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    _produce(kafka_bootstrap, topic, range(COUNT))
+    admin.create_partitions([NewPartitions(topic, 16)])[topic].result(30)
+    _produce(kafka_bootstrap, topic, range(COUNT, 2 * COUNT))
+    found = _read(kafka_bootstrap, topic, 16, 2 * COUNT)
+    admin.delete_topics([topic])[topic].result(30)
+    reordered = sum(any(a > b for a, b in pairwise(each)) for each in found.values())
+    assert {key: sorted(each) for key, each in found.items()} == {
+        key: list(range(key, 2 * COUNT, KEYS)) for key in range(KEYS)
+    }, "nothing is lost"
+    assert reordered > 0, "if plain growth kept the order, change logs would not be needed"
+
+
+def _produce(bootstrap: str, topic: str, numbers: range) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "acks": "all"})
+    for number in numbers:
+        producer.produce(topic, key=str(number % KEYS), value=str(number).ljust(400))
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def _read(bootstrap: str, topic: str, partitions: int, count: int) -> dict[int, list[int]]:
+    settings = {"bootstrap.servers": bootstrap, "group.id": "control", "enable.auto.commit": False}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest", "max.partition.fetch.bytes": 20_000})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    found: dict[int, list[int]] = defaultdict(list)
+    deadline = time.monotonic() + 120
+    while sum(map(len, found.values())) < count:
+        assert time.monotonic() < deadline
+        for message in consumer.consume(500, 0.5):
+            error = message.error()
+            assert error is None or error.code() == KafkaError._PARTITION_EOF
+            if error is None:
+                found[int(message.key())].append(int(message.value()))
+    consumer.close()
+    return found
