@@ -20,9 +20,11 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
 from headgate.records.spans import wholes
 from headgate.sinks.contract import SinkError
-from headgate.sinks.mysql.address import MYSQL_SCHEMES
-from headgate.sinks.mysql.connection import MysqlSettings, connect, message
 from headgate.sinks.open import permitted_password_file
+from headgate.sinks.relational.mysql.address import MYSQL_SCHEMES
+from headgate.sinks.relational.mysql.connection import connect
+from headgate.sinks.relational.mysql.faults import message
+from headgate.sinks.relational.session import RelationalSettings
 from headgate.sources.origin import origins
 from headgate.sources.topics import source_tables
 from headgate.verify.comparing import Side, TableCompared, UncomparableError, compare_table
@@ -120,7 +122,7 @@ def _source_table(spec: FeedSpec, source: Side, said: Mapping[str, str], plan: S
 def _side(dsn: str, password_file: Path | None) -> Side:
     if dsn.startswith(MYSQL_SCHEMES):
         try:
-            return MysqlSide(connect(MysqlSettings(dsn, password_file)))
+            return MysqlSide(connect(RelationalSettings(dsn, password_file)))
         except SinkError as error:
             raise CommandError(ExitCode.DATABASE, str(error)) from error
     return PostgresSide(_connect(dsn, password_file))

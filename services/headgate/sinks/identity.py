@@ -8,8 +8,8 @@ from psycopg.conninfo import make_conninfo
 
 from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.mysql.address import parse_address
-from headgate.sinks.postgresql.address import parse_parameters
+from headgate.sinks.relational.mysql.address import parse_address
+from headgate.sinks.relational.postgresql.address import parse_parameters
 
 __all__ = ["same_sink"]
 

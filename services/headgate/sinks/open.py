@@ -8,10 +8,11 @@ from pathlib import Path
 from headgate.config.feed import SinkSpec
 from headgate.config.secrets import NotPermittedError, check_hosts, secret
 from headgate.sinks.contract import Sink, SinkRefusedError
-from headgate.sinks.mysql import MysqlSettings, MysqlSink
-from headgate.sinks.mysql.address import parse_address
-from headgate.sinks.postgresql import PostgresSettings, PostgresSink
-from headgate.sinks.postgresql.address import KEY_FILE, hosts_of, parse_parameters
+from headgate.sinks.relational.mysql import MysqlSink
+from headgate.sinks.relational.mysql.address import parse_address
+from headgate.sinks.relational.postgresql import PostgresSink
+from headgate.sinks.relational.postgresql.address import KEY_FILE, hosts_of, parse_parameters
+from headgate.sinks.relational.session import RelationalSettings
 
 __all__ = ["open_sink", "permitted_password_file"]
 
@@ -27,7 +28,7 @@ def open_sink(spec: SinkSpec, *, keeps_session: bool = False) -> Sink:
     match spec.type:
         case "postgresql":
             return PostgresSink(
-                PostgresSettings(
+                RelationalSettings(
                     dsn=spec.dsn,
                     password_file=password_file,
                     foreign_keys=spec.foreign_keys == "enforce",
@@ -37,7 +38,7 @@ def open_sink(spec: SinkSpec, *, keeps_session: bool = False) -> Sink:
             )
         case "mysql":
             return MysqlSink(
-                MysqlSettings(
+                RelationalSettings(
                     dsn=spec.dsn,
                     password_file=password_file,
                     foreign_keys=spec.foreign_keys == "enforce",

@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from headgate.records.identifiers import split_table
-from headgate.sinks.mysql.connection import Session, quoted
-from headgate.sinks.mysql.values import BYTES, NUMBERS_SENT
+from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
+from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT
 from headgate.verify.comparing import Nature, Row, Shape
 
 __all__ = ["MysqlSide"]
@@ -43,7 +43,7 @@ class MysqlSide:
 
     kind = "mysql"
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MysqlSession) -> None:
         self._session = session
         self._types: dict[str, dict[str, str]] = {}
         session.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -1,6 +1,6 @@
 """A database in memory that keeps the fence of sinks/contract.py, and tells a observer everything that it lets through.
 
-It is written from the contract, row for row as sinks/postgresql/progress.py does it in SQL. It is never asked whether
+It is written from the contract, row for row as sinks/relational/progress.py does it in SQL. It is never asked whether
 it is right: the observer (sink_audit.py) keeps its own record.
 """
 

@@ -16,9 +16,11 @@ from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkUnavailableError
-from headgate.sinks.mysql import MysqlSettings, MysqlSink, writer
-from headgate.sinks.mysql.address import parse_address
-from headgate.sinks.mysql.connection import Session, connect
+from headgate.sinks.relational.mysql import MysqlSink
+from headgate.sinks.relational.mysql.address import parse_address
+from headgate.sinks.relational.mysql.connection import connect
+from headgate.sinks.relational.mysql.progress import MysqlProgress
+from headgate.sinks.relational.session import RelationalSettings
 from headgate_lab.chaos.capture import install_outbox
 from headgate_lab.chaos.proxy import Link, Proxies
 from headgate_lab.chaos.targets import mysql_audit, mysql_schema
@@ -45,7 +47,7 @@ class Shop:
         self.source = source
         self.source_dsn = source_dsn
         self.target_url = target_url
-        self.sink = MysqlSink(MysqlSettings(target_url))
+        self.sink = MysqlSink(RelationalSettings(target_url))
         self.applied: Counter[str] = Counter()
 
     def claim(self, epoch: Epoch, table: Table = CUSTOMERS) -> Claim:
@@ -192,16 +194,16 @@ def test_a_transaction_that_commits_after_its_successors_claim_is_found(shop: Sh
 def test_a_writer_that_does_not_ask_the_fence_gives_itself_away(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sink broken on purpose: whom a session works for is what it says itself, not what the row says."""
 
-    def unfenced(session: Session, claim: Claim, table: str, _ranges: object) -> None:
-        holder = f"{session.prove_life()}|0-1|{claim.epoch}"
-        session.execute("UPDATE headgate.progress SET holder = %s WHERE table_name = %s", (holder, table))
+    def unfenced(self: MysqlProgress, claim: Claim, table: str, _ranges: object) -> None:
+        holder = f"{self.session.prove_life()}|0-1|{claim.epoch}"
+        self.session.execute("UPDATE headgate.progress SET holder = %s WHERE table_name = %s", (holder, table))
 
     former = shop.claim(FIRST)
     shop.claim(SECOND)
     shop.renewed("unfenced")
     last = shop.source.execute("SELECT key::text, row::text FROM capture.outbox ORDER BY id DESC LIMIT 1").fetchone()
     assert last is not None
-    monkeypatch.setattr(writer, "advance", unfenced)
+    monkeypatch.setattr(MysqlProgress, "advance", unfenced)
     shop.apply(former, [change(shop.applied[CUSTOMERS.full_name], *last)])
     assert shop.differences() == 0
     assert shop.findings() == {FindingKind.STALE_EPOCH: 1}
@@ -232,7 +234,7 @@ def test_each_service_comes_to_the_one_address_by_a_link_of_its_own(
     target._server = SimpleNamespace(port=server.port, password=server.password)  # type: ignore[assignment]
     password = tmp_path / "password"
     password.write_text(target.sink.password)
-    address = MysqlSettings(target.sink.dsn.replace("/shop?", "/?"), password_file=password)
+    address = RelationalSettings(target.sink.dsn.replace("/shop?", "/?"), password_file=password)
     with closing(Proxies()) as proxies:
         homes = [tmp_path / name for name in ("agent-1", "agent-2")]
         for number, home in enumerate(homes, 1):

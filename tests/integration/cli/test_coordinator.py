@@ -34,7 +34,8 @@ from headgate.records.keys import FeedKey
 from headgate.runtime.role import RoleState
 from headgate.runtime.service import ServiceSettings
 from headgate.sinks.contract import Claim, FeedIdentity
-from headgate.sinks.postgresql import PostgresSettings, PostgresSink
+from headgate.sinks.relational.postgresql import PostgresSink
+from headgate.sinks.relational.session import RelationalSettings
 from integration.cli.conftest import Service, eventually, headgate
 
 pytestmark = pytest.mark.integration
@@ -518,7 +519,7 @@ def test_a_feed_into_mariadb_is_checked_as_any_other(
 def test_a_table_that_another_cluster_writes_is_refused_at_creation(
     log: KafkaLog, owner: CoordinatorService, shop: _Shop, postgres_database: str
 ) -> None:
-    settings = PostgresSettings(dsn=shop.dsn, password_file=shop.password_file)
+    settings = RelationalSettings(dsn=shop.dsn, password_file=shop.password_file)
     stranger = FeedIdentity("another/cluster.", "0-3", "theirs")
     with closing(PostgresSink(settings)) as sink:
         sink.claim(Claim(stranger, "public.orders", "t", Epoch(1, 1), 1, {0: 0}))

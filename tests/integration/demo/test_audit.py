@@ -10,7 +10,8 @@ from psycopg.sql import SQL, Identifier
 
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, FeedIdentity
-from headgate.sinks.postgresql import PostgresSettings, PostgresSink
+from headgate.sinks.relational.postgresql import PostgresSink
+from headgate.sinks.relational.session import RelationalSettings
 from headgate_lab.demo.audit import FindingKind, audit
 from headgate_lab.demo.audit_triggers import install_source_audit, install_target_audit
 from headgate_lab.demo.compare import compare
@@ -198,7 +199,7 @@ def test_no_session_gets_round_the_audit(shop: Shop) -> None:
 
 def the_sink_claims(shop: Shop, epoch: Epoch) -> None:
     """As the real sink does it, creating its bookkeeping on the way."""
-    sink = PostgresSink(PostgresSettings(dsn=shop.target_dsn))
+    sink = PostgresSink(RelationalSettings(dsn=shop.target_dsn))
     try:
         identity = FeedIdentity(cluster_id="c", feed_id="0-1", feed="shop")
         sink.claim(Claim(identity, CUSTOMERS.full_name, "shop.shop.customers", epoch, 1, {0: 0}))

@@ -3,18 +3,17 @@
 import os
 import signal
 import sys
-from importlib import import_module
 
 import msgspec
 
 from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import ChangeBatch, SinkError
 from headgate.sinks.open import open_sink
+from headgate.sinks.relational.staging import Stage
 
 spec = SinkSpec.model_validate_json(sys.argv[1])
 batch = msgspec.msgpack.decode(bytes.fromhex(sys.argv[2]), type=ChangeBatch)
-stage = import_module(f"headgate.sinks.{spec.type}.staging").Stage
-merge = stage.merge
+merge = Stage.merge
 
 
 def merge_and_freeze(self, reduced, groups):
@@ -23,7 +22,7 @@ def merge_and_freeze(self, reduced, groups):
     return merged
 
 
-stage.merge = merge_and_freeze
+Stage.merge = merge_and_freeze
 writer = open_sink(spec).writer()
 try:
     writer.apply(batch)

@@ -20,10 +20,11 @@ from headgate.sinks.contract import (
     SinkRefusedError,
     SinkUnavailableError,
 )
-from headgate.sinks.mysql import MysqlSettings, MysqlSink
-from headgate.sinks.mysql.connection import Session, connect
-from headgate.sinks.mysql.progress import Holder
 from headgate.sinks.open import open_sink
+from headgate.sinks.relational.mysql import MysqlSink
+from headgate.sinks.relational.mysql.connection import MysqlSession, connect
+from headgate.sinks.relational.mysql.progress import Holder
+from headgate.sinks.relational.session import RelationalSettings
 from integration.sinks.contract import (
     SECONDS_MAX,
     SinkContract,
@@ -41,7 +42,7 @@ class MysqlBench:
     def __init__(self, url: str) -> None:
         self.url = url
         self.table = url.rsplit("/", 1)[1] + ".orders"
-        self.sink = MysqlSink(MysqlSettings(url, lock_wait_seconds=SECONDS_MAX))
+        self.sink = MysqlSink(RelationalSettings(url, lock_wait_seconds=SECONDS_MAX))
         self.execute("CREATE TABLE orders (id int PRIMARY KEY, value text)")
 
     def execute(self, statement: str, parameters: object = None) -> list[tuple]:
@@ -118,7 +119,7 @@ def test_one_table_under_two_names_is_one_table(mysql_bench: MysqlBench) -> None
 def test_a_stranger_that_holds_the_lock_is_waited_for_then_named(mysql_bench: MysqlBench) -> None:
     claim = claim_of(mysql_bench, 1)
     mysql_bench.sink.claim(claim)
-    impatient = MysqlSink(MysqlSettings(mysql_bench.url, lock_wait_seconds=1))
+    impatient = MysqlSink(RelationalSettings(mysql_bench.url, lock_wait_seconds=1))
     with closing(mariadb_connect(mysql_bench.url)) as stranger, stranger.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute("SELECT * FROM headgate.progress FOR UPDATE")
@@ -130,8 +131,8 @@ def test_a_stranger_that_holds_the_lock_is_waited_for_then_named(mysql_bench: My
 
 
 @pytest.fixture
-def holding(mysql_bench: MysqlBench) -> Iterator[Session]:
-    session = connect(MysqlSettings(mysql_bench.url))
+def holding(mysql_bench: MysqlBench) -> Iterator[MysqlSession]:
+    session = connect(RelationalSettings(mysql_bench.url))
     yield session
     session.close()
 
@@ -142,10 +143,10 @@ def holding(mysql_bench: MysqlBench) -> Iterator[Session]:
     ids=["a higher epoch", "another feed", "a lower epoch"],
 )
 def test_only_lower_epochs_of_the_same_feed_and_table_are_ended(
-    mysql_bench: MysqlBench, holding: Session, feed_id: str, epoch: Epoch, *, survives: bool
+    mysql_bench: MysqlBench, holding: MysqlSession, feed_id: str, epoch: Epoch, *, survives: bool
 ) -> None:
     mysql_bench.sink.claim(claim_of(mysql_bench, 1))
-    impatient = MysqlSink(MysqlSettings(mysql_bench.url, lock_wait_seconds=1))
+    impatient = MysqlSink(RelationalSettings(mysql_bench.url, lock_wait_seconds=1))
     holder = str(Holder(holding.prove_life(), feed_id, epoch))
     holding.execute("START TRANSACTION")
     holding.execute("UPDATE headgate.progress SET holder = %s", (holder,))
@@ -157,11 +158,11 @@ def test_only_lower_epochs_of_the_same_feed_and_table_are_ended(
         assert impatient.claim(claim_of(mysql_bench, 2)) == {0: 5, 1: 0}
 
 
-def test_a_token_of_a_session_that_is_gone_ends_nobody(mysql_bench: MysqlBench, holding: Session) -> None:
+def test_a_token_of_a_session_that_is_gone_ends_nobody(mysql_bench: MysqlBench, holding: MysqlSession) -> None:
     """Session numbers begin anew with the server: only who holds the token's lock now may be ended."""
     mysql_bench.sink.claim(claim_of(mysql_bench, 1))
     mysql_bench.execute("UPDATE headgate.progress SET holder = 'headgate 0123|0-7|3.0'")
-    impatient = MysqlSink(MysqlSettings(mysql_bench.url, lock_wait_seconds=1))
+    impatient = MysqlSink(RelationalSettings(mysql_bench.url, lock_wait_seconds=1))
     holding.execute("START TRANSACTION")
     holding.execute("SELECT * FROM headgate.progress FOR UPDATE")
     with pytest.raises(SinkUnavailableError):
@@ -176,7 +177,7 @@ def test_a_session_of_another_user_that_cannot_be_ended_is_named(mysql_bench: My
         for scope in (database, "headgate"):
             mysql_bench.execute(f"GRANT ALL ON {scope}.* TO clerk")
         host = mysql_bench.url.rsplit("@", 1)[1]
-        clerk = MysqlSink(MysqlSettings(f"mysql://clerk:pen@{host}", lock_wait_seconds=1))
+        clerk = MysqlSink(RelationalSettings(f"mysql://clerk:pen@{host}", lock_wait_seconds=1))
         first = claim_of(mysql_bench, 1)
         mysql_bench.sink.claim(first)
         with mysql_bench.freeze_while_applying(batch_of(first, 5, upsert(5, 1, "frozen"))) as frozen:
@@ -207,7 +208,7 @@ def test_a_writer_ended_by_the_sink_can_go_on_with_a_new_session(mysql_bench: My
 
 
 def test_an_unreachable_sink_is_unavailable(mysql_bench: MysqlBench) -> None:
-    nowhere = MysqlSink(MysqlSettings("mysql://x@127.0.0.1:1/x"))
+    nowhere = MysqlSink(RelationalSettings("mysql://x@127.0.0.1:1/x"))
     claim = claim_of(mysql_bench, 1)
     with pytest.raises(SinkUnavailableError):
         nowhere.claim(claim)

@@ -23,9 +23,10 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
     ValueRefusedError,
 )
-from headgate.sinks.mysql import MysqlSettings, MysqlSink
-from headgate.sinks.mysql.staging import Stage
 from headgate.sinks.relational.grouping import Group
+from headgate.sinks.relational.mysql import MysqlSink
+from headgate.sinks.relational.session import RelationalSettings
+from headgate.sinks.relational.staging import Stage
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +37,7 @@ class Database:
     def __init__(self, url: str, **settings: object) -> None:
         self.url = url
         self.name = url.rsplit("/", 1)[1]
-        self.sink = MysqlSink(MysqlSettings(url, **settings))
+        self.sink = MysqlSink(RelationalSettings(url, **settings))
         self.writer = self.sink.writer()
 
     def execute(self, statement: str) -> list[tuple]:
@@ -71,7 +72,7 @@ def database(mariadb_database: str) -> Iterator[Database]:
 def either(mariadb_database: str, request: pytest.FixtureRequest) -> Iterator[Database]:
     """Both ways of staging rows."""
     database = Database(mariadb_database)
-    database.sink = MysqlSink(MysqlSettings(f"{mariadb_database}?bulk={request.param}"))
+    database.sink = MysqlSink(RelationalSettings(f"{mariadb_database}?bulk={request.param}"))
     database.writer = database.sink.writer()
     yield database
     database.writer.close()
@@ -112,7 +113,7 @@ def test_missing_rights_are_named_one_after_the_other_until_nothing_is_missing(d
     database.execute("CREATE OR REPLACE USER clerk IDENTIFIED BY 'pen'")
     try:
         server = database.url.rsplit("@", 1)[1].split("/")[0]
-        clerk = MysqlSink(MysqlSettings(f"mysql://clerk:pen@{server}"))
+        clerk = MysqlSink(RelationalSettings(f"mysql://clerk:pen@{server}"))
         with pytest.raises(SinkRefusedError, match=r"GRANT CREATE, DROP.*ON headgate\.\* TO 'clerk'@'%'"):
             clerk.check([f"{name}.t"])
         database.execute(
@@ -144,11 +145,11 @@ def test_missing_rights_are_named_one_after_the_other_until_nothing_is_missing(d
 def test_a_wrong_password_and_a_missing_database_are_told_apart(database: Database) -> None:
     server = database.url.rsplit("@", 1)[1].split("/")[0]
     with pytest.raises(SinkRefusedError, match=r"is it the right user in sink\.dsn and password in sink"):
-        MysqlSink(MysqlSettings(f"mysql://root:wrong@{server}/")).check([])
+        MysqlSink(RelationalSettings(f"mysql://root:wrong@{server}/")).check([])
     with pytest.raises(SinkRefusedError, match="Unknown database 'nowhere'"):
-        MysqlSink(MysqlSettings(database.url.replace(database.name, "nowhere"))).check([])
+        MysqlSink(RelationalSettings(database.url.replace(database.name, "nowhere"))).check([])
     with pytest.raises(SinkRefusedError, match="table t has no database: name one"):
-        MysqlSink(MysqlSettings(database.url.replace(database.name, ""))).check(["t"])
+        MysqlSink(RelationalSettings(database.url.replace(database.name, ""))).check(["t"])
 
 
 def test_a_server_that_refuses_load_data_local_is_told_what_to_choose(database: Database) -> None:
@@ -157,7 +158,7 @@ def test_a_server_that_refuses_load_data_local_is_told_what_to_choose(database: 
     try:
         with pytest.raises(SinkRefusedError, match=r"local_infile=OFF.*bulk=insert"):
             database.sink.check(["t"])
-        database.sink = MysqlSink(MysqlSettings(f"{database.url}?bulk=insert"))
+        database.sink = MysqlSink(RelationalSettings(f"{database.url}?bulk=insert"))
         database.writer = database.sink.writer()
         claim = database.claim("t")
         database.apply(claim, put(0, id=1, v="AP8=", b=True, s="it's a \\ \n\0'"), put(1, id=2, v=None, b=None, s=None))
@@ -172,7 +173,7 @@ def test_a_server_that_refuses_load_data_local_is_told_what_to_choose(database: 
 def test_an_address_needs_no_database_where_table_names_have_one(database: Database) -> None:
     """B19: a delete named its table by an alias, which the server looks for in the session's database."""
     database.execute("CREATE TABLE t (id varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v int)")
-    database.sink = MysqlSink(MysqlSettings(database.url.replace(database.name, "")))
+    database.sink = MysqlSink(RelationalSettings(database.url.replace(database.name, "")))
     database.writer = database.sink.writer()
     claim = database.claim(f"{database.name}.t")
     database.apply(claim, put(0, id="a", v=1), put(1, id="b", v=2), put(2, id="c", v=3))
@@ -361,7 +362,7 @@ def test_foreign_keys_wait_for_their_row_or_are_ignored_if_so_chosen(database: D
     with pytest.raises(ValueRefusedError, match=r"CONSTRAINT.*offset 2") as refused_for_good:
         database.apply(claim, put(2, id=100, p=7))
     assert not refused_for_good.value.retryable
-    careless = MysqlSink(MysqlSettings(database.url, foreign_keys=False)).writer()
+    careless = MysqlSink(RelationalSettings(database.url, foreign_keys=False)).writer()
     careless.apply(ChangeBatch(claim, {0: OffsetRange(2, 3)}, [put(2, id=3, p=1234)]))
     careless.close()
     assert database.rows("SELECT p FROM t WHERE id = 3") == [(1234,)]
@@ -469,7 +470,7 @@ def test_rows_without_key_are_added_each_once_if_so_chosen(database: Database) -
     database.execute("CREATE TABLE t (v int, w text)")
     with pytest.raises(SinkRefusedError, match=r"no primary key.*sink.keyless: append"):
         database.sink.check(["t"])
-    database.sink = MysqlSink(MysqlSettings(database.url, keyless=True))
+    database.sink = MysqlSink(RelationalSettings(database.url, keyless=True))
     database.writer = database.sink.writer()
     claim = database.claim("t")
     rows = [Change(0, n, Operation.UPSERT, {}, {"v": 1, "w": "same"}, None, 0) for n in range(3)]

@@ -22,8 +22,9 @@ from headgate.sinks.contract import (
     SinkRefusedError,
     SinkUnavailableError,
 )
-from headgate.sinks.mysql import MysqlSettings, MysqlSink
 from headgate.sinks.relational import silence
+from headgate.sinks.relational.mysql import MysqlSink
+from headgate.sinks.relational.session import RelationalSettings
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 
 pytestmark = pytest.mark.integration
@@ -61,7 +62,7 @@ def test_rights_that_are_taken_away_and_a_table_that_disappears(url: str) -> Non
     mariadb_execute(url, f"CREATE USER {clerk} IDENTIFIED BY 'pen'")
     mariadb_execute(url, f"GRANT ALL ON headgate.* TO {clerk}")
     mariadb_execute(url, f"GRANT ALL ON {database}.* TO {clerk}")
-    sink = MysqlSink(MysqlSettings(moved(url, port, f"{clerk}:pen")))
+    sink = MysqlSink(RelationalSettings(moved(url, port, f"{clerk}:pen")))
     writer = sink.writer()
     try:
         sink.claim(CLAIM)
@@ -91,7 +92,7 @@ def wire(url: str) -> Iterator[Wire]:
 
 
 def test_a_cut_connection_is_unavailable_and_the_same_batch_goes_on_when_it_is_back(url: str, wire: Wire) -> None:
-    sink = MysqlSink(MysqlSettings(moved(url, wire.port)))
+    sink = MysqlSink(RelationalSettings(moved(url, wire.port)))
     writer = sink.writer()
     sink.claim(CLAIM)
     writer.apply(batch(0, 3))
@@ -112,7 +113,7 @@ def test_a_cut_connection_is_unavailable_and_the_same_batch_goes_on_when_it_is_b
 @pytest.mark.parametrize(("number", "says"), [(1114, "The table 't' is full"), (1021, "Disk full (/tmp/x)")])
 def test_a_full_disk_is_waited_for_not_taken_for_bad_changes(url: str, number: int, says: str) -> None:
     """The server's own numbers for it, raised by a trigger: they are what a full disk is known by."""
-    sink = MysqlSink(MysqlSettings(url))
+    sink = MysqlSink(RelationalSettings(url))
     writer = sink.writer()
     sink.claim(CLAIM)
     mariadb_execute(
@@ -155,17 +156,17 @@ def test_tls_is_spoken_where_it_is_asked_for_and_never_given_up_in_silence(url: 
             mariadb_execute(server.dsn(), "CREATE DATABASE shop")
             mariadb_execute(server.dsn(), "CREATE USER spy REQUIRE SSL")
             mariadb_execute(server.dsn(), "CREATE TABLE shop.t (id int PRIMARY KEY, v text)")
-            sink = MysqlSink(MysqlSettings(f"{server.dsn('shop')}?ssl_ca={secured.ca}"))
+            sink = MysqlSink(RelationalSettings(f"{server.dsn('shop')}?ssl_ca={secured.ca}"))
             sink.claim(CLAIM)
             assert sink.writer().apply(batch(0, 3)).positions == {0: 3}
             with pytest.raises(SinkRefusedError, match=r"Access denied.*spy"):
-                MysqlSink(MysqlSettings(f"mysql://spy@127.0.0.1:{server.port}/shop")).check([])
+                MysqlSink(RelationalSettings(f"mysql://spy@127.0.0.1:{server.port}/shop")).check([])
             with pytest.raises(SinkRefusedError, match=r"(?i)certificate[\s\S]*ssl_"):
-                MysqlSink(MysqlSettings(f"{server.dsn('shop')}?ssl_ca={secured.other_ca}")).check([])
+                MysqlSink(RelationalSettings(f"{server.dsn('shop')}?ssl_ca={secured.other_ca}")).check([])
         with pytest.raises(SinkRefusedError, match=r"(?i)ssl[\s\S]*do not fit the server"):
-            MysqlSink(MysqlSettings(f"{url}?ssl_ca={secured.ca}")).check([])
+            MysqlSink(RelationalSettings(f"{url}?ssl_ca={secured.ca}")).check([])
         with pytest.raises(SinkRefusedError, match=r"sink\.dsn cannot be used.*no-such-file"):
-            MysqlSink(MysqlSettings(f"{url}?ssl_ca={name}/no-such-file")).check([])
+            MysqlSink(RelationalSettings(f"{url}?ssl_ca={name}/no-such-file")).check([])
 
 
 # --- a sink that stands still ---
@@ -190,7 +191,7 @@ def test_a_server_that_is_frozen_is_unavailable_and_once_thawed_takes_each_chang
         with EmbeddedMariadb(Path(name) / "server") as server:
             mariadb_execute(server.dsn(), "CREATE DATABASE shop")
             mariadb_execute(server.dsn("shop"), "CREATE TABLE t (id int PRIMARY KEY, v text)")
-            sink = MysqlSink(MysqlSettings(server.dsn("shop")))
+            sink = MysqlSink(RelationalSettings(server.dsn("shop")))
             sink.claim(CLAIM)
             writer = sink.writer()
             writer.apply(batch(0, 3))
@@ -213,7 +214,7 @@ def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
     url: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
-    sink = MysqlSink(MysqlSettings(moved(url, wire.port)))
+    sink = MysqlSink(RelationalSettings(moved(url, wire.port)))
     sink.claim(CLAIM)
     writer = sink.writer()
     writer.apply(batch(0, 3))
@@ -227,7 +228,7 @@ def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
 
 def test_a_statement_that_takes_its_time_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
-    sink = MysqlSink(MysqlSettings(url))
+    sink = MysqlSink(RelationalSettings(url))
     sink.claim(CLAIM)
     writer = sink.writer()
     writer.apply(batch(0))

@@ -16,8 +16,9 @@ from headgate.sinks.contract import (
     SinkFencedError,
     SinkUnavailableError,
 )
-from headgate.sinks.postgresql import PostgresSettings, PostgresSink
-from headgate.sinks.postgresql.connection import Label
+from headgate.sinks.relational.postgresql import PostgresSink
+from headgate.sinks.relational.postgresql.connection import Label
+from headgate.sinks.relational.session import RelationalSettings
 from integration.sinks.contract import (
     FEED,
     SECONDS_MAX,
@@ -36,7 +37,7 @@ class PostgresBench:
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
-        self.sink = PostgresSink(PostgresSettings(dsn, lock_wait_seconds=SECONDS_MAX))
+        self.sink = PostgresSink(RelationalSettings(dsn, lock_wait_seconds=SECONDS_MAX))
         self.execute("CREATE TABLE public.orders (id integer PRIMARY KEY, value text)")
 
     def execute(self, statement: str, parameters: object = None) -> list[tuple]:
@@ -84,7 +85,7 @@ def test_one_table_under_two_names_is_one_table(postgres_bench: PostgresBench) -
 def test_a_stranger_that_holds_the_lock_is_waited_for_then_named(postgres_bench: PostgresBench) -> None:
     claim = claim_of(postgres_bench, 1)
     postgres_bench.sink.claim(claim)
-    impatient = PostgresSink(PostgresSettings(postgres_bench.dsn, lock_wait_seconds=0.5))
+    impatient = PostgresSink(RelationalSettings(postgres_bench.dsn, lock_wait_seconds=0.5))
     with psycopg.connect(postgres_bench.dsn, application_name="somebody's psql") as stranger:
         stranger.execute("SELECT FROM headgate.progress FOR UPDATE")
         with pytest.raises(SinkUnavailableError, match="somebody's psql"):
@@ -104,7 +105,7 @@ def test_a_stranger_that_holds_the_lock_is_waited_for_then_named(postgres_bench:
 )
 def test_only_lower_epochs_of_the_same_feed_and_table_are_ended(postgres_bench: PostgresBench, label: Label) -> None:
     postgres_bench.sink.claim(claim_of(postgres_bench, 1))
-    impatient = PostgresSink(PostgresSettings(postgres_bench.dsn, lock_wait_seconds=0.5))
+    impatient = PostgresSink(RelationalSettings(postgres_bench.dsn, lock_wait_seconds=0.5))
     with psycopg.connect(postgres_bench.dsn, application_name=str(label)) as other:
         other.execute("SELECT FROM headgate.progress FOR UPDATE")
         with pytest.raises(SinkUnavailableError, match=str(label)):
@@ -132,7 +133,7 @@ def test_a_writer_ended_by_the_sink_can_go_on_with_a_new_session(postgres_bench:
 
 
 def test_an_unreachable_sink_is_unavailable(postgres_bench: PostgresBench) -> None:
-    nowhere = PostgresSink(PostgresSettings("host=127.0.0.1 port=1 dbname=x"))
+    nowhere = PostgresSink(RelationalSettings("host=127.0.0.1 port=1 dbname=x"))
     claim = claim_of(postgres_bench, 1)
     with pytest.raises(SinkUnavailableError):
         nowhere.claim(claim)
@@ -189,7 +190,7 @@ def test_labels_keep_the_epoch_whatever_the_names() -> None:
 def test_a_kept_session_serves_many_calls_and_is_replaced_when_the_server_has_ended_it(
     postgres_bench: PostgresBench,
 ) -> None:
-    sink = PostgresSink(PostgresSettings(postgres_bench.dsn), keeps_session=True)
+    sink = PostgresSink(RelationalSettings(postgres_bench.dsn), keeps_session=True)
     claim = claim_of(postgres_bench, 1)
     with psycopg.connect(postgres_bench.dsn, autocommit=True) as watcher:
 

@@ -22,9 +22,10 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
     ValueRefusedError,
 )
-from headgate.sinks.postgresql import PostgresSettings, PostgresSink
-from headgate.sinks.postgresql.staging import Stage
 from headgate.sinks.relational.grouping import Group
+from headgate.sinks.relational.postgresql import PostgresSink
+from headgate.sinks.relational.session import RelationalSettings
+from headgate.sinks.relational.staging import Stage
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +36,7 @@ class Database:
     def __init__(self, dsn: str, connection: psycopg.Connection) -> None:
         self.dsn = dsn
         self.execute = connection.execute
-        self.sink = PostgresSink(PostgresSettings(dsn))
+        self.sink = PostgresSink(RelationalSettings(dsn))
         self.writer = self.sink.writer()
 
     def rows(self, query: str) -> list[tuple]:
@@ -112,7 +113,7 @@ def clerk(database: Database) -> Iterator[PostgresSink]:
     database.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'pen'")
     database.execute("CREATE FUNCTION clerk() RETURNS text LANGUAGE sql AS $$ SELECT '" + role + "' $$")
     dsn = psycopg.conninfo.make_conninfo(database.dsn, user=role, password="pen")
-    yield PostgresSink(PostgresSettings(dsn))
+    yield PostgresSink(RelationalSettings(dsn))
     database.execute(f"DROP OWNED BY {role}")
     database.execute(f"DROP ROLE {role}")
 
@@ -471,7 +472,7 @@ def test_rows_without_key_are_added_each_once_if_so_chosen(database: Database) -
     database.execute("CREATE TABLE t (v int, w text)")
     with pytest.raises(SinkRefusedError, match=r"no primary key.*sink.keyless: append"):
         database.sink.check(["public.t"])
-    database.sink = PostgresSink(PostgresSettings(database.dsn, keyless=True))
+    database.sink = PostgresSink(RelationalSettings(database.dsn, keyless=True))
     database.writer = database.sink.writer()
     claim = database.claim("public.t")
     rows = [Change(0, n, Operation.UPSERT, {}, {"v": 1, "w": "same"}, None, 0) for n in range(3)]
@@ -483,20 +484,20 @@ def test_rows_without_key_are_added_each_once_if_so_chosen(database: Database) -
 
 def test_what_is_published_is_asked_of_tables_without_key_too(database: Database) -> None:
     database.execute("CREATE TABLE t (v int)")
-    sink = PostgresSink(PostgresSettings(database.dsn, keyless=True))
+    sink = PostgresSink(RelationalSettings(database.dsn, keyless=True))
     assert sink.published("elsewhere", ["public.t"]) == []
 
 
 def test_foreign_keys_are_ignored_if_so_chosen_and_if_the_user_may(database: Database, clerk: PostgresSink) -> None:
     database.execute("CREATE TABLE p (id int PRIMARY KEY)")
     database.execute("CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p)")
-    database.sink = PostgresSink(PostgresSettings(database.dsn, foreign_keys=False))
+    database.sink = PostgresSink(RelationalSettings(database.dsn, foreign_keys=False))
     database.writer = database.sink.writer()
     database.apply(database.claim("public.c"), put(0, id=1, p=1234))
     assert database.rows("SELECT p FROM c") == [(1234,)]
     role = database.rows("SELECT clerk()")[0][0]
     dsn = psycopg.conninfo.make_conninfo(database.dsn, user=role, password="pen")
-    careless = PostgresSink(PostgresSettings(dsn, foreign_keys=False))
+    careless = PostgresSink(RelationalSettings(dsn, foreign_keys=False))
     with pytest.raises(SinkRefusedError, match="GRANT SET ON PARAMETER session_replication_role"):
         careless.check(["public.t"])
     database.execute(f"GRANT SET ON PARAMETER session_replication_role TO {role}")

@@ -24,8 +24,9 @@ from headgate.sinks.contract import (
     SinkRefusedError,
     SinkUnavailableError,
 )
-from headgate.sinks.postgresql import PostgresSettings, PostgresSink
 from headgate.sinks.relational import silence
+from headgate.sinks.relational.postgresql import PostgresSink
+from headgate.sinks.relational.session import RelationalSettings
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.integration
@@ -64,7 +65,7 @@ def count_of(dsn: str) -> int:
 )
 def test_a_login_that_cannot_succeed_is_refused_for_good(dsn: str, changed: dict[str, str], says: str) -> None:
     parameters = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
-    sink = PostgresSink(PostgresSettings(make_conninfo("", **(parameters | changed))))
+    sink = PostgresSink(RelationalSettings(make_conninfo("", **(parameters | changed))))
     with pytest.raises(SinkRefusedError, match=rf"{says}[\s\S]*sink\.dsn") as refused:
         sink.check(["public.t"])
     assert not refused.value.retryable
@@ -78,7 +79,7 @@ def test_a_table_that_disappears_and_one_that_may_not_be_written_any_more(dsn: s
             f"CREATE USER {user} PASSWORD 'x'; GRANT CREATE, TEMP ON DATABASE {parameters['dbname']} TO {user}"
         )
         owner.execute(f"GRANT ALL ON t TO {user}")
-        sink = PostgresSink(PostgresSettings(make_conninfo("", **(parameters | {"user": user, "password": "x"}))))
+        sink = PostgresSink(RelationalSettings(make_conninfo("", **(parameters | {"user": user, "password": "x"}))))
         writer = sink.writer()
         try:
             sink.claim(CLAIM)
@@ -108,7 +109,7 @@ def wire(dsn: str) -> Iterator[Wire]:
 
 def test_a_cut_connection_is_unavailable_and_the_same_batch_goes_on_when_it_is_back(dsn: str, wire: Wire) -> None:
     parameters = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
-    sink = PostgresSink(PostgresSettings(make_conninfo("", **(parameters | {"port": str(wire.port)}))))
+    sink = PostgresSink(RelationalSettings(make_conninfo("", **(parameters | {"port": str(wire.port)}))))
     writer = sink.writer()
     sink.claim(CLAIM)
     writer.apply(batch(0, 3))
@@ -137,7 +138,7 @@ CREATE TRIGGER full_disk BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION full_d
 
 
 def test_a_full_disk_is_waited_for_not_taken_for_bad_changes(dsn: str) -> None:
-    sink = PostgresSink(PostgresSettings(dsn))
+    sink = PostgresSink(RelationalSettings(dsn))
     writer = sink.writer()
     sink.claim(CLAIM)
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -159,7 +160,7 @@ def test_a_server_that_is_stopped_and_started_is_unavailable_in_between_and_noth
         try:
             with psycopg.connect(server.dsn(), autocommit=True) as connection:
                 connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-            sink = PostgresSink(PostgresSettings(server.dsn()))
+            sink = PostgresSink(RelationalSettings(server.dsn()))
             writer = sink.writer()
             sink.claim(CLAIM)
             writer.apply(batch(0, 3))
@@ -201,7 +202,7 @@ def test_money_is_the_same_amount_where_the_locale_has_a_decimal_comma(monkeypat
         ):
             connection.execute("CREATE TABLE t (id money PRIMARY KEY, v money, w money[])")
             assert connection.execute("SELECT '12.50'::money::numeric").fetchall() != [(Decimal("12.50"),)]
-            sink = PostgresSink(PostgresSettings(server.dsn()))
+            sink = PostgresSink(RelationalSettings(server.dsn()))
             sink.claim(CLAIM)
             writer = sink.writer()
             key = {"id": "-1234.56"}
@@ -238,7 +239,7 @@ def test_a_server_that_is_frozen_is_unavailable_and_once_thawed_takes_each_chang
         with EmbeddedPostgres(Path(name) / "server") as server:
             with psycopg.connect(server.dsn(), autocommit=True) as connection:
                 connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-            sink = PostgresSink(PostgresSettings(f"{server.dsn()}?connect_timeout=2"))
+            sink = PostgresSink(RelationalSettings(f"{server.dsn()}?connect_timeout=2"))
             sink.claim(CLAIM)
             writer = sink.writer()
             writer.apply(batch(0, 3))
@@ -261,7 +262,7 @@ def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
     dsn: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
-    sink = PostgresSink(PostgresSettings(make_conninfo(dsn, port=wire.port)))
+    sink = PostgresSink(RelationalSettings(make_conninfo(dsn, port=wire.port)))
     sink.claim(CLAIM)
     writer = sink.writer()
     writer.apply(batch(0, 3))
@@ -275,7 +276,7 @@ def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
 
 def test_a_statement_that_takes_its_time_is_waited_for(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
-    sink = PostgresSink(PostgresSettings(dsn))
+    sink = PostgresSink(RelationalSettings(dsn))
     sink.claim(CLAIM)
     writer = sink.writer()
     writer.apply(batch(0))

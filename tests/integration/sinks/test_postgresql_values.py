@@ -9,7 +9,8 @@ import pytest
 from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkWriter, ValueRefusedError
-from headgate.sinks.postgresql import PostgresSettings, PostgresSink
+from headgate.sinks.relational.postgresql import PostgresSink
+from headgate.sinks.relational.session import RelationalSettings
 
 pytestmark = pytest.mark.integration
 
@@ -198,7 +199,7 @@ class Target:
         self.server = server
         server.execute(f"DROP TABLE IF EXISTS {self.table}")
         server.execute(f"CREATE TABLE {self.table} (id integer PRIMARY KEY, v {declared})")
-        sink = PostgresSink(PostgresSettings(dsn))
+        sink = PostgresSink(RelationalSettings(dsn))
         self.claim = Claim(FeedIdentity("c", "0-1", "f"), self.table, "topic", Epoch(1, 1), 0, {0: 0})
         sink.claim(self.claim)
         self.writer: SinkWriter = sink.writer()

@@ -20,11 +20,12 @@ from headgate.formats.change import CONNECTOR, Change, Operation
 from headgate.formats.debezium_avro import Decoder as AvroDecoder
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, Sink, SinkError, SinkWriter
-from headgate.sinks.mysql import MysqlSettings, MysqlSink
-from headgate.sinks.mysql.catalog import Column
-from headgate.sinks.mysql.values import column_text as mysql_text
-from headgate.sinks.postgresql import PostgresSettings, PostgresSink
-from headgate.sinks.postgresql.values import column_text as postgresql_text
+from headgate.sinks.relational.mysql import MysqlSink
+from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.values import column_text as mysql_text
+from headgate.sinks.relational.postgresql import PostgresSink
+from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
+from headgate.sinks.relational.session import RelationalSettings
 from headgate.sinks.relational.times import NotTextError
 from headgate.sources.registry import SchemaRegistry
 from headgate_lab.embedded.registry import EmbeddedRegistry
@@ -171,7 +172,7 @@ class Target(Protocol):
 
 class PostgresTarget:
     def __init__(self, dsn: str) -> None:
-        self.sink = PostgresSink(PostgresSettings(dsn))
+        self.sink = PostgresSink(RelationalSettings(dsn))
         self._connection = psycopg.connect(dsn, autocommit=True)
         self._connection.execute("CREATE TYPE mood AS ENUM ('glad', 'so, so')")
         self._connection.execute("SET TimeZone = 'UTC'; SET lc_monetary = 'C'")
@@ -191,7 +192,7 @@ class PostgresTarget:
 
 class MysqlTarget:
     def __init__(self, url: str) -> None:
-        self.sink = MysqlSink(MysqlSettings(url))
+        self.sink = MysqlSink(RelationalSettings(url))
         self._database = url.rsplit("/", 1)[1]
         self._connection = mariadb_connect(url)
 

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from fixtures.services import mariadb_connect, mariadb_execute
-from headgate.sinks.mysql import MysqlSettings
-from headgate.sinks.mysql.connection import connect
+from headgate.sinks.relational.mysql.connection import connect
+from headgate.sinks.relational.session import RelationalSettings
 from headgate.verify.comparing import UncomparableError, compare_table
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
@@ -113,7 +113,7 @@ def _fill(url: str, table: str) -> None:
 def test_mariadb_on_both_sides(mariadb_database: str) -> None:
     for table in ("here", "there"):
         _fill(mariadb_database, table)
-    sides = [MysqlSide(connect(MysqlSettings(mariadb_database))) for _ in range(2)]
+    sides = [MysqlSide(connect(RelationalSettings(mariadb_database))) for _ in range(2)]
     name = mariadb_database.rsplit("/", 1)[1]
     compared = compare_table(*sides, f"{name}.here", f"{name}.there")
     assert (compared.rows, compared.differences) == (1199, 0)
@@ -143,7 +143,7 @@ def test_mariadb_against_postgresql(mariadb_database: str, postgres_database: st
         with there.cursor() as cursor:
             cursor.executemany("INSERT INTO t VALUES (%s, %s, %s, %s, %s, %s, %s::int::boolean, %s)", rows)
         there.execute("SET TimeZone TO 'Asia/Tokyo'")
-        sides = (MysqlSide(connect(MysqlSettings(mariadb_database))), PostgresSide(there))
+        sides = (MysqlSide(connect(RelationalSettings(mariadb_database))), PostgresSide(there))
         compared = compare_table(*sides, f"{name}.t", "public.t")
         assert (compared.rows, compared.differences) == (1199, 0), compared.examples[:2]
         there.execute("UPDATE t SET sold = NOT sold, at = at + interval '1 microsecond', doc = '{}' WHERE a = 5")

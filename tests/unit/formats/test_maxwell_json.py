@@ -9,9 +9,9 @@ import pytest
 from headgate.formats.change import CONNECTOR, Change, ChangeError, Operation
 from headgate.formats.decoding import UndecodableError
 from headgate.formats.maxwell_json import Decoder
-from headgate.sinks.mysql.catalog import Column
-from headgate.sinks.mysql.values import column_text as mysql_text
-from headgate.sinks.postgresql.values import column_text as postgresql_text
+from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.values import column_text as mysql_text
+from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
 from headgate.sinks.relational.text import escape
 
 KEY = b'{"database":"shop","table":"goods","pk.id":7}'

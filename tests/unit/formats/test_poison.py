@@ -16,7 +16,7 @@ from headgate.formats.dealing import Columns, Dealer, Look
 from headgate.formats.debezium_schema import envelope_semantics
 from headgate.formats.decoding import Decoder, UndecodableError
 from headgate.formats.transactions import decode_end, standing_of
-from headgate.sinks.postgresql.values import column_text
+from headgate.sinks.relational.postgresql.values import column_text
 from headgate.sinks.relational.times import NotTextError
 from headgate.sources.origin import origin_of
 from headgate.sources.resend import row_key

@@ -8,9 +8,9 @@ from headgate.config.feed import FeedSpecError, parse_feed
 from headgate.formats import canal_json, debezium_avro, debezium_json
 from headgate.formats.change import BINARY, CONNECTOR, TEXT_ONLY
 from headgate.replication.feed_parts import FeedParts
-from headgate.sinks.mysql.catalog import Column
-from headgate.sinks.mysql.values import column_text as mysql_text
-from headgate.sinks.postgresql.values import column_text as postgresql_text
+from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.values import column_text as mysql_text
+from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
 from headgate.sinks.relational.text import ColumnText
 from headgate.sinks.relational.times import NotTextError
 

@@ -5,7 +5,7 @@ import pytest
 from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.identity import same_sink
-from headgate.sinks.mysql.address import parse_address
+from headgate.sinks.relational.mysql.address import parse_address
 
 
 @pytest.mark.parametrize(

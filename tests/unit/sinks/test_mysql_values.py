@@ -5,8 +5,8 @@ from base64 import b64encode
 
 import pytest
 
-from headgate.sinks.mysql.catalog import Column
-from headgate.sinks.mysql.values import column_text
+from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.values import column_text
 from headgate.sinks.relational.times import NotTextError
 
 DEC = "org.apache.kafka.connect.data.Decimal"

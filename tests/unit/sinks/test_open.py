@@ -11,7 +11,7 @@ from headgate.config.feed import SinkSpec
 from headgate.formats.change import ABSENT, Change, Operation
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.open import open_sink
-from headgate.sinks.postgresql import PostgresSink
+from headgate.sinks.relational.postgresql import PostgresSink
 
 
 def test_a_postgresql_sink_opens_without_connecting_and_travels() -> None:

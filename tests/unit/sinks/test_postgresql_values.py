@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.sinks.postgresql.values import column_text
+from headgate.sinks.relational.postgresql.values import column_text
 from headgate.sinks.relational.times import NotTextError
 
 

@@ -1,1 +1,7 @@
-"""What the sinks that are relational databases have in common: rules and shapes, no database."""
+"""Relational databases as sinks: one engine, and a dialect per database.
+
+In the order of a change: ``sink`` the contract · ``progress`` and ``fence`` who may write, and from where on ·
+``contention`` past whoever is in the way · ``writer`` one batch, one transaction · ``staging`` rows into a temporary
+table and from there into their own · ``parts`` the slow way when a batch as a whole is refused. ``dialect`` says what a
+database brings.
+"""

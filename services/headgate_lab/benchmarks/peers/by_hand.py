@@ -19,7 +19,7 @@ import orjson
 import psycopg
 import pymysql
 
-from headgate.sinks.mysql.address import parse_address
+from headgate.sinks.relational.mysql.address import parse_address
 from headgate_lab.benchmarks.shapes import SHAPES
 
 __all__ = ["ByHand", "run_by_hand"]

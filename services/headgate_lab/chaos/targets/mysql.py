@@ -17,9 +17,10 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
-from headgate.sinks.mysql.address import parse_address
-from headgate.sinks.mysql.connection import MysqlSettings, connect, quoted
-from headgate.sinks.mysql.progress import ensure_progress
+from headgate.sinks.relational.mysql.address import parse_address
+from headgate.sinks.relational.mysql.connection import connect, quoted
+from headgate.sinks.relational.mysql.progress import MysqlProgress
+from headgate.sinks.relational.session import RelationalSettings
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
 from headgate_lab.chaos.proxy import Proxies
@@ -87,8 +88,8 @@ class MysqlTarget:
 
 def make_shop(dsn: str) -> None:
     """The shop's empty tables, the sink's bookkeeping and the audit of both, on a server that has none of them."""
-    with connect(MysqlSettings(dsn)) as session:
-        ensure_progress(session)
+    with connect(RelationalSettings(dsn)) as session:
+        MysqlProgress(session).ensure()
     with closing(_connect(dsn)) as target:
         create_tables(target)
         install_audit(target)
@@ -98,7 +99,7 @@ def compare_shop(source_dsn: str, target_dsn: str) -> tuple[Comparison, ...]:
     """The shop in a PostgreSQL compared with that in a MariaDB."""
     with (
         closing(PostgresSide(psycopg.connect(source_dsn, autocommit=True))) as ours,
-        closing(MysqlSide(connect(MysqlSettings(target_dsn)))) as theirs,
+        closing(MysqlSide(connect(RelationalSettings(target_dsn)))) as theirs,
     ):
         return tuple(compare_across(ours, theirs, table) for table in TABLES)
 

@@ -1,13 +1,11 @@
 """When the sink refuses a batch as a whole: how it tries parts of it, and what its refusals mean (see bisection).
 
 Everything happens in one transaction, each attempt under a savepoint; the fence is asked first, and what is to be set
-aside is safe elsewhere before the commit. The stage takes no part in the transaction: it is emptied each time.
+aside is safe elsewhere before the commit. A stage that takes no part in the transaction is emptied each time.
 """
 
 from collections.abc import Sequence
-from typing import Final
-
-import pymysql
+from typing import Any, Final
 
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.formats.change import Change, ChangeError
@@ -19,31 +17,33 @@ from headgate.sinks.contract import (
     ConstraintViolatedError,
     ValueRefusedError,
 )
-from headgate.sinks.mysql.connection import Session, errno, message
-from headgate.sinks.mysql.progress import advance
-from headgate.sinks.mysql.source_tables import store_source_table
-from headgate.sinks.mysql.staging import BAD_VALUES, Stage
 from headgate.sinks.relational.batches import ORPHANS, check_truncates, last_words, refused_change, unmoved
+from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.grouping import Merged, OrphanRowsError, UnwritableError
 from headgate.sinks.relational.keys import FoldedKeysError
+from headgate.sinks.relational.session import Fault, Session
+from headgate.sinks.relational.staging import Stage
 
 __all__ = ["REFUSALS", "apply_in_parts", "is_refusal"]
 
 REFUSALS: Final = (UnwritableError, OrphanRowsError, FoldedKeysError, UnicodeEncodeError, ChangeError)
-"""What the rows, not the sink, are to blame for; besides the errors of BAD_VALUES."""
-
-_BETWEEN_ROWS: Final = frozenset({1062, 1586, 1216, 1217, 1451, 1452, 1761, 1762})
+"""What the rows, not the sink, are to blame for; besides the database's errors of two faults."""
 
 
-def is_refusal(error: Exception) -> bool:
+def is_refusal(dialect: Dialect[Any, Any, Any], error: Exception) -> bool:
     """Whether the rows are to blame, and parts of the batch should be tried."""
-    return isinstance(error, REFUSALS) or (isinstance(error, pymysql.Error) and errno(error) in BAD_VALUES)
+    if isinstance(error, dialect.error):
+        return dialect.fault_of(error) in (Fault.VALUE, Fault.BETWEEN_ROWS)
+    return isinstance(error, REFUSALS)
 
 
 class _Trial:
     """Tries changes within the caller's transaction."""
 
-    def __init__(self, session: Session, stage: Stage, batch: ChangeBatch) -> None:
+    def __init__(
+        self, dialect: Dialect[Any, Any, Any], session: Session, stage: Stage[Any, Any], batch: ChangeBatch
+    ) -> None:
+        self._dialect = dialect
         self._session = session
         self._stage = stage
         self._claim = batch.claim
@@ -54,8 +54,8 @@ class _Trial:
         try:
             with self._session.savepoint():
                 merged = [self._merge(changes) for changes in parts]
-        except (*REFUSALS, pymysql.Error) as error:
-            if not is_refusal(error):
+        except (self._dialect.error, *REFUSALS) as error:
+            if not is_refusal(self._dialect, error):
                 raise
             return error
         self.upserts += sum(each.upserts for each in merged)
@@ -70,31 +70,30 @@ class _Trial:
 
     def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
         """See Trial."""
-        reason = message(error)
-        if isinstance(error, FoldedKeysError):
-            reason = (
-                f"another row has a key that the collation of column {', '.join(self._stage.table.folding)} takes for "
-                "the same: give the key a collation that ends in _nopad_bin (MariaDB) or _0900_bin (MySQL); the others "
-                "take 'a' and 'a ' for one"
-            )
-        waits = errno(error) in _BETWEEN_ROWS or isinstance(error, ORPHANS)
+        table, column, reason = self._stage.table, None, str(error)
+        waits = isinstance(error, ORPHANS)
+        if isinstance(error, self._dialect.error):
+            column, reason = self._dialect.words_of(error)
+            waits = self._dialect.fault_of(error) is Fault.BETWEEN_ROWS
+        elif isinstance(error, FoldedKeysError):
+            reason = self._dialect.folded.format(columns=", ".join(table.folding))
         kind = ConstraintViolatedError if waits else ValueRefusedError
-        return refused_change(
-            kind, self._stage.table.name, self._claim.topic, change, error, column=None, reason=reason
-        )
+        return refused_change(kind, table.name, self._claim.topic, change, error, column=column, reason=reason)
 
 
-def apply_in_parts(session: Session, stage: Stage, batch: ChangeBatch) -> Applied:
+def apply_in_parts(
+    dialect: Dialect[Any, Any, Any], session: Session, stage: Stage[Any, Any], batch: ChangeBatch
+) -> Applied:
     """Commit what can be applied (see bisect_batch). Raises SinkError if that is nothing."""
-    claim, table = batch.claim, stage.table.name
+    claim, table, progress = batch.claim, stage.table.name, dialect.progress(session)
     with session.transaction():
-        advance(session, claim, table, unmoved(batch))  # the fence, and the locks, before the table is touched
-        store_source_table(session, batch, table)
-        stage.lock()
+        progress.advance(claim, table, unmoved(batch))  # the fence, and the locks, before the table is touched
+        progress.store_source_table(batch, table)
+        stage.begin_trials()
         stage.check_version()  # what is refused is to be judged by the table as it is
-        trial = _Trial(session, stage, batch)
+        trial = _Trial(dialect, session, stage, batch)
         found = bisect_batch(trial, batch)
-        advance(session, claim, table, found.ranges)
+        progress.advance(claim, table, found.ranges)
         if found.refused and batch.quarantine is not None:
             batch.quarantine.keep(found.refused)
         reach(CrashPoint.BEFORE_COMMIT)

@@ -9,8 +9,9 @@ from typing import Final
 
 import pymysql
 
-from headgate.sinks.mysql.catalog import load_table
-from headgate.sinks.mysql.connection import Session, errno
+from headgate.sinks.relational.mysql.catalog import load_table
+from headgate.sinks.relational.mysql.connection import MysqlSession
+from headgate.sinks.relational.mysql.faults import errno
 
 __all__ = ["read_own_id", "read_published"]
 
@@ -18,7 +19,7 @@ _UNKNOWN_VARIABLE: Final = 1193
 _READS_THE_LOG: Final = "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
 
 
-def read_own_id(session: Session) -> str | None:
+def read_own_id(session: MysqlSession) -> str | None:
     """Server and the address's database, by which bare table names are found; None from servers without identity."""
     try:
         ((server,),) = session.execute(f"SELECT @@{'server_uid' if session.is_mariadb else 'server_uuid'}")
@@ -30,7 +31,7 @@ def read_own_id(session: Session) -> str | None:
     return f"mysql/{server}/{database or ''}"
 
 
-def read_published(session: Session, database: str, tables: Sequence[str]) -> list[str]:
+def read_published(session: MysqlSession, database: str, tables: Sequence[str]) -> list[str]:
     """Those of ``tables`` that are in ``database``, as its events name them, if somebody reads the server's log.
 
     Another user's reader is seen only with the PROCESS privilege.
@@ -39,4 +40,4 @@ def read_published(session: Session, database: str, tables: Sequence[str]) -> li
     if not readers:
         return []
     found = [load_table(session, name, keyless=True) for name in tables]
-    return sorted({table.relation for table in found if table.database == database})
+    return sorted({table.relation for table in found if table.schema == database})

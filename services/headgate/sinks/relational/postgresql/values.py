@@ -17,9 +17,9 @@ from typing import Final
 
 import msgspec
 
-from headgate.sinks.postgresql.times import days_text, time_text, timestamp_text, unit_per_second
 from headgate.sinks.relational.keys import unpadded
 from headgate.sinks.relational.logical import logical_json, logical_text
+from headgate.sinks.relational.postgresql.times import days_text, time_text, timestamp_text, unit_per_second
 from headgate.sinks.relational.text import (
     DECIMAL,
     FIELD_BEGINS,

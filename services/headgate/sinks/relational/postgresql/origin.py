@@ -9,7 +9,8 @@ from typing import Final
 
 from psycopg import errors
 
-from headgate.sinks.postgresql.catalog import Connection
+from headgate.sinks.relational.postgresql.catalog import load_table
+from headgate.sinks.relational.postgresql.connection import PostgresSession
 
 __all__ = ["read_own_id", "read_published"]
 
@@ -27,16 +28,17 @@ GROUP BY t.name ORDER BY t.name
 """
 
 
-def read_own_id(connection: Connection) -> str | None:
+def read_own_id(session: PostgresSession) -> str | None:
     """Cluster, timeline and database; None where the server keeps it to its administrators."""
     try:
-        row = connection.execute(_OWN_ID).fetchone()
+        ((own_id,),) = session.execute(_OWN_ID)
     except errors.InsufficientPrivilege:
         return None
-    return None if row is None else str(row[0])
+    return str(own_id)
 
 
-def read_published(connection: Connection, database: str, tables: Sequence[str]) -> list[str]:
-    """Those of ``tables`` ("schema.name") that somebody can be reading the changes of, if this is ``database``."""
-    found = connection.execute(_PUBLISHED, {"tables": list(tables), "database": database}).fetchall()
-    return [str(row[0]) for row in found]
+def read_published(session: PostgresSession, database: str, tables: Sequence[str]) -> list[str]:
+    """Those of ``tables`` that somebody can be reading the changes of, if this is ``database``, as "schema.name"."""
+    # What is published has nothing to do with keys: whoever may do without one has said so elsewhere.
+    names = [load_table(session, table, keyless=True).name for table in tables]
+    return [str(row[0]) for row in session.execute(_PUBLISHED, {"tables": names, "database": database})]

@@ -15,9 +15,9 @@ from datetime import date
 from functools import partial
 from typing import Final
 
-from headgate.sinks.mysql.catalog import Column
 from headgate.sinks.relational.keys import unpadded
 from headgate.sinks.relational.logical import logical_json, logical_text
+from headgate.sinks.relational.mysql.catalog import Column
 from headgate.sinks.relational.text import (
     MAXWELL,
     UNSIGNED_DIGITS,

@@ -1,28 +1,30 @@
-"""Sessions at a PostgreSQL sink: how they are opened and labelled, and what their errors mean.
+"""Sessions at a PostgreSQL sink: how they are opened and labelled.
 
 A session that holds locks says in its application name for which feed, table and epoch: ``headgate <feed> <table>
 <epoch>``. PostgreSQL keeps 63 bytes of it, so long names are shortened (with a digest), the epoch never.
 """
 
-from contextlib import closing, suppress
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
 import msgspec
 import psycopg
-from psycopg import errors
+from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 
 from headgate.records.control import Epoch
 from headgate.records.names import encode_part
 from headgate.records.spans import overlap, table_of
-from headgate.sinks.contract import Claim, SinkError, SinkRefusedError, SinkUnavailableError
-from headgate.sinks.postgresql.patience import PatientConnection
+from headgate.sinks.contract import Claim, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.relational.postgresql.faults import message
+from headgate.sinks.relational.postgresql.patience import PatientConnection
+from headgate.sinks.relational.session import Parameters, RelationalSettings
 from headgate.sinks.relational.silence import CONNECT_SECONDS, TCP_OPTIONS
 
-__all__ = ["Label", "PostgresSettings", "connect", "sink_error"]
+__all__ = ["Label", "PostgresSession", "connect", "quoted"]
 
 WRITER_LOCK_SECONDS: Final = 3
 """When somebody else's session (an ALTER TABLE, say) holds a lock longer, the batch fails, and the table leaves the
@@ -63,32 +65,6 @@ SET row_security = off
 """
 # Read committed: the fence is a condition re-read after a lock wait. row_security off: a policy that would
 # hide rows raises instead of filtering in silence.
-
-_UNAVAILABLE: Final = (
-    errors.AdminShutdown,
-    errors.CrashShutdown,
-    errors.CannotConnectNow,
-    errors.DeadlockDetected,
-    errors.SerializationFailure,
-    errors.LockNotAvailable,
-    errors.QueryCanceled,
-    errors.ReadOnlySqlTransaction,
-    errors.IdleInTransactionSessionTimeout,
-)
-_UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
-
-
-class PostgresSettings(msgspec.Struct, frozen=True):
-    """Where the sink is. ``dsn`` is libpq's; the password is read from ``password_file`` at each connection."""
-
-    dsn: str
-    password_file: Path | None = None
-    lock_wait_seconds: float = 10.0
-    """How long a claim waits for sessions that are not ours to end, before it names them and gives up."""
-    foreign_keys: bool = True
-    """False: the sink's foreign keys are not checked for our rows, and its ordinary triggers do not fire for them."""
-    keyless: bool = False
-    """True: a table may be without key; its rows are only added."""
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -138,7 +114,64 @@ def _short(name: str, room: int) -> str:
     return text if len(text) <= room else f"{text[: room - 9]}+{crc32(text.encode()):08x}"
 
 
-def connect(settings: PostgresSettings) -> psycopg.Connection[tuple[Any, ...]]:
+class PostgresSession:
+    """See Session. ``connection`` is psycopg's, for what only it can do."""
+
+    def __init__(self, connection: PatientConnection) -> None:
+        self.connection = connection
+        self._label: Label | None = None
+
+    def execute(self, statement: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:
+        """See Session."""
+        cursor = self.connection.execute(statement, parameters)
+        return cursor.fetchall() if cursor.description else []
+
+    def count(self, statement: str, parameters: Parameters = None) -> int:
+        """See Session."""
+        return self.connection.execute(statement, parameters).rowcount
+
+    def copy(self, statement: str, lines: Iterable[bytes]) -> None:
+        """Run a COPY FROM STDIN with ``lines``, each of them many lines."""
+        with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for part in lines:
+                copy.write(part)
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """See Session."""
+        return self.connection.transaction()
+
+    def savepoint(self) -> AbstractContextManager[object]:
+        """See Session: psycopg makes one of a transaction within another."""
+        return self.connection.transaction()
+
+    def mark(self, claim: Claim | None) -> None:
+        """See Session. Whoever is blocked by a session finds its label in pg_stat_activity."""
+        label = None if claim is None else Label.of(claim)
+        if label == self._label:
+            return
+        if label is None:
+            self.execute("RESET application_name")
+        else:
+            self.execute("SELECT set_config('application_name', %s, false)", (str(label),))
+        self._label = label
+
+    @property
+    def closed(self) -> bool:
+        """See Session."""
+        return self.connection.closed
+
+    def close(self) -> None:
+        """See Session."""
+        with suppress(psycopg.Error):
+            self.connection.close()
+
+
+def quoted(*names: str) -> str:
+    """An identifier in double quotes, or one within another."""
+    return sql.Identifier(*names).as_string()
+
+
+def connect(settings: RelationalSettings) -> PostgresSession:
     """A new session, autocommit, set up as everything here expects it. Raises SinkError."""
     try:
         connection = _open(settings)
@@ -154,31 +187,29 @@ def connect(settings: PostgresSettings) -> psycopg.Connection[tuple[Any, ...]]:
     except errors.InsufficientPrivilege as error:
         raise SinkRefusedError(
             "sink.foreign_keys: ignore needs a right that the sink's user has not: GRANT SET ON PARAMETER "
-            f"session_replication_role TO it (PostgreSQL 15 and later; before, a superuser) [{_message(error)}]"
+            f"session_replication_role TO it (PostgreSQL 15 and later; before, a superuser) [{message(error)}]"
         ) from error
     except psycopg.ProgrammingError as error:
-        raise SinkRefusedError(f"sink.dsn cannot be used: {_message(error)}") from error
+        raise SinkRefusedError(f"sink.dsn cannot be used: {message(error)}") from error
     except psycopg.Error as error:
-        text = f"cannot open a session at the sink: {_message(error)}"
+        text = f"cannot open a session at the sink: {message(error)}"
         if any(words in text for words in _LOGIN_REFUSED):
             raise SinkRefusedError(f"{text}: correct sink.dsn or the password file, or let the user in") from error
         raise SinkUnavailableError(text) from error
-    return connection
+    return PostgresSession(connection)
 
 
-def _open(settings: PostgresSettings) -> PatientConnection:
+def _open(settings: RelationalSettings) -> PatientConnection:
     options: dict[str, object] = {**_NETWORK, "application_name": _LABEL_WORD}
     with suppress(psycopg.ProgrammingError):  # said by connect() itself, in its own words
         options = {name: value for name, value in options.items() if name not in conninfo_to_dict(settings.dsn)}
-    if settings.password_file is not None:
-        try:
-            options["password"] = settings.password_file.read_text(encoding="utf-8").rstrip("\n")
-        except OSError as error:
-            raise SinkRefusedError(f"sink.password_file {settings.password_file}: {error.strerror}") from error
+    password = settings.password()
+    if password is not None:
+        options["password"] = password
     return PatientConnection.connect(settings.dsn, autocommit=True, **options)  # type: ignore[arg-type]
 
 
-def _is_at_work(settings: PostgresSettings, number: tuple[Any, ...] | None) -> bool:
+def _is_at_work(settings: RelationalSettings, number: tuple[Any, ...] | None) -> bool:
     """Whether the server answers a new session, and the session of that number is doing something."""
     try:
         with closing(_open(settings)) as connection:
@@ -191,20 +222,3 @@ def _is_at_work(settings: PostgresSettings, number: tuple[Any, ...] | None) -> b
     except SinkRefusedError:
         return True  # the password file is gone, which says nothing about the server
     return found is not None and not found[0]
-
-
-def _message(error: psycopg.Error) -> str:
-    return (error.diag.message_primary or str(error) or type(error).__name__).strip()
-
-
-def sink_error(error: psycopg.Error, doing: str) -> SinkError:
-    """What a database error means to the caller. Refused values are told apart before (see parts)."""
-    text = f"{doing}: {_message(error)}"
-    state = error.sqlstate
-    if isinstance(error, _UNAVAILABLE) or (state is not None and state[:2] in _UNAVAILABLE_CLASSES):
-        return SinkUnavailableError(text)
-    if state is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return SinkUnavailableError(f"{text} (the session is lost)")
-    if isinstance(error, errors.InsufficientPrivilege):
-        return SinkRefusedError(f"{text}: grant it to the sink's user")
-    return SinkRefusedError(f"{text} (SQLSTATE {state})")

@@ -6,21 +6,14 @@ Names are exact (never folded to lower case): ``schema.table``, divided at the f
 """
 
 from collections.abc import Sequence
-from difflib import get_close_matches
-from typing import Any, Final
-
-import msgspec
-import psycopg
-from psycopg import sql
+from typing import Final
 
 from headgate.records.identifiers import split_table
-from headgate.sinks.contract import SinkRefusedError, TableShape
+from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
+from headgate.sinks.relational.table import Table, check_generated, nearest, without_key
 
-__all__ = ["PROGRESS", "Connection", "Table", "check_database", "load_table", "parse_name", "read_version"]
-
-Connection = psycopg.Connection[tuple[Any, ...]]
-
-PROGRESS: Final = "headgate.progress"
+__all__ = ["check_database", "found_name", "load_table", "read_version"]
 
 _TABLE: Final = """
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, row_security_active(c.oid),
@@ -47,6 +40,15 @@ WITH RECURSIVE base AS (
 SELECT attname, declared, attidentity, attgenerated, loose FROM base WHERE typtype <> 'd' ORDER BY attnum
 """
 
+_FOUND: Final = """
+SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass(%s)
+"""
+
+_TABLES: Final = """
+SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
+"""
+
 _KEYS: Final = """
 SELECT i.indisprimary, i.indimmediate,
        ARRAY(SELECT a.attname::text FROM unnest(i.indkey[0:i.indnkeyatts - 1]) WITH ORDINALITY k(num, pos)
@@ -65,96 +67,73 @@ FROM pg_class c WHERE c.oid = to_regclass(%s)
 """
 
 
-class Table(msgspec.Struct, frozen=True):
-    """A sink table. ``columns`` are the writable ones with their types; ``generated`` are computed by the sink.
-
-    ``folding`` key columns take two texts for one. ``version`` becomes another when columns or keys do (see
-    ``read_version``).
-    """
-
-    name: str
-    schema: str
-    relation: str
-    columns: dict[str, str]
-    generated: frozenset[str]
-    key: tuple[str, ...]
-    folding: tuple[str, ...]
-    secondary_unique: bool
-    version: str | None
-
-    @property
-    def identifier(self) -> sql.Identifier:
-        """The table's quoted name."""
-        return sql.Identifier(self.schema, self.relation)
-
-    def shape(self, name: str) -> TableShape:
-        """The contract's view, under the name the caller knows the table by."""
-        return TableShape(name, self.columns, self.key, self.secondary_unique)
+def _identifier(name: str) -> str:
+    """The quoted name that a table name stands for."""
+    return quoted(*(part for part in split_table(name) if part is not None))
 
 
-def parse_name(name: str) -> sql.Identifier:
-    """The identifier a table name stands for."""
-    schema, relation = split_table(name)
-    return sql.Identifier(relation) if schema is None else sql.Identifier(schema, relation)
+def found_name(session: PostgresSession, name: str) -> str | None:
+    """``Table.name`` of the table that ``name`` stands for now, None if there is none."""
+    rows = session.execute(_FOUND, (_identifier(name),))
+    return str(rows[0][0]) if rows else None
 
 
-def load_table(connection: Connection, name: str, *, keyless: bool = False) -> Table:
+def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Table[str]:
     """The table, proven to exist, to have a key and to be writable by us. SinkRefusedError says what to do.
 
     With ``keyless`` it may be without key.
     """
-    version = read_version(connection, parse_name(name))  # before the rest: what is newer than it shows later
-    row = connection.execute(_TABLE, (parse_name(name).as_string(connection),)).fetchone()
-    if row is None:
-        raise SinkRefusedError(f"table {name} does not exist at the sink{_nearest(connection, name)}: create it first")
-    oid, schema, relation, kind, row_security, missing = row
+    version = read_version(session, _identifier(name))  # before the rest: what is newer than it shows later
+    found = session.execute(_TABLE, (_identifier(name),))
+    if not found:
+        near = nearest(name, session.execute(_TABLES))
+        raise SinkRefusedError(f"table {name} does not exist at the sink{near}: create it first")
+    ((oid, schema, relation, kind, row_security, missing),) = found
     if kind not in ("r", "p"):
         raise SinkRefusedError(
             f"{name} is not a table at the sink but a view or a foreign table: name the table itself"
         )
     if missing:
-        raise SinkRefusedError(f"no right to {', '.join(missing)} on table {name}: {_grant(connection, missing, name)}")
+        raise SinkRefusedError(f"no right to {', '.join(missing)} on table {name}: {_grant(session, missing, name)}")
     if row_security:
         raise SinkRefusedError(
             f"row-level security would hide rows of table {name} from the sink's user: give it BYPASSRLS"
         )
-    described = connection.execute(_COLUMNS, {"oid": oid}).fetchall()
+    described = session.execute(_COLUMNS, {"oid": oid})
     generated = frozenset(str(column) for column, _, _, computed, _ in described if computed)
     columns = {str(column): str(kind) for column, kind, _, computed, _ in described if not computed}
-    key, secondary = _keys(connection, oid, name, keyless=keyless)
+    key, secondary = _keys(session, oid, name, keyless=keyless)
     for column, _, identity, _, _ in described:
         if identity == "a" and column not in key:
             raise SinkRefusedError(
                 f"column {column} of table {name} is GENERATED ALWAYS AS IDENTITY outside the key, so not updatable: "
                 f"ALTER TABLE {name} ALTER COLUMN {column} SET GENERATED BY DEFAULT"
             )
-    if set(key) & generated:
-        raise SinkRefusedError(f"the primary key of table {name} has generated columns: rows cannot be found by it")
+    check_generated(name, key, generated)
     folding = tuple(
         str(column)
         for column, kind, _, _, loose in described
         if column in key and (loose or str(kind).rpartition(".")[2] == "citext")
     )
-    qualified = f"{schema}.{relation}"
-    return Table(qualified, str(schema), str(relation), columns, generated, key, folding, secondary, version)
+    return Table(
+        f"{schema}.{relation}", schema, relation, quoted(schema, relation), columns, generated, key, folding, secondary,
+        version,
+    )  # fmt: skip
 
 
-def read_version(connection: Connection, name: sql.Identifier) -> str | None:
+def read_version(session: PostgresSession, identifier: str) -> str | None:
     """What differs after any alteration of the table's columns or keys; None if there is no such table."""
-    row = connection.execute(_VERSION, (name.as_string(connection),)).fetchone()
-    return None if row is None else str(row[0])
+    rows = session.execute(_VERSION, (identifier,))
+    return str(rows[0][0]) if rows else None
 
 
-def _keys(connection: Connection, oid: object, name: str, *, keyless: bool) -> tuple[tuple[str, ...], bool]:
-    indexes = connection.execute(_KEYS, (oid,)).fetchall()
+def _keys(session: PostgresSession, oid: object, name: str, *, keyless: bool) -> tuple[tuple[str, ...], bool]:
+    indexes = session.execute(_KEYS, (oid,))
     primary = [(immediate, columns) for is_primary, immediate, columns in indexes if is_primary]
     if not primary:
         if keyless:
             return (), bool(indexes)
-        raise SinkRefusedError(
-            f"table {name} has no primary key at the sink: add one, rows are found by it (or, if its source has none "
-            "either and rows are only added, set sink.keyless: append)"
-        )
+        raise without_key(name)
     immediate, columns = primary[0]
     if not immediate:
         raise SinkRefusedError(
@@ -163,23 +142,14 @@ def _keys(connection: Connection, oid: object, name: str, *, keyless: bool) -> t
     return tuple(columns), len(indexes) > 1
 
 
-def _grant(connection: Connection, missing: Sequence[str], name: str) -> str:
-    user = connection.execute("SELECT quote_ident(current_user)").fetchone()
-    return f"GRANT {', '.join(missing)} ON {parse_name(name).as_string(connection)} TO {user[0] if user else '?'}"
+def _grant(session: PostgresSession, missing: Sequence[str], name: str) -> str:
+    ((user,),) = session.execute("SELECT quote_ident(current_user)")
+    return f"GRANT {', '.join(missing)} ON {_identifier(name)} TO {user}"
 
 
-def _nearest(connection: Connection, name: str) -> str:
-    known = connection.execute(
-        "SELECT schemaname || '.' || tablename FROM pg_tables "
-        "WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
-    )
-    near = get_close_matches(name, [str(row[0]) for row in known], n=1)
-    return f" (there is {near[0]})" if near else ""
-
-
-def check_database(connection: Connection) -> None:
+def check_database(session: PostgresSession) -> None:
     """Whether we may keep progress and stage rows in this database; SinkRefusedError says what to grant."""
-    row = connection.execute(
+    ((standby, database, user, temporary, creatable, usable),) = session.execute(
         """
         SELECT pg_is_in_recovery(), current_database(), quote_ident(current_user),
                has_database_privilege(current_database(), 'TEMP'),
@@ -192,9 +162,7 @@ def check_database(connection: Connection) -> None:
                      AND has_table_privilege('headgate.progress', 'UPDATE')
                      AND has_table_privilege('headgate.progress', 'DELETE') END
         """
-    ).fetchone()
-    assert row is not None  # noqa: S101 - a SELECT without FROM has one row
-    standby, database, user, temporary, creatable, usable = row
+    )
     if standby:
         raise SinkRefusedError(f"database {database} is a read-only standby: give the primary's address")
     if not temporary:
@@ -206,5 +174,6 @@ def check_database(connection: Connection) -> None:
         )
     if not usable:
         raise SinkRefusedError(
-            f"schema headgate belongs to somebody else: GRANT ALL ON SCHEMA headgate, ALL ON {PROGRESS} TO {user}"
+            "schema headgate belongs to somebody else: "
+            f"GRANT ALL ON SCHEMA headgate, ALL ON headgate.progress TO {user}"
         )

@@ -1,4 +1,4 @@
-"""Sessions at a MySQL or MariaDB sink: how they are opened, how rows are sent over them, and what their errors mean.
+"""Sessions at a MySQL or MariaDB sink: how they are opened, and how rows are sent over them.
 
 Every session fixes what its statements rely on (strict mode, UTC, READ COMMITTED, utf8mb4), whatever the server's
 defaults are. LOAD DATA LOCAL takes its rows from memory: the server names a file, as the protocol wants it, but no
@@ -11,24 +11,24 @@ its own, its *token*; whoever finds the token in a row (see progress) asks the s
 import re
 import ssl
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, Self
 
-import msgspec
 import pymysql
 from pymysql.constants import CLIENT, CR
 from pymysql.converters import escape_string
 from pymysql.cursors import SSCursor
 
-from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
-from headgate.sinks.mysql.address import parse_address
-from headgate.sinks.mysql.wire import Wire
+from headgate.sinks.contract import Claim, SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.relational.mysql.address import parse_address
+from headgate.sinks.relational.mysql.faults import UNAVAILABLE, errno, message
+from headgate.sinks.relational.mysql.wire import Wire
+from headgate.sinks.relational.session import Parameters, RelationalSettings
 from headgate.sinks.relational.silence import CONNECT_SECONDS
 
-__all__ = ["MysqlSettings", "Session", "connect", "errno", "message", "quoted", "sink_error"]
+__all__ = ["MysqlSession", "connect", "quoted"]
 
 WRITER_LOCK_SECONDS: Final = 30
 """When somebody else's session (an ALTER TABLE, say) holds a lock longer, the batch fails and the lane tries again."""
@@ -43,35 +43,12 @@ _ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 # READ COMMITTED: the fence is a condition re-read after a lock wait, and gaps between rows need no lock. sql_notes: a
 # rounded decimal is no warning, so that every warning is a value that was not taken as it is.
 
-_UNAVAILABLE: Final = frozenset(
-    {
-        1020, 1021, 1028, 1030, 1037, 1038, 1040, 1041, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1105, 1114,
-        1129, 1135, 1152, 1153, 1158, 1159, 1160, 1161, 1180, 1184, 1203, 1205, 1206, 1213, 1226, 1290, 1317, 1429,
-        1614, 1637, 1792, 1836, 1927, 1969, 2002, 2003, 2005, 2006, 2013, 2055, 3024, 3058, 3101, 3572, 4031,
-    }
-)  # fmt: skip
-_RIGHTS: Final = frozenset({1044, 1142, 1143, 1227, 1370, 1410, 1698})
 TLS_FILES: Final = ("ssl_ca", "ssl_cert", "ssl_key")
 _LOGIN: Final = 1045
 _TLS: Final = 2026
 
-_Text = Sequence[object] | dict[str, object] | None
 
-
-class MysqlSettings(msgspec.Struct, frozen=True):
-    """Where the sink is. ``dsn`` is a mysql:// address; the password is read from ``password_file`` at each session."""
-
-    dsn: str
-    password_file: Path | None = None
-    lock_wait_seconds: float = 10.0
-    """How long a claim waits for sessions that are not ours to end, before it names them and gives up."""
-    foreign_keys: bool = True
-    """False: the sink's foreign keys are not checked for our rows."""
-    keyless: bool = False
-    """True: a table may be without key; its rows are only added."""
-
-
-class Session:
+class MysqlSession:
     """One session, autocommit but for ``transaction``."""
 
     def __init__(self, wire: Wire, *, number: int, is_mariadb: bool, loads: bool) -> None:
@@ -81,13 +58,13 @@ class Session:
         self.loads = loads
         self.token: str | None = None
 
-    def execute(self, statement: str, parameters: _Text = None) -> list[tuple[Any, ...]]:
+    def execute(self, statement: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:
         """Run a statement; its rows. ``%`` stands for itself unless there are parameters."""
         with self._wire.cursor() as cursor:
             cursor.execute(statement, parameters)
             return list(cursor.fetchall())
 
-    def count(self, statement: str, parameters: _Text = None) -> int:
+    def count(self, statement: str, parameters: Parameters = None) -> int:
         """Run a statement; how many rows it found (whether or not it had to change them)."""
         with self._wire.cursor() as cursor:
             cursor.execute(statement, parameters)
@@ -147,9 +124,12 @@ class Session:
                 self.execute("ROLLBACK TO SAVEPOINT part")
             except pymysql.Error as gone:
                 # A deadlock has ended the whole transaction, or the session is lost: what went wrong first says so.
-                raise (error if errno(error) in _UNAVAILABLE else gone) from None
+                raise (error if errno(error) in UNAVAILABLE else gone) from None
             raise
         self.execute("RELEASE SAVEPOINT part")
+
+    def mark(self, claim: Claim | None) -> None:
+        """See Session. The rows that it locks say it themselves (see progress)."""
 
     @property
     def closed(self) -> bool:
@@ -169,7 +149,7 @@ class Session:
         self.close()
 
 
-def connect(settings: MysqlSettings) -> Session:
+def connect(settings: RelationalSettings) -> MysqlSession:
     """A new session, set up as everything here expects it. Raises SinkError."""
     wire = _open(settings)
     try:
@@ -182,14 +162,9 @@ def connect(settings: MysqlSettings) -> Session:
         raise
 
 
-def _open(settings: MysqlSettings) -> Wire:
+def _open(settings: RelationalSettings) -> Wire:
     address = parse_address(settings.dsn)
-    password = address.password or ""
-    if settings.password_file is not None:
-        try:
-            password = settings.password_file.read_text(encoding="utf-8").rstrip("\n")
-        except OSError as error:
-            raise SinkRefusedError(f"sink.password_file {settings.password_file}: {error.strerror}") from error
+    password = settings.password()
     options: dict[str, Any] = {name: value for name, value in address.options.items() if name != "bulk"}
     if "ssl_ca" in options:
         options |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
@@ -198,7 +173,7 @@ def _open(settings: MysqlSettings) -> Wire:
             host=address.host,
             port=address.port,
             user=address.user,
-            password=password,
+            password=address.password or "" if password is None else password,
             database=address.database,
             charset="utf8mb4",
             autocommit=True,
@@ -215,7 +190,7 @@ def _open(settings: MysqlSettings) -> Wire:
         raise SinkRefusedError(f"sink.dsn cannot be used: {error} ({files})") from error
 
 
-def _is_at_work(settings: MysqlSettings, number: int) -> bool:
+def _is_at_work(settings: RelationalSettings, number: int) -> bool:
     """Whether the server answers a new session, and the session of that number is doing something."""
     try:
         wire = _open(settings)
@@ -232,7 +207,7 @@ def _is_at_work(settings: MysqlSettings, number: int) -> bool:
         return isinstance(refused, SinkRefusedError)
 
 
-def _set_up(wire: Wire, settings: MysqlSettings) -> Session:
+def _set_up(wire: Wire, settings: RelationalSettings) -> MysqlSession:
     with wire.cursor() as cursor:
         cursor.execute("SELECT VERSION(), CONNECTION_ID()")
         ((version, number),) = cursor.fetchall()
@@ -241,7 +216,7 @@ def _set_up(wire: Wire, settings: MysqlSettings) -> Session:
         cursor.execute(f"SET SESSION foreign_key_checks = {int(settings.foreign_keys)}")
     loads = parse_address(settings.dsn).bulk == "load"
     wire.watch(partial(_is_at_work, settings, int(number)))
-    return Session(wire, number=int(number), is_mariadb="mariadb" in str(version).lower(), loads=loads)
+    return MysqlSession(wire, number=int(number), is_mariadb="mariadb" in str(version).lower(), loads=loads)
 
 
 def _unopened(error: pymysql.Error) -> SinkError:
@@ -251,34 +226,8 @@ def _unopened(error: pymysql.Error) -> SinkError:
         return SinkRefusedError(f"{text}: is it the right user in sink.dsn and password in sink.password_file?")
     if number == _TLS or isinstance(getattr(error, "original_exception", None), ssl.SSLCertVerificationError):
         return SinkRefusedError(f"{text}: the ssl_… options of sink.dsn do not fit the server")
-    if number in _UNAVAILABLE or number == 0:
+    if number in UNAVAILABLE or number == 0:
         return SinkUnavailableError(text)
-    return SinkRefusedError(f"{text} (error {number})")
-
-
-def errno(error: BaseException | None) -> int:
-    """The server's (or client's) error number; 0 where there is none."""
-    match error.args if error is not None else ():
-        case (int(number), *_):
-            return number
-    return 0
-
-
-def message(error: BaseException) -> str:
-    """What the server said."""
-    return str(error.args[1]).strip() if len(error.args) > 1 else str(error) or type(error).__name__
-
-
-def sink_error(error: pymysql.Error, doing: str) -> SinkError:
-    """What a database error means to the caller. Refused values are told apart before (see parts)."""
-    text = f"{doing}: {message(error)}"
-    number = errno(error)
-    if number in _UNAVAILABLE:
-        return SinkUnavailableError(text)
-    if number == 0 and isinstance(error, pymysql.OperationalError | pymysql.InterfaceError | pymysql.InternalError):
-        return SinkUnavailableError(f"{text} (the session is lost)")
-    if number in _RIGHTS:
-        return SinkRefusedError(f"{text}: grant it to the sink's user")
     return SinkRefusedError(f"{text} (error {number})")
 
 

@@ -1,0 +1,87 @@
+"""Who is in a session's way: the rows that it needs say who locked them, even before that is committed."""
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import Final
+
+import pymysql
+
+from headgate.records.control import Epoch
+from headgate.sinks.contract import Claim, SinkError, SinkRefusedError
+from headgate.sinks.relational.mysql.connection import MysqlSession, connect
+from headgate.sinks.relational.mysql.faults import errno, message
+from headgate.sinks.relational.mysql.progress import MysqlProgress
+from headgate.sinks.relational.session import RelationalSettings
+
+__all__ = ["cancel", "connect_watcher", "end_blockers"]
+
+_NO_SUCH_THREAD: Final = 1094
+_NOT_OWNER: Final = frozenset({1095, 1227})
+
+_WHO: Final = """
+SELECT p.id, p.user, p.host, p.command, p.time
+FROM information_schema.innodb_lock_waits w
+JOIN information_schema.innodb_trx mine ON mine.trx_id = w.requesting_trx_id
+JOIN information_schema.innodb_trx theirs ON theirs.trx_id = w.blocking_trx_id
+JOIN information_schema.processlist p ON p.id = theirs.trx_mysql_thread_id
+WHERE mine.trx_mysql_thread_id = %s ORDER BY p.id
+"""
+_WHO_MYSQL: Final = """
+SELECT b.processlist_id, b.processlist_user, b.processlist_host, b.processlist_command, b.processlist_time
+FROM performance_schema.data_lock_waits w
+JOIN performance_schema.threads b ON b.thread_id = w.blocking_thread_id
+JOIN performance_schema.threads m ON m.thread_id = w.requesting_thread_id
+WHERE m.processlist_id = %s ORDER BY b.processlist_id
+"""
+
+
+def connect_watcher(settings: RelationalSettings) -> MysqlSession:
+    """See Dialect: a session that reads what is not committed."""
+    session = connect(settings)
+    session.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+    return session
+
+
+def end_blockers(  # noqa: PLR0917 - see Dialect
+    watching: MysqlSession,
+    blocked: MysqlSession,
+    claim: Claim,
+    table: str,
+    over_at: Callable[[Epoch], bool],
+    waited_seconds: float,
+) -> list[str]:
+    """See Dialect."""
+    del waited_seconds
+    for holder in MysqlProgress(watching).holders(claim, table):
+        if holder.feed_id != claim.identity.feed_id or holder.token == blocked.token or not over_at(holder.epoch):
+            continue
+        ((session_id,),) = watching.execute("SELECT IS_USED_LOCK(%s)", (holder.token,))
+        if session_id is None:
+            continue  # it has ended; what it wrote is being rolled back, or was committed
+        try:
+            watching.execute(f"KILL {int(session_id)}")
+        except pymysql.Error as error:
+            if errno(error) == _NO_SUCH_THREAD:
+                continue
+            if errno(error) in _NOT_OWNER:
+                raise SinkRefusedError(
+                    f"session {session_id} holds {table} under epoch {holder.epoch}, which is over, and cannot be "
+                    f"ended by this user ({message(error)}): use the same user for every agent, or grant it "
+                    "CONNECTION ADMIN"
+                ) from error
+            raise
+    return _who_blocks(watching, blocked)
+
+
+def _who_blocks(watching: MysqlSession, blocked: MysqlSession) -> list[str]:
+    """Who has what we wait for; nothing where this user may not see it."""
+    with suppress(pymysql.Error):
+        found = watching.execute(_WHO if watching.is_mariadb else _WHO_MYSQL, (blocked.id,))
+        return [f"session {i} (user {user} from {host}, {what} for {time} s)" for i, user, host, what, time in found]
+    return []
+
+
+def cancel(settings: RelationalSettings, blocked: MysqlSession) -> None:
+    """See Dialect."""
+    with suppress(pymysql.Error, SinkError), closing(connect(settings)) as other:
+        other.execute(f"KILL {blocked.id}")

@@ -1,0 +1,49 @@
+"""MySQL and MariaDB as the engine's dialect, and as a sink."""
+
+from typing import Final
+
+import pymysql
+
+from headgate.sinks.relational.dialect import Dialect
+from headgate.sinks.relational.mysql.catalog import Column, check_database, load_table
+from headgate.sinks.relational.mysql.connection import MysqlSession, connect
+from headgate.sinks.relational.mysql.contention import cancel, connect_watcher, end_blockers
+from headgate.sinks.relational.mysql.faults import fault_of, sink_error, words_of
+from headgate.sinks.relational.mysql.origin import read_own_id, read_published
+from headgate.sinks.relational.mysql.progress import MysqlProgress
+from headgate.sinks.relational.mysql.staging import MysqlStage
+from headgate.sinks.relational.session import RelationalSettings
+from headgate.sinks.relational.sink import RelationalSink
+
+__all__ = ["MysqlSink"]
+
+_MYSQL: Final = Dialect[MysqlSession, Column, pymysql.Error](
+    error=pymysql.Error,
+    connect=connect,
+    check_database=check_database,
+    load_table=load_table,
+    progress=MysqlProgress,
+    stage=MysqlStage,
+    stages_in_transaction=False,
+    own_id=read_own_id,
+    published=read_published,
+    fault_of=fault_of,
+    words_of=words_of,
+    sink_error=sink_error,
+    folded=(
+        "another row has a key that the collation of column {columns} takes for the same: give the key a collation "
+        "that ends in _nopad_bin (MariaDB) or _0900_bin (MySQL); the others take 'a' and 'a ' for one"
+    ),
+    keeps_session=False,  # the rows that a claim has locked go on naming its session, so that another might end it
+    connect_watcher=connect_watcher,
+    end_blockers=end_blockers,
+    unseen_blocker="somebody this user cannot see (GRANT PROCESS ON *.* to it, to see who)",
+    cancel=cancel,
+)
+
+
+class MysqlSink(RelationalSink[MysqlSession, Column, pymysql.Error]):
+    """A MySQL or MariaDB server as a sink."""
+
+    def __init__(self, settings: RelationalSettings, *, keeps_session: bool = False) -> None:
+        super().__init__(_MYSQL, settings, keeps_session=keeps_session)

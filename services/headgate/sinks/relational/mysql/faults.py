@@ -1,0 +1,69 @@
+"""What MySQL's and MariaDB's errors mean: whose fault they are, and what is said of them."""
+
+from typing import Final
+
+import pymysql
+
+from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.relational.session import Fault
+
+__all__ = ["BAD_VALUES", "UNAVAILABLE", "errno", "fault_of", "message", "sink_error", "words_of"]
+
+BAD_VALUES: Final = frozenset(
+    {1048, 1062, 1118, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1416, 1425, 1427, 1451, 1452, 1216, 1217,
+     1526, 1586, 1644, 1690, 1761, 1762, 1901, 3140, 3156, 3819, 4025, 4078}
+)  # fmt: skip
+"""Errors that rows, not the sink, are to blame for."""
+
+_FAULTS: Final = (
+    (Fault.BETWEEN_ROWS, frozenset({1062, 1586, 1216, 1217, 1451, 1452, 1761, 1762})),
+    (Fault.VALUE, BAD_VALUES),
+    (Fault.ALTERED, frozenset({1054, 1109, 1136, 1146, 1412})),
+    (Fault.DEADLOCK, frozenset({1213})),
+    (Fault.LOCK_WAIT, frozenset({1205})),
+)
+
+UNAVAILABLE: Final = frozenset(
+    {
+        1020, 1021, 1028, 1030, 1037, 1038, 1040, 1041, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1105, 1114,
+        1129, 1135, 1152, 1153, 1158, 1159, 1160, 1161, 1180, 1184, 1203, 1205, 1206, 1213, 1226, 1290, 1317, 1429,
+        1614, 1637, 1792, 1836, 1927, 1969, 2002, 2003, 2005, 2006, 2013, 2055, 3024, 3058, 3101, 3572, 4031,
+    }
+)  # fmt: skip
+_RIGHTS: Final = frozenset({1044, 1142, 1143, 1227, 1370, 1410, 1698})
+
+
+def fault_of(error: pymysql.Error) -> Fault:
+    """Whose fault it is; the first that fits."""
+    return next((fault for fault, numbers in _FAULTS if errno(error) in numbers), Fault.SINK)
+
+
+def errno(error: BaseException | None) -> int:
+    """The server's (or client's) error number; 0 where there is none."""
+    match error.args if error is not None else ():
+        case (int(number), *_):
+            return number
+    return 0
+
+
+def message(error: BaseException) -> str:
+    """What the server said."""
+    return str(error.args[1]).strip() if len(error.args) > 1 else str(error) or type(error).__name__
+
+
+def words_of(error: pymysql.Error) -> tuple[str | None, str]:
+    """See Dialect: a column is named in the words."""
+    return None, message(error)
+
+
+def sink_error(error: pymysql.Error, doing: str) -> SinkError:
+    """What a database error means to the caller. Refused values are told apart before (see parts)."""
+    text = f"{doing}: {message(error)}"
+    number = errno(error)
+    if number in UNAVAILABLE:
+        return SinkUnavailableError(text)
+    if number == 0 and isinstance(error, pymysql.OperationalError | pymysql.InterfaceError | pymysql.InternalError):
+        return SinkUnavailableError(f"{text} (the session is lost)")
+    if number in _RIGHTS:
+        return SinkRefusedError(f"{text}: grant it to the sink's user")
+    return SinkRefusedError(f"{text} (error {number})")

@@ -1,0 +1,74 @@
+"""Who is in a session's way: PostgreSQL says which sessions block it, and their labels say what they are at."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from psycopg import errors
+
+from headgate.records.control import Epoch
+from headgate.sinks.contract import Claim, SinkRefusedError
+from headgate.sinks.relational.postgresql.connection import Label, PostgresSession
+from headgate.sinks.relational.session import RelationalSettings
+
+__all__ = ["cancel", "end_blockers"]
+
+SIBLING_SECONDS: Final = 1.0
+"""How long a claim lets another part of its table finish its own: milliseconds, unless that one is frozen."""
+
+_BLOCKERS: Final = """
+SELECT a.pid, a.backend_start, a.application_name, a.usename, a.state, extract(epoch FROM now() - a.xact_start)::float8
+FROM unnest(pg_blocking_pids(%s)) b JOIN pg_stat_activity a ON a.pid = b ORDER BY a.pid
+"""
+
+# Start time and name are looked at again in the same statement: a pid is soon somebody else's.
+_END: Final = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = %s AND backend_start = %s AND application_name = %s
+"""
+
+
+class _Blocker(msgspec.Struct, frozen=True):
+    pid: int
+    started: object
+    name: str
+    user: str | None
+    state: str | None
+    open_seconds: float | None
+
+    def __str__(self) -> str:
+        since = "" if self.open_seconds is None else f", transaction open for {self.open_seconds:.0f} s"
+        return f"pid {self.pid} ({self.name or 'no application name'}, user {self.user}, {self.state}{since})"
+
+
+def end_blockers(  # noqa: PLR0917 - see Dialect
+    watching: PostgresSession,
+    blocked: PostgresSession,
+    claim: Claim,
+    table: str,
+    over_at: Callable[[Epoch], bool],
+    waited_seconds: float,
+) -> list[str]:
+    """See Dialect. Another part of the same table is given a moment first."""
+    mine = Label.of(claim)
+    blockers = [_Blocker(*row) for row in watching.execute(_BLOCKERS, (blocked.connection.info.backend_pid,))]
+    for blocker in blockers:
+        label = Label.parse(blocker.name)
+        if label is None or (label.feed, label.table) != (mine.feed, mine.table) or not over_at(label.epoch):
+            continue
+        if not label.may_meet(mine) and waited_seconds < SIBLING_SECONDS:
+            continue
+        try:
+            watching.execute(_END, (blocker.pid, blocker.started, blocker.name))
+        except errors.InsufficientPrivilege as error:
+            raise SinkRefusedError(
+                f"{blocker} holds {table} under an epoch that is over and cannot be ended by this user: "
+                "use the same user for every agent, or GRANT pg_signal_backend"
+            ) from error
+    return [str(blocker) for blocker in blockers]
+
+
+def cancel(settings: RelationalSettings, blocked: PostgresSession) -> None:
+    """See Dialect."""
+    del settings
+    blocked.connection.cancel_safe()

@@ -1,0 +1,49 @@
+"""PostgreSQL as the engine's dialect, and as a sink."""
+
+from typing import Final
+
+import psycopg
+
+from headgate.sinks.relational.dialect import Dialect
+from headgate.sinks.relational.postgresql.catalog import check_database, load_table
+from headgate.sinks.relational.postgresql.connection import PostgresSession, connect
+from headgate.sinks.relational.postgresql.contention import cancel, end_blockers
+from headgate.sinks.relational.postgresql.faults import fault_of, sink_error, words_of
+from headgate.sinks.relational.postgresql.origin import read_own_id, read_published
+from headgate.sinks.relational.postgresql.progress import PostgresProgress
+from headgate.sinks.relational.postgresql.staging import PostgresStage
+from headgate.sinks.relational.session import RelationalSettings
+from headgate.sinks.relational.sink import RelationalSink
+
+__all__ = ["PostgresSink"]
+
+_POSTGRESQL: Final = Dialect[PostgresSession, str, psycopg.Error](
+    error=psycopg.Error,
+    connect=connect,
+    check_database=check_database,
+    load_table=load_table,
+    progress=PostgresProgress,
+    stage=PostgresStage,
+    stages_in_transaction=True,
+    own_id=read_own_id,
+    published=read_published,
+    fault_of=fault_of,
+    words_of=words_of,
+    sink_error=sink_error,
+    folded=(
+        "another row has a key that column {columns} takes for the same (citext, or a collation that is not "
+        "deterministic): make it text with a deterministic collation"
+    ),
+    keeps_session=True,
+    connect_watcher=connect,
+    end_blockers=end_blockers,
+    unseen_blocker="nobody visible to this user",
+    cancel=cancel,
+)
+
+
+class PostgresSink(RelationalSink[PostgresSession, str, psycopg.Error]):
+    """A PostgreSQL database as a sink."""
+
+    def __init__(self, settings: RelationalSettings, *, keeps_session: bool = False) -> None:
+        super().__init__(_POSTGRESQL, settings, keeps_session=keeps_session)

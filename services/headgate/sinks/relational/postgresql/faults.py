@@ -1,0 +1,80 @@
+"""What PostgreSQL's errors mean: whose fault they are, and what is said of them."""
+
+from typing import Final
+
+import psycopg
+from psycopg import errors
+
+from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.relational.session import Fault
+
+__all__ = ["fault_of", "message", "sink_error", "words_of"]
+
+_FAULTS: Final[tuple[tuple[Fault, tuple[type[psycopg.Error], ...]], ...]] = (
+    (Fault.BETWEEN_ROWS, (errors.UniqueViolation, errors.ForeignKeyViolation, errors.ExclusionViolation)),
+    (
+        Fault.VALUE,
+        (
+            psycopg.IntegrityError,
+            psycopg.DataError,
+            errors.CardinalityViolation,  # two keys of the batch are one to the sink (citext, 1.0 and 1.00)
+            errors.ProgramLimitExceeded,  # a value too long for an index
+            errors.RaiseException,  # the sink's own triggers
+        ),
+    ),
+    (
+        Fault.ALTERED,
+        (
+            errors.UndefinedColumn,
+            errors.UndefinedTable,
+            errors.DatatypeMismatch,
+            errors.InvalidColumnReference,
+            errors.FeatureNotSupported,  # a cached plan whose result type has changed
+        ),
+    ),
+    (Fault.DEADLOCK, (errors.DeadlockDetected, errors.SerializationFailure)),
+    (Fault.LOCK_WAIT, (errors.LockNotAvailable,)),
+)
+
+_UNAVAILABLE: Final = (
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.LockNotAvailable,
+    errors.QueryCanceled,
+    errors.ReadOnlySqlTransaction,
+    errors.IdleInTransactionSessionTimeout,
+)
+_UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
+
+
+def fault_of(error: psycopg.Error) -> Fault:
+    """Whose fault it is; the first that fits."""
+    return next((fault for fault, kinds in _FAULTS if isinstance(error, kinds)), Fault.SINK)
+
+
+def message(error: psycopg.Error) -> str:
+    """What the server said."""
+    return (error.diag.message_primary or str(error) or type(error).__name__).strip()
+
+
+def words_of(error: psycopg.Error) -> tuple[str | None, str]:
+    """See Dialect."""
+    detail = error.diag.message_detail
+    reason = (error.diag.message_primary or str(error)) + (f" ({detail})" if detail else "")
+    return error.diag.column_name, reason
+
+
+def sink_error(error: psycopg.Error, doing: str) -> SinkError:
+    """What a database error means to the caller. Refused values are told apart before (see parts)."""
+    text = f"{doing}: {message(error)}"
+    state = error.sqlstate
+    if isinstance(error, _UNAVAILABLE) or (state is not None and state[:2] in _UNAVAILABLE_CLASSES):
+        return SinkUnavailableError(text)
+    if state is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return SinkUnavailableError(f"{text} (the session is lost)")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return SinkRefusedError(f"{text}: grant it to the sink's user")
+    return SinkRefusedError(f"{text} (SQLSTATE {state})")

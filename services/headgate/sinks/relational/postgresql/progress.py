@@ -1,0 +1,163 @@
+"""The fence's tables and statements, where PostgreSQL's are its own."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.sinks.contract import Claim, OffsetRange
+from headgate.sinks.relational.fence import FenceRow
+from headgate.sinks.relational.postgresql.catalog import found_name
+from headgate.sinks.relational.postgresql.connection import PostgresSession
+from headgate.sinks.relational.progress import FEED, MINE, Progress, Values
+
+__all__ = ["PostgresProgress"]
+
+_CREATE: Final = """
+CREATE SCHEMA IF NOT EXISTS headgate;
+CREATE TABLE IF NOT EXISTS headgate.progress (
+    cluster_id  text    NOT NULL,
+    feed_id     text    NOT NULL,
+    table_name  text    NOT NULL,
+    topic       text    NOT NULL,
+    partition   integer NOT NULL,
+    feed        text    NOT NULL,
+    owner_rev   bigint  NOT NULL,
+    n           bigint  NOT NULL,
+    incarnation bigint  NOT NULL,
+    next_offset bigint  NOT NULL CHECK (next_offset >= 0),
+    closed      boolean NOT NULL DEFAULT false,
+    topic_id    text,
+    claimed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (cluster_id, feed_id, table_name, topic, partition)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE TABLE IF NOT EXISTS headgate.removed (
+    cluster_id  text NOT NULL,
+    feed_id     text NOT NULL,
+    feed        text NOT NULL,
+    removed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (cluster_id, feed_id)
+);
+COMMENT ON SCHEMA headgate IS 'Headgate: how far each table is, and who may write it. Remove with its last feed.';
+CREATE TABLE IF NOT EXISTS headgate.source_tables (
+    cluster_id   text   NOT NULL,
+    feed_id      text   NOT NULL,
+    table_name   text   NOT NULL,
+    topic        text   NOT NULL,
+    incarnation  bigint NOT NULL,
+    source_table text   NOT NULL,
+    PRIMARY KEY (cluster_id, feed_id, table_name, topic)
+)
+"""
+# fillfactor: rows are updated with every batch and stay on their page.
+
+_RAISE: Final = """
+INSERT INTO headgate.progress (cluster_id, feed_id, table_name, topic, partition, feed, owner_rev, n, incarnation,
+                               next_offset, topic_id)
+SELECT %(cluster)s, %(feed_id)s, %(table)s, %(topic)s, p, %(feed)s, %(owner_rev)s, %(n)s, %(incarnation)s,
+       o, %(topic_id)s
+FROM unnest(%(partitions)s::int[], %(starts)s::bigint[]) AS s (p, o) ORDER BY p
+ON CONFLICT (cluster_id, feed_id, table_name, topic, partition) DO UPDATE SET
+    owner_rev = EXCLUDED.owner_rev, n = EXCLUDED.n, closed = false, feed = EXCLUDED.feed,
+    next_offset = CASE WHEN progress.incarnation < EXCLUDED.incarnation THEN EXCLUDED.next_offset
+                       ELSE progress.next_offset END,
+    topic_id = CASE WHEN progress.incarnation < EXCLUDED.incarnation THEN EXCLUDED.topic_id
+                    ELSE coalesce(EXCLUDED.topic_id, progress.topic_id) END,
+    incarnation = EXCLUDED.incarnation,
+    claimed_at = clock_timestamp(), updated_at = clock_timestamp()
+"""
+
+_THESE: Final = "partition = ANY (%(partitions)s)"
+_HOLD: Final = f"SELECT partition FROM headgate.progress WHERE {MINE} AND {_THESE} ORDER BY partition FOR UPDATE"
+
+_MOVE: Final = f"""
+UPDATE headgate.progress p SET next_offset = s.next, updated_at = clock_timestamp()
+FROM unnest(%(partitions)s::int[], %(expected)s::bigint[], %(next)s::bigint[]) AS s (number, expected, next)
+WHERE {MINE} AND p.partition = s.number
+  AND (owner_rev, n) = (%(owner_rev)s, %(n)s) AND NOT closed AND p.next_offset = s.expected
+"""
+
+# The row's own words come back, whoever made it. A rewind's first batch puts its own in their place.
+_STORE: Final = """
+INSERT INTO headgate.source_tables AS known (cluster_id, feed_id, table_name, topic, incarnation, source_table)
+VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(incarnation)s, %(source_table)s)
+ON CONFLICT (cluster_id, feed_id, table_name, topic) DO UPDATE SET
+    source_table = CASE WHEN known.incarnation < EXCLUDED.incarnation THEN EXCLUDED.source_table
+                        ELSE known.source_table END,
+    incarnation = greatest(known.incarnation, EXCLUDED.incarnation)
+RETURNING source_table
+"""
+
+_CLAIMED: Final = (
+    f"SELECT table_name FROM headgate.progress WHERE {FEED} AND topic = %(topic)s "
+    "AND right(table_name, length(%(relation)s) + 1) = '.' || %(relation)s "
+)
+_LAST_CLAIMED: Final = f"{_CLAIMED} ORDER BY owner_rev DESC, n DESC, table_name LIMIT 1"
+_SEALABLE: Final = f"SELECT DISTINCT table_name FROM ({_CLAIMED} AND (owner_rev, n) = (%(owner_rev)s, %(n)s)) sealable"
+
+
+class PostgresProgress(Progress[PostgresSession]):
+    """Locks are row locks and advisory locks; who holds one is asked of the server (see contention)."""
+
+    PARTITION = "partition"
+    THESE = _THESE
+    NOW = "clock_timestamp()"
+    REMEMBER_REMOVED = (
+        "INSERT INTO headgate.removed (cluster_id, feed_id, feed) VALUES (%(cluster)s, %(feed_id)s, %(feed)s) "
+        "ON CONFLICT DO NOTHING"
+    )
+
+    def _has(self, table: str) -> bool:
+        ((found,),) = self.session.execute("SELECT to_regclass('headgate.' || %s) IS NOT NULL", (table,))
+        return bool(found)
+
+    def _create(self) -> None:
+        with self.session.transaction():
+            self.session.execute("SELECT pg_advisory_xact_lock(hashtextextended('headgate', 0))")
+            self.session.execute(_CREATE)
+
+    def name_to_claim(self, claim: Claim) -> str:
+        """``schema.table``: exact if it is given with its schema.
+
+        A bare name is looked for along the search path; if there is no such table any more, it is the one that the feed
+        has claimed before; if it never has, the one that would be made now.
+        """
+        if "." in claim.table:
+            return claim.table
+        name = found_name(self.session, claim.table)
+        if name is not None:
+            return name
+        rows = self.session.execute(_LAST_CLAIMED, self._named(claim)) or self.session.execute(
+            "SELECT coalesce(current_schema(), 'public') || '.' || %s", (claim.table,)
+        )
+        return str(rows[0][0])
+
+    def name_to_seal(self, claim: Claim) -> str:
+        """See Progress."""
+        rows = [] if "." in claim.table else self.session.execute(_SEALABLE, self._named(claim))
+        return str(rows[0][0]) if len(rows) == 1 else self.name_to_claim(claim)
+
+    def _named(self, claim: Claim) -> Values:
+        return self._values(claim, "") | {"relation": claim.table}
+
+    def _limit_wait(self, seconds: float) -> None:
+        self.session.execute(f"SET LOCAL lock_timeout = '{int(seconds * 1000)}ms'")
+
+    def _hold_table(self, values: Values) -> None:
+        self.session.execute("SELECT pg_advisory_xact_lock(hashtextextended('headgate ' || %(table)s, 0))", values)
+
+    def _read_locked(self, values: Values) -> dict[int, FenceRow]:
+        return self._read(values, suffix="FOR UPDATE")
+
+    def _raise(self, claim: Claim, values: Values) -> None:
+        self.session.execute(_RAISE, values | {"starts": [start for _, start in sorted(claim.start.items())]})
+
+    def _move(self, ranges: Mapping[int, OffsetRange], values: Values) -> int:
+        spans = [span for _, span in sorted(ranges.items())]
+        if len(spans) > 1:
+            self.session.execute(_HOLD, values)
+        moves = {"expected": [span.expected for span in spans], "next": [span.next for span in spans]}
+        return self.session.count(_MOVE, values | moves)
+
+    def _store_source_table(self, values: Values) -> str:
+        ((stored,),) = self.session.execute(_STORE, values)
+        return str(stored)

@@ -1,0 +1,137 @@
+"""The stage in PostgreSQL: filled by COPY, in the transaction that merges it.
+
+Its columns have the types of their targets, so that a value the target could not hold is refused by COPY with its line
+and column (but ``money``, whose texts depend on lc_monetary, is staged as ``numeric``). It is emptied by DELETE while
+little is in it (TRUNCATE writes the catalog each time), by TRUNCATE once it has grown.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import psycopg
+
+from headgate.sinks.relational.grouping import Group, UnwritableError
+from headgate.sinks.relational.postgresql.catalog import read_version
+from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
+from headgate.sinks.relational.postgresql.values import column_text
+from headgate.sinks.relational.staging import GROUP, Stage
+from headgate.sinks.relational.text import ColumnText
+
+__all__ = ["PostgresStage"]
+
+ROWS_BEFORE_TRUNCATE: Final = 5_000
+"""Dead rows a stage may hold: scanning them costs less than a millisecond, a TRUNCATE about as much."""
+
+_STAGED_AS: Final = {"money": "numeric", "money[]": "numeric[]"}
+
+_GROUP: Final = quoted(GROUP)
+_COPY_PLACE: Final = re.compile(r"COPY \S+, line (?P<line>\d+)(?:, column (?P<column>.+?))?(?::|$)")
+
+
+class PostgresStage(Stage[PostgresSession, str]):
+    """See Stage."""
+
+    def _create(self, name: str) -> None:
+        self._stage = quoted("pg_temp", name)
+        self._rows = 0
+        columns = ", ".join(self._as_staged(column) for column in self.table.columns)
+        self.session.execute(
+            f"CREATE TEMPORARY TABLE {quoted(name)} AS SELECT 0::int AS {_GROUP}, {columns} "
+            f"FROM {self.table.identifier} WITH NO DATA"
+        )
+
+    def _as_staged(self, column: str) -> str:
+        """A column of the target as it is in the stage."""
+        name, kind = quoted(column), _STAGED_AS.get(self.table.columns[column])
+        return name if kind is None else f"{name}::{kind} AS {name}"
+
+    def _from_stage(self, column: str) -> str:
+        """A staged column as it is in the target."""
+        kind = self.table.columns[column]
+        return f"s.{quoted(column)}::{kind}" if kind in _STAGED_AS else f"s.{quoted(column)}"
+
+    def drop(self) -> None:
+        """See Stage."""
+        self.session.execute(f"DROP TABLE IF EXISTS {self._stage}")
+
+    def _add_column(self, column: str) -> str:
+        return f"ALTER TABLE {self.table.name} ADD COLUMN {column}"
+
+    def begin_trials(self) -> None:
+        """See Stage."""
+        self.session.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        self.session.execute(f"LOCK TABLE {self.table.identifier} IN ROW EXCLUSIVE MODE")
+
+    def read_version(self) -> str | None:
+        """See Stage."""
+        return read_version(self.session, self.table.identifier)
+
+    def _empty(self) -> None:
+        # Always, whatever we believe is in it: after a rollback old rows are back.
+        if self._rows > ROWS_BEFORE_TRUNCATE:
+            self.session.execute(f"TRUNCATE {self._stage}")
+            self._rows = 0
+        else:
+            self.session.execute(f"DELETE FROM {self._stage}")
+
+    def _column_text(self, column: str, told: tuple[str | None, str | None, str | None], *, in_key: bool) -> ColumnText:
+        return column_text(column, *told, in_key=in_key)
+
+    def _send(self, number: int, group: Group, used: Sequence[int]) -> None:
+        self._rows += len(group.changes)
+        names = ", ".join([_GROUP, *(quoted(group.columns[index]) for index in used)])
+        try:
+            self.session.copy(f"COPY {self._stage} ({names}) FROM STDIN", self._lines(group, used, f"{number}\t"))
+        except (psycopg.DataError, psycopg.IntegrityError) as error:  # the second: a domain's CHECK
+            raise self._refused(group, error) from error
+
+    def _refused(self, group: Group, error: psycopg.Error) -> UnwritableError:
+        place = _COPY_PLACE.search(error.diag.context or "")
+        reason = error.diag.message_primary or str(error)
+        if place is None:
+            return UnwritableError(group.changes[0], None, reason)
+        change = group.changes[int(place["line"]) - 1]
+        nul = [c for c, value in (change.row or {}).items() if isinstance(value, str) and "\x00" in value]
+        return UnwritableError(change, place["column"] or (nul[0] if nul else None), reason)
+
+    def _delete_all(self) -> int:
+        return self.session.count(f"DELETE FROM {self.table.identifier}")
+
+    def _delete(self) -> int:
+        return self.session.count(
+            f"DELETE FROM {self.table.identifier} t USING {self._stage} s WHERE s.{_GROUP} = 0 AND {self._same_key()}"
+        )
+
+    def _same_key(self) -> str:
+        same = [f"t.{quoted(key)} = {self._from_stage(key)}" for key in self.table.key]
+        # A key that only the collation takes for this one is another row's.
+        same += [f't.{name}::text COLLATE "C" = s.{name}::text COLLATE "C"' for name in map(quoted, self.table.folding)]
+        return " AND ".join(same)
+
+    def _upsert(self, number: int, columns: Sequence[str], others: Sequence[str]) -> int:
+        conflict = ""
+        if self.table.key:
+            assign = ", ".join(f"{name} = EXCLUDED.{name}" for name in map(quoted, others))
+            then = f"UPDATE SET {assign}" if others else "NOTHING"
+            conflict = f"ON CONFLICT ({', '.join(map(quoted, self.table.key))}) DO {then}"
+        return self.session.count(
+            f"INSERT INTO {self.table.identifier} ({', '.join(map(quoted, columns))}) OVERRIDING SYSTEM VALUE "
+            f"SELECT {', '.join(map(self._from_stage, columns))} FROM {self._stage} s WHERE s.{_GROUP} = {number} "
+            f"{conflict}"
+        )
+
+    def _update(self, number: int, others: Sequence[str]) -> int:
+        assign = ", ".join(f"{quoted(column)} = {self._from_stage(column)}" for column in others)
+        return self.session.count(
+            f"UPDATE {self.table.identifier} t SET {assign} FROM {self._stage} s "
+            f"WHERE s.{_GROUP} = {number} AND {self._same_key()}"
+        )
+
+    def _is_any_folded(self) -> bool:
+        return bool(
+            self.session.execute(
+                f"SELECT 1 FROM {self._stage} s WHERE s.{_GROUP} > 0 AND NOT EXISTS "
+                f"(SELECT FROM {self.table.identifier} t WHERE {self._same_key()}) LIMIT 1"
+            )
+        )

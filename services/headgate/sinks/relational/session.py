@@ -1,0 +1,87 @@
+"""A session at a database, as the engine uses it; and what a database's errors say about a batch."""
+
+from contextlib import AbstractContextManager
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from headgate.sinks.contract import Claim, SinkRefusedError
+
+__all__ = ["Fault", "Parameters", "RelationalSettings", "Session"]
+
+Parameters = dict[str, object] | tuple[object, ...] | None
+"""Of a statement: ``%(name)s`` or ``%s`` in it, in every dialect. Without any, ``%`` stands for itself."""
+
+
+class RelationalSettings(msgspec.Struct, frozen=True):
+    """Where the sink is. ``dsn`` is the dialect's address; the password is read from its file at each session."""
+
+    dsn: str
+    password_file: Path | None = None
+    lock_wait_seconds: float = 10.0
+    """How long a claim waits for sessions that are not ours to end, before it names them and gives up."""
+    foreign_keys: bool = True
+    """False: the sink's foreign keys are not checked for our rows (PostgreSQL: nor do its ordinary triggers fire)."""
+    keyless: bool = False
+    """True: a table may be without key; its rows are only added."""
+
+    def password(self) -> str | None:
+        """What the file says now, None without a file. Raises SinkRefusedError."""
+        if self.password_file is None:
+            return None
+        try:
+            return self.password_file.read_text(encoding="utf-8").rstrip("\n")
+        except OSError as error:
+            raise SinkRefusedError(f"sink.password_file {self.password_file}: {error.strerror}") from error
+
+
+class Fault(Enum):
+    """Who is to blame for a database's error."""
+
+    VALUE = "value"
+    """A row, whatever else is in the table."""
+    BETWEEN_ROWS = "between rows"
+    """A row, because of other rows or tables (unique, foreign key): what it lacks may still come."""
+    ALTERED = "altered"
+    """The table is not what it was when its stage was made."""
+    DEADLOCK = "deadlock"
+    """Two transactions that wait for each other: the same again will do."""
+    LOCK_WAIT = "lock wait"
+    """Somebody held a lock for longer than we wait."""
+    SINK = "sink"
+    """Anything else."""
+
+
+class Session(Protocol):
+    """One session, autocommit but for ``transaction``. Every method may raise the dialect's own errors."""
+
+    def execute(self, statement: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:
+        """Run a statement; its rows."""
+        ...
+
+    def count(self, statement: str, parameters: Parameters = None) -> int:
+        """Run a statement; how many rows it found."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """All or nothing."""
+        ...
+
+    def savepoint(self) -> AbstractContextManager[object]:
+        """Part of a transaction, undone alone if an exception leaves it."""
+        ...
+
+    def mark(self, claim: Claim | None) -> None:
+        """From now on it works for ``claim``, where whoever claims can only see that by the session; None: for none."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is known to be over."""
+        ...
+
+    def close(self) -> None:
+        """Let go. Idempotent, never raises."""
+        ...

@@ -1,0 +1,190 @@
+"""Rows on their way into a table: a session-long temporary table, filled in bulk, merged by set-wise statements.
+
+The stage has the columns of its target, and one more that numbers groups: rows with the same columns and the same way
+to be merged. It is created once per session, and emptied when the next batch comes. How it is made and filled, and the
+statements of the merge, are the dialect's; what is staged, and the order in which it is merged, are here.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Final, Generic, TypeVar
+
+from headgate.formats.change import BINARY, CONNECTOR
+from headgate.formats.reducing import Reduced
+from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.relational.altered import TableAlteredError
+from headgate.sinks.relational.grouping import (
+    Group,
+    Merged,
+    OrphanRowsError,
+    Semantics,
+    UnwritableError,
+    group_keys,
+    group_rows,
+)
+from headgate.sinks.relational.keys import FoldedKeysError
+from headgate.sinks.relational.session import Session
+from headgate.sinks.relational.table import Table
+from headgate.sinks.relational.text import ColumnText
+from headgate.sinks.relational.times import NotTextError
+
+__all__ = ["GROUP", "Stage"]
+
+ROWS_PER_WRITE: Final = 8_192
+"""Rows formatted at once: bounds memory, and lets the server read one part while the next is formatted."""
+
+GROUP: Final = "headgate group"
+"""The column that numbers groups."""
+
+S = TypeVar("S", bound=Session)
+C = TypeVar("C")
+
+
+class Stage(ABC, Generic[S, C]):
+    """The temporary table of one target in one session."""
+
+    def __init__(self, session: S, table: Table[C], number: int) -> None:
+        self.table = table
+        self.session = session
+        self._texts: dict[tuple[str, str | None, str | None, str | None], ColumnText] = {}
+        self._create(f"headgate_stage_{number}")
+
+    # --- what a dialect brings ---
+
+    @abstractmethod
+    def _create(self, name: str) -> None:
+        """Make the temporary table."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Remove the stage; the target has changed."""
+
+    @abstractmethod
+    def _empty(self) -> None:
+        """Before other rows are staged."""
+
+    @abstractmethod
+    def _send(self, number: int, group: Group, used: Sequence[int]) -> None:
+        """Stage a group's columns ``used`` as group ``number``. Raises UnwritableError for a value not taken."""
+
+    @abstractmethod
+    def _column_text(self, column: C, told: tuple[str | None, str | None, str | None], *, in_key: bool) -> ColumnText:
+        """How a column is written, given what its values mean, and the event's CONNECTOR and BINARY."""
+
+    @abstractmethod
+    def _add_column(self, column: str) -> str:
+        """How the statement begins that gives the target another column, for people."""
+
+    @abstractmethod
+    def begin_trials(self) -> None:
+        """In a transaction whose rows may be refused: no alteration until its end, and every rule at each statement."""
+
+    @abstractmethod
+    def read_version(self) -> str | None:
+        """See Table.version: what it is now."""
+
+    @abstractmethod
+    def _delete_all(self) -> int:
+        """All rows of the target."""
+
+    @abstractmethod
+    def _delete(self) -> int:
+        """The target's rows with the keys of group 0."""
+
+    @abstractmethod
+    def _upsert(self, number: int, columns: Sequence[str], others: Sequence[str]) -> int | None:
+        """Whole rows of a group; ``others`` are the columns outside the key. None: as many as were staged."""
+
+    @abstractmethod
+    def _update(self, number: int, others: Sequence[str]) -> int:
+        """Columns ``others`` of the target's rows with a group's keys; how many there were."""
+
+    @abstractmethod
+    def _is_any_folded(self) -> bool:
+        """Whether a staged row's key is not in the target, letter by letter."""
+
+    # --- the rules ---
+
+    def check_version(self) -> None:
+        """Raise TableAlteredError if the target, locked by now, is not what the stage was made from."""
+        if self.read_version() != self.table.version:
+            raise TableAlteredError(self.table.name)
+
+    def fill(self, reduced: Reduced) -> list[Group]:
+        """Stage a reduced batch: deletes as group 0, then the groups returned. Raises UnwritableError, SinkError."""
+        self._empty()
+        groups = group_rows(reduced.upserts, self.table.key)
+        for keys in group_keys(reduced.deletes, self.table.key) if reduced.deletes else ():
+            self._send(0, keys, self._used(keys))
+        for number, group in enumerate(groups, start=1):
+            self._send(number, group, self._used(group))
+        return groups
+
+    def merge(self, reduced: Reduced, groups: Sequence[Group]) -> Merged:
+        """Bring the staged rows into the target. Raises OrphanRowsError where a partial update finds no row."""
+        deletes = upserts = updates = 0
+        if reduced.truncate:  # DELETE: TRUNCATE would lock out every reader, or commit, and needs a right of its own
+            deletes += self._delete_all()
+        if reduced.deletes:
+            deletes += self._delete()
+        for number, group in enumerate(groups, start=1):
+            columns = [column for column in group.columns if column in self.table.columns]
+            others = [column for column in columns if column not in self.table.key]
+            if group.whole:
+                written = self._upsert(number, columns, others)
+                upserts += len(group.changes) if written is None else written
+            elif not self.table.key:
+                raise OrphanRowsError
+            elif others:
+                updated = self._update(number, others)
+                updates += updated
+                if updated != len(group.changes):
+                    raise OrphanRowsError
+        if self.table.folding and groups and self._is_any_folded():
+            raise FoldedKeysError
+        return Merged(upserts, updates, deletes)
+
+    def _used(self, group: Group) -> list[int]:
+        """The group's columns that are written; SinkRefusedError for one that the table has not."""
+        table = self.table
+        for column in group.columns:
+            if column not in table.columns and column not in table.generated:
+                change = group.changes[0]
+                raise SinkRefusedError(
+                    f"table {table.name} has no column {column}, which the event at partition {change.partition}, "
+                    f"offset {change.offset} has: {self._add_column(column)} …"
+                )
+        return [index for index, column in enumerate(group.columns) if column in table.columns]
+
+    def _text(self, column: str, semantics: Semantics) -> ColumnText:
+        told = semantics or {}
+        known = (column, told.get(column), told.get(CONNECTOR), told.get(BINARY))
+        text = self._texts.get(known)
+        if text is None:
+            text = self._texts[known] = self._column_text(
+                self.table.columns[column], known[1:], in_key=column in self.table.key
+            )
+        return text
+
+    def _lines(self, group: Group, used: Sequence[int], prefix: str = "") -> Iterator[bytes]:
+        """A group as lines of fields between tabs, ``prefix`` before each, in parts of bounded size."""
+        for start in range(0, len(group.changes), ROWS_PER_WRITE):
+            columns = []
+            for index in used:
+                part = group.values[index][start : start + ROWS_PER_WRITE]
+                text = self._text(group.columns[index], group.semantics)
+                try:
+                    columns.append(text.fields(part, group.types[index]))
+                except NotTextError:
+                    self._name_unwritable(group, index, start, text)
+                    raise
+            lines = prefix + f"\n{prefix}".join(map("\t".join, zip(*columns, strict=True))) + "\n"
+            yield lines.encode()
+
+    @staticmethod
+    def _name_unwritable(group: Group, index: int, start: int, text: ColumnText) -> None:
+        for change, value in zip(group.changes[start:], group.values[index][start:], strict=True):
+            try:
+                text.plain(value)
+            except NotTextError as error:
+                raise UnwritableError(change, group.columns[index], str(error)) from error

@@ -1,0 +1,58 @@
+"""A sink table as the engine knows it, and what is said of one that cannot be written, in every database."""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Generic, TypeVar
+
+import msgspec
+
+from headgate.sinks.contract import SinkRefusedError, TableShape
+
+__all__ = ["Table", "check_generated", "nearest", "without_key"]
+
+C = TypeVar("C")
+
+
+class Table(msgspec.Struct, Generic[C], frozen=True):
+    """A sink table. ``columns`` are the writable ones, ``str`` of each its type as the sink prints it.
+
+    ``name`` is what the fence is keyed by, whatever the caller calls the table. ``generated`` columns are computed by
+    the sink. ``folding`` key columns take two texts for one. ``version`` becomes another when columns or keys do.
+    ``schema`` is the database where a server knows no schemas. ``identifier`` is the quoted name.
+    """
+
+    name: str
+    schema: str
+    relation: str
+    identifier: str
+    columns: dict[str, C]
+    generated: frozenset[str]
+    key: tuple[str, ...]
+    folding: tuple[str, ...]
+    secondary_unique: bool
+    version: str | None
+
+    def shape(self, name: str) -> TableShape:
+        """The contract's view, under the name the caller knows the table by."""
+        declared = {column: str(described) for column, described in self.columns.items()}
+        return TableShape(name, declared, self.key, self.secondary_unique)
+
+
+def nearest(name: str, known: Iterable[tuple[str]]) -> str:
+    """A hint at the table that was perhaps meant."""
+    near = get_close_matches(name, [str(row[0]) for row in known], n=1)
+    return f" (there is {near[0]})" if near else ""
+
+
+def without_key(name: str) -> SinkRefusedError:
+    """Of a table without primary key."""
+    return SinkRefusedError(
+        f"table {name} has no primary key at the sink: add one, rows are found by it (or, if its source has none "
+        "either and rows are only added, set sink.keyless: append)"
+    )
+
+
+def check_generated(name: str, key: Sequence[str], generated: frozenset[str]) -> None:
+    """Raise SinkRefusedError for a key that nobody can write."""
+    if set(key) & generated:
+        raise SinkRefusedError(f"the primary key of table {name} has generated columns: rows cannot be found by it")

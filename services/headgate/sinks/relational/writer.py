@@ -1,0 +1,135 @@
+"""One batch, one transaction: stage the rows, move the positions under the fence, merge, commit.
+
+The positions are moved before the merge, so that a writer whose epoch is over finds out before it touches the table;
+and after the staging, so that the progress rows are locked only as long as the merge takes. Whatever goes wrong
+before the commit leaves nothing behind. When the answer to a commit is lost, the outcome is unknown: the caller reads
+the positions.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final, Generic, TypeVar
+
+from headgate.config.crash_points import CrashPoint, reach
+from headgate.sinks.contract import Applied, ChangeBatch, SinkError, SinkRefusedError
+from headgate.sinks.relational.altered import TableAlteredError
+from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words, places_of
+from headgate.sinks.relational.dialect import Dialect
+from headgate.sinks.relational.parts import REFUSALS, apply_in_parts, is_refusal
+from headgate.sinks.relational.session import Fault, RelationalSettings, Session
+from headgate.sinks.relational.staging import Stage
+from headgate.sinks.relational.table import Table
+
+__all__ = ["RelationalWriter"]
+
+ATTEMPTS_MAX: Final = 3
+"""Deadlocks and tables altered under a stage go away when tried again; what is still there after this stays."""
+
+S = TypeVar("S", bound=Session)
+C = TypeVar("C")
+E = TypeVar("E", bound=Exception)
+
+
+class RelationalWriter(Generic[S, C, E]):
+    """Applies batches of any table of the sink over one session, opened at the first batch and again after a loss."""
+
+    def __init__(self, dialect: Dialect[S, C, E], settings: RelationalSettings) -> None:
+        self._dialect = dialect
+        self._settings = settings
+        self._session: S | None = None
+        self._stages: dict[str, Stage[S, C]] = {}
+        self._created = 0
+
+    def apply(self, batch: ChangeBatch) -> Applied:
+        """See the contract."""
+        check_ranges(batch)
+        dialect, table = self._dialect, batch.claim.table
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            with self._open(batch) as session:
+                stage = self._stage(session, table)
+                try:
+                    try:
+                        return self._apply(session, stage, batch)
+                    except (dialect.error, *REFUSALS) as error:
+                        if not is_refusal(dialect, error):
+                            raise
+                        # Judged by the table as it is now: somebody may have widened the column meanwhile.
+                        return apply_in_parts(dialect, session, self._fresh_stage(session, table), batch)
+                except (dialect.error, SinkRefusedError, TableAlteredError) as error:
+                    fault = dialect.fault_of(error) if isinstance(error, dialect.error) else Fault.ALTERED
+                    if attempt == ATTEMPTS_MAX or fault not in (Fault.ALTERED, Fault.DEADLOCK):
+                        raise
+                    if fault is Fault.ALTERED:
+                        self._forget_stage(table)
+        raise AssertionError
+
+    def close(self) -> None:
+        """Let go of the session."""
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+        self._stages.clear()
+
+    @contextmanager
+    def _open(self, batch: ChangeBatch) -> Iterator[S]:
+        claim = batch.claim
+        try:
+            if self._session is None or self._session.closed:
+                self.close()
+                self._session = self._dialect.connect(self._settings)
+            self._session.mark(claim)
+            yield self._session
+        except self._dialect.error as error:
+            doing = f"{claim.table} under epoch {claim.epoch}, {places_of(batch)}"
+            refusal = self._dialect.sink_error(error, doing)
+            if refusal.retryable:
+                self.close()
+            raise refusal from error
+        except SinkError:
+            raise
+        except BaseException:
+            self.close()  # interrupted: what the session was doing is not known
+            raise
+
+    def _stage(self, session: S, name: str) -> Stage[S, C]:
+        stage = self._stages.get(name)
+        if stage is None:
+            table = self._load_table(session, name)
+            self._created += 1
+            stage = self._stages[name] = self._dialect.stage(session, table, self._created)
+        return stage
+
+    def _load_table(self, session: S, name: str) -> Table[C]:
+        return self._dialect.load_table(session, name, self._settings.keyless)
+
+    def _fresh_stage(self, session: S, name: str) -> Stage[S, C]:
+        """The table's stage, made anew if the table is no longer what the stage was made from."""
+        stage = self._stage(session, name)
+        if self._load_table(session, name) != stage.table:
+            self._forget_stage(name)
+        return self._stage(session, name)
+
+    def _forget_stage(self, name: str) -> None:
+        self._stages.pop(name).drop()
+
+    def _apply(self, session: S, stage: Stage[S, C], batch: ChangeBatch) -> Applied:
+        """The whole batch at once; what its rows are to blame for is raised as the database, or reducing, says it."""
+        claim, table, progress = batch.claim, stage.table, self._dialect.progress(session)
+        check_truncates(claim, batch.changes)
+        reduced = last_words(batch.changes, table.key)
+        with ExitStack() as transaction:
+            if self._dialect.stages_in_transaction:
+                transaction.enter_context(session.transaction())
+            groups = stage.fill(reduced) if batch.changes else []
+            reach(CrashPoint.ROWS_SENT)
+            if not self._dialect.stages_in_transaction:
+                transaction.enter_context(session.transaction())
+            progress.advance(claim, table.name, batch.ranges)
+            progress.store_source_table(batch, table.name)
+            merged = stage.merge(reduced, groups)
+            if batch.changes:
+                stage.check_version()
+            reach(CrashPoint.BEFORE_COMMIT)
+        reach(CrashPoint.COMMITTED)
+        positions = {partition: span.next for partition, span in batch.ranges.items()}
+        return Applied(positions, merged.upserts, merged.updates, merged.deletes)
