@@ -18,7 +18,7 @@ from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import OperationKind
 from headgate.records.names import check_name
-from headgate.sinks.identity import same_sink
+from headgate.sinks.registry import same_sink
 from headgate.views.rows import feed_rows, feed_shown
 
 __all__ = ["app"]

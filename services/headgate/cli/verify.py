@@ -20,8 +20,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
 from headgate.records.spans import wholes
 from headgate.sinks.contract import SinkError
-from headgate.sinks.open import permitted_password_file
-from headgate.sinks.relational.mysql.address import MYSQL_SCHEMES
+from headgate.sinks.registry import permitted_password_file, type_of_address
 from headgate.sinks.relational.mysql.connection import connect
 from headgate.sinks.relational.mysql.faults import message
 from headgate.sinks.relational.session import RelationalSettings
@@ -120,7 +119,7 @@ def _source_table(spec: FeedSpec, source: Side, said: Mapping[str, str], plan: S
 
 
 def _side(dsn: str, password_file: Path | None) -> Side:
-    if dsn.startswith(MYSQL_SCHEMES):
+    if type_of_address(dsn) == "mysql":
         try:
             return MysqlSide(connect(RelationalSettings(dsn, password_file)))
         except SinkError as error:

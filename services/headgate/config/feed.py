@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from headgate.config.plugs import SINKS
 from headgate.config.times import parse_ts
-from headgate.config.wording import explained
+from headgate.config.wording import explained, one_of
 from headgate.records.identifiers import parse_identifier, show_identifier
 
 __all__ = [
@@ -281,12 +282,13 @@ class SourceSpec(_Strict):
 
 
 class SinkSpec(_Strict):
-    """Where changes go. ``dsn`` is libpq's, or for MySQL and MariaDB a mysql:// address.
+    """Where changes go. ``dsn`` is the address, in the form of its ``type``: libpq's, or a mysql:// address.
 
     A password comes from ``password_file``, never from the log.
     """
 
-    type: Literal["postgresql", "mysql"]
+    type: str
+    """Which sink: config/plugs.py has their names."""
     dsn: str
     password_file: Path | None = None
     table: str = "{schema}.{table}"
@@ -297,6 +299,29 @@ class SinkSpec(_Strict):
     """``append``: rows of a source table without key are added to a sink table without key, and only added."""
     not_the_source: bool = False
     """The sink only looks like the changes' own source (a copy that is published in turn): write all the same."""
+
+    @field_validator("type")
+    @classmethod
+    def _known(cls, given: str) -> str:
+        if given not in SINKS.names():
+            raise ValueError(one_of(given, SINKS.names()))
+        return given
+
+    @model_validator(mode="after")
+    def _of_the_sink(self) -> "SinkSpec":
+        plug = SINKS[self.type]
+        given = {
+            "password_file": self.password_file is not None,
+            "foreign_keys": self.foreign_keys != "enforce",
+            "keyless": self.keyless != "refuse",
+        }
+        for option in sorted(name for name, is_given in given.items() if is_given):
+            if option not in plug.options:
+                taken = ", ".join(f"sink.{name}" for name in sorted(plug.options)) or "none of these options"
+                raise ValueError(
+                    f"sink.{option} is not for sinks of type {self.type}, which take {taken}: leave it out"
+                )
+        return self
 
 
 class FeedSpec(_Strict):

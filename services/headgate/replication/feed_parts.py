@@ -8,7 +8,7 @@ from headgate.formats import canal_json, debezium_avro, debezium_json, maxwell_j
 from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
 from headgate.sinks.contract import Sink, SinkWriter
-from headgate.sinks.open import open_sink
+from headgate.sinks.registry import open_sink
 from headgate.sources.registry import SchemaRegistry
 from headgate.sources.topics import source_tables
 

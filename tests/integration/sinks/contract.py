@@ -123,7 +123,11 @@ def frozen_while_applying(spec: dict[str, object], batch: ChangeBatch) -> "subpr
     """See Bench.freeze_while_applying: the same for every sink that a spec opens and that stages rows."""
     packed = msgspec.msgpack.encode(batch).hex()
     command = [sys.executable, str(HOLDER), json.dumps(spec), packed]
-    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return wait_until_frozen(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+
+
+def wait_until_frozen(holder: "subprocess.Popen[str]") -> "subprocess.Popen[str]":
+    """The process, once it has stopped itself."""
     deadline = time.monotonic() + SECONDS_MAX
     while psutil.Process(holder.pid).status() != psutil.STATUS_STOPPED:
         assert holder.poll() is None, "the holder ended instead of freezing"
@@ -141,6 +145,9 @@ def _run_all(threads: list[threading.Thread]) -> None:
 
 class SinkContract:
     """Every sentence a test. Offsets of partition 0 start at 5."""
+
+    FROZEN_ENDS_AS = SinkUnavailableError.code
+    """What a holder meets when it is thawed after the next claim: its session is gone."""
 
     @pytest.fixture
     def bench(self) -> Bench:
@@ -632,7 +639,7 @@ class SinkContract:
                 said, _ = holder.communicate(timeout=SECONDS_MAX)
             finally:
                 holder.kill()
-        assert said.strip() == SinkUnavailableError.code
+        assert said.strip() == self.FROZEN_ENDS_AS
         assert bench.rows() == {1: "new"}
         with pytest.raises(SinkFencedError):
             writer.apply(batch_of(old, 5, upsert(5, 1, "frozen")))
@@ -647,7 +654,7 @@ class SinkContract:
                 said, _ = holder.communicate(timeout=SECONDS_MAX)
             finally:
                 holder.kill()
-        assert said.strip() == SinkUnavailableError.code
+        assert said.strip() == self.FROZEN_ENDS_AS
         assert bench.rows() == {}
 
     # --- seal ---

@@ -12,7 +12,7 @@ import msgspec
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import ChangeBatch, Claim, Sink, SinkError, SinkUnavailableError
-from headgate.sinks.open import open_sink
+from headgate.sinks.registry import open_sink
 
 ATTEMPTS_MAX = 3
 

@@ -8,7 +8,7 @@ import msgspec
 
 from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import ChangeBatch, SinkError
-from headgate.sinks.open import open_sink
+from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.staging import Stage
 
 spec = SinkSpec.model_validate_json(sys.argv[1])

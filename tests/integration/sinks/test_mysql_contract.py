@@ -20,7 +20,7 @@ from headgate.sinks.contract import (
     SinkRefusedError,
     SinkUnavailableError,
 )
-from headgate.sinks.open import open_sink
+from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.mysql.connection import MysqlSession, connect
 from headgate.sinks.relational.mysql.progress import Holder

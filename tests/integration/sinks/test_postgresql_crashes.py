@@ -5,7 +5,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.config.feed import SinkSpec
-from headgate.sinks.open import open_sink
+from headgate.sinks.registry import open_sink
 from integration.sinks.crash_contract import CrashContract
 
 pytestmark = pytest.mark.integration

@@ -7,8 +7,7 @@ import pytest
 from headgate.config.feed import SinkSpec
 from headgate.config.secrets import NotPermittedError, check_hosts, rules, secret
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.identity import same_sink
-from headgate.sinks.open import open_sink
+from headgate.sinks.registry import open_sink, same_sink
 
 
 @pytest.fixture

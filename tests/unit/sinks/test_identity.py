@@ -4,7 +4,7 @@ import pytest
 
 from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.identity import same_sink
+from headgate.sinks.registry import same_sink
 
 
 def _same(dsn: str) -> str:

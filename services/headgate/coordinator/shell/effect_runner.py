@@ -6,7 +6,7 @@ asked now (our own broker is away) is said to have failed, and is asked for agai
 """
 
 from contextlib import closing
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -34,8 +34,7 @@ from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
 from headgate.records.spans import plan_of, table_of, wholes
 from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
-from headgate.sinks.identity import same_sink
-from headgate.sinks.open import open_sink
+from headgate.sinks.registry import open_sink, plug_of, same_sink
 from headgate.sources.compaction import compaction_warnings
 from headgate.sources.discovery import look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
@@ -45,9 +44,6 @@ from headgate.sources.topic_ids import TopicReplacedError, topic_ids
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables
 
 __all__ = ["FeedWork"]
-
-_SINK_OF: Final = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
-"""Debezium's name of a connector → the type of sink that such a database would be."""
 
 
 class StartIncompleteError(Exception):
@@ -252,7 +248,7 @@ class FeedWork:
         named: dict[str, list[SpanPlan]] = {}
         for plan in spans:
             origin = found.get(plan.table)
-            is_alike = origin is not None and _SINK_OF.get(origin.connector) == spec.sink.type
+            is_alike = origin is not None and origin.connector in plug_of(spec.sink.type).connectors
             if origin is not None and is_alike and _last_part(origin.table) == _last_part(plan.table):
                 named.setdefault(origin.database, []).append(plan)
         for database, plans in sorted(named.items()):

@@ -2,7 +2,7 @@
 
 A row holds the epoch of the last claim, whether it is closed, and the next offset to apply. Every statement that
 counts is conditional on what the row says now, under the row's lock; what it says is the truth, whatever log or lane
-believe. What a row allows and refuses is decided in ``fence``; how each database takes a lock, and writes the
+believe. What a row allows and refuses is decided in sinks/fence.py; how each database takes a lock, and writes the
 statements that differ, is in its dialect's ``progress``.
 
 Besides: ``headgate.removed``, the feeds that must not come back, and ``headgate.source_tables`` (see source_tables).
@@ -15,7 +15,7 @@ from typing import ClassVar, Generic, TypeVar
 from headgate.formats.tables import SourceTable
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
-from headgate.sinks.relational.fence import (
+from headgate.sinks.fence import (
     FenceRow,
     check_advance,
     check_claim,

@@ -3,13 +3,14 @@
 from contextlib import AbstractContextManager
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import Claim, SinkRefusedError
 
-__all__ = ["Fault", "Parameters", "RelationalSettings", "Session"]
+__all__ = ["OPTIONS", "Fault", "Parameters", "RelationalSettings", "Session", "settings_of"]
 
 Parameters = dict[str, object] | tuple[object, ...] | None
 """Of a statement: ``%(name)s`` or ``%s`` in it, in every dialect. Without any, ``%`` stands for itself."""
@@ -35,6 +36,20 @@ class RelationalSettings(msgspec.Struct, frozen=True):
             return self.password_file.read_text(encoding="utf-8").rstrip("\n")
         except OSError as error:
             raise SinkRefusedError(f"sink.password_file {self.password_file}: {error.strerror}") from error
+
+
+OPTIONS: Final = frozenset({"password_file", "foreign_keys", "keyless"})
+"""Of a feed's sink, taken by every dialect."""
+
+
+def settings_of(spec: SinkSpec, password_file: Path | None) -> RelationalSettings:
+    """The settings that a feed's description means."""
+    return RelationalSettings(
+        dsn=spec.dsn,
+        password_file=password_file,
+        foreign_keys=spec.foreign_keys == "enforce",
+        keyless=spec.keyless == "append",
+    )
 
 
 class Fault(Enum):

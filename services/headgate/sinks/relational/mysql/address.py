@@ -11,12 +11,13 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 import msgspec
 
 from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.registry import Address
 
-__all__ = ["MYSQL_SCHEMES", "Address", "parse_address"]
+__all__ = ["SCHEMES", "MysqlAddress", "address_of", "parse_address"]
 
 DEFAULT_PORT: Final = 3306
 _SCHEMES: Final = ("mysql", "mariadb")
-MYSQL_SCHEMES: Final = tuple(f"{scheme}://" for scheme in _SCHEMES)
+SCHEMES: Final = tuple(f"{scheme}://" for scheme in _SCHEMES)
 """How an address of this kind begins."""
 _OPTIONS: Final = ("bulk", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket")
 _WAY_OF_SECRETS: Final = "put it into a file on coordinators and agents, and name that in sink.password_file"
@@ -35,7 +36,7 @@ _FORM: Final = "mysql://user@host:port/database?option=value"
 Bulk = Literal["load", "insert"]
 
 
-class Address(msgspec.Struct, frozen=True):
+class MysqlAddress(msgspec.Struct, frozen=True):
     """A parsed address. ``database`` is where table names without a database are looked for."""
 
     user: str
@@ -58,7 +59,14 @@ class Address(msgspec.Struct, frozen=True):
         return f"mysql://{quote(self.user, safe='')}@{host}:{self.port}/{path}{'?' if query else ''}{query}"
 
 
-def parse_address(dsn: str) -> Address:
+def address_of(dsn: str) -> Address:
+    """See Address. Raises SinkRefusedError."""
+    parsed = parse_address(dsn)
+    hosts = (parsed.options.get("unix_socket") or parsed.host,)
+    return Address(str(parsed), hosts, parsed.options.get("ssl_key"), has_password=parsed.password is not None)
+
+
+def parse_address(dsn: str) -> MysqlAddress:
     """The parts of ``dsn``; SinkRefusedError says what is wrong, and never quotes it: it may hold a password."""
     try:
         parts = urlsplit(dsn)
@@ -82,7 +90,7 @@ def parse_address(dsn: str) -> Address:
         raise SinkRefusedError(f"sink.dsn: bulk={options['bulk']} is neither load nor insert")
     if options.get("bulk") == "load":
         del options["bulk"]
-    return Address(
+    return MysqlAddress(
         user=unquote(parts.username),
         password=None if parts.password is None else unquote(parts.password),
         host=parts.hostname.lower(),

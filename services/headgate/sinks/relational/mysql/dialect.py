@@ -4,7 +4,9 @@ from typing import Final
 
 import pymysql
 
+from headgate.sinks.registry import SinkPlug
 from headgate.sinks.relational.dialect import Dialect
+from headgate.sinks.relational.mysql.address import SCHEMES, address_of
 from headgate.sinks.relational.mysql.catalog import Column, check_database, load_table
 from headgate.sinks.relational.mysql.connection import MysqlSession, connect
 from headgate.sinks.relational.mysql.contention import cancel, connect_watcher, end_blockers
@@ -12,10 +14,10 @@ from headgate.sinks.relational.mysql.faults import fault_of, sink_error, words_o
 from headgate.sinks.relational.mysql.origin import read_own_id, read_published
 from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.mysql.staging import MysqlStage
-from headgate.sinks.relational.session import RelationalSettings
+from headgate.sinks.relational.session import OPTIONS, RelationalSettings, settings_of
 from headgate.sinks.relational.sink import RelationalSink
 
-__all__ = ["MysqlSink"]
+__all__ = ["SINK", "MysqlSink"]
 
 _MYSQL: Final = Dialect[MysqlSession, Column, pymysql.Error](
     error=pymysql.Error,
@@ -47,3 +49,15 @@ class MysqlSink(RelationalSink[MysqlSession, Column, pymysql.Error]):
 
     def __init__(self, settings: RelationalSettings, *, keeps_session: bool = False) -> None:
         super().__init__(_MYSQL, settings, keeps_session=keeps_session)
+
+
+SINK: Final = SinkPlug(
+    summary="MySQL and MariaDB: LOAD DATA LOCAL into a temporary table, then set-wise merge",
+    options=OPTIONS,
+    schemes=SCHEMES,
+    connectors=frozenset({"mysql", "mariadb"}),
+    address=address_of,
+    open=lambda spec, password_file, keeps_session: MysqlSink(
+        settings_of(spec, password_file), keeps_session=keeps_session
+    ),
+)

@@ -12,7 +12,7 @@ import msgspec
 
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange, SinkRefusedError
-from headgate.sinks.relational.fence import FenceRow
+from headgate.sinks.fence import FenceRow
 from headgate.sinks.relational.mysql.connection import MysqlSession
 from headgate.sinks.relational.progress import FEED, MINE, Progress, Values
 

@@ -9,18 +9,19 @@ from difflib import get_close_matches
 from typing import Final
 
 from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.registry import Address
 
-__all__ = ["KEY_FILE", "hosts_of", "parse_parameters"]
+__all__ = ["address_of"]
 
-KEY_FILE: Final = "sslkey"
+_KEY_FILE: Final = "sslkey"
 
 _ALLOWED: Final = (
     "host", "hostaddr", "port", "dbname", "user", "connect_timeout", "options",
     "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
-    "sslmode", "sslnegotiation", "sslcert", KEY_FILE, "sslcertmode", "sslrootcert", "sslcrl", "sslcrldir", "sslsni",
+    "sslmode", "sslnegotiation", "sslcert", _KEY_FILE, "sslcertmode", "sslrootcert", "sslcrl", "sslcrldir", "sslsni",
     "ssl_min_protocol_version", "ssl_max_protocol_version", "min_protocol_version", "max_protocol_version",
     "requirepeer", "require_auth", "channel_binding", "gssencmode", "krbsrvname", "gsslib",
     "target_session_attrs", "load_balance_hosts",
@@ -29,7 +30,7 @@ _ALLOWED: Final = (
 _WAY_OF_SECRETS: Final = "put it into a file on coordinators and agents, and name that in sink.password_file"
 _REFUSED: Final = {
     "passfile": "name a file with the password alone in sink.password_file",
-    "sslpassword": f"it is a secret: let {KEY_FILE} name a key without one, which only the service may read",
+    "sslpassword": f"it is a secret: let {_KEY_FILE} name a key without one, which only the service may read",
     "scram_client_key": f"it is a secret: {_WAY_OF_SECRETS}",
     "scram_server_key": f"it is a secret: {_WAY_OF_SECRETS}",
     "sslkeylogfile": "it would write the keys of every session to a file",
@@ -43,11 +44,25 @@ _REFUSED: Final = {
 }
 
 
-def parse_parameters(dsn: str) -> dict[str, str]:
-    """The parameters that are given, by their names; a ``password`` too, which is the caller's to refuse.
+_DEFAULTS: Final = {"port": "5432"}
+"""What libpq takes when nothing is said; left out and written out must be the same."""
 
-    Raises SinkRefusedError, which never quotes a value.
-    """
+
+def address_of(dsn: str) -> Address:
+    """See Address: keywords, sorted, defaults written out. Raises SinkRefusedError, which never quotes a value."""
+    given = _parse(dsn)
+    parameters = {name: value for name, value in {**_DEFAULTS, **given}.items() if name != "password"}
+    if (host := parameters.get("host")) is not None:
+        parameters["host"] = host.lower() if not host.startswith("/") else host.rstrip("/")
+    return Address(
+        make_conninfo("", **dict(sorted(parameters.items()))),
+        _hosts(given),
+        given.get(_KEY_FILE),
+        has_password=bool(given.get("password")),
+    )
+
+
+def _parse(dsn: str) -> dict[str, str]:
     try:
         given = conninfo_to_dict(dsn)
     except ProgrammingError as error:
@@ -64,12 +79,12 @@ def parse_parameters(dsn: str) -> dict[str, str]:
     return {name: str(value) for name, value in given.items() if value is not None}
 
 
-def hosts_of(parameters: dict[str, str]) -> list[str]:
+def _hosts(parameters: dict[str, str]) -> tuple[str, ...]:
     """Every host and address that it may connect to; ``""`` where libpq would choose one."""
     named = [
         host.strip() for name in ("host", "hostaddr") if parameters.get(name) for host in parameters[name].split(",")
     ]
-    return named or [""]
+    return tuple(named) or ("",)
 
 
 def _with_nearest(said: str) -> str:

@@ -4,7 +4,9 @@ from typing import Final
 
 import psycopg
 
+from headgate.sinks.registry import SinkPlug
 from headgate.sinks.relational.dialect import Dialect
+from headgate.sinks.relational.postgresql.address import address_of
 from headgate.sinks.relational.postgresql.catalog import check_database, load_table
 from headgate.sinks.relational.postgresql.connection import PostgresSession, connect
 from headgate.sinks.relational.postgresql.contention import cancel, end_blockers
@@ -12,10 +14,10 @@ from headgate.sinks.relational.postgresql.faults import fault_of, sink_error, wo
 from headgate.sinks.relational.postgresql.origin import read_own_id, read_published
 from headgate.sinks.relational.postgresql.progress import PostgresProgress
 from headgate.sinks.relational.postgresql.staging import PostgresStage
-from headgate.sinks.relational.session import RelationalSettings
+from headgate.sinks.relational.session import OPTIONS, RelationalSettings, settings_of
 from headgate.sinks.relational.sink import RelationalSink
 
-__all__ = ["PostgresSink"]
+__all__ = ["SINK", "PostgresSink"]
 
 _POSTGRESQL: Final = Dialect[PostgresSession, str, psycopg.Error](
     error=psycopg.Error,
@@ -47,3 +49,15 @@ class PostgresSink(RelationalSink[PostgresSession, str, psycopg.Error]):
 
     def __init__(self, settings: RelationalSettings, *, keeps_session: bool = False) -> None:
         super().__init__(_POSTGRESQL, settings, keeps_session=keeps_session)
+
+
+SINK: Final = SinkPlug(
+    summary="PostgreSQL 14 and later: COPY into a temporary table, then set-wise merge",
+    options=OPTIONS,
+    schemes=("postgresql://", "postgres://"),
+    connectors=frozenset({"postgresql"}),
+    address=address_of,
+    open=lambda spec, password_file, keeps_session: PostgresSink(
+        settings_of(spec, password_file), keeps_session=keeps_session
+    ),
+)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headgate.sinks.contract import Claim, OffsetRange
-from headgate.sinks.relational.fence import FenceRow
+from headgate.sinks.fence import FenceRow
 from headgate.sinks.relational.postgresql.catalog import found_name
 from headgate.sinks.relational.postgresql.connection import PostgresSession
 from headgate.sinks.relational.progress import FEED, MINE, Progress, Values

@@ -10,7 +10,7 @@ import pytest
 from headgate.config.feed import SinkSpec
 from headgate.formats.change import ABSENT, Change, Operation
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.open import open_sink
+from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.postgresql import PostgresSink
 
 
@@ -39,7 +39,7 @@ def test_absent_stays_the_one_absent_when_a_change_travels() -> None:
 
 def test_importing_sinks_needs_neither_spark_nor_kafka() -> None:
     code = (
-        "import sys, headgate.sinks.open, headgate.formats.debezium_json;"
+        "import sys, headgate.sinks.registry, headgate.formats.debezium_json;"
         "print([m for m in sys.modules if m.split('.')[0] in ('pyspark', 'py4j', 'confluent_kafka')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

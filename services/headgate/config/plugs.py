@@ -1,0 +1,115 @@
+"""What can be added: sinks and formats, each a line here (or an entry point of another package) and a file of its own.
+
+A line names a *plug*: the value that says what is special about a sink or a format, and how it is made. What a feed may
+say depends on that, so the names stand here, below what they name; a plug is imported when a feed first names it, and
+nothing here knows more of it than its traits. Another package adds one by an entry point of the group:
+
+    [project.entry-points."headgate.sinks"]
+    my-sink = "my_package.sink:SINK"
+
+It has to be installed wherever feeds are read: beside coordinators, agents, Spark's workers and the command line.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+__all__ = ["SINKS", "PlugError", "Plugs", "SinkTraits", "Writes"]
+
+
+class PlugError(ValueError):
+    """A plug that is not there or cannot be used: names it, and those that are there."""
+
+
+class Writes(StrEnum):
+    """Where a sink's writer runs."""
+
+    IN_TASK = "in_task"
+    """Beside the rows, in many Spark tasks at once: one transaction per table and task."""
+    ON_DRIVER = "on_driver"
+    """On the driver, one commit per table."""
+
+
+class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a feed, a command and a page of the documentation need to know of a sink.
+
+    ``options``: which of sink.foreign_keys, sink.keyless and sink.password_file it takes; others are refused.
+    ``schemes``: how its addresses begin, where they have a scheme. ``connectors``: Debezium's names of the connectors
+    whose source is such a database, so that it may be its own source.
+    """
+
+    summary: str
+    writes: Writes = Writes.IN_TASK
+    options: frozenset[str] = frozenset()
+    schemes: tuple[str, ...] = ()
+    connectors: frozenset[str] = frozenset()
+
+
+T = TypeVar("T")
+
+
+class Plugs(Generic[T]):
+    """The plugs of one kind: our own, and those of other packages."""
+
+    def __init__(self, kind: str, group: str, own: Mapping[str, str], type_: type[T]) -> None:
+        """``own``: name → "module:attribute", of a plug that is a ``type_``."""
+        self._kind = kind
+        self._group = group
+        self._own = own
+        self._type = type_
+        self._loaded: dict[str, T] = {}
+
+    def names(self) -> tuple[str, ...]:
+        """Our own in their order, then the others'."""
+        return (*self._own, *sorted(set(self._others()) - set(self._own)))
+
+    def __getitem__(self, name: str) -> T:
+        """The plug of that name. Raises PlugError."""
+        plug = self._loaded.get(name)
+        if plug is None:
+            plug = self._loaded[name] = self._load(name)
+        return plug
+
+    def forget(self, name: str) -> None:
+        """What was loaded under that name: its package is gone."""
+        self._loaded.pop(name, None)
+
+    def load_own(self) -> None:
+        """Import our own now, for a process that others are forked from."""
+        for name in self._own:
+            self[name]
+
+    def _others(self) -> dict[str, EntryPoint]:
+        return {found.name: found for found in entry_points(group=self._group)}
+
+    def _load(self, name: str) -> T:
+        if name in self._own:
+            module, _, attribute = self._own[name].partition(":")
+            plug: object = getattr(import_module(module), attribute)
+        else:
+            found = self._others().get(name)
+            if found is None:
+                raise PlugError(f"{self._kind} {name!r} is not known; there are: {', '.join(self.names())}")
+            try:
+                plug = found.load()
+            except (ImportError, AttributeError) as error:
+                raise PlugError(f"{self._kind} {name}: {found.value} cannot be imported: {error}") from error
+        if not isinstance(plug, self._type):
+            raise PlugError(f"{self._kind} {name}: it is a {type(plug).__name__}, and no {self._type.__name__}")
+        return plug
+
+
+SINKS: Final = Plugs(
+    "sink.type",
+    "headgate.sinks",
+    {
+        "postgresql": "headgate.sinks.relational.postgresql.dialect:SINK",
+        "mysql": "headgate.sinks.relational.mysql.dialect:SINK",
+    },
+    SinkTraits,
+)
+"""``sink.type`` of a feed. What a plug has besides its traits: sinks/registry.py."""

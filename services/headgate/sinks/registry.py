@@ -1,0 +1,97 @@
+"""From a feed's sink description to a sink. Which sinks there are is told in config/plugs.py, one line each.
+
+Importable wherever changes are applied (Spark's Python workers too): nothing here needs Spark or Kafka.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from headgate.config.feed import SinkSpec
+from headgate.config.plugs import SINKS, PlugError, SinkTraits, Writes
+from headgate.config.secrets import NotPermittedError, check_hosts, secret
+from headgate.sinks.contract import Sink, SinkRefusedError
+
+__all__ = ["Address", "SinkPlug", "open_sink", "permitted_password_file", "plug_of", "same_sink", "type_of_address"]
+
+
+class Address(msgspec.Struct, frozen=True):
+    """``sink.dsn``, taken apart: its one spelling, without a password, and all that it makes a process use.
+
+    ``hosts`` are what it connects to, ``""`` where nothing is named and it is not clear what will be; none for a sink
+    that connects to nothing. ``key_file`` is a private key.
+    """
+
+    text: str
+    hosts: tuple[str, ...]
+    key_file: str | None = None
+    has_password: bool = False
+
+
+class SinkPlug(SinkTraits, frozen=True, kw_only=True):
+    """A sink: its traits, how its address is read, and how it is opened.
+
+    ``address`` raises SinkRefusedError, and never quotes what it is given, which may hold a password. ``open`` makes no
+    connection yet; what it gets is permitted. Its last argument, ``keeps_session``: see open_sink.
+    """
+
+    address: Callable[[str], Address]
+    open: Callable[[SinkSpec, Path | None, bool], Sink]
+
+
+def plug_of(type_: str) -> SinkPlug:
+    """The sink of that ``sink.type``. Raises SinkRefusedError."""
+    try:
+        plug = SINKS[type_]
+    except PlugError as error:
+        raise SinkRefusedError(str(error)) from error
+    if not isinstance(plug, SinkPlug):
+        raise SinkRefusedError(f"sink.type {type_}: it has traits, but no way to open it (SinkPlug)")
+    if plug.writes is not Writes.IN_TASK:
+        raise SinkRefusedError(f"sink.type {type_} writes {plug.writes}, for which nothing is built yet")
+    return plug
+
+
+def open_sink(spec: SinkSpec, *, keeps_session: bool = False) -> Sink:
+    """The sink of a feed. No connection is made yet.
+
+    SinkRefusedError for a type that does not exist, and for an address, a host or a file that a feed must not name.
+
+    ``keeps_session``: for one thread that has many calls to make; where a session is dear, one then serves them all.
+    """
+    return plug_of(spec.type).open(spec, permitted_password_file(spec), keeps_session)
+
+
+def permitted_password_file(spec: SinkSpec) -> Path | None:
+    """The password's file, once all that ``spec`` names is permitted to this process. Raises SinkRefusedError."""
+    address = plug_of(spec.type).address(spec.dsn)
+    try:
+        check_hosts(address.hosts, "sink.dsn")
+        if address.key_file is not None:
+            secret(Path(address.key_file).absolute(), "the private key of sink.dsn,")
+        return None if spec.password_file is None else secret(spec.password_file, "sink.password_file")
+    except NotPermittedError as error:
+        raise SinkRefusedError(str(error)) from error
+
+
+def same_sink(spec: SinkSpec) -> SinkSpec:
+    """``spec`` with its address in the form that every feed into the same sink has.
+
+    Owners compare the text to refuse a second feed on a table before anything is written. Two spellings that this
+    cannot tell to be one (a host's alias) are caught later, by the sink itself, which holds the table for one feed.
+    Raises SinkRefusedError for an address that is none, or that holds a password: feeds stand on a topic that everybody
+    with access to the cluster can read.
+    """
+    address = plug_of(spec.type).address(spec.dsn)
+    if address.has_password:
+        raise SinkRefusedError(
+            "sink.dsn holds a password, and feeds stand on a topic where others can read them: put it into a file on "
+            "coordinators and agents, and name that in sink.password_file"
+        )
+    return spec.model_copy(update={"dsn": address.text})
+
+
+def type_of_address(dsn: str) -> str | None:
+    """The sink whose addresses begin like this one; None for one without a scheme that any has."""
+    return next((name for name in SINKS.names() if dsn.startswith(SINKS[name].schemes)), None)
