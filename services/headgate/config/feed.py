@@ -6,7 +6,6 @@ the nearest known name.
 
 import re
 from difflib import get_close_matches
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -14,20 +13,19 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from headgate.config.plugs import SINKS
+from headgate.config.plugs import FORMATS, SINKS, Plugs
 from headgate.config.times import parse_ts
 from headgate.config.wording import explained, one_of
 from headgate.records.identifiers import parse_identifier, show_identifier
 
 __all__ = [
-    "NO_EVIDENCE",
     "FeedSpec",
     "FeedSpecError",
     "RegistrySpec",
     "SinkSpec",
-    "SourceFormat",
     "SourceSpec",
     "load_feed",
+    "no_evidence",
     "parse_feed",
 ]
 
@@ -51,32 +49,14 @@ class _Strict(BaseModel):
         return data
 
 
-class SourceFormat(StrEnum):
-    """How changes are written; ``ticdc-canal-json`` is canal-json with the TiDB extension."""
-
-    DEBEZIUM_JSON = "debezium-json"
-    DEBEZIUM_AVRO = "debezium-avro"
-    CANAL_JSON = "canal-json"
-    MAXWELL_JSON = "maxwell-json"
-    TICDC_CANAL_JSON = "ticdc-canal-json"
-
-    @property
-    def gives_resolved_ts(self) -> bool:
-        """Whether the tables' topics say themselves up to which ts they are complete."""
-        return self is SourceFormat.TICDC_CANAL_JSON
-
-    @property
-    def needs_registry(self) -> bool:
-        """Whether events only name their schema."""
-        return self is SourceFormat.DEBEZIUM_AVRO
-
-
-NO_EVIDENCE = (
-    "the log says when each change was made, but not up to which time it is complete; it is said by "
-    + ", ".join(f"format {known.value}" for known in SourceFormat if known.gives_resolved_ts)
-    + f", and, with format {SourceFormat.DEBEZIUM_JSON.value}, by the topic of source.transaction_topic"
-)
-"""Why a feed without resolved ts cannot have a target, nor be rewound to a time."""
+def no_evidence() -> str:
+    """Why a feed without resolved ts cannot have a target, nor be rewound to a time."""
+    told = ", ".join(f"format {name}" for name in FORMATS.names() if FORMATS[name].gives_resolved_ts)
+    ends = ", ".join(f"format {name}" for name in FORMATS.names() if "transaction_topic" in FORMATS[name].options)
+    return (
+        f"the log says when each change was made, but not up to which time it is complete; it is said by {told}, and, "
+        f"with {ends}, by the topic of source.transaction_topic"
+    )
 
 
 class RegistrySpec(_Strict):
@@ -127,6 +107,14 @@ class RegistrySpec(_Strict):
         return self
 
 
+def _one_of(plugs: Plugs[Any], given: str) -> str:
+    """The name of a plug. Raises ValueError for any other, and PlugError for one that cannot be used."""
+    if given not in plugs.names():
+        raise ValueError(one_of(given, plugs.names()))
+    plugs[given]
+    return given
+
+
 def _table_of_two(table: str) -> str:
     """``table`` with no more quotes than it needs. Raises ValueError for what is no schema.table."""
     if re.search(r"[*?\[\]()|\\^$]", re.sub(r'"(?:[^"]|"")*"', "", table)):
@@ -154,7 +142,8 @@ class SourceSpec(_Strict):
 
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
-    format: SourceFormat = SourceFormat.DEBEZIUM_JSON
+    format: str = "debezium-json"
+    """How changes are written: config/plugs.py has the names."""
     start: Literal["earliest", "latest"] = "earliest"
     start_ts: int | None = None
     target_ts: int | None = None
@@ -166,6 +155,11 @@ class SourceSpec(_Strict):
     binary_handling_mode: Literal["bytes", "base64", "base64-url-safe", "hex"] | None = None
     registry: RegistrySpec | None = None
     """For formats whose schemas are in a registry."""
+
+    @field_validator("format")
+    @classmethod
+    def _known(cls, given: str) -> str:
+        return _one_of(FORMATS, given)
 
     @field_validator("topic_pattern")
     @classmethod
@@ -223,8 +217,7 @@ class SourceSpec(_Strict):
 
     @model_validator(mode="after")
     def _binary_of_debezium(self) -> "SourceSpec":
-        formats = (SourceFormat.DEBEZIUM_JSON, SourceFormat.DEBEZIUM_AVRO)
-        if self.binary_handling_mode is not None and self.format not in formats:
+        if self.binary_handling_mode is not None and "binary_handling_mode" not in FORMATS[self.format].options:
             raise ValueError(
                 f"source.binary_handling_mode is an option of Debezium's connectors: events of format {self.format} "
                 "say their bytes in one way only; leave it out"
@@ -234,15 +227,15 @@ class SourceSpec(_Strict):
     @property
     def gives_resolved_ts(self) -> bool:
         """Whether the log, as the feed reads it, says up to which ts it is complete."""
-        return self.format.gives_resolved_ts or self.transaction_topic is not None
+        return FORMATS[self.format].gives_resolved_ts or self.transaction_topic is not None
 
     @model_validator(mode="after")
     def _transactions_that_can_be(self) -> "SourceSpec":
         if self.transaction_topic is None:
             return self
-        if self.format is not SourceFormat.DEBEZIUM_JSON:
+        if "transaction_topic" not in FORMATS[self.format].options:
             raise ValueError(
-                f"source.transaction_topic is for format {SourceFormat.DEBEZIUM_JSON}, of which the connector writes "
+                "source.transaction_topic is for format debezium-json, of which the connector writes "
                 f"the ends of transactions (provide.transaction.metadata=true); this feed's format is {self.format}"
             )
         if not self.transaction_topic.rpartition(".")[0]:
@@ -261,16 +254,16 @@ class SourceSpec(_Strict):
         if self.target_ts is None:
             return self
         if not self.gives_resolved_ts:
-            raise ValueError(f"source.target_ts cannot be reached with format {self.format}: {NO_EVIDENCE}")
+            raise ValueError(f"source.target_ts cannot be reached with format {self.format}: {no_evidence()}")
         if self.start_ts is not None and self.start_ts >= self.target_ts:
             raise ValueError("source.target_ts is not after source.start_ts: nothing would be applied")
         return self
 
     @model_validator(mode="after")
     def _registry_where_needed(self) -> "SourceSpec":
-        if self.format.needs_registry and self.registry is None:
+        if FORMATS[self.format].needs_registry and self.registry is None:
             raise ValueError(f"format {self.format} needs source.registry.url: where the schemas of its events are")
-        if self.registry is not None and not self.format.needs_registry:
+        if self.registry is not None and not FORMATS[self.format].needs_registry:
             raise ValueError(f"source.registry is not for format {self.format}: its events need none")
         return self
 
@@ -303,9 +296,7 @@ class SinkSpec(_Strict):
     @field_validator("type")
     @classmethod
     def _known(cls, given: str) -> str:
-        if given not in SINKS.names():
-            raise ValueError(one_of(given, SINKS.names()))
-        return given
+        return _one_of(SINKS, given)
 
     @model_validator(mode="after")
     def _of_the_sink(self) -> "SinkSpec":

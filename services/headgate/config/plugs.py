@@ -18,7 +18,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-__all__ = ["SINKS", "PlugError", "Plugs", "SinkTraits", "Writes"]
+__all__ = ["FORMATS", "SINKS", "FormatTraits", "PlugError", "Plugs", "SinkTraits", "Writes"]
 
 
 class PlugError(ValueError):
@@ -47,6 +47,24 @@ class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     options: frozenset[str] = frozenset()
     schemes: tuple[str, ...] = ()
     connectors: frozenset[str] = frozenset()
+
+
+class FormatTraits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a feed, a command and a page of the documentation need to know of a format.
+
+    ``options``: which of source.binary_handling_mode and source.transaction_topic it takes; others are refused.
+    ``gives_resolved_ts``: whether the tables' topics say themselves up to which ts they are complete.
+    ``needs_registry``: whether events only name their schema. ``compacted_away``: what of it compaction may take, and
+    nothing shows afterwards. ``tells_origin``: whether an event names the database it is from (sources/origin.py reads
+    Debezium's JSON).
+    """
+
+    summary: str
+    compacted_away: str
+    options: frozenset[str] = frozenset()
+    gives_resolved_ts: bool = False
+    needs_registry: bool = False
+    tells_origin: bool = False
 
 
 T = TypeVar("T")
@@ -113,3 +131,17 @@ SINKS: Final = Plugs(
     SinkTraits,
 )
 """``sink.type`` of a feed. What a plug has besides its traits: sinks/registry.py."""
+
+FORMATS: Final = Plugs(
+    "source.format",
+    "headgate.formats",
+    {
+        "debezium-json": "headgate.formats.debezium_json:FORMAT",
+        "debezium-avro": "headgate.formats.debezium_avro:FORMAT",
+        "canal-json": "headgate.formats.canal_json:CANAL",
+        "maxwell-json": "headgate.formats.maxwell_json:FORMAT",
+        "ticdc-canal-json": "headgate.formats.canal_json:TICDC",
+    },
+    FormatTraits,
+)
+"""``source.format`` of a feed. What a plug has besides its traits: formats/registry.py."""

@@ -25,10 +25,11 @@ from headgate.formats.change import ABSENT, BINARY, TEXT_ONLY, Change, ChangeErr
 from headgate.formats.dealing import Whose, named
 from headgate.formats.decoding import Watermark, decode_each
 from headgate.formats.mysql_types import NotAValueError, reader_of
+from headgate.formats.registry import FormatPlug
 from headgate.formats.tables import OneTable, SourceTable, show_table
 from headgate.records.ts import TS_MAX
 
-__all__ = ["Decoder", "look"]
+__all__ = ["CANAL", "TICDC", "Decoder", "look"]
 
 WATERMARK: Final = "TIDB_WATERMARK"
 _TRUNCATE: Final = "TRUNCATE"
@@ -233,3 +234,24 @@ def _check_ts(name: str, ts: int) -> None:
     """Evidence of time is not clamped: what it says would be said of every change before it. Raises ChangeError."""
     if not 0 <= ts <= TS_MAX:
         raise ChangeError(f"{name} is {ts}: no ts, which has 63 bits (milliseconds since 1970 << 18)")
+
+
+_COMPACTED_AWAY: Final = (
+    "changes of other rows of a message that a newer message of its key has replaced, for a message holds the rows of "
+    "a statement"
+)
+
+CANAL: Final = FormatPlug(
+    summary="Canal's JSON",
+    compacted_away=_COMPACTED_AWAY,
+    decoder=lambda needs: Decoder(tidb=False, target_ts=needs.source.target_ts),
+    look=lambda _: look,
+)
+
+TICDC: Final = FormatPlug(
+    summary="TiCDC's canal-json with the TiDB extension",
+    compacted_away=_COMPACTED_AWAY,
+    gives_resolved_ts=True,
+    decoder=lambda needs: Decoder(tidb=True, target_ts=needs.source.target_ts),
+    look=lambda _: look,
+)

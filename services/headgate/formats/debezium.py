@@ -146,3 +146,10 @@ class Unavailable:
         for column, value in row.items():
             if value in self.scalars if isinstance(value, str | bytes) else value in self._collections:
                 row[column] = ABSENT
+
+
+COMPACTED_AWAY: Final = (
+    "a large column's value, where a later update of the row left it out (unavailable.value.placeholder): the sink "
+    "keeps an older value, or the table stops; deletes, for who is behind by more than the topic's delete.retention.ms"
+)
+"""See FormatTraits."""

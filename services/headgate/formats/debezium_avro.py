@@ -18,6 +18,7 @@ from headgate.formats.avro_schema import Array, AvroType, Map, Record, Union, me
 from headgate.formats.change import Change, ChangeError, Operation, Row, source_time, source_times
 from headgate.formats.dealing import Whose, named
 from headgate.formats.debezium import (
+    COMPACTED_AWAY,
     MESSAGE,
     ROW_OPERATIONS,
     TABLE_ADVICE,
@@ -30,9 +31,10 @@ from headgate.formats.debezium import (
     told_of_bytes,
 )
 from headgate.formats.decoding import Watermark, decode_columns
+from headgate.formats.registry import DecoderNeeds, FormatPlug
 from headgate.formats.tables import UNNAMED, OneTable, SourceTable
 
-__all__ = ["FRAME_BYTES", "Decoder", "Look", "SchemaById", "schema_id_of"]
+__all__ = ["FORMAT", "FRAME_BYTES", "Decoder", "Look", "SchemaById", "schema_id_of"]
 
 FRAME_BYTES: Final = 5
 """A zero byte and a schema id of four bytes, the highest first."""
@@ -370,3 +372,23 @@ def _read(schema: Record, wanted: Sequence[tuple[str, ...]]) -> Reader:
 
 def _have_collections(columns: dict[str, AvroType]) -> bool:
     return any(isinstance(optional_part(node), Array | Map | Record) for node in columns.values())
+
+
+def _schemas_of(needs: DecoderNeeds) -> SchemaById:
+    assert needs.schemas is not None  # noqa: S101 - a feed of a format that needs a registry is refused without one
+    return needs.schemas
+
+
+FORMAT: Final = FormatPlug(
+    summary="Debezium's events as Avro, schemas in a registry",
+    compacted_away=COMPACTED_AWAY,
+    options=frozenset({"binary_handling_mode"}),
+    needs_registry=True,
+    decoder=lambda needs: Decoder(
+        _schemas_of(needs),
+        needs.source.unavailable_value,
+        keyless=needs.keyless,
+        binary=needs.source.binary_handling_mode,
+    ),
+    look=lambda needs: Look(_schemas_of(needs)),
+)

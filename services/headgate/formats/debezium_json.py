@@ -24,6 +24,7 @@ import msgspec
 from headgate.formats.change import CONNECTOR, Change, ChangeError, Operation, Row, source_time, source_times
 from headgate.formats.dealing import Whose, named
 from headgate.formats.debezium import (
+    COMPACTED_AWAY,
     MESSAGE,
     ROW_OPERATIONS,
     TABLE_ADVICE,
@@ -36,10 +37,11 @@ from headgate.formats.debezium import (
 )
 from headgate.formats.debezium_schema import OPENING, KnownSchemas, with_head
 from headgate.formats.decoding import Watermark, decode_columns
+from headgate.formats.registry import FormatPlug
 from headgate.formats.tables import UNNAMED, OneTable, SourceTable
 from headgate.formats.transactions import TransactionRun, transaction_key
 
-__all__ = ["UNAVAILABLE_VALUE", "Decoder", "Look"]
+__all__ = ["FORMAT", "UNAVAILABLE_VALUE", "Decoder", "Look"]
 
 _UPSERT: Final = Operation.UPSERT
 _DELETE: Final = Operation.DELETE
@@ -420,3 +422,18 @@ class Decoder:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ChangeError(f"the key is not a JSON object of columns: {error}") from error
         return row, semantics
+
+
+FORMAT: Final = FormatPlug(
+    summary="Debezium's events as JSON, with or without schema",
+    compacted_away=COMPACTED_AWAY,
+    options=frozenset({"binary_handling_mode", "transaction_topic"}),
+    tells_origin=True,
+    decoder=lambda needs: Decoder(
+        needs.source.unavailable_value,
+        keyless=needs.keyless,
+        transactions=needs.source.transaction_topic is not None,
+        binary=needs.source.binary_handling_mode,
+    ),
+    look=lambda _: Look(),
+)

@@ -25,9 +25,10 @@ import msgspec
 from headgate.formats.change import CONNECTOR, Change, ChangeError, Operation, Row, source_time
 from headgate.formats.dealing import Whose, named
 from headgate.formats.decoding import Watermark, decode_each
+from headgate.formats.registry import FormatPlug
 from headgate.formats.tables import OneTable, SourceTable, show_table
 
-__all__ = ["Decoder", "look"]
+__all__ = ["FORMAT", "Decoder", "look"]
 
 _ROWS: Final = {
     "insert": Operation.UPSERT,
@@ -208,3 +209,11 @@ def _without_key(kind: str, *, keyless: bool) -> str:
         "the table has no primary key: add one at the source, rows are found by it; or, if rows are only ever added, "
         "set sink.keyless: append"
     )
+
+
+FORMAT: Final = FormatPlug(
+    summary="Maxwell's JSON",
+    compacted_away="the delete of a row's old key, where its key was changed and the new row changed again",
+    decoder=lambda needs: Decoder(keyless=needs.keyless),
+    look=lambda _: look,
+)

@@ -1,12 +1,12 @@
-"""What a feed's spec means in objects: its decoder and its sink. The one place where a format is chosen."""
+"""What a feed's spec means in objects: its decoder and its sink."""
 
 from functools import cached_property, lru_cache
 from typing import Final
 
-from headgate.config.feed import FeedSpec, SourceFormat, parse_feed
-from headgate.formats import canal_json, debezium_avro, debezium_json, maxwell_json
+from headgate.config.feed import FeedSpec, parse_feed
 from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
+from headgate.formats.registry import DecoderNeeds, FormatPlug, format_of
 from headgate.sinks.contract import Sink, SinkWriter
 from headgate.sinks.registry import open_sink
 from headgate.sources.registry import SchemaRegistry
@@ -51,15 +51,7 @@ class FeedParts:
         return dealer
 
     def _look(self) -> Look:
-        match self.spec.source.format:
-            case SourceFormat.DEBEZIUM_JSON:
-                return debezium_json.Look()
-            case SourceFormat.DEBEZIUM_AVRO:
-                return debezium_avro.Look(self._registry.schema)
-            case SourceFormat.MAXWELL_JSON:
-                return maxwell_json.look
-            case SourceFormat.CANAL_JSON | SourceFormat.TICDC_CANAL_JSON:
-                return canal_json.look
+        return self._format.look(self._needs)
 
     @cached_property
     def shared_name(self) -> str:
@@ -72,27 +64,16 @@ class FeedParts:
         return self.spec.source.target_ts
 
     def _make_decoder(self) -> Decoder:
-        source, keyless = self.spec.source, self.spec.sink.keyless == "append"
-        match source.format:
-            case SourceFormat.DEBEZIUM_JSON:
-                return debezium_json.Decoder(
-                    source.unavailable_value,
-                    keyless=keyless,
-                    transactions=source.transaction_topic is not None,
-                    binary=source.binary_handling_mode,
-                )
-            case SourceFormat.DEBEZIUM_AVRO:
-                return debezium_avro.Decoder(
-                    self._registry.schema,
-                    source.unavailable_value,
-                    keyless=keyless,
-                    binary=source.binary_handling_mode,
-                )
-            case SourceFormat.MAXWELL_JSON:
-                return maxwell_json.Decoder(keyless=keyless)
-            case SourceFormat.CANAL_JSON | SourceFormat.TICDC_CANAL_JSON:
-                tidb = source.format is SourceFormat.TICDC_CANAL_JSON
-                return canal_json.Decoder(tidb=tidb, target_ts=source.target_ts)
+        return self._format.decoder(self._needs)
+
+    @property
+    def _format(self) -> FormatPlug:
+        return format_of(self.spec.source.format)
+
+    @cached_property
+    def _needs(self) -> DecoderNeeds:
+        schemas = self._registry.schema if self._format.needs_registry else None
+        return DecoderNeeds(self.spec.source, self.spec.sink.keyless == "append", schemas)
 
     @cached_property
     def _registry(self) -> SchemaRegistry:

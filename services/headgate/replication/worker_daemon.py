@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from pyspark import daemon
 
-from headgate.config.plugs import SINKS
+from headgate.config.plugs import FORMATS, SINKS
 from headgate.replication import task
 from headgate.replication.archives import forget_archives
 
@@ -60,6 +60,7 @@ def prompt(main: Callable[[BinaryIO, BinaryIO], None]) -> Callable[[BinaryIO, Bi
 def serve() -> None:
     """Fork workers until Spark closes standard input."""
     assert callable(task.apply)  # noqa: S101 - imported for those who are forked from here
+    FORMATS.load_own()
     SINKS.load_own()
     daemon.worker_main = prompt(daemon.worker_main)
     forget_archives()

@@ -2,7 +2,8 @@
 
 import pytest
 
-from headgate.config.feed import FeedSpec, FeedSpecError, SourceFormat, parse_feed
+from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
+from headgate.config.plugs import FORMATS
 from headgate.config.times import NotATimeError, parse_ts, show_ts
 
 SINK = "sink: {type: postgresql, dsn: dbname=x}"
@@ -53,7 +54,7 @@ def test_a_spec_keeps_the_ts_whatever_was_written(written: str) -> None:
 
 
 def test_only_formats_with_evidence_give_resolved_ts() -> None:
-    assert [known.value for known in SourceFormat if known.gives_resolved_ts] == ["ticdc-canal-json"]
+    assert [known for known in FORMATS.names() if FORMATS[known].gives_resolved_ts] == ["ticdc-canal-json"]
 
 
 def test_the_ends_of_transactions_are_evidence_too() -> None:

@@ -1,4 +1,4 @@
-"""docs/extending.md: a package from outside adds a sink, which feeds can name and which passes the contract."""
+"""docs/extending.md: a package from outside adds a sink, which passes the contract of sinks, and a format."""
 
 import importlib
 import json
@@ -12,8 +12,11 @@ import msgspec
 import pytest
 
 from headgate.config.feed import FeedSpecError, SinkSpec, parse_feed
-from headgate.config.plugs import SINKS
+from headgate.config.plugs import FORMATS, SINKS
+from headgate.formats.change import Operation
+from headgate.formats.decoding import UndecodableError
 from headgate.records.control import Epoch, Positions
+from headgate.replication.feed_parts import FeedParts
 from headgate.sinks.contract import ChangeBatch, Claim, Sink, SinkFencedError, SinkRefusedError
 from headgate.sinks.registry import open_sink, same_sink, type_of_address
 from integration.sinks.contract import SinkContract, wait_until_frozen
@@ -47,18 +50,23 @@ else:
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The page's package, as an installer leaves it."""
     folder = tmp_path_factory.mktemp("outside")
-    blocks = dict(re.findall(r"```(ini|python)\n(.*?)```", PAGE.read_text(), re.DOTALL))
-    (folder / "headgate_json_lines.py").write_text(blocks["python"])
+    page = PAGE.read_text()
+    modules = re.findall(r"`(headgate_\w+\.py)`[^`]*(?:`[^`]+`[^`]*)?```python\n(.*?)```", page, re.DOTALL)
+    assert len(modules) == page.count("```python")
+    for name, code in modules:
+        (folder / name).write_text(code)
     info = folder / "headgate_json_lines-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: headgate-json-lines\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(blocks["ini"])
+    (info / "entry_points.txt").write_text(page.split("```ini\n")[1].split("```")[0])
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     yield folder
     sys.path.remove(str(folder))
-    sys.modules.pop("headgate_json_lines", None)
+    for name, _ in modules:
+        sys.modules.pop(name.removesuffix(".py"), None)
     SINKS.forget("json-lines")
+    FORMATS.forget("plain-json")
 
 
 class JsonLinesBench:
@@ -130,3 +138,23 @@ def test_options_that_it_does_not_take_are_refused_when_the_feed_is_read(outside
 def test_without_the_package_the_type_is_unknown() -> None:
     with pytest.raises(FeedSpecError, match=r"'json-line' is unknown; .*known are postgresql, mysql"):
         parse_feed(_feed(dsn="jsonl:///x", type="json-line"))
+
+
+def test_a_format_from_outside_decodes_into_a_sink_from_outside(outside: Path, tmp_path: Path) -> None:
+    spec = _feed(dsn=f"jsonl://{tmp_path}").replace('["t"]', '["t"], "format": "plain-json"')
+    parts = FeedParts(spec)
+    decoder = parts.decoder("t")
+    values = [b'{"key": {"id": 1}, "row": {"id": 1, "value": "a"}}', b'{"key": {"id": 2}, "row": null}']
+    put, gone = decoder.decode_batch([None] * 2, values, [0, 0], [5, 6], [9, 9])
+    assert (put.operation, put.row, gone.operation, gone.offset) == (
+        Operation.UPSERT,
+        {"id": 1, "value": "a"},
+        Operation.DELETE,
+        6,
+    )
+    with pytest.raises(UndecodableError, match="offset 7: the event has no key"):
+        decoder.decode_batch([None], [b"{}"], [0], [7], [9])
+    assert type(parts.sink).__name__ == "JsonLinesSink"
+    parts.close()
+    with pytest.raises(FeedSpecError, match=r"source.transaction_topic is for format debezium-json"):
+        parse_feed(spec.replace('"plain-json"', '"plain-json", "transaction_topic": "a.transaction"'))

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from headgate.config.feed import NO_EVIDENCE, FeedSpec, FeedSpecError, SourceFormat, parse_feed
+from headgate.config.feed import FeedSpec, FeedSpecError, no_evidence, parse_feed
+from headgate.config.plugs import FORMATS
 from headgate.config.times import show_ts
 from headgate.coordinator.core.effects import (
     DiscoverTables,
@@ -187,7 +188,7 @@ class FeedWork:
         source = spec.source
         if not source.gives_resolved_ts:
             raise StartImpossibleError(
-                f"a feed of format {source.format} cannot go back to a time: {NO_EVIDENCE}; say earliest, latest, or "
+                f"a feed of format {source.format} cannot go back to a time: {no_evidence()}; say earliest, latest, or "
                 "offsets"
             )
         if source.target_ts is not None and ts >= source.target_ts:
@@ -236,7 +237,7 @@ class FeedWork:
         table to a logical replication slot. Not noticed: other formats, a source without recent events, a circle over
         several feeds, a source that is not read by logical replication (a connector that polls).
         """
-        if spec.sink.not_the_source or spec.source.format is not SourceFormat.DEBEZIUM_JSON:
+        if spec.sink.not_the_source or not FORMATS[spec.source.format].tells_origin:
             return
         by_topic = origins(self._connection, {plan.topic: len(plan.start) for plan in spans})
         names = source_tables(spec)

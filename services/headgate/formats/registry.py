@@ -1,0 +1,38 @@
+"""From a feed's source description to decoders. Which formats there are is told in config/plugs.py, one line each."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from headgate.config.feed import SourceSpec
+from headgate.config.plugs import FORMATS, FormatTraits, PlugError
+from headgate.formats.dealing import Look
+from headgate.formats.decoding import Decoder
+
+__all__ = ["DecoderNeeds", "FormatPlug", "format_of"]
+
+
+class DecoderNeeds(msgspec.Struct, frozen=True):
+    """What a decoder is made from. ``keyless``: rows without key are to be added. ``schemas``: by id, as texts."""
+
+    source: SourceSpec
+    keyless: bool
+    schemas: Callable[[int], str] | None
+
+
+class FormatPlug(FormatTraits, frozen=True, kw_only=True):
+    """A format: its traits, and how its decoders are made.
+
+    ``look`` tells whose events are, for a topic of several tables.
+    """
+
+    decoder: Callable[[DecoderNeeds], Decoder]
+    look: Callable[[DecoderNeeds], Look]
+
+
+def format_of(name: str) -> FormatPlug:
+    """The format of that ``source.format``. Raises PlugError."""
+    plug = FORMATS[name]
+    if not isinstance(plug, FormatPlug):
+        raise PlugError(f"source.format {name}: it has traits, but no decoder (FormatPlug)")
+    return plug
