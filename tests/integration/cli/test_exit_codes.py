@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewTopic
 from typer.main import get_command
 
 from headgate.cli.exit_codes import ExitCode
-from headgate.cli.main import LATE, app
+from headgate.cli.main import LAB_COMMANDS, app
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import Service, eventually, headgate
@@ -28,7 +28,7 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]
     """Command line → command, of all that answer without Spark."""
     context = group.context_class(group)
     for name in group.list_commands(context):
-        if not path and name in LATE:
+        if not path and name in LAB_COMMANDS:
             continue
         command = group.get_command(context, name)
         if hasattr(command, "list_commands"):

@@ -14,9 +14,15 @@ from headgate.generation.core.planning import resize
 from headgate.generation.core.state import current_of
 from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.shell.writer import WriterError, WriterReplacedError, WriterStalledError
+from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus, RequestSettled
-from headgate.records.generation import GenerationRequested, GenerationRequestKind, StreamsRecut
-from headgate.records.keys import Fact, GenerationOutcomeKey, GenerationRequestKey
+from headgate.records.generation import (
+    GenerationOutcomeKey,
+    GenerationRequested,
+    GenerationRequestKey,
+    GenerationRequestKind,
+    StreamsRecut,
+)
 
 from .conftest import WAIT_SECONDS, wait_until
 
