@@ -40,6 +40,8 @@ def test_topics_missing_then_created(settings: Settings) -> None:
         f"{settings.prefix}checkpoint": 3,
         f"{settings.prefix}changefeed": 3,
         f"{settings.prefix}deadletter": 3,
+        f"{settings.prefix}generation": 3,
+        f"{settings.prefix}migration": 1,
     }
 
 

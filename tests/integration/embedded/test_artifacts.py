@@ -96,7 +96,7 @@ def test_an_unreachable_registry_is_said_with_the_ways_out(cache: Path, monkeypa
 @pytest.mark.integration
 def test_two_processes_may_ask_at_once(tmp_path: Path, cache: Path, spark_jars: tuple[Path, ...]) -> None:
     # `spark_jars` has filled the user's cache or proved the registry reachable; these two start from nothing.
-    ask = "from headgate_lab.embedded import artifacts; print(*artifacts.ensure('spark-kafka'))"
+    ask = "from headgate.provisioning import artifacts; print(*artifacts.ensure('spark-kafka'))"
     asking = [
         subprocess.Popen([sys.executable, "-c", ask], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)

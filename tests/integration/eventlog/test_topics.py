@@ -45,7 +45,7 @@ def test_every_topic_of_the_keys_is_created_as_its_row_says(cluster: Cluster, ad
     metadata = admin.list_topics(timeout=20).topics
     for topic in CONTROL_TOPICS:
         name = topic_name(cluster.cluster, topic.name)
-        assert len(metadata[name].partitions) == (1 if topic.name == "announce" else cluster.shards)
+        assert len(metadata[name].partitions) == (cluster.shards if topic.sharded else 1)
         (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
         found = {setting: entry.value for setting, entry in future.result(20).items()}
         assert {setting: found[setting] for setting in topic.settings(1)} == topic.settings(1)
@@ -94,7 +94,7 @@ def test_another_number_of_shards_is_refused(cluster: Cluster) -> None:
         assert "announce" not in str(refused.value)
         sharded = [topic.name for topic in CONTROL_TOPICS if topic.sharded]
         lines = str(refused.value).splitlines()
-        assert len(lines) == len(sharded) == 5, "every sharded topic is named"
+        assert len(lines) == len(sharded) == 6, "every sharded topic is named"
         assert all(name in line for name, line in zip(sharded, lines, strict=True))
 
 
