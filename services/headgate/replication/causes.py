@@ -3,7 +3,12 @@
 import re
 from typing import Final
 
-__all__ = ["cause_of"]
+__all__ = ["OUT_OF_MEMORY", "cause_of"]
+
+OUT_OF_MEMORY: Final = "the Spark JVM ran out of memory: give it more (HEADGATE_SPARK__MEMORY); large rows need it"
+
+_JAVA_OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
+"""A task tells of it before its JVM ends, or instead."""
 
 _CAUSED_BY: Final = "Caused by: "
 _PYTHON_TRACEBACK: Final = "Traceback (most recent call last):"
@@ -31,8 +36,11 @@ def cause_of(error: BaseException) -> str:
         traced = lines[len(lines) - lines[::-1].index(_PYTHON_TRACEBACK) :]
         cause = next((line for line in traced if _RAISED.match(line)), traced[-1])
         return f"a Python worker of Spark ended with {cause}"[:LENGTH_MAX]
+    below = _below(error)
+    if any(_JAVA_OUT_OF_MEMORY in line for line in (*lines, *below)):
+        return OUT_OF_MEMORY
     said = [lines[0].removeprefix(_SPARK)]
-    for cause in (_below(error) or [line for line in lines if line.startswith(_CAUSED_BY)])[-CAUSES_MAX:]:
+    for cause in (below or [line for line in lines if line.startswith(_CAUSED_BY)])[-CAUSES_MAX:]:
         text = cause.removeprefix(_CAUSED_BY).removeprefix(_SPARK)
         if not any(text in before for before in said):
             said.append(text)

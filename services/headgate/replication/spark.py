@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 import headgate
 from headgate.config import secrets
-from headgate.replication.causes import cause_of
+from headgate.replication.causes import OUT_OF_MEMORY, cause_of
 from headgate.replication.spark_options import COMPILER_THRESHOLDS, FIXED, MARKING_PERCENT, SparkOptions, check_options
 from headgate.replication.task import warm
 
@@ -53,7 +53,7 @@ _JVM_EXIT_SECONDS: Final = 10.0
 JVM_END_SECONDS: Final = 2.0
 """How long a JVM that does not answer may take to be gone, so that its exit code can be said."""
 
-OUT_OF_MEMORY: Final = 52
+OUT_OF_MEMORY_EXIT: Final = 52
 """Spark's exit code for it."""
 
 
@@ -74,8 +74,8 @@ def end_of_jvm(error: Exception) -> str:
         code = None
     if code is None:
         return f"the Spark JVM does not answer: {error}"
-    if code == OUT_OF_MEMORY:
-        return "the Spark JVM ran out of memory: give it more (HEADGATE_SPARK__MEMORY); large rows need it"
+    if code == OUT_OF_MEMORY_EXIT:
+        return OUT_OF_MEMORY
     return f"the Spark JVM ended with code {code}: what it said is in the agent's output"
 
 
@@ -115,7 +115,7 @@ class SparkRuntime:
                 assert self._session is not None  # noqa: S101 - else it would not be alive
                 return self._session
             self._killed = False
-            if self._process is not None and self._process.poll() == OUT_OF_MEMORY:
+            if self._process is not None and self._process.poll() == OUT_OF_MEMORY_EXIT:
                 self.memory_failures += 1
             self._kill_tree()  # a context that was stopped leaves its JVM behind
             self._discard()

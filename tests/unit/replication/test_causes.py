@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.replication.causes import LENGTH_MAX, cause_of
+from headgate.replication.causes import LENGTH_MAX, OUT_OF_MEMORY, cause_of
 
 LOST_WORKER = """An error occurred while calling o385.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times: \
@@ -24,6 +24,11 @@ org.apache.kafka.common.KafkaException: Failed to construct kafka consumer
 Caused by: org.apache.kafka.common.KafkaException: Failed to load SSL keystore
 \t... 7 more
 Caused by: org.apache.kafka.common.errors.InvalidConfigurationException: Invalid PEM keystore configs
+"""
+
+NO_MEMORY = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: \
+Task 0 in stage 129.0 failed 1 times, most recent failure: Lost task 0.0 in stage 129.0 (TID 189) (localhost executor \
+driver): java.lang.OutOfMemoryError: Java heap space
 """
 
 PYTHON = """
@@ -59,6 +64,7 @@ JOB = "Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times: Pyt
         (NO_KEY, f"{STREAM}; caused by {LOAD}; caused by {KEYSTORE}"),
         (PYTHON, "a Python worker of Spark ended with ModuleNotFoundError: No module named 'msgspec'"),
         (OTHER_VERSION, f"a Python worker of Spark ended with pyspark.errors.{MISMATCH}"),
+        (NO_MEMORY, OUT_OF_MEMORY),
         ("connection refused", "connection refused"),
         ("", "RuntimeError"),
     ],
@@ -86,3 +92,8 @@ def test_a_chain_that_pyspark_keeps_and_does_not_show_is_said() -> None:
         "Failed to create new KafkaAdminClient; caused by Failed to load keystore; "
         "caused by java.io.FileNotFoundException: /ca.pem"
     )
+
+
+def test_memory_that_ran_out_at_the_bottom_of_a_chain_is_said_with_what_to_do() -> None:
+    error = CapturedError("Job aborted", CapturedError("java.lang.OutOfMemoryError: Java heap space"))
+    assert cause_of(error) == OUT_OF_MEMORY
