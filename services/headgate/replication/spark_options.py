@@ -65,7 +65,7 @@ COMPILER_THRESHOLDS: Final = (
 )
 """How often code has run when the JVM's best compiler takes it on: ten times its defaults. What runs for each row gets
 there in the first batches all the same. What Spark does once for each batch would be compiled all day, which costs a
-tenth of a change's processor time (docs/benchmarks.md) and never comes back."""
+tenth of a change's processor time (docs/benchmarks.md)."""
 
 FIXED: Final[dict[str, str]] = {
     "spark.ui.showConsoleProgress": "false",

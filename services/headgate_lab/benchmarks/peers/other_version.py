@@ -21,6 +21,9 @@ __all__ = ["OtherVersion"]
 
 PROGRAM: Final = Path(__file__).with_name("other_version_program.py")
 
+PACKAGES: Final = ("headgate_lab", "headgate")
+"""Where a version has its benchmarks: beside the product since 28f391f, in it before."""
+
 SAYS: Final = "race-with: "
 """Before each of its answers: Spark writes to the same stream now and then."""
 
@@ -33,8 +36,8 @@ class OtherVersion:
 
     def __init__(self, path: Path, folder: Path, parts: Parts) -> None:
         self._packages = path.resolve() / "services"
-        if not (self._packages / "headgate" / "benchmarks" / "pipeline.py").is_file():
-            raise BenchError(f"--race-with {path}: there is no services/headgate/benchmarks in it")
+        if not any((self._packages / each / "benchmarks" / "pipeline.py").is_file() for each in PACKAGES):
+            raise BenchError(f"--race-with {path}: there is no services/headgate_lab/benchmarks in it")
         self._folder = folder
         self._parts = parts
         self._process: subprocess.Popen[str] | None = None

@@ -1,24 +1,35 @@
 """The other end of other_version.py: builds the data plane of whatever version it is run with, and does its runs.
 
-It imports only what every version has had.
+It imports only what every version has had, from where that version has it.
 """
 
+import importlib
 import json
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from headgate.config.feed import SinkSpec
-from headgate.provisioning import artifacts
-from headgate.provisioning.java import java_home_for_spark
-from headgate.replication.executor import ExecutorSettings, SparkExecutor
-from headgate.replication.spark import SparkOptions, SparkRuntime
-from headgate_lab.benchmarks.parts import CLUSTER_ID, Parts
-from headgate_lab.benchmarks.pipeline import run_headgate
-from headgate_lab.benchmarks.workload import Workload
 
 __all__: list[str] = []
+
+IS_ONE_PACKAGE = find_spec("headgate.benchmarks") is not None
+"""Until 28f391f benchmarks and embedded parts were in the product's package, and a lane in the agent's."""
+
+
+def _module(now: str, then: str) -> Any:
+    return importlib.import_module(then if IS_ONE_PACKAGE else now)
+
+
+_artifacts = _module("headgate.provisioning.artifacts", "headgate.embedded.artifacts")
+_java = _module("headgate.provisioning.java", "headgate.embedded.java")
+_executor = _module("headgate.replication.executor", "headgate.agent.lane.executor")
+_spark = _module("headgate.replication.spark", "headgate.agent.lane.spark")
+_parts = _module("headgate_lab.benchmarks.parts", "headgate.benchmarks.parts")
+_pipeline = _module("headgate_lab.benchmarks.pipeline", "headgate.benchmarks.pipeline")
+_workload = _module("headgate_lab.benchmarks.workload", "headgate.benchmarks.workload")
 
 
 class _KnownTarget:
@@ -33,18 +44,19 @@ class _KnownTarget:
 
 
 def _serve(bootstrap: str, dsn: str, folder: Path) -> None:
-    jars = artifacts.ensure("spark-kafka")
-    runtime = SparkRuntime(SparkOptions(jars=jars, scratch=folder / "spark", java_home=java_home_for_spark()))
-    executor = SparkExecutor(runtime, ExecutorSettings(bootstrap, CLUSTER_ID))
+    jars = _artifacts.ensure("spark-kafka")
+    options = _spark.SparkOptions(jars=jars, scratch=folder / "spark", java_home=_java.java_home_for_spark())
+    runtime = _spark.SparkRuntime(options)
+    executor = _executor.SparkExecutor(runtime, _executor.ExecutorSettings(bootstrap, _parts.CLUSTER_ID))
     nobody: Any = None
-    parts = Parts(bootstrap, dsn, executor, runtime, os.getpid(), nobody, folder)
+    parts = _parts.Parts(bootstrap, dsn, executor, runtime, os.getpid(), nobody, folder)
     try:
         runtime.start()
         _answer("ready")
         for line in sys.stdin:
             what, how, (database, to, table, number) = json.loads(line)
             target: Any = _KnownTarget(database, to)
-            _answer(run_headgate(parts, Workload(*what, *how), target, table, number))
+            _answer(_pipeline.run_headgate(parts, _workload.Workload(*what, *how), target, table, number))
     finally:
         executor.close()
         runtime.stop()
