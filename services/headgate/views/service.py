@@ -3,28 +3,26 @@
 import asyncio
 import socket
 import tempfile
-from concurrent.futures import Future
-from contextlib import suppress
 from typing import Final
 
 import faust
-from confluent_kafka import KafkaException
+from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry
 
 from headgate.config.settings import Settings
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError
 from headgate.eventlog.snapshot import all_partitions
 from headgate.observability.logs import logger
 from headgate.observability.probes import PortTakenError, Probes
 from headgate.views.ends import last_offsets
+from headgate.views.group import group_may_be_joined, group_of, group_was_forgotten
 from headgate.views.lag import LagWindows
 from headgate.views.metrics import ViewsMetrics
 from headgate.views.model import ViewsModel
 from headgate.views.pages import serve_pages
 from headgate.views.routes import Known
-from headgate.views.stream import group_of, make_app, read_topics
+from headgate.views.stream import make_app, read_topics
 
 __all__ = ["ViewsEndedError", "ViewsService"]
 
@@ -64,7 +62,9 @@ class ViewsService:
     async def _serve(self) -> None:
         self._probes.expect(LOOP, "looking for the ends of the topics")
         last = await asyncio.to_thread(last_offsets, self._log, all_partitions(self._log))
-        group, port = group_of(self._settings), _port(self._settings.views.bind, self._settings.views.port)
+        group = group_of(self._settings.prefix)
+        await group_may_be_joined(self._log.connection, group, lambda: self._asked)
+        port = _port(self._settings.views.bind, self._settings.views.port)
         with tempfile.TemporaryDirectory(prefix="headgate-views-") as folder:
             app = make_app(self._settings, group, port, folder)
             lags = LagWindows(app)
@@ -73,42 +73,44 @@ class ViewsService:
             known = Known(snapshot=model.snapshot, history=model.history, shards=self._log.shards, lag=lags.points)
             serve_pages(app, known, model)
             self._metrics.watch(model)
+            started = asyncio.create_task(self._start(app, lags))
             try:
-                await app.start()
-                await app.add_runtime_dependency(lags.table)
-                await self._turn(app, model, port)
+                await self._turn(app, model, started, port)
             finally:
+                started.cancel()
+                await asyncio.wait([started])
                 await app.stop()
-        await asyncio.to_thread(self._forget, group)
+        await asyncio.to_thread(group_was_forgotten, self._log.connection, group)
         if self._failure is not None:
             raise self._failure
         if app.crashed:
             raise ViewsEndedError(f"Faust has given up: {app.crash_reason}") from app.crash_reason
 
-    async def _turn(self, app: faust.App, model: ViewsModel, port: int) -> None:
+    async def _turn(self, app: faust.App, model: ViewsModel, started: asyncio.Task[None], port: int) -> None:
         log, is_told = logger(service=LOOP), False
         while not (self._asked or self._failure is not None or app.crashed or app.should_stop):
             self._probes.turned(LOOP)
-            if model.behind:
+            if not started.done():
+                self._probes.unready(LOOP, "joining the group")
+            elif model.behind:
                 self._probes.unready(LOOP, f"rebuilding: {len(model.behind)} partitions are still being read")
             elif not is_told:
                 is_told = True
                 self._probes.ready(LOOP)
                 log.info("rebuilt", records=model.records, views_port=port)
             await asyncio.sleep(LOOK_SECONDS)
+            if started.done():
+                await started
+
+    async def _start(self, app: faust.App, lags: LagWindows) -> None:
+        try:
+            await app.start()
+        except KafkaError as error:
+            raise LogError(f"Faust's client cannot go on with Kafka at {self._settings.bootstrap}: {error}") from error
+        await app.add_runtime_dependency(lags.table)
 
     def _fail(self, error: Exception) -> None:
         self._failure = error
-
-    def _forget(self, group: str) -> None:
-        """The group was this start's alone; one that is left over, after a kill, the brokers forget by themselves."""
-        futures: dict[str, Future[None]] = self._log.connection.admin.delete_consumer_groups(
-            [group], request_timeout=ADMIN_SECONDS_MAX
-        )
-        for future in futures.values():
-            # A broker that is away, or a right that is missing, must not spoil our end.
-            with suppress(LogError, KafkaException, TimeoutError):
-                self._log.connection.wait(f"forgetting group {group}", future)
 
 
 def _port(bind: str, port: int) -> int:

@@ -10,14 +10,19 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Producer
-from confluent_kafka.admin import AclOperation
+from confluent_kafka.admin import AclOperation, ResourceType
+from prometheus_client import CollectorRegistry
 
 from headgate.cli.exit_codes import ExitCode
-from headgate.config.settings import Settings
+from headgate.cli.running import SILENCE_SECONDS_MAX, Part
+from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.connection import BrokerUnreachableError, KafkaConnection
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import LogError
+from headgate.observability.probes import Probes
+from headgate.provisioning.pace import patience
+from headgate.views import service
 from integration.cli.conftest import ROWS, Service, change, eventually, headgate
 from integration.cli.guarded import GuardedKafka, documented, granted, revoked
 from support.eventlog_contract import ended
@@ -196,3 +201,49 @@ def test_the_documented_rights_suffice_for_the_views(
     views.process.terminate()
     assert views.process.wait(60) == ExitCode.DONE
     assert "uthoriz" not in views.log_file.read_text(encoding="utf-8")
+
+
+def test_views_without_a_right_to_their_group_end_and_say_so(
+    guarded: GuardedKafka, log: KafkaLog, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    become("views", guarded, monkeypatch)
+    monkeypatch.setenv("HEADGATE_VIEWS__PORT", "0")
+    groups = [rule for rule in documented("x") if rule.restype is ResourceType.GROUP]
+    (reading,) = [rule for rule in groups if rule.operation is AclOperation.READ]
+    try:
+        for name, without in (("reading", [reading]), ("all", groups)):
+            for rule in without:
+                revoked(guarded.kafka, rule)
+            views = serve(f"without-{name}", "views")
+            assert views.process.wait(patience(60)) == ExitCode.LOG, name
+            assert f"no right to Read groups whose names begin with {CLUSTER}.views." in views.log_file.read_text()
+            granted(guarded.kafka, without)
+    finally:
+        granted(guarded.kafka, groups)
+
+
+def test_views_that_cannot_join_their_group_can_still_be_stopped(
+    guarded: GuardedKafka, log: KafkaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unasked(*_: object) -> None:
+        """As if the right had been taken away just after it was asked for."""
+
+    monkeypatch.setattr(service, "group_may_be_joined", unasked)
+    (reading,) = [
+        rule for rule in documented("x") if rule.restype is ResourceType.GROUP and rule.operation is AclOperation.READ
+    ]
+    revoked(guarded.kafka, reading)
+    become("views", guarded, monkeypatch)
+    monkeypatch.setenv("HEADGATE_VIEWS__PORT", "0")
+    settings, probes = load_settings({"shards": 1}), Probes(SILENCE_SECONDS_MAX)
+    try:
+        with closing(open_log(settings)) as theirs:
+            views = service.ViewsService(settings, theirs, probes=probes, registry=CollectorRegistry())
+            part = Part("views", views.run, views.stop)
+            part.start()
+            eventually(lambda: probes.waiting() == ["views: joining the group"], "it says what it waits for")
+            part.stop()
+            assert part.ended(patience(30)), "it waits no longer"
+            assert part.error is None
+    finally:
+        granted(guarded.kafka, [reading])

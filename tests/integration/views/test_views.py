@@ -191,9 +191,9 @@ def test_an_aborted_record_garbage_and_tombstones(settings: Settings, log: Kafka
     views.process.send_signal(signal.SIGTERM)
     assert views.process.wait(60) == ExitCode.DONE
     groups = log.connection.admin.list_consumer_groups().result(20).valid
-    assert not [group for group in groups if group.group_id.startswith(f"{settings.prefix}views-")]
+    assert not [group for group in groups if group.group_id.startswith(f"{settings.prefix}views.")]
     names = set(log.connection.admin.list_topics(timeout=20).topics)
-    assert not [name for name in names if "views-" in name], "no topic was made"
+    assert not [name for name in names if "views." in name], "no topic was made"
 
 
 def test_every_answer_has_the_shape_that_is_described(log: KafkaLog, serve: Serve) -> None:

@@ -1,0 +1,78 @@
+"""The consumer group of one start: its name, the right to it, and its end.
+
+Faust joins a group even where it commits nothing. Without the right to do so it would wait for ever and say nothing,
+so that is asked first.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AclOperation
+
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.log import LogError
+
+__all__ = ["GROUP_PREFIX", "group_may_be_joined", "group_of", "group_was_forgotten"]
+
+GROUP_PREFIX: Final = "views."
+"""Behind the cluster's prefix. It ends with a dot, as all names do to which rights are given by prefix."""
+
+ASK_AGAIN_SECONDS: Final = 1.0
+"""Brokers that have just started load their groups first, and say so until they have."""
+
+PASSING: Final = frozenset(
+    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+)
+
+
+def group_of(prefix: str) -> str:
+    """A group that nobody has had before."""
+    return f"{prefix}{GROUP_PREFIX}{uuid.uuid4().hex}"
+
+
+async def group_may_be_joined(connection: KafkaConnection, group: str, asked: Callable[[], bool]) -> None:
+    """Return when brokers say so, or when ``asked`` to stop. Raises LogError, which names the right that is missing."""
+    while not asked():
+        try:
+            operations = (await asyncio.to_thread(_described, connection, group)).authorized_operations or []
+        except LogError as error:
+            code = _code_of(error)
+            if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                operations = []
+            elif code not in PASSING:
+                raise
+            else:
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
+                continue
+        if AclOperation.READ not in operations:
+            stem = group.removesuffix(group.rsplit(".", 1)[-1])
+            raise LogError(
+                f"joining group {group} on Kafka at {connection.bootstrap_servers}: the user has no right to Read "
+                f"groups whose names begin with {stem}. docs/configuration.md lists the rights of each service"
+            )
+        return
+
+
+def group_was_forgotten(connection: KafkaConnection, group: str) -> None:
+    """Delete the group, which is nobody's any more. One that a kill leaves over, brokers forget by themselves."""
+    futures = connection.admin.delete_consumer_groups([group], request_timeout=ADMIN_SECONDS_MAX)
+    # A broker that is away, or a right that is missing, must not spoil our end.
+    with suppress(LogError):
+        connection.wait(f"forgetting group {group}", futures[group])
+
+
+def _described(connection: KafkaConnection, group: str) -> Any:
+    futures: dict[str, Future[Any]] = connection.admin.describe_consumer_groups(
+        [group], include_authorized_operations=True, request_timeout=ADMIN_SECONDS_MAX
+    )
+    return connection.wait(f"asking for the rights on group {group}", futures[group])
+
+
+def _code_of(error: LogError) -> int | None:
+    cause = error.__cause__
+    return cause.args[0].code() if isinstance(cause, KafkaException) else None
