@@ -2,7 +2,9 @@
 
 An event follows from a record and the one that it replaced under the same key in the same partition, and from nothing
 else: there is no order between topics, so whatever needs two keys could come out differently in a rebuild. What
-compaction has taken from a topic is not told any more: a history begins with what the topics still hold.
+compaction has taken from a topic is not told any more: a history begins with what the topics still hold. Where a
+record shows that others may have been before it, nothing is said of how or when it began: its event is a ``…_found``.
+(A feed's and a span's cannot show it: their first event is at the time of the oldest record that is left.)
 """
 
 from collections import OrderedDict, deque
@@ -33,6 +35,9 @@ SUBJECTS_MAX: Final = 20_000
 
 TIMELINE_EVENTS_MAX: Final = 2_000
 """Newest moves and failovers of the whole cluster."""
+
+FIRST_HEARTBEAT: Final = 1
+"""Of a session; the record that says a higher number is not its first."""
 
 TIMELINE: Final = frozenset(
     {"move_begun", "moved", "move_given_up", "assigned", "unassigned", "session_lost", "session_left"}
@@ -219,7 +224,8 @@ def _of_agent(make: _Make, key: AgentKey, before: Record | None, now: Record | N
         return
     names = {"agent": key.agent, "session": key.session, "state": now.liveness.value}
     if not isinstance(before, AgentAnnounced):
-        yield make("session_announced", **names, detail=f"version {now.version}")
+        kind = "session_announced" if now.heartbeat == FIRST_HEARTBEAT else "session_found"
+        yield make(kind, **names, detail=f"version {now.version}")
     elif before.liveness != now.liveness:
         yield make("session_stopping", **names)
 
@@ -240,9 +246,10 @@ def _of_owner(make: _Make, key: OwnerKey, before: Record | None, now: Record | N
     if now.lease_seconds <= 0:
         if old is None or old.lease_seconds > 0:
             yield make("owner_resigned", **names)
-    elif now.owner_rev is None or old is None:
+    elif old is None:
+        yield make("owner_found", **names)
+    elif now.owner_rev is None:
         # The first record of a term has no owner_rev: it is that record's offset.
-        abandoned = old is not None and old.lease_seconds > 0
-        detail = f"after {old.owner_id}" if old is not None else None
+        abandoned = old.lease_seconds > 0
         kind = "owner_took_over" if abandoned else "owner_followed"
-        yield make(kind, **names, detail=detail, is_failover=abandoned)
+        yield make(kind, **names, detail=f"after {old.owner_id}", is_failover=abandoned)

@@ -68,17 +68,23 @@ class LagWindows:
         self._window = faust.TumblingWindow(WINDOW_SECONDS, expires=KEPT_SECONDS)
         self._windows = self.table.using_window(self._window)
 
-    def add(self, feed: str, table: str, before: SpanProgressed | None, now: SpanProgressed) -> None:
-        """One report more, within an agent's stream: its record's time says into which window it falls."""
+    def add(self, feed: str, table: str, before: SpanProgressed | None, now: SpanProgressed, *, is_first: bool) -> None:
+        """One report more, within an agent's stream: its record's time says into which window it falls.
+
+        A report without one before it counts rows in its window only if it ``is_first``: if it is what compaction has
+        left, most of what it counts was applied long before.
+        """
         windows = self._windows[feed, table]
         so_far = windows.current()
+        rows, byte_count = (0, 0) if before is None and not is_first else (now.rows, now.bytes)
         # Rows count since the claim, so they begin again with each epoch.
-        same = before is not None and before.epoch == now.epoch and before.rows <= now.rows
+        if before is not None and before.epoch == now.epoch and before.rows <= now.rows:
+            rows, byte_count = now.rows - before.rows, now.bytes - before.bytes
         self._windows[feed, table] = _Window(
             max(so_far.lag_ms_max, now.lag_ms),
             now.lag_ms,
-            so_far.rows + now.rows - (before.rows if same and before is not None else 0),
-            so_far.bytes + now.bytes - (before.bytes if same and before is not None else 0),
+            so_far.rows + rows,
+            so_far.bytes + byte_count,
             so_far.reports + 1,
         )
 

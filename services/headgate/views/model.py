@@ -17,8 +17,8 @@ __all__ = ["Lags", "ViewsModel"]
 class Lags(Protocol):
     """Takes what agents report of their progress (lag.py)."""
 
-    def add(self, feed: str, table: str, before: SpanProgressed | None, now: SpanProgressed) -> None:
-        """One report more."""
+    def add(self, feed: str, table: str, before: SpanProgressed | None, now: SpanProgressed, *, is_first: bool) -> None:
+        """One report more; ``is_first`` if no report of that session can have been before it."""
         ...
 
 
@@ -46,7 +46,9 @@ class ViewsModel:
                 self.history.add(event)
             if isinstance(read.key, ProgressKey) and isinstance(read.value, SpanProgressed):
                 said = before if isinstance(before, SpanProgressed) else None
-                self._lags.add(read.key.feed, table_of(read.key.span), said, read.value)
+                # While rebuilding, reports before this one may have been compacted away.
+                is_first = before is None and read.partition not in self._behind
+                self._lags.add(read.key.feed, table_of(read.key.span), said, read.value, is_first=is_first)
         self.snapshot.take(read)
         if read.offset >= self._behind.get(read.partition, read.offset + 1):
             del self._behind[read.partition]

@@ -83,6 +83,13 @@ def test_only_who_went_without_a_word_is_a_failover() -> None:
     assert kinds(owner, OWNER, replace(OWNER, owner_rev=7)) == [], "a heartbeat"
 
 
+def test_what_began_before_the_oldest_record_that_is_left_is_found() -> None:
+    for first in (OWNER, replace(OWNER, owner_rev=7)):
+        (found,) = told(OwnerKey(0), None, first)
+        assert (found.kind, found.is_failover) == ("owner_found", False), "nobody knows whom it followed, and how"
+    assert kinds(OwnerKey(0), None, replace(OWNER, lease_seconds=0.0)) == ["owner_resigned"]
+
+
 def test_histories_are_bounded_and_in_the_order_of_time() -> None:
     history = History()
     for number in range(EVENTS_OF_A_SUBJECT_MAX + 5):
@@ -97,10 +104,10 @@ def test_histories_are_bounded_and_in_the_order_of_time() -> None:
 
 class _Lags:
     def __init__(self) -> None:
-        self.seen: list[tuple[str, str, int | None, int]] = []
+        self.seen: list[tuple[str, str, int | None, int, bool]] = []
 
-    def add(self, feed: str, table: str, before: SpanProgressed | None, now: SpanProgressed) -> None:
-        self.seen.append((feed, table, None if before is None else before.rows, now.rows))
+    def add(self, feed: str, table: str, before: SpanProgressed | None, now: SpanProgressed, *, is_first: bool) -> None:
+        self.seen.append((feed, table, None if before is None else before.rows, now.rows, is_first))
 
 
 def _progressed(rows: int) -> SpanProgressed:
@@ -124,11 +131,13 @@ def test_the_model_is_rebuilt_when_the_last_record_was_read_and_takes_none_twice
     first, second = Delivery(at, 4, key, _progressed(10)), Delivery(at, 9, key, _progressed(30))
     for read in (first, second, first, second):
         model.take(read, 0)
-    assert lags.seen == [("f", "t", None, 10), ("f", "t", 10, 30)]
+    assert lags.seen == [("f", "t", None, 10, False), ("f", "t", 10, 30, False)], "others may have been before"
+    model.take(Delivery(at, 12, ProgressKey("f", "t", "a", "s2"), _progressed(5)), 0)
+    assert lags.seen[2:] == [("f", "t", None, 5, True)], "written since: it is the session's first"
     assert model.behind == ["dispatch/1"]
     model.take(Garbage(dispatch, 12, "what is this"), 0)
     assert model.behind == []
-    assert model.records == 3
+    assert model.records == 4
 
 
 def test_an_agent_announces_itself_once() -> None:
@@ -144,5 +153,6 @@ def test_an_agent_announces_itself_once() -> None:
     )
     key = AgentKey("a", "s1")
     assert kinds(key, None, alive) == ["session_announced"]
+    assert kinds(key, None, replace(alive, heartbeat=7)) == ["session_found"]
     assert kinds(key, alive, replace(alive, heartbeat=2)) == []
     assert kinds(key, alive, replace(alive, liveness=Liveness.STOPPING)) == ["session_stopping"]
