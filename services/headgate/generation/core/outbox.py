@@ -150,8 +150,9 @@ class Outbox:
     def _after(self, chosen: Iterable[Change]) -> Written:
         last = max(change.position for change in chosen)
         ahead = max(self.written.ahead, last)
-        if self._held and self._held[0].position < last:
+        if self._held and self._held[0].position < ahead:
             # Everything before the first that is held is written; of what lies behind, all that is not held.
+            # This counts while they are written later, too: a batch may end before the last of them.
             return Written(self._held[0].position - 1, ahead, self._held_ranges)
         if last < self._catching_up_to:
             return Written(last, ahead, self.written.held)
