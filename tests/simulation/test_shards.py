@@ -29,7 +29,7 @@ def _world(coordinators: int) -> World:
         tick_seconds=0.25,
         pace=0.9,
         lease_seconds=LEASE_SECONDS,
-        holder_lease_seconds=LEASE_SECONDS,
+        agent_lease_seconds=LEASE_SECONDS,
         rates={},
     )
     world = World(profile)

@@ -112,7 +112,7 @@ def decide(state: ToyState, given: Input, now: Now) -> Decision:  # noqa: PLR091
             return Decision(facts=(settled(state, name, "timer", now),))
         case EffectFinished(effect, result):
             return Decision(facts=(settled(state, effect.request, f"result {result}", now),))
-        case HolderSilent((agent, session)):
+        case HolderSilent(holder=(agent, session)):
             return ended(state, agent, session, "silent", now)
     return Decision()
 

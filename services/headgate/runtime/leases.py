@@ -54,7 +54,7 @@ class HolderLeases:
         if holder in self._ended:
             return
         self._suspects.discard(holder)
-        lease, before = lease_of(lease_seconds, self._lease_seconds), self._lease(holder)
+        lease, before = lease_of(lease_seconds, self._lease_seconds), self.lease(holder)
         self._announced[holder] = lease
         self._deadlines[holder] = now + lease
         if lease < before and holder in self._queued:
@@ -96,12 +96,13 @@ class HolderLeases:
     def renew_all(self, now: float) -> None:
         """Every known holder gets a full lease from now: a new owner has heard nobody yet."""
         self._suspects.clear()
-        self._deadlines = {holder: now + self._lease(holder) for holder in self._deadlines}
+        self._deadlines = {holder: now + self.lease(holder) for holder in self._deadlines}
         self._heap = [(deadline, holder) for holder, deadline in sorted(self._deadlines.items())]
         heapq.heapify(self._heap)
         self._queued = set(self._deadlines)
 
-    def _lease(self, holder: Holder) -> float:
+    def lease(self, holder: Holder) -> float:
+        """Seconds of silence after which the holder is suspected."""
         return self._announced.get(holder, self._lease_seconds)
 
     def watched(self) -> Iterable[Holder]:

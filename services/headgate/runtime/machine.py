@@ -76,9 +76,13 @@ class TimerFired(msgspec.Struct, frozen=True):
 
 
 class HolderSilent(msgspec.Struct, frozen=True):
-    """No sign of life of this holder was read for a lease, with the log read to an end captured after that."""
+    """No sign of life of this holder was read for a lease, with the log read to an end captured after that.
+
+    ``lease_seconds`` is the one it was judged by: announced by the holder, or the owner's setting.
+    """
 
     holder: tuple[str, ...]
+    lease_seconds: float
 
 
 class EffectFinished(msgspec.Struct, frozen=True):

@@ -212,7 +212,7 @@ class Term(Generic[StateT]):
             return
         self._judgement_ends = None
         for holder in self._leases.take_silent():
-            self._decide(HolderSilent(holder), now)
+            self._decide(HolderSilent(holder, self._leases.lease(holder)), now)
 
     def _decide(self, given: Any, now: Now) -> None:
         decision = self._machine.decide(self._state, given, now)

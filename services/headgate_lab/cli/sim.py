@@ -82,7 +82,7 @@ def _figures(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shrink(seed: int, ticks: int, output: Output) -> None:
-    least = shrink(seed, ticks, note)
+    least = shrink(draw_profile(seed, ticks=ticks), note)
     if least is None or least.finding is None:
         note(f"seed {seed} holds over {ticks} ticks: nothing to shrink")
         return

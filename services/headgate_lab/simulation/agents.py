@@ -110,11 +110,16 @@ class Sessions:
         self.is_known = is_known
         self.leases: dict[tuple[str, str], Lease] = {}
         self.told: set[tuple[str, str]] = set()
-        """Sessions that have said how long theirs is."""
+        """Sessions whose lease stands on the log."""
 
     def begin(self, process: AgentProcess) -> "_Session":
         """The next session of an agent."""
         return _Session(process, f"s{len(self.leases) + 1}", self)
+
+    def committed(self, key: object, value: object) -> None:
+        """A record has become a fact: it may be the one that says how long a session's lease is."""
+        if isinstance(key, AgentKey) and isinstance(value, AgentAnnounced) and value.lease_seconds is not None:
+            self.told.add((key.agent, key.session))
 
     def is_lost(self, session: tuple[str, str]) -> bool:
         """Whether the session itself knows that it is over; or has not said its lease to who takes it for another."""
@@ -123,7 +128,6 @@ class Sessions:
 
 class _Session:
     def __init__(self, process: AgentProcess, name: str, sessions: Sessions) -> None:
-        self._sessions = sessions
         stage = process.stage
         self._process, self._stage, self._log = process, stage, process.log
         self.key = AgentKey(process.name, name)
@@ -247,7 +251,7 @@ class _Session:
         self._stage.crash_point(self._process, "after report")
 
     def _announcement(self, liveness: Liveness, count: int) -> AgentAnnounced:
-        told = announced(
+        return announced(
             liveness,
             count,
             self._stage.now().wall_ms,
@@ -257,6 +261,3 @@ class _Session:
             level=self._log.level.writes,
             reads=self._process.reads,
         )
-        if told.lease_seconds is not None:
-            self._sessions.told.add((self.key.agent, self.key.session))
-        return told

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from headgate_lab.simulation.marks import MARKS_SEEDS_MIN, missing
-from headgate_lab.simulation.profile import Profile, draw_profile
+from headgate_lab.simulation.profile import Profile
 from headgate_lab.simulation.sink_audit import Violation
 from headgate_lab.simulation.world import World
 
@@ -84,12 +84,11 @@ def play(profile: Profile, *, trace: bool = False) -> Played:
     return Played(profile, finding, world.steps, world.digest(), dict(world.marks), tuple(world.trace or ()))
 
 
-def shrink(seed: int, ticks: int = TICKS, tell: Callable[[str], None] = lambda _text: None) -> Played | None:
-    """The seed's finding with as few kinds of fault and as short as it still comes; None if it has none.
+def shrink(profile: Profile, tell: Callable[[str], None] = lambda _text: None) -> Played | None:
+    """The finding of this world with as few kinds of fault and as short as it still comes; None if it has none.
 
     A kind taken away changes every later draw, so each attempt is another history: what counts is the same guarantee.
     """
-    profile = draw_profile(seed, ticks=ticks)
     least = play(profile)
     if least.finding is None:
         return None

@@ -309,6 +309,7 @@ class World:
         self.saw(
             (partition, entry.offset, entry.key, entry.value), lambda: f"{_place(partition, entry)}: {entry.value}"
         )
+        self.sessions.committed(entry.key, entry.value)
         self.log_audit.committed(partition, entry)
 
     def digest(self) -> str:

@@ -11,9 +11,11 @@ from headgate.agent.core.executor import SpanId, TaskStatus
 from headgate.agent.core.machine import PROGRESS_TIMER, EpochWentBackError, decide
 from headgate.agent.core.messages import (
     AddTable,
+    CheckNotRun,
     CloseTable,
     EndSession,
     ForgetTable,
+    NotRun,
     ProgressDue,
     ReadProgress,
     RemoveTable,
@@ -154,7 +156,7 @@ EFFECTS = {
     Action.STOP: (RemoveTable, False),
     Action.CLOSE: (CloseTable,),
     Action.FORGET: (ForgetTable,),
-    Action.SAY_STOPPED: (),
+    Action.SAY_STOPPED: (CheckNotRun,),
 }
 
 
@@ -213,10 +215,24 @@ def test_the_table_holds_no_pair_twice_and_misses_only_the_impossible() -> None:
 def test_who_has_a_role_in_an_abandoned_feed_says_that_it_runs_nothing() -> None:
     state = session()
     arrive(state, FeedKey("shop"), replace(feed(), wanted=WantedState.REMOVED, abandoned=True))
-    (fact,) = arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.REMOVING, ME, n=6)).facts
+    role = dispatch(ReplicationState.REMOVING, ME, n=6)
+    asked = arrive(state, SpanKey("shop", "public.goods"), role)
+    assert asked == Decision(effects=(CheckNotRun(SPAN, Epoch(1, 6)),)), "nothing is said before the executor was asked"
+    (fact,) = adopt(state, decide(state, NotRun(SPAN, Epoch(1, 6)), NOW)).facts
     assert isinstance(fact.value, TaskReported)
     assert (fact.value.state, fact.value.epoch) == (TaskState.STOPPED, Epoch(1, 6))
-    assert arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.REMOVING, ME, n=6)).facts == ()
+    assert arrive(state, SpanKey("shop", "public.goods"), role) == Decision()
+    assert decide(state, NotRun(SPAN, Epoch(1, 6)), NOW) == Decision(), "it is said once"
+
+
+def test_that_nothing_runs_is_said_only_of_the_role_that_was_asked_about() -> None:
+    state = session()
+    assert decide(state, NotRun(SPAN, Epoch(1, 6)), NOW) == Decision(), "nothing is dispatched"
+    arrive(state, FeedKey("shop"), replace(feed(), wanted=WantedState.REMOVED, abandoned=True))
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.REMOVING, ME, n=7))
+    assert decide(state, NotRun(SPAN, Epoch(1, 6)), NOW) == Decision(), "it has another role by now"
+    arrive(state, SpanKey("shop", "public.goods"), dispatch(ReplicationState.REMOVING, OTHER, n=7))
+    assert decide(state, NotRun(SPAN, Epoch(1, 7)), NOW) == Decision(), "it is another's by now"
 
 
 @pytest.mark.parametrize("role", [ME, OTHER])

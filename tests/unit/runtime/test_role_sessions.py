@@ -15,7 +15,7 @@ def test_a_session_without_heartbeat_for_a_lease_is_silent_once(world: World) ->
     world.run(AGENT_LEASE - 0.5, one, beat=("a2",))
     assert one.inputs(HolderSilent) == []
     world.run(AGENT_LEASE, one, beat=("a2",))
-    assert one.inputs(HolderSilent) == [HolderSilent(("a1", "s1"))]
+    assert one.inputs(HolderSilent) == [HolderSilent(("a1", "s1"), AGENT_LEASE)]
     assert SessionKey("a1", "s1") in one.role.view.records
     assert AgentKey("a1", "s1") not in one.role.view.records
     assert one.role.digest() == world.replayed_digest()
@@ -44,7 +44,7 @@ def test_silence_is_judged_only_after_reading_to_an_end_captured_after_the_suspi
     world.run(2.0, one, beat=("a1", "a2"))
     assert one.inputs(HolderSilent) == []
     world.run(AGENT_LEASE + 0.5, one, beat=("a2",))
-    assert one.inputs(HolderSilent) == [HolderSilent(("a1", "s1"))]
+    assert one.inputs(HolderSilent) == [HolderSilent(("a1", "s1"), AGENT_LEASE)]
 
 
 def test_a_heartbeat_read_but_left_for_the_next_turn_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_a_new_owner_gives_every_known_session_a_full_lease(world: World) -> Non
     world.run(AGENT_LEASE - 1.0, two)
     assert two.inputs(HolderSilent) == []
     world.run(2.0, two)
-    assert two.inputs(HolderSilent) == [HolderSilent(("a1", "s1"))]
+    assert two.inputs(HolderSilent) == [HolderSilent(("a1", "s1"), AGENT_LEASE)]
 
 
 def test_what_a_dead_session_still_writes_does_not_bring_it_back(world: World) -> None:
@@ -83,7 +83,7 @@ def test_what_a_dead_session_still_writes_does_not_bring_it_back(world: World) -
     world.run(AGENT_LEASE + 1.0, one)
     world.run(2.0, one, beat=("a1",))
     world.run(2 * AGENT_LEASE, one)
-    assert one.inputs(HolderSilent) == [HolderSilent(("a1", "s1"))]
+    assert one.inputs(HolderSilent) == [HolderSilent(("a1", "s1"), AGENT_LEASE)]
 
 
 def test_a_session_whose_announcement_is_deleted_is_not_watched(world: World) -> None:

@@ -17,9 +17,11 @@ from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.agent.core.messages import (
     AddTable,
     AgentInput,
+    CheckNotRun,
     CloseTable,
     EndSession,
     ForgetTable,
+    NotRun,
     ProgressDue,
     ReadProgress,
     RemoveTable,
@@ -30,6 +32,7 @@ from headgate.agent.core.state import AgentState, role_of, task_count
 from headgate.agent.core.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
 from headgate.records.base import Fact, Key
 from headgate.records.control import (
+    Epoch,
     FeedRecorded,
     ReplicationState,
     SpanDispatched,
@@ -61,13 +64,13 @@ def decide(state: AgentState, event: AgentInput, now: Now) -> Decision:
         case SessionStarted():
             return _join(
                 _answers(state, now, started=True),
-                *(_act(state, span, state.reports.get(span), now) for span in sorted(state.dispatched)),
+                *(_act(state, span, state.reports.get(span)) for span in sorted(state.dispatched)),
                 Decision(effects=(SetTimer(PROGRESS_TIMER, PROGRESS_SECONDS),)),
             )
         case Arrived(delivery=delivery):
             return _on_record(state, delivery.key, now)
-        case TaskObserved(status=status):
-            return _on_status(state, status, now)
+        case TaskObserved() | NotRun():
+            return _on_answer(state, event, now)
         case TimerFired(name=name) if name == PROGRESS_TIMER:
             return Decision(effects=(ReadProgress(), SetTimer(PROGRESS_TIMER, PROGRESS_SECONDS)))
         case ProgressDue(statuses=statuses):
@@ -83,10 +86,10 @@ def _on_record(state: AgentState, key: Key, now: Now) -> Decision:
         case SessionKey(agent=state.agent, session=state.session) if state.ended is not None:
             return Decision(effects=(EndSession(state.ended),))
         case SpanKey(feed=feed, span=span):
-            return _act(state, SpanId(feed, span), state.reports.get(SpanId(feed, span)), now)
+            return _act(state, SpanId(feed, span), state.reports.get(SpanId(feed, span)))
         case FeedKey(feed=feed):
             spans = [span for span in sorted(state.dispatched) if span.feed == feed]
-            return _join(*(_act(state, span, state.reports.get(span), now) for span in spans))
+            return _join(*(_act(state, span, state.reports.get(span)) for span in spans))
         case _:
             return Decision()
 
@@ -107,6 +110,14 @@ def _answer(state: AgentState, shard: int, rev: int | None, now: Now) -> Fact:
     return Fact(AnswerKey(state.agent, state.session, shard), answered(rev, task_count(state), now.wall_ms))
 
 
+def _on_answer(state: AgentState, event: TaskObserved | NotRun, now: Now) -> Decision:
+    match event:
+        case TaskObserved(status=status):
+            return _on_status(state, status, now)
+        case NotRun(span=span, epoch=epoch):
+            return _never_run(state, span, epoch, now)
+
+
 def _on_status(state: AgentState, status: TaskStatus, now: Now) -> Decision:
     told = TaskReported(
         feed_id=status.feed_id,
@@ -123,7 +134,7 @@ def _on_status(state: AgentState, status: TaskStatus, now: Now) -> Decision:
         return Decision()
     key = TaskKey(status.id.feed, status.id.span, state.agent, state.session)
     final = _progress(state, status, now) if status.state in {TaskState.STOPPED, TaskState.FAILED} else Decision()
-    return _join(Decision(facts=(Fact(key, report),)), final, _act(state, status.id, report, now))
+    return _join(Decision(facts=(Fact(key, report),)), final, _act(state, status.id, report))
 
 
 def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
@@ -154,7 +165,7 @@ def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
     return Decision(facts=(Fact(key, withheld(value, state.level)),))
 
 
-def _act(state: AgentState, span: SpanId, report: TaskReported | None, now: Now) -> Decision:
+def _act(state: AgentState, span: SpanId, report: TaskReported | None) -> Decision:
     """The action that the span's newest record and the task's state ask for."""
     record = state.dispatched.get(span)
     directive = directive_of(state, record, report, state.feeds.get(span.feed))
@@ -168,21 +179,28 @@ def _act(state: AgentState, span: SpanId, report: TaskReported | None, now: Now)
         case Action.SEAL | Action.STOP:
             return Decision(effects=(RemoveTable(span, seal=action is Action.SEAL),))
         case Action.SAY_STOPPED:
-            return Decision(facts=_never_run(state, span, now))
+            return _ask_whether_run(state, span)
         case Action.FORGET:
             return Decision(facts=_last_words(state, span) if record is None else (), effects=(ForgetTable(span),))
         case Action.PREPARE | Action.REPLICATE | Action.CLOSE:
             return _start(state, span, action)
 
 
-def _never_run(state: AgentState, span: SpanId, now: Now) -> tuple[Fact, ...]:
+def _ask_whether_run(state: AgentState, span: SpanId) -> Decision:
+    """Of a role for which no task was observed; an effect that began one may have been asked for in this very turn."""
+    role = role_of(state, state.dispatched[span])
+    return Decision() if role is None else Decision(effects=(CheckNotRun(span, role.epoch),))
+
+
+def _never_run(state: AgentState, span: SpanId, epoch: Epoch, now: Now) -> Decision:
     """The word of a session that was given a role and runs nothing under it, now or later."""
-    record = state.dispatched[span]
-    role = role_of(state, record)
-    if role is None:
-        return ()
-    said = TaskReported(record.feed_id, role.epoch, TaskState.STOPPED, {}, None, None, False, now.wall_ms)
-    return (Fact(TaskKey(span.feed, span.span, state.agent, state.session), said),)
+    record = state.dispatched.get(span)
+    directive = directive_of(state, record, state.reports.get(span), state.feeds.get(span.feed))
+    role = None if record is None else role_of(state, record)
+    if record is None or role is None or role.epoch != epoch or directive is not Directive.ABANDON_ANEW:
+        return Decision()
+    said = TaskReported(record.feed_id, epoch, TaskState.STOPPED, {}, None, None, False, now.wall_ms)
+    return Decision(facts=(Fact(TaskKey(span.feed, span.span, state.agent, state.session), said),))
 
 
 def _last_words(state: AgentState, span: SpanId) -> tuple[Fact, ...]:

@@ -3,14 +3,17 @@
 import msgspec
 
 from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
+from headgate.records.control import Epoch
 from headgate.runtime.machine import Arrived, TimerFired
 
 __all__ = [
     "AddTable",
     "AgentInput",
+    "CheckNotRun",
     "CloseTable",
     "EndSession",
     "ForgetTable",
+    "NotRun",
     "ProgressDue",
     "ReadProgress",
     "RemoveTable",
@@ -35,7 +38,14 @@ class ProgressDue(msgspec.Struct, frozen=True):
     statuses: tuple[TaskStatus, ...]
 
 
-AgentInput = SessionStarted | Arrived | TaskObserved | ProgressDue | TimerFired
+class NotRun(msgspec.Struct, frozen=True):
+    """The answer to CheckNotRun: nothing runs under the epoch, and whatever asked for it was performed before."""
+
+    span: SpanId
+    epoch: Epoch
+
+
+AgentInput = SessionStarted | Arrived | TaskObserved | ProgressDue | NotRun | TimerFired
 
 
 class AddTable(msgspec.Struct, frozen=True):
@@ -66,6 +76,16 @@ class ForgetTable(msgspec.Struct, frozen=True):
 
 class ReadProgress(msgspec.Struct, frozen=True):
     """Read every task's status and give it back as ProgressDue."""
+
+
+class CheckNotRun(msgspec.Struct, frozen=True):
+    """Give back NotRun, unless a task of the span runs or has run under this epoch; its status then says what it does.
+
+    The executor is asked because it may have been told to begin by an effect whose task nobody has observed yet.
+    """
+
+    span: SpanId
+    epoch: Epoch
 
 
 class EndSession(msgspec.Struct, frozen=True):

@@ -109,7 +109,7 @@ TRANSITIONS: Final[dict[tuple[TaskState | None, Directive], Action]] = {
     (_T.FAILED, _D.DRAIN): _A.CLOSE,
     (_T.FAILED, _D.CLOSE): _A.CLOSE,
     # Without the sink: whatever is under way is stopped, be it a seal that is tried again and again. Who has a role of
-    # which nothing is run says that it never will be.
+    # which nothing was observed says that it never will be, once the executor has confirmed it.
     **{(state, directive): _A.STOP for state in _RUNNING for directive in (_D.ABANDON, _D.ABANDON_ANEW)},
     **{(state, _D.ABANDON): _A.KEEP for state in (_T.STOPPED, _T.FAILED)},
     **{(state, _D.ABANDON_ANEW): _A.SAY_STOPPED for state in (None, _T.STOPPED, _T.FAILED)},

@@ -14,9 +14,11 @@ from headgate.agent.core.machine import decide
 from headgate.agent.core.messages import (
     AddTable,
     AgentInput,
+    CheckNotRun,
     CloseTable,
     EndSession,
     ForgetTable,
+    NotRun,
     ProgressDue,
     ReadProgress,
     RemoveTable,
@@ -27,6 +29,7 @@ from headgate.agent.shell.session import Clock, Lease, SessionLostError
 from headgate.eventlog.log import Placed
 from headgate.eventlog.sharding import place, shard_of
 from headgate.records.base import Fact
+from headgate.records.control import TaskState
 from headgate.records.keys import AnswerKey, ProgressKey, TaskKey
 from headgate.runtime.machine import OFFSET_UNKNOWN, Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.runtime.timers import Timers
@@ -126,6 +129,10 @@ class Turns:
                 statuses = self._statuses()
                 self._on_progress(statuses)
                 return [ProgressDue(tuple(statuses))]
+            case CheckNotRun(span=span, epoch=epoch):
+                status = executor.status(span)
+                if status is None or (status.epoch < epoch and status.state in (TaskState.STOPPED, TaskState.FAILED)):
+                    return [NotRun(span, epoch)]
             case EndSession(reason=reason):
                 raise SessionLostError(f"the owner wrote it dead: {reason}")
             case _:

@@ -36,7 +36,6 @@ from headgate.coordinator.core.state import CoordinatorState, digest, evolve, ne
 from headgate.coordinator.core.term import TermMemory
 from headgate.eventlog.log import Delivery
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
-from headgate.runtime.leases import lease_of
 from headgate.runtime.machine import (
     Arrived,
     Decision,
@@ -71,9 +70,7 @@ def decide(state: CoordinatorState, given: Any, now: Now) -> Decision:
             _on_record(draft, delivery)
         case TimerFired(name=name):
             _on_timer(draft, name)
-        case HolderSilent(holder=(agent, session)):
-            announced = state.agents.get((agent, session))
-            lease = lease_of(announced.lease_seconds if announced else None, state.lease_seconds)
+        case HolderSilent(holder=(agent, session), lease_seconds=lease):
             reason = f"silent for a lease of {lease:g} s"
             if membership.end_session(draft, (agent, session), reason):
                 _open(draft)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from headgate.coordinator.core.effects import FeedForgotten, ForgetFeed
 from headgate.coordinator.core.machine import State
+from headgate.coordinator.core.state import LEASE_SECONDS_DEFAULT
 from headgate.records.base import Fact
 from headgate.runtime.machine import EffectFinished, HolderSilent, TimerFired
 from headgate.sinks.contract import SinkError
@@ -101,7 +102,7 @@ class OwnerSteps:
             case ("timer", name):
                 return TimerFired(name)
             case ("silent", agent, session):
-                return HolderSilent((agent, session))
+                return HolderSilent((agent, session), LEASE_SECONDS_DEFAULT)
             case ("forgotten", feed, feed_id):
                 return EffectFinished(ForgetFeed(feed, feed_id, "{}"), FeedForgotten())
             case _:
