@@ -5,7 +5,8 @@ and told once the level is high enough (``withheld``). The tables are checked ag
 """
 
 from enum import StrEnum
-from typing import Final, TypeVar
+from functools import cache
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -57,12 +58,18 @@ NESTED: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {FeedRecorded: ("sp
 """Fields that hold several of what has fields of its own in the tables above."""
 
 
+@cache
+def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Of the fields that were not there from the beginning. Worked out once per type: every record is asked about."""
+    added = FIELDS.get(kind, {})
+    return {field.name: field.default for field in msgspec.structs.fields(kind) if field.name in added}
+
+
 def level_of(record: msgspec.Struct) -> int:
     """The least level that can say what ``record`` says."""
     kind = type(record)
-    added = FIELDS.get(kind, {})
-    defaults = {field.name: field.default for field in msgspec.structs.fields(kind) if field.name in added}
-    levels = [level for name, level in added.items() if getattr(record, name) != defaults[name]]
+    defaults = _defaults(kind)
+    levels = [level for name, level in FIELDS.get(kind, {}).items() if getattr(record, name) != defaults[name]]
     levels += [
         WORDS[value] for value in msgspec.structs.astuple(record) if isinstance(value, StrEnum) and value in WORDS
     ]
@@ -77,9 +84,9 @@ def withheld(record: RecordT, level: int) -> RecordT:
     if names is None:
         return record
     silent = {
-        field.name: field.default
-        for field in msgspec.structs.fields(kind)
-        if field.name in names and FIELDS[kind][field.name] > level and getattr(record, field.name) != field.default
+        name: default
+        for name, default in _defaults(kind).items()
+        if name in names and FIELDS[kind][name] > level and getattr(record, name) != default
     }
     for name in NESTED.get(kind, ()):
         told = getattr(record, name)

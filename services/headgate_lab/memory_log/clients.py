@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition, Placed
 from headgate.records.base import Key
-from headgate.records.control import OwnerAnnounced
 from headgate_lab.memory_log.partition import Entry
 
 if TYPE_CHECKING:
@@ -19,13 +18,9 @@ class MemoryReader:
     """Reads its partitions in turn, so that a busy one cannot starve the others."""
 
     def __init__(self, log: "MemoryLog", start: Mapping[Partition, int]) -> None:
-        broker = log.broker
         self._log = log
-        self._positions = {
-            partition: offset or broker.start_offset(partition)
-            for partition, offset in sorted(start.items())
-            if broker.check_exists(partition)
-        }
+        self._logs = {partition: log.broker.log_of(partition) for partition in sorted(start)}
+        self._positions = {partition: start[partition] or each.start for partition, each in self._logs.items()}
         self._turn = deque(self._positions)
         self._is_known: Callable[[Key], bool] | None = None
         self._closed = False
@@ -36,11 +31,11 @@ class MemoryReader:
         if self._closed:
             raise LogError("this reader is closed; make a new one")
         batch: list[Delivery | Garbage] = []
-        for _ in range(len(self._turn)):
+        for number, partition in enumerate(self._turn):
             if len(batch) >= records_max:
+                self._turn.rotate(-number)
                 break
-            self._read(self._turn[0], records_max, batch)
-            self._turn.rotate(-1)
+            self._read(partition, records_max, batch)
         return batch
 
     def pass_over(self, is_known: Callable[[Key], bool]) -> None:
@@ -56,42 +51,36 @@ class MemoryReader:
         self._closed = True
 
     def _read(self, partition: Partition, records_max: int, batch: list[Delivery | Garbage]) -> None:
-        broker, position = self._log.broker, self._positions[partition]
-        start = broker.start_offset(partition)
-        if position < start:
+        log, position = self._logs[partition], self._positions[partition]
+        if position < log.start:
             raise LogError(
-                f"{partition.topic}/{partition.number}: offset {position} has expired, the log starts at {start}"
+                f"{partition.topic}/{partition.number}: offset {position} has expired, the log starts at {log.start}"
             )
-        stop = self._log.visible_end(partition)
-        while len(batch) < records_max:
-            entries = broker.entries(partition, position, stop, records_max - len(batch))
-            if not entries:
-                # Markers and holes behind the last record count as delivered, as position() does in librdkafka.
-                position = max(position, stop)
+        if position >= log.end:
+            return
+        stop, level = self._log.visible_end(partition), self._log.level
+        for entry in log.between(position, stop):
+            if len(batch) >= records_max:
                 break
-            for entry in entries:
-                if batch and (entry.newer or level_of(entry) > self._log.level.reads):
-                    self._positions[partition] = position
-                    return
-                if entry.committed() and not self._passes_over(entry):
+            if batch and (entry.newer or entry.level > level.reads):
+                self._positions[partition] = position
+                return
+            if entry.committed() and not self._passes_over(entry):
+                if entry.level > level.writes:
                     self._meet(partition, entry)
-                    batch.append(_delivered(partition, entry))
-                position = entry.offset + 1
-        self._positions[partition] = position
+                batch.append(_delivered(partition, entry))
+            position = entry.offset + 1
+        # Markers and holes behind the last record count as delivered, as position() does in librdkafka.
+        self._positions[partition] = position if len(batch) >= records_max else max(position, stop)
 
     def _meet(self, partition: Partition, entry: Entry) -> None:
         try:
-            self._log.level.met(level_of(entry))
+            self._log.level.met(entry.level)
         except NewerSchemaError as newer:
             raise NewerSchemaError(f"{partition.topic}/{partition.number} offset {entry.offset}: {newer}") from newer
 
     def _passes_over(self, entry: Entry) -> bool:
         return self._is_known is not None and not isinstance(entry.key, str) and self._is_known(entry.key)
-
-
-def level_of(entry: Entry) -> int:
-    """The schema level that a reader meets in it."""
-    return max(entry.level, entry.value.level) if isinstance(entry.value, OwnerAnnounced) else entry.level
 
 
 def _delivered(partition: Partition, entry: Entry) -> Delivery | Garbage:

@@ -29,6 +29,7 @@ from headgate.eventlog.log import (
 )
 from headgate.eventlog.schema_files import schemas
 from headgate.records.base import Key, Record
+from headgate.records.control import OwnerAnnounced
 from headgate.records.registry import KEY_FORMS
 from headgate_lab.memory_log.clients import MemoryReader, MemoryTransactionalWriter, MemoryWriter
 from headgate_lab.memory_log.partition import Entry, Fate, PartitionLog, Transaction
@@ -118,7 +119,7 @@ class MemoryBroker:
         Aborted records go and never count as the newest; nothing at or above the LSO is touched, as in Kafka.
         ``drop_tombstones`` is a cleaning after delete.retention.ms has passed.
         """
-        self._log(partition).compact(partition, before=before, drop_tombstones=drop_tombstones)
+        self.log_of(partition).compact(partition, before=before, drop_tombstones=drop_tombstones)
 
     def compact_all(self, *, drop_tombstones: bool = False) -> None:
         """Compact every partition."""
@@ -127,40 +128,37 @@ class MemoryBroker:
 
     def retain_from(self, partition: Partition, offset: int) -> None:
         """Delete everything below ``offset`` (retention, or an operator's DeleteRecords)."""
-        self._log(partition).retain_from(partition, offset)
+        self.log_of(partition).retain_from(partition, offset)
 
     # --- what clients ask for ---
 
-    def check_exists(self, partition: Partition) -> bool:
-        """True, or LogError for a partition that the cluster does not have."""
-        return self._log(partition) is not None
+    def log_of(self, partition: Partition) -> PartitionLog:
+        """What stands there; the same object for ever. LogError for a partition that the cluster does not have."""
+        log = self._logs.get(partition)
+        if log is None:
+            raise LogError(f"{partition.topic}/{partition.number} does not exist on a log of {self.shards} shards")
+        return log
 
     def check_placed(self, placed: Sequence[Placed]) -> None:
         """ValueError for what no writer may be asked to write, before anything of it is written."""
         if not placed:
             raise ValueError("write at least one record: an empty transaction succeeds even for a fenced producer")
         for item in placed:
-            self._log(item.partition)
+            self.log_of(item.partition)
             if item.fact.key.topic != item.partition.topic:
                 raise ValueError(f"{item.fact.key} belongs on {item.fact.key.topic}, not on {item.partition.topic}")
 
     def end_offset(self, partition: Partition) -> int:
         """The read_uncommitted end."""
-        return self._log(partition).end
+        return self.log_of(partition).end
 
     def last_stable_offset(self, partition: Partition) -> int:
         """Where read_committed readers stop."""
-        return self._log(partition).last_stable(partition)
-
-    def start_offset(self, partition: Partition) -> int:
-        """The first offset that retention has left."""
-        return self._log(partition).start
+        return self.log_of(partition).last_stable(partition)
 
     def entries(self, partition: Partition, start: int, stop: int, records_max: int) -> list[Entry]:
         """Up to ``records_max`` records (also aborted ones) with start <= offset < stop."""
-        log = self._log(partition)
-        first = log.index(start)
-        return log.entries[first : min(log.index(stop), first + records_max)]
+        return self.log_of(partition).between(start, stop)[:records_max]
 
     def initialise(self, transactional_id: str) -> int:
         """Fence earlier producers of this id and abort their open transaction; the new producer epoch."""
@@ -219,8 +217,10 @@ class MemoryBroker:
         newer: bool = False,
         level: int = LEVEL_FIRST,
     ) -> int:
-        log = self._log(partition)
+        log = self.log_of(partition)
         offset = log.end
+        if isinstance(value, OwnerAnnounced):
+            level = max(level, value.level)
         entry = Entry(offset, key, value, transaction, fault, newer, level)
         log.entries.append(entry)
         log.end = offset + 1
@@ -236,18 +236,13 @@ class MemoryBroker:
     def _end(self, transaction: Transaction, fate: Fate) -> None:
         transaction.fate = fate
         for partition in transaction.first_offsets:
-            log = self._log(partition)
+            log = self.log_of(partition)
             log.open.remove(transaction)
             log.end += 1
         entries, transaction.entries = transaction.entries, []
         if fate is Fate.COMMITTED:
             for partition, entry in entries:
                 self.on_committed(partition, entry)
-
-    def _log(self, partition: Partition) -> PartitionLog:
-        if partition not in self._logs:
-            raise LogError(f"{partition.topic}/{partition.number} does not exist on a log of {self.shards} shards")
-        return self._logs[partition]
 
 
 class MemoryLog:

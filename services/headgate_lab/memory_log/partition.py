@@ -2,6 +2,8 @@
 
 from bisect import bisect_left
 from enum import Enum, auto
+from operator import attrgetter
+from typing import Final
 
 import msgspec
 
@@ -9,6 +11,9 @@ from headgate.eventlog.log import Partition
 from headgate.records.base import Key, Record
 
 __all__ = ["Entry", "Fate", "PartitionLog", "Transaction"]
+
+
+_OFFSET: Final = attrgetter("offset")
 
 
 class Fate(Enum):
@@ -38,7 +43,7 @@ class Entry(msgspec.Struct, frozen=True):
     fault: str | None = None
     newer: bool = False
     level: int = 1
-    """Schema level of the value: a process that reads less ends on it."""
+    """Schema level that a reader meets in it: a process that reads less ends on it."""
 
     def identity(self) -> str:
         """The key as the cleaner compares it: its text."""
@@ -60,11 +65,17 @@ class PartitionLog:
 
     def last_stable(self, partition: Partition) -> int:
         """The first offset of the oldest open transaction, else the end."""
-        return min((transaction.first_offsets[partition] for transaction in self.open), default=self.end)
+        if not self.open:
+            return self.end
+        return min(transaction.first_offsets[partition] for transaction in self.open)
 
     def index(self, offset: int) -> int:
         """Where the first entry at or above ``offset`` stands."""
-        return bisect_left(self.entries, offset, key=lambda entry: entry.offset)
+        return bisect_left(self.entries, offset, key=_OFFSET)
+
+    def between(self, start: int, stop: int) -> list[Entry]:
+        """The records (also aborted ones) with start <= offset < stop."""
+        return self.entries[self.index(start) : self.index(stop)]
 
     def compact(self, partition: Partition, *, before: int | None, drop_tombstones: bool) -> None:
         """See MemoryBroker.compact."""
