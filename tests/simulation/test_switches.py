@@ -4,18 +4,26 @@ The first histories draw who dies when. The others have one death each, at each 
 none between two steps that was not tried.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
-from headgate_lab.simulation.switches.data_log import DataRecord
+from headgate.generation.core.effects import FenceWriter, WriterFenced
+from headgate.generation.core.life import WriterLife
+from headgate.generation.core.outbox import Outbox, Written
+from headgate.generation.core.reading import Reading
+from headgate_lab.simulation.switches.actors import SimOwner
+from headgate_lab.simulation.switches.data_log import DataLog, DataRecord
 from headgate_lab.simulation.switches.world import Crash, Judge, OrderBrokenError, SwitchProfile, SwitchWorld
 
 QUIET = SwitchProfile(
-    seed=5, steps=700, writers=2, changes=25, partitions=10, crash_rate=0, freeze_rate=0, effect_failure_rate=0,
+    seed=5, steps=1_000, writers=2, changes=25, partitions=10, crash_rate=0, freeze_rate=0, effect_failure_rate=0,
     switch_rate=0.02,
 )  # fmt: skip
 STORMY = SwitchProfile(seed=0, crash_rate=0.015, freeze_rate=0.015, switch_rate=0.03, changes=120)
-STEPS = range(1, 200, 4)
+STEPS = {"owner": range(1, 200, 4), "effect": range(1, 25), "writer": range(1, 200, 4), "reader": range(1, 200, 4)}
 
 
 @pytest.mark.parametrize("seed", range(40, 60))
@@ -24,10 +32,10 @@ def test_whatever_dies_each_key_keeps_its_order(seed: int) -> None:
     assert counts["committed"] > 0
 
 
-@pytest.mark.parametrize("who", ["owner", "effect", "writer", "reader"])
+@pytest.mark.parametrize("who", sorted(STEPS))
 def test_a_death_at_each_step(who: str) -> None:
     killed = 0
-    for at in STEPS:
+    for at in STEPS[who]:
         profile = SwitchProfile(
             **{**{f: getattr(QUIET, f) for f in QUIET.__struct_fields__}, "crashes": (Crash(who, at),)}
         )
@@ -39,6 +47,71 @@ def test_a_death_at_each_step(who: str) -> None:
 @pytest.mark.parametrize("seed", range(1000, 1400))
 def test_many_histories(seed: int) -> None:
     SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0)).run()
+
+
+def _nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DataLog, "init", lambda log, writer: log._epochs.setdefault(writer, 1))
+
+
+def _the_owner_does_not_fence(patch: pytest.MonkeyPatch) -> None:
+    run = SimOwner._run
+
+    def only_look(owner: SimOwner, effect: object) -> object:
+        if isinstance(effect, FenceWriter):
+            return WriterFenced(owner._data.written.get(effect.writer, Written()).ahead)
+        return run(owner, effect)
+
+    patch.setattr(SimOwner, "_run", only_look)
+
+
+def _what_is_ahead_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    begin = Outbox.begin
+    patch.setattr(Outbox, "begin", lambda box, written: begin(box, Written(written.position, written.position)))
+
+
+def _what_is_held_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    begin = Outbox.begin
+    patch.setattr(Outbox, "begin", lambda box, written: begin(box, Written(written.ahead, written.ahead)))
+
+
+def _nothing_is_held(patch: pytest.MonkeyPatch) -> None:
+    take = Outbox.take
+    patch.setattr(Outbox, "take", lambda box, log, _closed, limit: take(box, log, (), limit))
+
+
+def _no_end_is_written(patch: pytest.MonkeyPatch) -> None:
+    switch: Any = WriterLife._switch
+    patch.setattr(WriterLife, "_switch", lambda life, step: switch(life, replace(step, ends=())))
+
+
+def _children_do_not_wait(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Reading, "_may_begin", lambda _reading, _stream: True)
+
+
+MISSING_GUARDS = [
+    _nobody_is_fenced,
+    _the_owner_does_not_fence,
+    _what_is_ahead_is_forgotten,
+    _what_is_held_is_forgotten,
+    _nothing_is_held,
+    _no_end_is_written,
+    _children_do_not_wait,
+]
+
+
+@pytest.mark.parametrize("remove", MISSING_GUARDS, ids=lambda remove: remove.__name__.strip("_"))
+def test_a_guard_that_is_missing_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, remove: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    remove(monkeypatch)
+
+    def run_many() -> None:
+        for seed in range(40, 60):
+            SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0)).run()
+
+    # OrderBrokenError, PromiseBrokenError, or a gap where there can be none.
+    with pytest.raises(AssertionError):
+        run_many()
 
 
 def test_the_judge_notices_what_is_lost_repeated_or_reordered() -> None:

@@ -9,8 +9,9 @@ one process at a time; one that takes over fences the one before. All changes of
 ``position`` is the number of a change at its source, ascending; what stands on the log already is left out.
 
 ``write`` only takes the change; a thread writes them in batches, each in one transaction with the position, follows the
-generations (core/following.py), and answers switches also while nothing is written. If too many changes wait, ``write``
-waits. A process that was fenced because it had paused takes its id again by itself, and goes on where the log says.
+generations (core/following.py, core/life.py), and answers switches also while nothing is written. If too many changes
+wait, ``write`` waits. A process that was fenced because it had paused takes its id again by itself, and goes on where
+the log says.
 """
 
 import secrets
@@ -24,9 +25,9 @@ from headgate.eventlog.connection import KafkaConnection, KafkaProperty
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, NewerSchemaError
 from headgate.eventlog.topics import topic_name
-from headgate.generation.core.following import Followed, Step, StepKind, next_step
-from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, Written
-from headgate.generation.core.ranges import LogStream, MapError
+from headgate.generation.core.life import Act, End, LifeOverError, Report, Simple, Write, WriterLife
+from headgate.generation.core.outbox import Batch, Change, Outbox, OutboxFullError, Written
+from headgate.generation.core.ranges import MapError
 from headgate.generation.core.tokens import token_of_key
 from headgate.generation.shell.producer import Outgoing, WriterProducer, read_written
 from headgate.generation.shell.tail import GenerationTail
@@ -113,10 +114,7 @@ class ChangeWriter:
         self._outbox = Outbox(outbox_changes)
         self._tail = GenerationTail(log, name, f"writer-{writer}")
         self._producer: WriterProducer | None = None
-        self._life = 0
-        self._followed = Followed()
-        self._closed_streams: tuple[LogStream, ...] = ()
-        self._has_joined = False
+        self._life: WriterLife | None = None
         self._changed = threading.Condition()
         self._started = False
         self._stopping = False
@@ -210,7 +208,12 @@ class ChangeWriter:
         while not self._stopping and self._fatal is None:
             try:
                 self._turn()
-            except (WriterReplacedError, NewerSchemaError) as error:
+            except LifeOverError as error:
+                if error.is_replaced:
+                    self._fail(WriterReplacedError(self._replaced()))
+                self._last_error = "the owner of generations has fenced it: it did not answer a switch in time"
+                self._lose_life()
+            except NewerSchemaError as error:
                 self._fail(error)
             except (LogError, MapError, NotOursError) as error:
                 self._last_error = f"{type(error).__name__}: {error}"
@@ -218,108 +221,74 @@ class ChangeWriter:
                 time.sleep(RETRY_SECONDS)
         self._leave()
 
-    def _turn(self) -> None:
-        if self._life == 0:
-            self._begin_life()
-        self._tail.follow(0.0 if len(self._outbox) and self._producer is not None else IDLE_SECONDS)
-        self._do(next_step(self._tail.state, self._name, self._writer, self._life, self._followed))
+    def _replaced(self) -> str:
+        return f"another process writes to {self._name} as {self._writer}: a writer is one process at a time"
 
-    def _begin_life(self) -> None:
+    def _turn(self) -> None:
+        life = self._life or self._begin_life()
+        self._tail.follow(0.0 if len(self._outbox) and self._producer is not None else IDLE_SECONDS)
+        turn = life.turn()
+        answer: Written | None = None
+        while True:
+            with self._changed:
+                try:
+                    act = turn.send(answer)
+                except StopIteration:
+                    self._started = self._started or life.is_started
+                    self._changed.notify_all()
+                    return
+            answer = self._carry_out(act)
+
+    def _begin_life(self) -> WriterLife:
         self._tail.read_to_end()
-        record = self._tail.state.sets.get(self._name)
-        reports = self._tail.state.writers.get(self._name, {})
+        state = self._tail.state
+        record = state.sets.get(self._name)
+        reports = state.writers.get(self._name, {})
         known = [life for writer, life in reports if writer == self._writer]
         known += [each.life for each in (record.writers if record else ()) if each.writer == self._writer]
         number = (max(known, default=0) >> LIFE_RANDOM_BITS) + 1
-        self._life = number << LIFE_RANDOM_BITS | secrets.randbits(LIFE_RANDOM_BITS)
-        self._followed, self._closed_streams, self._has_joined = Followed(), (), False
+        life = number << LIFE_RANDOM_BITS | secrets.randbits(LIFE_RANDOM_BITS)
+        self._life = WriterLife(state, self._name, self._writer, life, self._outbox, batch_changes=self._batch_changes)
+        return self._life
 
     def _lose_life(self) -> None:
         producer, self._producer = self._producer, None
-        self._life = 0
+        self._life = None
         if producer is not None:
             producer.close()
 
-    def _do(self, step: Step) -> None:
-        match step.kind:
-            case StepKind.JOIN:
-                if not self._has_joined:
-                    self._report()
-                    self._has_joined = True
-            case StepKind.START:
-                self._start()
-            case StepKind.SWITCH:
-                self._switch(step)
-            case StepKind.PROMISE:
-                self._promise(step)
-            case StepKind.RELEASE:
-                self._closed_streams = ()
-                self._followed = Followed(self._followed.epoch)
-            case StepKind.WRITE:
-                self._write_batch()
-            case StepKind.LOST:
-                self._last_error = "the owner of generations has fenced it: it did not answer a switch in time"
-                self._lose_life()
-            case StepKind.REPLACED:
-                raise WriterReplacedError(
-                    f"another process writes to {self._name} as {self._writer}: a writer is one process at a time"
-                )
+    def _carry_out(self, act: Act) -> Written | None:
+        match act:
+            case Simple.TAKE_ID:
+                self._take_id()
+            case Simple.READ_RECORDS:
+                self._tail.read_to_end()
+            case Simple.READ_WRITTEN:
+                return read_written(self._log.connection, self._topic(), self._writer)
+            case End(epoch=epoch, partitions=partitions, position=position):
+                headers = end_headers(self._writer, epoch, position)
+                self._commit([Outgoing(self._topic(), number, None, None, headers) for number in partitions])
+            case Write(batch=batch):
+                self._commit(self._outgoing(batch))
+            case Report():
+                self._say(act.record(time.time_ns() // 1_000_000))
+        return None
 
-    def _start(self) -> None:
+    def _take_id(self) -> None:
         if self._producer is not None:
             self._producer.close()
-        producer = WriterProducer(self._log.connection, self._log.cluster, self._name, self._writer)
-        self._producer = producer
-        producer.init()
-        # The id is taken; what the log says now is what counts, also whether this life may write at all.
-        self._tail.read_to_end()
-        step = next_step(self._tail.state, self._name, self._writer, self._life, self._followed)
-        if step.kind is not StepKind.START:
-            return
-        written = read_written(self._log.connection, self._topic(), self._writer)
-        with self._changed:
-            self._outbox.begin(written)
-        self._switch(step)
-        with self._changed:
-            self._started = True
-            self._changed.notify_all()
+        self._producer = WriterProducer(self._log.connection, self._log.cluster, self._name, self._writer)
+        self._producer.init()
 
-    def _switch(self, step: Step) -> None:
-        if step.ends:
-            headers = end_headers(self._writer, step.epoch, step.position)
-            self._commit([Outgoing(self._topic(), number, None, None, headers) for number in step.ends])
-        self._closed_streams = ()
-        self._followed = Followed(step.epoch)
-        self._report()
-
-    def _promise(self, step: Step) -> None:
-        if self._outbox.has_held:
-            self._write_batch()
-            return
-        self._closed_streams = () if step.switch is None else step.switch.closed
-        self._followed = Followed(self._followed.epoch, step.epoch, self._outbox.written.ahead)
-        self._report()
-
-    def _write_batch(self) -> None:
-        log = self._tail.state.map_of(self._name, self._followed.epoch)
-        with self._changed:
-            batch = self._outbox.take(log, self._closed_streams, self._batch_changes)
-        if batch is None:
-            return
+    def _outgoing(self, batch: Batch) -> list[Outgoing]:
         topic = self._topic()
         records = [
             Outgoing(topic, partition, change.key, change.value, change_headers(self._writer, change.position))
             for change, partition in batch.changes
         ]
-        records.append(self._position_record(topic, batch.after))
-        self._commit(records)
-        with self._changed:
-            self._outbox.commit()
-            self._changed.notify_all()
-
-    def _position_record(self, topic: str, written: Written) -> Outgoing:
         where = positions_partition(self._writer)
-        return Outgoing(positions_topic(topic), where, self._writer.encode(), encode_written(written))
+        position = Outgoing(positions_topic(topic), where, self._writer.encode(), encode_written(batch.after))
+        return [*records, position]
 
     def _commit(self, records: list[Outgoing]) -> None:
         if self._producer is None:
@@ -329,13 +298,9 @@ class ChangeWriter:
     def _topic(self) -> str:
         return self._tail.state.sets[self._name].topic
 
-    def _report(self, *, leaving: bool = False) -> None:
-        followed = self._followed
-        promise = self._outbox.written.ahead if leaving else followed.promise
-        report = WriterReported(
-            followed.epoch, followed.promised_epoch, promise, leaving, (), time.time_ns() // 1_000_000
-        )
-        self._tail.say(Fact(WriterKey(self._name, self._writer, self._life), report))
+    def _say(self, report: WriterReported) -> None:
+        if self._life is not None:
+            self._tail.say(Fact(WriterKey(self._name, self._writer, self._life.life), report))
 
     def _fail(self, error: LogError) -> None:
         with self._changed:
@@ -344,13 +309,12 @@ class ChangeWriter:
 
     def _leave(self) -> None:
         """The last word: nobody has to wait for this life."""
-        has_started = self._producer is not None
-        if self._producer is not None:
-            self._producer.close()
-            self._producer = None
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
         try:
-            if self._fatal is None and has_started:
-                self._report(leaving=True)
+            if self._fatal is None and producer is not None and self._life is not None:
+                self._say(self._life.farewell().record(time.time_ns() // 1_000_000, leaving=True))
         except LogError as error:
             self._last_error = str(error)
         self._tail.close()

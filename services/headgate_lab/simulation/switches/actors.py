@@ -20,17 +20,17 @@ from headgate.generation.core.effects import (
     WriteEnds,
     WriterFenced,
 )
-from headgate.generation.core.following import Followed, Step, StepKind, next_step
+from headgate.generation.core.following import Followed
 from headgate.generation.core.kind import GENERATION_KIND
+from headgate.generation.core.life import Act, End, LifeOverError, Report, Simple, Turn, Write, WriterLife
 from headgate.generation.core.machine import GENERATION
 from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, Written
-from headgate.generation.core.ranges import LogStream
 from headgate.generation.core.reading import Marker, Reading, Verdict
 from headgate.generation.core.state import GenerationState, current_of, evolve, new_state
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.tokens import token_of_key
 from headgate.records.base import Fact
-from headgate.records.generation import ReaderKey, ReaderReported, WriterKey, WriterReported
+from headgate.records.generation import ReaderKey, ReaderReported, WriterKey
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleSettings, TermEffect
 from headgate_lab.memory_log.log import MemoryBroker
@@ -123,45 +123,49 @@ class _Follower:
 
 
 class SimWriter(_Follower):
-    """One life of a writer: a source of numbered changes, whose keys nobody else writes."""
+    """One life of a writer: a source of numbered changes, whose keys nobody else writes.
 
-    def __init__(self, broker: MemoryBroker, data: DataLog, name: str, life: int, source: list[str]) -> None:
+    It carries out what the product's ``WriterLife`` says. Whoever stands still, or is killed, is so between what it has
+    decided and its doing it.
+    """
+
+    def __init__(  # noqa: PLR0917 - a world's parts
+        self, broker: MemoryBroker, data: DataLog, name: str, life: int, source: list[str], before: "SimWriter | None"
+    ) -> None:
+        """``before``: the life before in the same process, which was fenced: what it had not written goes on."""
         super().__init__(broker)
-        self.name, self.life, self._data, self._source = name, life, data, source
-        self.followed = Followed()
-        self._closed: tuple[LogStream, ...] = ()
-        self._outbox = Outbox(OUTBOX_LIMIT)
-        self._next = 0
-        self._producer: int | None = None
-        self._has_asked = False
-        self._is_to_report = False
-        self._ended_epoch = 0
+        self.name, self._data, self._source = name, data, source
+        self._outbox: Outbox = Outbox(OUTBOX_LIMIT) if before is None else before._outbox
+        self._next: int | None = None if before is None else before._next
+        self._life = WriterLife(self.state, SET, name, life, self._outbox, batch_changes=BATCH_LIMIT)
+        self._turn: Turn | None = None
+        self._decided: Act | None = None
+        self._producer = 0
         self.is_over = False
+        self.is_replaced = False
+
+    @property
+    def followed(self) -> Followed:
+        """How far it is, for who looks on."""
+        return self._life.followed
 
     def step(self) -> None:
-        """One thing that can be seen from outside, or nothing."""
-        self.follow()
-        if self._is_to_report:
-            self._report()
-            return
-        step = next_step(self.state, SET, self.name, self.life, self.followed)
+        """Decide one thing, or do what was decided before."""
         try:
-            self._do(step)
+            if self._turn is None:
+                self.follow()
+                self._turn = self._life.turn()
+                self._decide(None)
+            elif self._decided is not None:
+                self._decide(self._carry_out(self._decided))
         except FencedWriterError:
             self.is_over = True
-
-    def thaw(self) -> None:
-        """It stood still; what it was about to write it writes now, before it looks at anything."""
-        if self.followed.epoch == 0:
-            return
-        try:
-            self._write()
-        except FencedWriterError:
-            self.is_over = True
+        except LifeOverError as error:
+            self.is_over, self.is_replaced = True, error.is_replaced
 
     def feed(self, more: bool) -> None:
         """The source gives its next change, if there is room."""
-        if self._producer is None or self._next >= len(self._source) or not more:
+        if self._next is None or self._next >= len(self._source) or not more:
             return
         key = self._source[self._next]
         try:
@@ -174,71 +178,40 @@ class SimWriter(_Follower):
         """Whether all of the source is written."""
         return self._next == len(self._source) and len(self._outbox) == 0
 
-    def _do(self, step: Step) -> None:
-        match step.kind:
-            case StepKind.JOIN:
-                if not self._has_asked:
-                    self._has_asked = True
-                    self._report()
-            case StepKind.LOST | StepKind.REPLACED:
-                self.is_over = True
-            case StepKind.START:
-                self._start(step)
-            case StepKind.SWITCH:
-                self._switch(step)
-            case StepKind.PROMISE:
-                self._promise(step)
-            case StepKind.RELEASE:
-                self._closed = ()
-                self.followed = msgspec.structs.replace(self.followed, promised_epoch=0, promise=-1)
-            case StepKind.WRITE:
-                self._write()
+    def _decide(self, answer: Written | None) -> None:
+        if self._turn is None:
+            raise RuntimeError("no turn has begun")
+        try:
+            self._decided = self._turn.send(answer)
+        except StopIteration:
+            self._turn = self._decided = None
 
-    def _start(self, step: Step) -> None:
-        if self._producer is None:
-            self._producer = self._data.init(self.name)
-            self._outbox.begin(self._data.written.get(self.name, Written()))
-            # The source sends again from somewhere before; what stands on the log is left out by the outbox.
-            self._next = max(0, self._outbox.written.position - 2)
-            return
-        self._switch(step)
-
-    def _switch(self, step: Step) -> None:
-        if step.ends and self._ended_epoch != step.epoch:
-            marker = Marker(step.epoch, self.name)
-            records = [(p, DataRecord(0, self.name, self.life, step.position, "", marker)) for p in step.ends]
-            self._data.commit(self.name, self._producer or 0, records)
-            self._ended_epoch = step.epoch
-            return
-        self.followed = Followed(step.epoch)
-        self._closed = ()
-        self._is_to_report = True
-
-    def _promise(self, step: Step) -> None:
-        if self._outbox.has_held:
-            self._write()
-            return
-        self._closed = () if step.switch is None else step.switch.closed
-        self.followed = Followed(self.followed.epoch, step.epoch, self._outbox.written.ahead)
-        self._is_to_report = True
-
-    def _write(self) -> None:
-        log = self.state.map_of(SET, self.followed.epoch)
-        batch = self._outbox.take(log, self._closed, BATCH_LIMIT)
-        if batch is None:
-            return
-        records = [
-            (partition, DataRecord(0, self.name, self.life, change.position, change.key.decode()))
-            for change, partition in batch.changes
-        ]
-        self._data.commit(self.name, self._producer or 0, records, batch.after)
-        self._outbox.commit()
-
-    def _report(self) -> None:
-        self._is_to_report = False
-        followed = self.followed
-        report = WriterReported(followed.epoch, followed.promised_epoch, followed.promise, False, (), 0)
-        self.say(Fact(WriterKey(SET, self.name, self.life), report))
+    def _carry_out(self, act: Act) -> Written | None:
+        match act:
+            case Simple.TAKE_ID:
+                self._producer = self._data.init(self.name)
+            case Simple.READ_RECORDS:
+                while self.follow():
+                    pass
+            case Simple.READ_WRITTEN:
+                written = self._data.written.get(self.name, Written())
+                if self._next is None:
+                    # The source sends again from somewhere before; what stands on the log is left out by the outbox.
+                    self._next = max(0, written.position - 2)
+                return written
+            case End(epoch=epoch, partitions=partitions, position=position):
+                marker = Marker(epoch, self.name)
+                ends = [(p, DataRecord(0, self.name, self._life.life, position, "", marker)) for p in partitions]
+                self._data.commit(self.name, self._producer, ends)
+            case Write(batch=batch):
+                records = [
+                    (partition, DataRecord(0, self.name, self._life.life, change.position, change.key.decode()))
+                    for change, partition in batch.changes
+                ]
+                self._data.commit(self.name, self._producer, records, batch.after)
+            case Report():
+                self.say(Fact(WriterKey(SET, self.name, self._life.life), act.record(0)))
+        return None
 
 
 class Checkpoint(msgspec.Struct):
@@ -292,6 +265,8 @@ class SimReader(_Follower):
             verdict = self.reading.take(stream.id, record.offset, record.writer, record.marker)
             if verdict is Verdict.DELIVER:
                 self._deliver(record)
+            elif verdict is Verdict.MARKER:
+                self._data.check_end(stream.partition, stream.start_offset, record)
         if not chosen.is_read:
             gap = self.reading.passed(stream.id, position, self._data.starts[stream.partition])
             if gap is not None:

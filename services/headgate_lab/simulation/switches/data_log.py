@@ -9,7 +9,7 @@ from headgate.generation.core.effects import LogSeen
 from headgate.generation.core.outbox import Written
 from headgate.generation.core.reading import Marker
 
-__all__ = ["DataLog", "DataRecord", "FencedWriterError"]
+__all__ = ["DataLog", "DataRecord", "FencedWriterError", "PromiseBrokenError"]
 
 TRANSACTION_MARK: Final = 1
 """Offsets that the end of a transaction takes on each of its partitions."""
@@ -17,6 +17,10 @@ TRANSACTION_MARK: Final = 1
 
 class FencedWriterError(Exception):
     """Somebody has taken this writer's transactional.id."""
+
+
+class PromiseBrokenError(AssertionError):
+    """A writer has written more to a stream than it, or the owner that fenced it, had promised."""
 
 
 class DataRecord(msgspec.Struct, frozen=True):
@@ -69,3 +73,13 @@ class DataLog:
         stop = self.ends[partition] if upto is None else min(upto, self.ends[partition])
         found = [record for record in self.records[partition] if offset <= record.offset < stop][:limit]
         return found, (found[-1].offset + 1 if len(found) == limit else max(offset, stop))
+
+    def check_end(self, partition: int, start: int, end: DataRecord) -> None:
+        """An END marker tells the truth: all of its writer before it, from ``start`` on, is up to its position.
+
+        Raises PromiseBrokenError.
+        """
+        for record in self.records[partition]:
+            is_before = start <= record.offset < end.offset and record.marker is None
+            if is_before and record.writer == end.writer and record.position > end.position:
+                raise PromiseBrokenError(f"{end.writer} wrote {record} in spite of {end}")

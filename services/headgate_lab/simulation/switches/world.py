@@ -39,7 +39,8 @@ __all__ = ["Crash", "Judge", "OrderBrokenError", "SwitchProfile", "SwitchWorld"]
 TICK_SECONDS: Final = 0.05
 KEYS_PER_WRITER: Final = 5
 CALM_STEPS_MAX: Final = 60_000
-SETTLE_ROUNDS: Final = 400
+STILL_SECONDS_MAX: Final = 12.0
+"""Beyond the seconds after which the silent are fenced, for a promise and for an END."""
 
 
 class OrderBrokenError(AssertionError):
@@ -120,7 +121,7 @@ class SwitchWorld:
         self.counts: Counter[str] = Counter()
         self._steps: Counter[str] = Counter()
         self._requests = 0
-        self._frozen: dict[str, int] = {}
+        self._still_until: dict[str, float] = {}
 
     def run(self) -> Counter[str]:
         """The whole history; what has happened in it, by name. Raises OrderBrokenError."""
@@ -181,10 +182,7 @@ class SwitchWorld:
         if self.zombies and self.random.random() < 0.1:
             # A process that stood still goes on as if nothing had happened.
             zombie = self.random.choice(self.zombies)
-            if self.random.random() < 0.7:
-                zombie.thaw()
-            else:
-                zombie.step()
+            zombie.step()
             zombie.feed(more=True)
             if zombie.is_over:
                 self.zombies.remove(zombie)
@@ -193,17 +191,28 @@ class SwitchWorld:
         writer = self.writers.get(name)
         if writer is None or writer.is_over:
             self.lives[name] += 1
-            self.writers[name] = SimWriter(self.broker, self.data, name, self.lives[name], self.sources[name])
+            before = None if writer is None or writer.is_replaced or self.random.random() < 0.3 else writer
+            source = self.sources[name]
+            self.writers[name] = SimWriter(self.broker, self.data, name, self.lives[name], source, before)
+            return
+        if not calm and self._still_until.get(name, 0.0) > self.now:
             return
         if self._dies("writer", calm=calm):
             del self.writers[name]
             return
         if not calm and self.random.random() < self.profile.freeze_rate:
-            self.counts["writer frozen"] += 1
-            self.zombies.append(self.writers.pop(name))
+            self._freeze(name)
             return
         writer.step()
         writer.feed(more=calm or self.random.random() < 0.5)
+
+    def _freeze(self, name: str) -> None:
+        """It stands still: until somebody has taken its place and longer, or for long enough to be fenced."""
+        self.counts["writer frozen"] += 1
+        if self.random.random() < 0.5:
+            self.zombies.append(self.writers.pop(name))
+        else:
+            self._still_until[name] = self.now + self.random.uniform(0.0, STILL_SECONDS_MAX)
 
     def _reader_step(self, calm: bool) -> None:
         if self.reader is None or self._dies("reader", calm=calm):
