@@ -12,9 +12,11 @@ import typer
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import Bootstrap, Cluster, KafkaProperty, cluster_flags
 from headgate.cli.running import Part, Surroundings, run_parts, surrounded
+from headgate.config.plugs import PlugError
 from headgate.config.settings import Settings
+from headgate.coordinator.schedulers.contract import Scheduler
 from headgate.coordinator.shell.effect_runner import FeedWork
-from headgate.coordinator.shell.service import CoordinatorService
+from headgate.coordinator.shell.service import CoordinatorService, load_schedulers
 from headgate.generation.shell.effect_runner import GenerationEffects
 from headgate.generation.shell.service import GenerationService
 from headgate.migration.shell.service import MigrationService
@@ -263,8 +265,16 @@ def _coordinator_part(around: Surroundings, shards: Sequence[int] | None) -> Par
         FeedWork(log.connection, cluster_id=log.cluster_id, own_prefix=settings.prefix),
         probes=around.probes,
         registry=around.registry,
+        schedulers=_schedulers(settings),
     )
     return Part("coordinator", service.run, service.stop)
+
+
+def _schedulers(settings: Settings) -> tuple[Scheduler, ...]:
+    try:
+        return load_schedulers(settings.schedulers.split(","))
+    except PlugError as error:
+        raise CommandError(ExitCode.SETTING, f"HEADGATE_SCHEDULERS: {error}") from error
 
 
 def _migration_part(around: Surroundings) -> Part:

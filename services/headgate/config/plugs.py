@@ -1,13 +1,14 @@
-"""What can be added: sinks and formats, each a line here (or an entry point of another package) and a file of its own.
+"""What can be added: sinks, formats, schedulers, each a line here (or another package's entry point) and a file.
 
-A line names a *plug*: the value that says what is special about a sink or a format, and how it is made. What a feed may
-say depends on that, so the names stand here, below what they name; a plug is imported when a feed first names it, and
+A line names a *plug*: the value that says what is special about what it adds, and how it is made. What a feed may say
+depends on that, so the names stand here, below what they name; a plug is imported when a feed first names it, and
 nothing here knows more of it than its traits. Another package adds one by an entry point of the group:
 
     [project.entry-points."headgate.sinks"]
     my-sink = "my_package.sink:SINK"
 
-It has to be installed wherever feeds are read: beside coordinators, agents, Spark's workers and the command line.
+It has to be installed wherever feeds are read: beside coordinators, agents, Spark's workers and the command line; a
+scheduler only beside coordinators.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-__all__ = ["FORMATS", "SINKS", "FormatTraits", "PlugError", "Plugs", "SinkTraits", "Writes"]
+__all__ = ["FORMATS", "SCHEDULERS", "SINKS", "FormatTraits", "PlugError", "Plugs", "SinkTraits", "Writes"]
 
 
 class PlugError(ValueError):
@@ -145,3 +146,18 @@ FORMATS: Final = Plugs(
     FormatTraits,
 )
 """``source.format`` of a feed. What a plug has besides its traits: formats/registry.py."""
+
+SCHEDULERS: Final[Plugs[object]] = Plugs(
+    "scheduler",
+    "headgate.schedulers",
+    {
+        "basic": "headgate.coordinator.schedulers.basic:BASIC",
+        "drain": "headgate.coordinator.schedulers.drain:DRAIN",
+        "rebalance": "headgate.coordinator.schedulers.rebalance:REBALANCE",
+        "even": "headgate.coordinator.schedulers.even:EVEN",
+        "split": "headgate.coordinator.schedulers.split:SPLIT",
+        "balance": "headgate.coordinator.schedulers.balance:BALANCE",
+    },
+    object,
+)
+"""HEADGATE_SCHEDULERS of a coordinator. What a plug is: coordinator/schedulers/contract.py."""

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from headgate.config.plugs import SCHEDULERS
 from headgate.config.secrets import SECRETS_DIR_DEFAULT
 from headgate.config.wording import explained
 from headgate.eventlog.connection import FIXED_PROPERTIES
@@ -147,6 +148,10 @@ class Settings(BaseSettings):
         le=LEASE_SECONDS_MAX,
         description="silence after which an owner or a session is taken for lost; each announces its own",
     )
+    schedulers: str = Field(
+        default="basic,drain,rebalance,even,split,balance",
+        description="a coordinator's schedulers, in the order in which they are asked (docs/extending.md)",
+    )
     shutdown_seconds: float = Field(default=10.0, gt=0, le=300, description="longest clean stop after SIGTERM")
     secrets_dir: str = Field(
         default=SECRETS_DIR_DEFAULT,
@@ -165,6 +170,17 @@ class Settings(BaseSettings):
     @classmethod
     def _cluster_name(cls, name: str) -> str:
         return check_name("cluster", name)
+
+    @field_validator("schedulers")
+    @classmethod
+    def _known_schedulers(cls, text: str) -> str:
+        names = [name.strip() for name in text.split(",")]
+        unknown = sorted(set(names) - set(SCHEDULERS.names()))
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is no scheduler; there are: {', '.join(SCHEDULERS.names())}")
+        if len(set(names)) < len(names):
+            raise ValueError("a scheduler is named twice")
+        return ",".join(names)
 
     @field_validator("kafka", mode="before")
     @classmethod

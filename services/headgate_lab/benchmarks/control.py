@@ -42,7 +42,7 @@ from headgate.records.control import (
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleState, TermEffect
-from headgate_lab.benchmarks.control_log import Wire, role_settings
+from headgate_lab.benchmarks.control_log import PARTITIONS, Wire, role_settings
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
 from headgate_lab.benchmarks.parts import BenchError
 
@@ -269,7 +269,7 @@ class _World:
 
     def _has_read(self) -> bool:
         positions = self.role.positions or {}
-        return all(positions.get(p) == self.wire.broker.end_offset(p) for p in self.wire.broker.partitions())
+        return all(positions.get(p) == self.wire.broker.end_offset(p) for p in PARTITIONS)
 
     def _all_replicate(self) -> bool:
         return self._has_read() and all(

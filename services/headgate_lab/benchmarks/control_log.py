@@ -19,14 +19,15 @@ from headgate.runtime.settings import RoleSettings
 from headgate_lab.memory_log.clients import MemoryReader, MemoryTransactionalWriter
 from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
 
-__all__ = ["FileLog", "Wire", "WireLog", "role_settings"]
+__all__ = ["PARTITIONS", "FileLog", "Wire", "WireLog", "role_settings"]
 
 _HEAD: Final = struct.Struct(">BQHI")
 """Of one record in the file: partition's place, offset, length of the key, length of the value."""
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 
-_PARTITIONS: Final = tuple(Partition(t, 0) for t in ("announce", "changefeed", "checkpoint", "dispatch", "sync"))
+PARTITIONS: Final = tuple(Partition(topic, 0) for topic in ("announce", *COORDINATOR_KIND.topics))
+"""What a coordinator of the only shard reads."""
 
 LEASE_SECONDS: Final = 5.0
 
@@ -67,7 +68,7 @@ class Wire:
         self.broker.compact_all(drop_tombstones=True)
         count = 0
         with path.open("wb", WRITE_BUFFER_BYTES) as file:
-            for place, partition in enumerate(_PARTITIONS):
+            for place, partition in enumerate(PARTITIONS):
                 end = self.broker.end_offset(partition)
                 for entry in self.broker.entries(partition, 0, end, end):
                     key, value = self.bytes[partition, entry.offset]
@@ -135,7 +136,7 @@ class FileLog(MemoryLog):
         super().__init__(MemoryBroker())
         self.path = path
         self.codec = Codec(schemas())
-        self.ends = dict.fromkeys(_PARTITIONS, 0)
+        self.ends = dict.fromkeys(PARTITIONS, 0)
         for partition, offset, _, _ in self.records():
             self.ends[partition] = offset + 1
 
@@ -144,7 +145,7 @@ class FileLog(MemoryLog):
         with self.path.open("rb", WRITE_BUFFER_BYTES) as file:
             while head := file.read(_HEAD.size):
                 place, offset, key_bytes, value_bytes = _HEAD.unpack(head)
-                yield _PARTITIONS[place], offset, file.read(key_bytes), file.read(value_bytes)
+                yield PARTITIONS[place], offset, file.read(key_bytes), file.read(value_bytes)
 
     def end_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """See Log."""

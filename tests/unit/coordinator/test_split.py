@@ -4,7 +4,8 @@ import pytest
 
 from headgate.coordinator.core.loads import Loads
 from headgate.coordinator.schedulers.balance import BYTES_PER_S_MIN
-from headgate.coordinator.schedulers.split import COLD_ROUNDS_MIN, HOT_ROUNDS_MIN, Heat, TableLoad, choose, heat
+from headgate.coordinator.schedulers.contract import Heat, TableLoad
+from headgate.coordinator.schedulers.split import COLD_ROUNDS_MIN, HOT_ROUNDS_MIN, choose, heat
 
 MB = 1e6
 

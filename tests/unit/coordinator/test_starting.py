@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.coordinator.core import scheduling
+from headgate.coordinator.core import round_view
 from headgate.coordinator.core.machine import new_state
 from headgate.coordinator.schedulers import capacity
 from headgate.records.control import ReplicationState
@@ -12,7 +12,7 @@ from scenarios.runner import World
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """One agent that opens one span at a time, and four tables."""
-    for module in (capacity, scheduling):
+    for module in (capacity, round_view):
         monkeypatch.setattr(module, "STARTING_PER_AGENT_MAX", 1)
     world = World()
     for line in ("owner start o1", "agent join a1", "request create r1 shop tables=t1,t2,t3,t4"):

@@ -23,6 +23,7 @@ from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.outcomes import no_such_feed, no_such_table, refuse, waits_for_upgrade
 from headgate.coordinator.core.term import SessionId
 from headgate.coordinator.schedulers import split
+from headgate.coordinator.schedulers.contract import Division, TableLoad
 from headgate.records.control import (
     FeedRecorded,
     OperationKind,
@@ -35,7 +36,7 @@ from headgate.records.control import (
 from headgate.records.keys import FeedKey, SpanKey
 from headgate.records.spans import divide, table_of, unite
 
-__all__ = ["ask", "begin", "holders", "settle", "take_up", "weigh", "why_not_now"]
+__all__ = ["ask", "begin", "holders", "settle", "table_loads", "take_up", "try_division", "why_not_now"]
 
 _WITH_OTHERS: Final = (
     "its topic carries other tables, too (source.tables): every part would read all of them again. Give the table a "
@@ -190,27 +191,19 @@ def holders(draft: Draft, key: SpanKey) -> set[SessionId]:
     return {(record.primary.agent, record.primary.session) for record in records if record and record.primary}
 
 
-def weigh(draft: Draft, rates: Mapping[SpanKey, float], agents: int) -> bool:
-    """The split scheduler's round: divide what is too hot, make whole what is cold; whether anything was begun.
-
-    ``rates``: bytes per second of the spans that moved any in the round that is over; ``agents`` that can take spans.
-    """
-    loads = _table_loads(draft, rates)
-    share = sum(load.bytes_per_s for load in loads.values()) / max(agents, 1)
-    rounds = draft.term.loads.note_heat({place: split.heat(load, share) for place, load in loads.items()})
-    has_begun = False
-    for load, parts in split.choose(loads, rounds, agents=agents):
-        feed = draft.feed(load.feed)
-        plans = [] if feed is None else [plan for plan in feed.spans if plan.table == load.table]
-        if feed is None or load.table in feed.pinned or why_not_now(draft, load.feed, plans) is not None:
-            continue
-        if _is_automatic(feed):
-            begin(draft, load.feed, load.table, parts, None)
-            has_begun = True
-    return has_begun
+def try_division(draft: Draft, wanted: Division) -> bool:
+    """Begin what the split scheduler wants, if the table's feed leaves it to that and nothing else happens to it."""
+    feed = draft.feed(wanted.feed)
+    plans = [] if feed is None else [plan for plan in feed.spans if plan.table == wanted.table]
+    if feed is None or not plans or wanted.table in feed.pinned or not _is_automatic(feed):
+        return False
+    if why_not_now(draft, wanted.feed, plans) is not None:
+        return False
+    begin(draft, wanted.feed, wanted.table, wanted.parts, None)
+    return True
 
 
-def _table_loads(draft: Draft, rates: Mapping[SpanKey, float]) -> dict[tuple[str, str], split.TableLoad]:
+def table_loads(draft: Draft, rates: Mapping[SpanKey, float]) -> dict[tuple[str, str], TableLoad]:
     """Tables that moved anything, and those that are divided, of feeds that run."""
     index = draft.state.index
     sums: dict[tuple[str, str], float] = dict.fromkeys(sorted(index.parts), 0.0)
@@ -224,7 +217,7 @@ def _table_loads(draft: Draft, rates: Mapping[SpanKey, float]) -> dict[tuple[str
         names = [other.span for other in (whole, *index.overlapping(whole)) if other.span in plans]
         if names and draft.is_wanted(SpanKey(name, names[0])):
             partitions = sum(len(plans[span].start) for span in names)
-            loads[name, table] = split.TableLoad(name, plans[names[0]].table, rate, len(names), partitions)
+            loads[name, table] = TableLoad(name, plans[names[0]].table, rate, len(names), partitions)
     return loads
 
 

@@ -7,19 +7,18 @@ load than others carry: then it is so on purpose (schedulers/balance.py). This i
 Each shard evens out its own spans. A feed with ``spread: manual`` keeps its spans where they are.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
-from headgate.coordinator.core import spans
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.term import Joiner, SessionId
 from headgate.coordinator.schedulers import even
-from headgate.coordinator.schedulers.capacity import Capacity, FeedQuota
+from headgate.coordinator.schedulers.contract import Move
 from headgate.records.keys import SpanKey
 
-__all__ = ["move_some", "note_answered", "note_present"]
+__all__ = ["look", "may_join", "note_answered", "note_begun", "note_present"]
 
 
 def note_answered(draft: Draft, session: SessionId) -> None:
@@ -58,44 +57,34 @@ def _counts(draft: Draft) -> dict[SessionId, int]:
     return {session: draft.role_count(session) for session in live if draft.is_target(session)}
 
 
-def move_some(
-    draft: Draft,
-    capacity: Capacity,
-    quota: FeedQuota,
-    *,
-    may_move: Callable[[SpanKey], bool],
-    avoided: Callable[[SpanKey], Collection[SessionId]],
-) -> bool:
-    """Begin what moves to joiners can be begun now, and forget joiners that are none any more."""
-    term, roles = draft.term, draft.state.index.roles
+def look(draft: Draft) -> tuple[dict[SessionId, int], dict[SessionId, int]]:
+    """(how many spans each joiner can be sent now, spans of every target). Who is no joiner any more is forgotten."""
+    term = draft.term
+    term.is_even_due = False
     counts = _counts(draft)
     rooms = {session: even.MOVING_PER_JOINER_MAX - _look(draft, session, counts) for session in sorted(term.joiners)}
     for session in rooms:
         if _is_over(draft, session, counts):
             del term.joiners[session]
-    automatic: dict[str, bool] = {}
+    return {session: rooms[session] for session in term.joiners if session in counts}, counts
 
-    def may_go(key: SpanKey, joiner: SessionId) -> bool:
-        if key.feed not in automatic:
-            automatic[key.feed] = _is_automatic(draft, key.feed)
-        is_free = automatic[key.feed] and key not in term.joiners[joiner].offered and may_move(key)
-        return is_free and quota.has(key.feed) and joiner not in avoided(key)
 
-    able = {session: rooms[session] for session in term.joiners if session in counts}
-    moves = even.fill(able, counts, lambda session: roles[session].in_order() if session in roles else (), may_go)
-    has_begun = False
-    for key, joiner in moves:
-        if capacity.has(joiner) and quota.has(key.feed):
-            has_begun = True
-            capacity.take(joiner)
-            quota.take(key.feed)
-            term.joiners[joiner].offered.add(key)
-            term.joiners[joiner].since = draft.now.monotonic
-            term.joiners[joiner].moving_count += 1
-            spans.begin_move(draft, key, joiner, None)
-    if term.joiners:
+def may_join(draft: Draft, key: SpanKey, joiner: SessionId, automatic: dict[str, bool]) -> bool:
+    """Whether the span may be offered to the joiner; ``automatic`` keeps what feeds say of it for a round."""
+    if key.feed not in automatic:
+        automatic[key.feed] = _is_automatic(draft, key.feed)
+    return automatic[key.feed] and key not in draft.term.joiners[joiner].offered
+
+
+def note_begun(draft: Draft, begun: Iterable[Move]) -> None:
+    """What is on its way to joiners now; as long as there are any they are looked at again."""
+    for move in begun:
+        joiner = draft.term.joiners[move.target]
+        joiner.offered.add(move.key)
+        joiner.since = draft.now.monotonic
+        joiner.moving_count += 1
+    if draft.term.joiners:
         draft.set_timer("even", "", even.EVEN_SECONDS)
-    return has_begun
 
 
 def _look(draft: Draft, session: SessionId, counts: dict[SessionId, int]) -> int:

@@ -8,7 +8,7 @@ the present *round*; a round that is over gives bytes per second of the spans th
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headgate.coordinator.schedulers.split import Heat
+from headgate.coordinator.schedulers.contract import Heat
 from headgate.records.control import Epoch
 from headgate.records.keys import SpanKey
 

@@ -7,14 +7,16 @@
     checkpoint   how far a feed is, and what holds it              term          one owner's memory
     relocation   emptying an agent, spreading a feed               acceptance    create, update, rewind: what a feed is
     dividing     a table into parts, and whole again               discovery     is the source still what it was?
-    joining      an agent that joins gets its share
+    joining      an agent that joins gets its share            measuring    how busy everything is
+    round_view   what schedulers see                           spreading    plans of feeds that are spread evenly
 
 An input is noted, its rule drafts facts, a round of scheduling gives out what has become free, and feeds are brought
 in line with their spans. Everything drafted is one decision. Before the barrier is over only memory and deaths are
 written.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from headgate.coordinator.core import (
@@ -34,6 +36,8 @@ from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.scheduling import run_round
 from headgate.coordinator.core.state import CoordinatorState, digest, evolve, new_state, start_counting
 from headgate.coordinator.core.term import TermMemory
+from headgate.coordinator.schedulers.contract import Scheduler
+from headgate.coordinator.schedulers.standard import STANDARD
 from headgate.eventlog.log import Delivery
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
 from headgate.runtime.machine import (
@@ -47,14 +51,24 @@ from headgate.runtime.machine import (
     TimerFired,
 )
 
-__all__ = ["COORDINATOR", "CoordinatorState", "NoTermError", "State", "decide", "digest", "evolve", "new_state"]
+__all__ = [
+    "COORDINATOR",
+    "CoordinatorState",
+    "NoTermError",
+    "State",
+    "coordinator",
+    "decide",
+    "digest",
+    "evolve",
+    "new_state",
+]
 
 
 class NoTermError(Exception):
     """An input came before TermBegan: the loop decides only for an owner."""
 
 
-def decide(state: CoordinatorState, given: Any, now: Now) -> Decision:
+def decide(state: CoordinatorState, given: Any, now: Now, schedulers: Sequence[Scheduler] = STANDARD) -> Decision:
     """What follows from one input. Changes nothing of ``state`` but its term's memory (state.py)."""
     if isinstance(given, TermBegan):
         state.term = TermMemory(given.owner_rev)
@@ -78,7 +92,7 @@ def decide(state: CoordinatorState, given: Any, now: Now) -> Decision:
             feeds.finish_effect(draft, effect, result)
         case _:
             raise TypeError(f"the coordinator knows no input {type(given).__name__}")
-    return _finish(draft)
+    return _finish(draft, schedulers)
 
 
 def _on_record(draft: Draft, delivery: Delivery) -> None:
@@ -179,9 +193,9 @@ def _open(draft: Draft) -> None:
     requests.catch_up(draft)
 
 
-def _finish(draft: Draft) -> Decision:
+def _finish(draft: Draft, schedulers: Sequence[Scheduler]) -> Decision:
     if draft.term.is_open:
-        run_round(draft)
+        run_round(draft, schedulers)
         relocation.settle(draft)
         dividing.settle(draft)
         for name in sorted(draft.feeds_touched):
@@ -194,6 +208,12 @@ def _finish(draft: Draft) -> Decision:
 State = CoordinatorState
 """The state of this machine, for those who only hold it."""
 
-COORDINATOR: Final[Machine[CoordinatorState]] = Machine(
-    new_state=new_state, evolve=evolve, decide=decide, digest=digest
-)
+
+def coordinator(schedulers: Sequence[Scheduler]) -> Machine[CoordinatorState]:
+    """The machine with these schedulers, in the order in which they are asked."""
+    return Machine(
+        new_state=new_state, evolve=evolve, decide=partial(decide, schedulers=tuple(schedulers)), digest=digest
+    )
+
+
+COORDINATOR: Final = coordinator(STANDARD)

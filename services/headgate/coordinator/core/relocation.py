@@ -13,7 +13,7 @@ from typing import Final
 from headgate.coordinator.core import spans
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.outcomes import NAMES_SHOWN_MAX, no_such_agent, no_such_feed
-from headgate.coordinator.core.scheduling import capacity_of, is_anyone_leaving
+from headgate.coordinator.core.round_view import capacity_of, is_anyone_leaving
 from headgate.coordinator.core.term import Drain, Rebalance, SessionId, Spread
 from headgate.coordinator.schedulers.balance import BALANCE_SECONDS
 from headgate.records.control import Liveness, OperationRequested, OutcomeStatus, WantedState

@@ -21,7 +21,7 @@ from headgate.coordinator.core.outcomes import (
     supersede,
     waits_for_upgrade,
 )
-from headgate.coordinator.core.scheduling import capacity_of
+from headgate.coordinator.core.round_view import capacity_of
 from headgate.coordinator.schedulers.move import session_with_capacity
 from headgate.records.control import (
     FeedRecorded,

@@ -8,9 +8,19 @@ agents closer together than before (after TiCDC's balance by traffic).
 from collections.abc import Mapping
 from typing import Final
 
+from headgate.coordinator.schedulers.contract import Asked, Move, Scheduler, View
 from headgate.records.keys import SpanKey
 
-__all__ = ["BALANCE_SECONDS", "BAND", "BYTES_PER_S_MIN", "MOVES_PER_ROUND_MAX", "STREAK_MIN", "hottest", "relieve"]
+__all__ = [
+    "BALANCE",
+    "BALANCE_SECONDS",
+    "BAND",
+    "BYTES_PER_S_MIN",
+    "MOVES_PER_ROUND_MAX",
+    "STREAK_MIN",
+    "hottest",
+    "relieve",
+]
 
 BALANCE_SECONDS: Final = 15.0
 """Length of a round: longer than a batch that catches up, shorter than people wait."""
@@ -57,3 +67,25 @@ def relieve(
         left[idlest] += rate
         moves.append((best, idlest))
     return moves
+
+
+def _propose(view: View) -> tuple[Move, ...]:
+    measured = view.measured
+    busiest = None if measured is None else hottest(measured.loads)
+    if measured is None or busiest is None or measured.streak_with(busiest) < STREAK_MIN:
+        return ()
+    moves: list[Move] = []
+    for key, target in relieve(busiest, measured.loads, measured.movable[busiest]):
+        if view.capacity.has(target) and view.quota.has(key.feed):
+            view.capacity.take(target)
+            view.quota.take(key.feed)
+            moves.append(Move(key, target))
+    return tuple(moves)
+
+
+BALANCE: Final = Scheduler(
+    name="balance",
+    summary="tables leave an agent that has long been much busier than the others",
+    asked=Asked.MEASURED,
+    propose=_propose,
+)

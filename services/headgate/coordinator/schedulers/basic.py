@@ -1,12 +1,14 @@
 """Basic: every span that wants an agent gets the least loaded one (TiCDC's scheduler_basic)."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 from headgate.coordinator.schedulers.capacity import Capacity
+from headgate.coordinator.schedulers.contract import Asked, Move, Scheduler, View
 from headgate.records.keys import SpanKey
 from headgate.records.spans import table_of
 
-__all__ = ["place"]
+__all__ = ["BASIC", "place"]
 
 
 def place(
@@ -41,3 +43,17 @@ def place(
         if table[1] != key.span:
             placed.setdefault(table, set()).add(target)
         yield key, target
+
+
+def _propose(view: View) -> tuple[Move, ...]:
+    return tuple(
+        Move(key, target) for key, target in place(view.needy(), view.capacity, view.writers_of, view.avoided_of)
+    )
+
+
+BASIC: Final = Scheduler(
+    name="basic",
+    summary="a table that nobody has goes to the agent that has fewest",
+    asked=Asked.NEEDED,
+    propose=_propose,
+)

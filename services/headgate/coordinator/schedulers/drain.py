@@ -1,11 +1,13 @@
 """Drain: spans leave agents that are stopping or are to be emptied, in two phases, while others have capacity."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from headgate.coordinator.schedulers.capacity import Capacity, FeedQuota
+from headgate.coordinator.schedulers.contract import Asked, Move, Scheduler, View
 from headgate.records.keys import SpanKey
 
-__all__ = ["leave"]
+__all__ = ["DRAIN", "leave"]
 
 
 def leave(
@@ -29,3 +31,16 @@ def leave(
                 capacity.take(target)
                 quota.take(key.feed)
                 yield key, target
+
+
+def _propose(view: View) -> tuple[Move, ...]:
+    moves = leave(view.leaving(), view.spans_of, view.may_move, view.capacity, view.quota)
+    return tuple(Move(key, target) for key, target in moves)
+
+
+DRAIN: Final = Scheduler(
+    name="drain",
+    summary="tables leave agents that are stopping or are to be emptied",
+    asked=Asked.LEAVING,
+    propose=_propose,
+)

@@ -10,9 +10,11 @@ the rest of its life.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from headgate.coordinator.schedulers.contract import Asked, Move, Scheduler, View
 from headgate.records.keys import SpanKey
 
 __all__ = [
+    "EVEN",
     "EVEN_SECONDS",
     "FAILURES_MAX",
     "JOINED_SECONDS",
@@ -84,3 +86,24 @@ def _next(
             if key not in taken and may_go(key, joiner):
                 return key, giver
     return None
+
+
+def _propose(view: View) -> tuple[Move, ...]:
+    def may_go(key: SpanKey, joiner: tuple[str, str]) -> bool:
+        return view.may_join(key, joiner) and view.quota.has(key.feed) and joiner not in view.avoided_of(key)
+
+    moves: list[Move] = []
+    for key, joiner in fill(view.joiners(), view.counts(), view.spans_of, may_go):
+        if view.capacity.has(joiner) and view.quota.has(key.feed):
+            view.capacity.take(joiner)
+            view.quota.take(key.feed)
+            moves.append(Move(key, joiner))
+    return tuple(moves)
+
+
+EVEN: Final = Scheduler(
+    name="even",
+    summary="an agent that joins gets its share of the tables",
+    asked=Asked.JOINING,
+    propose=_propose,
+)

@@ -1,10 +1,12 @@
 """Rebalance: on request, one feed's spans are spread over the agents so that their numbers differ by one at most."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
+from headgate.coordinator.schedulers.contract import Asked, Move, Scheduler, View
 from headgate.records.keys import SpanKey
 
-__all__ = ["spread"]
+__all__ = ["REBALANCE", "spread"]
 
 
 def spread(
@@ -27,3 +29,28 @@ def spread(
     surplus = sorted(key for session, keys in spans_of.items() for key in keys[shares[session] :])
     places = [session for session, keys in spans_of.items() for _ in range(shares[session] - len(keys))]
     return list(zip(surplus, places, strict=True))
+
+
+def _propose(view: View) -> tuple[Move, ...]:
+    """The next moves of each feed's plan, in order: what cannot move now is left out, a full target is waited for."""
+    moves: list[Move] = []
+    for feed, plan in view.plans():
+        for key, target in plan:
+            if not view.quota.has(feed):
+                break
+            if not view.may_move(key) or not view.is_target(target):
+                continue
+            if not view.capacity.has(target):
+                break
+            view.capacity.take(target)
+            view.quota.take(feed)
+            moves.append(Move(key, target))
+    return tuple(moves)
+
+
+REBALANCE: Final = Scheduler(
+    name="rebalance",
+    summary="on request, a feed's tables are spread evenly over the agents",
+    asked=Asked.SPREADING,
+    propose=_propose,
+)

@@ -8,14 +8,12 @@ while the old writer drains and the new ones claim, so there are few at a time.
 
 import math
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Final
 
-import msgspec
-
 from headgate.coordinator.schedulers.balance import BYTES_PER_S_MIN
+from headgate.coordinator.schedulers.contract import Asked, Division, Heat, Scheduler, TableLoad, View
 
-__all__ = ["COLD_ROUNDS_MIN", "DIVISIONS_PER_FEED_MAX", "HOT_ROUNDS_MIN", "Heat", "TableLoad", "choose", "heat"]
+__all__ = ["COLD_ROUNDS_MIN", "DIVISIONS_PER_FEED_MAX", "HOT_ROUNDS_MIN", "SPLIT", "choose", "heat"]
 
 DIVISIONS_PER_FEED_MAX: Final = 4
 """Tables of one feed that are divided otherwise at the same time: each rests for about a second, and holds the feed's
@@ -33,24 +31,6 @@ HOT_ROUNDS_MIN: Final = 4
 
 COLD_ROUNDS_MIN: Final = 20
 """Rounds in a row before a table is made whole: five minutes; being divided costs little, dividing costs a rest."""
-
-
-class Heat(StrEnum):
-    """How busy a table is, beside what can be done about it."""
-
-    HOT = "hot"
-    COLD = "cold"
-    EVEN = "even"
-
-
-class TableLoad(msgspec.Struct, frozen=True, order=True):
-    """A table as measured: bytes per second of all its spans, how many these are, how many it could be."""
-
-    feed: str
-    table: str
-    bytes_per_s: float
-    parts: int
-    partitions: int
 
 
 def heat(load: TableLoad, share: float) -> Heat:
@@ -78,3 +58,19 @@ def choose(
         elif what is Heat.COLD and count >= COLD_ROUNDS_MIN:
             due.append((load, 1))
     return due
+
+
+def _propose(view: View) -> tuple[Division, ...]:
+    measured = view.measured
+    if measured is None:
+        return ()
+    chosen = choose(measured.tables, measured.heats, agents=len(measured.loads))
+    return tuple(Division(load.feed, load.table, parts) for load, parts in chosen)
+
+
+SPLIT: Final = Scheduler(
+    name="split",
+    summary="a table that is too busy for one agent is divided, and made whole when it has long been quiet",
+    asked=Asked.MEASURED,
+    propose=_propose,
+)

@@ -1,17 +1,22 @@
 """The coordinator as a process: the runtime's service, with the coordinator's machine, effects and words."""
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry
 
+from headgate.config.plugs import SCHEDULERS, PlugError
 from headgate.coordinator.core.effects import EffectFailed
 from headgate.coordinator.core.kind import COORDINATOR_KIND
-from headgate.coordinator.core.machine import COORDINATOR
+from headgate.coordinator.core.machine import coordinator
 from headgate.coordinator.core.state import CoordinatorState
+from headgate.coordinator.schedulers.contract import Scheduler
+from headgate.coordinator.schedulers.standard import STANDARD
 from headgate.coordinator.shell.effect_log import EffectLog
 from headgate.eventlog.log import Log
 from headgate.observability.probes import Probes
 from headgate.runtime.service import EffectRunner, OwnerService, ServiceSettings
 
-__all__ = ["CoordinatorService"]
+__all__ = ["CoordinatorService", "load_schedulers"]
 
 
 class CoordinatorService(OwnerService[CoordinatorState]):
@@ -25,12 +30,13 @@ class CoordinatorService(OwnerService[CoordinatorState]):
         *,
         probes: Probes,
         registry: CollectorRegistry,
+        schedulers: Sequence[Scheduler] = STANDARD,
     ) -> None:
         """Nothing is read or written before ``run``."""
         super().__init__(
             settings,
             COORDINATOR_KIND,
-            COORDINATOR,
+            coordinator(schedulers),
             log,
             effects,
             busy=EffectFailed("the coordinator has too many effects waiting"),
@@ -38,3 +44,16 @@ class CoordinatorService(OwnerService[CoordinatorState]):
             probes=probes,
             registry=registry,
         )
+
+
+def load_schedulers(names: Sequence[str]) -> tuple[Scheduler, ...]:
+    """Those of HEADGATE_SCHEDULERS, our own and other packages'. Raises PlugError."""
+    schedulers = []
+    for name in names:
+        scheduler = SCHEDULERS[name]
+        if not isinstance(scheduler, Scheduler):
+            raise PlugError(f"scheduler {name}: it is a {type(scheduler).__name__}, and no Scheduler")
+        if scheduler.name != name:
+            raise PlugError(f"scheduler {name}: it calls itself {scheduler.name!r}; its entry point must, too")
+        schedulers.append(scheduler)
+    return tuple(schedulers)

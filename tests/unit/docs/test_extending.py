@@ -1,4 +1,4 @@
-"""docs/extending.md: a package from outside adds a sink, which passes the contract of sinks, and a format."""
+"""docs/extending.md: a package from outside adds a sink, which passes the contract of sinks, a format, a scheduler."""
 
 import importlib
 import json
@@ -6,20 +6,28 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from headgate.config.feed import FeedSpecError, SinkSpec, parse_feed
-from headgate.config.plugs import FORMATS, SINKS
+from headgate.config.plugs import FORMATS, SCHEDULERS, SINKS, PlugError
+from headgate.config.settings import Settings, SettingsError, load_settings
+from headgate.coordinator.core.machine import decide, new_state
+from headgate.coordinator.schedulers.contract import Division, Move, Scheduler
+from headgate.coordinator.schedulers.standard import STANDARD
+from headgate.coordinator.shell.service import load_schedulers
 from headgate.formats.change import Operation
 from headgate.formats.decoding import UndecodableError
 from headgate.records.control import Epoch, Positions
+from headgate.records.keys import SpanKey
 from headgate.replication.feed_parts import FeedParts
 from headgate.sinks.contract import ChangeBatch, Claim, Sink, SinkFencedError, SinkRefusedError
 from headgate.sinks.registry import open_sink, same_sink, type_of_address
 from integration.sinks.contract import SinkContract, wait_until_frozen
+from scenarios import runner
 
 PAGE = Path(__file__).parents[3] / "docs" / "extending.md"
 
@@ -67,6 +75,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         sys.modules.pop(name.removesuffix(".py"), None)
     SINKS.forget("json-lines")
     FORMATS.forget("plain-json")
+    SCHEDULERS.forget("by-region")
 
 
 class JsonLinesBench:
@@ -158,3 +167,59 @@ def test_a_format_from_outside_decodes_into_a_sink_from_outside(outside: Path, t
     parts.close()
     with pytest.raises(FeedSpecError, match=r"source.transaction_topic is for format debezium-json"):
         parse_feed(spec.replace('"plain-json"', '"plain-json", "transaction_topic": "a.transaction"'))
+
+
+def _placed(schedulers: tuple[Scheduler, ...], monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
+    """(feed, table) → agent, of two feeds of two tables and two agents."""
+    monkeypatch.setattr(runner, "decide", partial(decide, schedulers=schedulers))
+    world = runner.World()
+    for line in (
+        "owner start o1",
+        "agent join eu-1",
+        "agent join us-1",
+        "request create r1 eu-shop tables=t1,t2",
+        "request create r2 us-shop tables=t3,t4",
+    ):
+        world.run(line)
+    state = new_state(0)
+    world.replay_into(state)
+    return {(key.feed, key.span): record.primary.agent for key, record in state.spans.items() if record.primary}
+
+
+def test_a_scheduler_from_outside_is_asked_in_its_turn(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = Settings(schedulers="by-region, basic,drain").schedulers.split(",")
+    placed = _placed(load_schedulers(names), monkeypatch)
+    assert placed == {
+        ("eu-shop", "t1"): "eu-1",
+        ("eu-shop", "t2"): "eu-1",
+        ("us-shop", "t3"): "us-1",
+        ("us-shop", "t4"): "us-1",
+    }
+    assert _placed(STANDARD, monkeypatch) != placed, "basic alone spreads them"
+
+
+def test_what_a_scheduler_proposes_wrongly_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = ("nobody", "s1")
+    wrong = Scheduler(
+        name="wrong",
+        summary="everything to a session that is not there, and every table into parts",
+        propose=lambda view: (
+            *(Move(key, nobody) for key in view.needy()),
+            Move(SpanKey("gone", "t1"), next(iter(view.targets()), nobody)),
+            Division("gone", "t1", 2),
+        ),
+    )
+    assert len(_placed((wrong, *STANDARD), monkeypatch)) == 4, "the others are asked all the same"
+
+
+def test_a_scheduler_that_is_none_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"'speed' is no scheduler; there are: basic"):
+        load_settings({"schedulers": "basic,speed"})
+    with pytest.raises(SettingsError, match="named twice"):
+        load_settings({"schedulers": "basic,basic"})
+    with pytest.raises(PlugError, match="scheduler 'speed' is not known"):
+        load_schedulers(["speed"])
+
+
+def test_the_standard_schedulers_are_those_that_have_a_line() -> None:
+    assert load_schedulers(Settings().schedulers.split(",")) == STANDARD

@@ -1,0 +1,50 @@
+"""What becomes of a round of measuring loads: what schedulers are shown of it, and who had been too busy how often."""
+
+from collections.abc import Callable
+
+from headgate.coordinator.core.dividing import table_loads
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.term import SessionId
+from headgate.coordinator.schedulers import balance, split
+from headgate.coordinator.schedulers.contract import Measured
+from headgate.records.keys import SpanKey
+
+__all__ = ["judge", "take"]
+
+
+def take(draft: Draft, may_move: Callable[[SpanKey], bool], *, is_settled: bool) -> Measured | None:
+    """End the round that is due, and begin the next one while anything moves; None if nothing follows from it.
+
+    While an agent leaves, or is being filled, loads say nothing of how things will be.
+    """
+    loads = draft.term.loads
+    rates = loads.end(draft.now.monotonic)
+    is_quiet = not rates and not draft.state.index.parts
+    if not is_quiet:
+        loads.begin(draft.now.monotonic)
+        draft.set_timer("balance", "", balance.BALANCE_SECONDS)
+    if is_quiet or not is_settled or any(joiner.moving_count for joiner in draft.term.joiners.values()):
+        loads.judge(None)
+        return None
+    totals = {session: 0.0 for session in draft.state.index.live.in_order() if draft.is_target(session)}
+    movable: dict[SessionId, dict[SpanKey, float]] = {session: {} for session in totals}
+    for key, rate in rates.items():
+        record = draft.span(key)
+        role = None if record is None else record.primary
+        if role is not None and (role.agent, role.session) in totals:
+            totals[role.agent, role.session] += rate
+            if may_move(key):
+                movable[role.agent, role.session][key] = rate
+    tables = table_loads(draft, rates)
+    share = sum(load.bytes_per_s for load in tables.values()) / max(len(totals), 1)
+    heats = loads.note_heat({place: split.heat(load, share) for place, load in tables.items()})
+    return Measured(totals, movable, tables, heats, loads.hottest, loads.streak)
+
+
+def judge(draft: Draft, measured: Measured | None) -> None:
+    """Remember who was too busy; whoever is relieved now begins anew."""
+    if measured is None:
+        return
+    busiest = balance.hottest(measured.loads)
+    if draft.term.loads.judge(busiest) >= balance.STREAK_MIN:
+        draft.term.loads.judge(None)

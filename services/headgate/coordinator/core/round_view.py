@@ -1,0 +1,156 @@
+"""What schedulers see in one round of scheduling: the state and the decision so far, as schedulers/contract.py says it.
+
+A view lasts for one round. What it costs to know (who has how much capacity, which spans want an agent, how busy
+everything is) is found out when it is first asked for, for most rounds have nothing to do.
+"""
+
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from headgate.coordinator.core import dividing, joining, measuring, spans, waiting
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.term import SessionId
+from headgate.coordinator.schedulers.capacity import STARTING_PER_AGENT_MAX, Capacity, FeedQuota, SessionCapacity
+from headgate.coordinator.schedulers.contract import Asked, Measured
+from headgate.records.keys import SpanKey
+
+__all__ = ["RoundView", "capacity_of", "free_of", "is_anyone_leaving"]
+
+
+class RoundView:
+    """The ``View`` of one round; see the module's docstring."""
+
+    def __init__(self, draft: Draft) -> None:
+        """Of what has been decided so far."""
+        self._draft = draft
+        changed = (key for name in sorted(draft.spans_touched) for key in sorted(draft.spans_touched[name]))
+        self._touched = [key for key in changed if draft.takes_agent(key)]
+        self._leaving = _leaving(draft)
+        self._joiners: tuple[dict[SessionId, int], dict[SessionId, int]] | None = None
+        self._automatic: dict[str, bool] = {}
+        self.quota = FeedQuota(draft.moving_count)
+        self.measured: Measured | None = None
+
+    @cached_property
+    def capacity(self) -> Capacity:
+        """See View."""
+        return capacity_of(self._draft)
+
+    def due(self) -> set[Asked]:
+        """What is so in this round."""
+        term, due = self._draft.term, {Asked.ALWAYS}
+        if self._touched or self._draft.state.index.needy or term.retry_due:
+            due.add(Asked.NEEDED)
+        if self._leaving:
+            due.add(Asked.LEAVING)
+        elif term.rebalances:
+            due.add(Asked.SPREADING)
+        elif term.is_even_due:
+            due.add(Asked.JOINING)
+        if term.loads.is_due:
+            due.add(Asked.MEASURED)
+        return due
+
+    def measure(self) -> None:
+        """A round of measuring is over: take its result, if it is one to act on."""
+        if self._draft.term.loads.is_due:
+            self.measured = measuring.take(self._draft, self.may_move, is_settled=not self._leaving)
+
+    def look_at_joiners(self) -> None:
+        """Their time has come: find out what each can be sent."""
+        self._joiners = joining.look(self._draft)
+
+    def needy(self) -> Iterator[SpanKey]:
+        """See View: spans of the index, those of this decision, those whose back-off is over."""
+        draft, previous = self._draft, None
+        due = draft.term.retry_due
+        fresh = [key for key in self._touched if not (record := draft.span(key)) or not record.failures]
+        known = draft.state.index.needy.in_order()
+        # While much is to be dispatched only the index has anything; merging one would cost as much as placing from it.
+        for key in heapq.merge(known, fresh, due.in_order()) if fresh or due else known:
+            if key != previous and draft.takes_agent(key) and not spans.outsiders(draft, key):
+                previous = key
+                yield key
+
+    def writers_of(self, key: SpanKey) -> Sequence[SessionId]:
+        """See View."""
+        return spans.writers(self._draft, key)
+
+    def avoided_of(self, key: SpanKey) -> Collection[SessionId]:
+        """See View."""
+        draft, last = self._draft, self._draft.term.avoided.get(key)
+        return dividing.holders(draft, key) | waiting.passed_over(draft, key) | ({last} if last is not None else set())
+
+    def targets(self) -> Sequence[SessionId]:
+        """See View."""
+        return [session for session in self._draft.state.index.live.in_order() if self._draft.is_target(session)]
+
+    def is_target(self, session: SessionId) -> bool:
+        """See View."""
+        return self._draft.is_target(session)
+
+    def leaving(self) -> Sequence[SessionId]:
+        """See View."""
+        return self._leaving
+
+    def counts(self) -> Mapping[SessionId, int]:
+        """See View."""
+        if self._joiners is not None:
+            return self._joiners[1]
+        return {session: self._draft.role_count(session) for session in self.targets()}
+
+    def spans_of(self, session: SessionId) -> Iterable[SpanKey]:
+        """See View."""
+        roles = self._draft.state.index.roles
+        return roles[session].in_order() if session in roles else ()
+
+    def may_move(self, key: SpanKey) -> bool:
+        """See View."""
+        draft = self._draft
+        return spans.is_movable(draft.span(key)) and draft.is_wanted(key) and key not in draft.term.resting
+
+    def plans(self) -> Iterator[tuple[str, Sequence[tuple[SpanKey, SessionId]]]]:
+        """See View."""
+        for name, task in sorted(self._draft.term.rebalances.items()):
+            yield name, task.plan or ()
+
+    def joiners(self) -> Mapping[SessionId, int]:
+        """See View."""
+        return {} if self._joiners is None else self._joiners[0]
+
+    def may_join(self, key: SpanKey, joiner: SessionId) -> bool:
+        """See View."""
+        return joining.may_join(self._draft, key, joiner, self._automatic) and self.may_move(key)
+
+
+def capacity_of(draft: Draft) -> Capacity:
+    """The free capacity of every session that may be given roles."""
+    return Capacity(
+        [
+            _capacity(draft, session)
+            for session in draft.state.index.live.in_order()
+            # Asked first because it is cheap: while much is to be dispatched, every event finds nearly all agents busy.
+            if draft.starting_count(session) < STARTING_PER_AGENT_MAX and draft.is_target(session)
+        ]
+    )
+
+
+def free_of(draft: Draft, session: SessionId) -> int:
+    """Roles the session can be given now, what this decision has given it included."""
+    return _capacity(draft, session).free if draft.is_target(session) else 0
+
+
+def _capacity(draft: Draft, session: SessionId) -> SessionCapacity:
+    capacity_spans = draft.state.agents[session].capacity_spans
+    return SessionCapacity(session, draft.role_count(session), draft.starting_count(session), capacity_spans)
+
+
+def is_anyone_leaving(draft: Draft) -> bool:
+    """An agent is stopping, or being emptied: nothing is evened out meanwhile, for it would be for nothing."""
+    return bool(_leaving(draft))
+
+
+def _leaving(draft: Draft) -> list[SessionId]:
+    asked = [session for session, task in draft.term.drains.items() if not task.is_done]
+    return sorted(filter(draft.is_live, {*draft.state.index.stopping.in_order(), *asked}))
