@@ -31,7 +31,7 @@ RESOURCES = {
     "topic": ResourceType.TOPIC,
     "transactional id": ResourceType.TRANSACTIONAL_ID,
 }
-USERS = ("coordinator", "agent", "views", "operator", "stranger")
+USERS = ("coordinator", "agent", "views", "migration", "operator", "stranger")
 
 
 class Papers:

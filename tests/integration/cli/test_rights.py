@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
+import psycopg
 import pytest
 import yaml
 from confluent_kafka import Producer
@@ -201,6 +203,39 @@ def test_the_documented_rights_suffice_for_the_views(
     views.process.terminate()
     assert views.process.wait(60) == ExitCode.DONE
     assert "uthoriz" not in views.log_file.read_text(encoding="utf-8")
+
+
+def test_the_documented_rights_suffice_for_migrations(
+    guarded: GuardedKafka,
+    log: KafkaLog,
+    postgres_database: str,
+    *,
+    serve: Callable[..., Service],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    assert log.cluster_id, "the topics are there"
+    parts = urlsplit(postgres_database)
+    (tmp_path / "password").write_text(unquote(parts.password or ""), encoding="utf-8")
+    address = f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}"
+    with psycopg.connect(postgres_database, autocommit=True) as database:
+        database.execute("CREATE TABLE items (id int PRIMARY KEY); INSERT INTO items VALUES (1)")
+        become("migration", guarded, monkeypatch)
+        owner = serve("migration", "migration")
+        become("operator", guarded, monkeypatch)
+        asked = headgate(
+            *("migration", "submit", "ALTER TABLE items ADD COLUMN extra int DEFAULT 7", "--id", "m"),
+            *("--database", address, "--password-file", str(tmp_path / "password"), "--timeout", "120"),
+        )
+        assert asked.exit_code == 0, asked.output
+        eventually(
+            lambda: json.loads(headgate("migration", "show", "m", "-o", "json").stdout)["state"] == "complete",
+            "the change is in force",
+        )
+        assert database.execute("SELECT id, extra FROM items").fetchall() == [(1, 7)]
+    owner.process.terminate()
+    assert owner.process.wait(60) == ExitCode.DONE
+    assert "uthoriz" not in owner.log_file.read_text(encoding="utf-8")
 
 
 def test_views_without_a_right_to_their_group_end_and_say_so(
