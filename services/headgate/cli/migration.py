@@ -20,7 +20,7 @@ from headgate.cli.output import Output, again, note, show_object, show_rows, sho
 from headgate.eventlog.log import Delivery, Log, Partition, Placed
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.migration.core import effects as fx
-from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
+from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec, MigrationSpecError, parse_spec, written
 from headgate.migration.shell.work import MigrationWork
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus, RequestSettled
@@ -73,7 +73,13 @@ def submit(
         float, typer.Option("--cutover-threshold", help="seconds that writers may wait")
     ] = 3.0,
     force_cutover_after: Annotated[float | None, typer.Option("--force-cutover-after", help="seconds")] = None,
-    chunk_rows: Annotated[int, typer.Option("--chunk-rows", help="rows copied by one statement")] = 2_000,
+    chunk_rows: Annotated[int, typer.Option("--chunk-rows", help="rows copied by one statement")] = CHUNK_ROWS_DEFAULT,
+    max_threads_running: Annotated[
+        int | None, typer.Option("--max-threads-running", help="sessions at work at the database, or the copy waits")
+    ] = None,
+    max_lag: Annotated[
+        float | None, typer.Option("--max-lag", help="seconds a replica may be behind, or the copy waits (PostgreSQL)")
+    ] = None,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     bootstrap: Bootstrap = None,
@@ -99,6 +105,8 @@ def submit(
             cutover_threshold_seconds=cutover_threshold,
             force_cutover_after_seconds=force_cutover_after,
             chunk_rows=chunk_rows,
+            threads_running_max=max_threads_running,
+            lag_seconds_max=max_lag,
         )
     )
     name = migration or uuid4().hex

@@ -57,6 +57,13 @@ class Database:
         finally:
             connection.close()
 
+    def names(self, kind: str) -> list[str]:
+        """Of the tables, or triggers, in the schema of the test's table."""
+        column = {"tables": "table", "triggers": "trigger"}[kind]
+        schema = "DATABASE()" if self.is_mariadb else "'public'"
+        found = self.run(f"SELECT {column}_name FROM information_schema.{kind} WHERE {column}_schema = {schema}")
+        return sorted(name for (name,) in found)
+
 
 @pytest.fixture(params=["postgresql", "mariadb"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
@@ -133,6 +140,13 @@ def submit(database: Database, migration: str, statement: str, *options: str) ->
     )
 
 
+def done(command: str, *arguments: str, refused: str = "") -> None:
+    """A request of the operator's, done; or refused with these words."""
+    asked = headgate("migration", command, *arguments, "--timeout", "120")
+    assert asked.exit_code == (40 if refused else 0), asked.output
+    assert refused in asked.output.replace("\n", " "), asked.output
+
+
 def expected(writers: list[Writer]) -> dict[int, int]:
     rows = dict.fromkeys(range(ROWS), 0)
     for writer in writers:
@@ -144,17 +158,19 @@ def test_an_online_change_under_writers_survives_its_owner(
     log: KafkaLog, serve: Serve, database: Database, writers: list[Writer]
 ) -> None:
     first = serve("first", "migration")
-    asked = submit(database, "m1", database.statement, "--chunk-rows", "200")
+    asked = submit(database, "m1", database.statement, "--chunk-rows", "200", "--postpone-launch")
     assert asked.exit_code == 0, asked.output
-    # Slow, so that the owner is killed in the middle of the copy.
-    assert headgate("migration", "throttle", "m1", "--ratio", "0.9", "--timeout", "120").exit_code == 0
-    eventually(lambda: 0 < state_of("m1")["rows_copied"] < ROWS, "it copies")
+    # It stands still after its first range, so that the owner is killed in the middle of the copy.
+    done("throttle", "m1", "--ratio", "1")
+    done("launch", "m1")
+    eventually(lambda: state_of("m1")["rows_copied"] > 0, "it copies")
+    assert state_of("m1")["rows_copied"] < ROWS
     first.process.send_signal(signal.SIGKILL)
     first.process.wait(30)
     assert state_of("m1")["state"] == "running"
 
     serve("second", "migration")
-    assert headgate("migration", "throttle", "m1", "--ratio", "0", "--timeout", "120").exit_code == 0
+    done("throttle", "m1", "--ratio", "0")
     eventually(lambda: state_of("m1")["state"] not in ("queued", "ready", "running"), "it has ended")
     after = [writer.changes for writer in writers]
     eventually(lambda: all(w.changes > n for w, n in zip(writers, after, strict=True)), "they write after the cut-over")
@@ -168,13 +184,67 @@ def test_an_online_change_under_writers_survives_its_owner(
     assert [writer.errors for writer in writers] == [[]] * WRITERS
     assert dict(database.run("SELECT id, v FROM items")) == expected(writers)
     assert database.run("SELECT DISTINCT extra FROM items") == [(7,)]
-    assert headgate("migration", "cleanup", "m1", "--timeout", "120").exit_code == 0
+    done("cleanup", "m1")
     assert state_of("m1")["artifacts"] == []
-    left = database.run(
-        "SELECT table_name FROM information_schema.tables WHERE table_schema = "
-        + ("DATABASE()" if database.is_mariadb else "'public'")
-    )
-    assert left == [("items",)]
+    assert database.names("tables") == ["items"]
+
+
+def test_an_owner_frozen_before_the_cut_over_has_no_part_in_it_any_more(
+    log: KafkaLog, serve: Serve, database: Database, writers: list[Writer]
+) -> None:
+    first = serve("first", "migration")
+    asked = submit(database, "f1", database.statement, "--postpone-completion")
+    assert asked.exit_code == 0, asked.output
+    eventually(lambda: state_of("f1")["is_ready_to_complete"], "it waits for its completion")
+    first.process.send_signal(signal.SIGSTOP)
+    serve("second", "migration")
+    done("complete", "f1")
+    eventually(lambda: state_of("f1")["state"] == "complete", "the second owner has cut over")
+    first.process.send_signal(signal.SIGCONT)
+    after = [writer.changes for writer in writers]
+    eventually(lambda: all(w.changes > n for w, n in zip(writers, after, strict=True)), "they write after the cut-over")
+    for writer in writers:
+        writer.stopping.set()
+        writer.join(60)
+    assert state_of("f1")["attempt"] == 1, "the second owner went on with the copy of the first"
+    assert database.names("triggers") == []
+    assert [writer.errors for writer in writers] == [[]] * WRITERS
+    assert dict(database.run("SELECT id, v FROM items")) == expected(writers)
+
+
+def test_a_cancelled_change_is_undone_and_can_be_retried(
+    log: KafkaLog, serve: Serve, database: Database, writers: list[Writer]
+) -> None:
+    serve("owner", "migration")
+    password = ("--password-file", str(database.password_file))
+    plan = headgate("migration", "plan", database.statement, "--database", database.address, *password, "-o", "json")
+    assert plan.exit_code == 0, plan.output
+    assert json.loads(plan.stdout)["action"] == "alter"
+    assert database.names("tables") == ["items"], "a plan leaves nothing"
+
+    asked = submit(database, "c1", database.statement, "--chunk-rows", "200", "--postpone-launch")
+    assert asked.exit_code == 0, asked.output
+    done("throttle", "c1", "--ratio", "1")
+    done("launch", "c1")
+    eventually(lambda: state_of("c1")["rows_copied"] > 0, "it copies")
+    done("cancel", "c1")
+    assert state_of("c1")["state"] == "cancelled"
+    assert database.names("triggers") == []
+    (_, name) = state_of("c1")["artifacts"][0].split(".")
+    assert database.names("tables") == sorted(["items", name])
+
+    done("throttle", "c1", "--ratio", "0", refused="cancelled already")
+    done("retry", "c1")
+    done("throttle", "c1", "--ratio", "0")
+    eventually(lambda: state_of("c1")["state"] not in ("queued", "ready", "running"), "it has ended")
+    for writer in writers:
+        writer.stopping.set()
+        writer.join(60)
+    shown = state_of("c1")
+    assert (shown["state"], shown["retries"], shown["attempt"]) == ("complete", 1, 2), shown
+    done("cancel", "c1", refused="complete already")
+    assert [writer.errors for writer in writers] == [[]] * WRITERS
+    assert dict(database.run("SELECT id, v FROM items")) == expected(writers)
 
 
 def test_what_cannot_be_done_is_refused_and_the_table_is_untouched(

@@ -10,7 +10,7 @@ import msgspec
 
 from headgate.records.migration import MigrationStrategy
 
-__all__ = ["MigrationSpec", "MigrationSpecError", "parse_spec", "written"]
+__all__ = ["CHUNK_ROWS_DEFAULT", "MigrationSpec", "MigrationSpecError", "parse_spec", "written"]
 
 THRESHOLD_SECONDS_MIN: Final = 1.0
 THRESHOLD_SECONDS_MAX: Final = 30.0
@@ -18,6 +18,9 @@ THRESHOLD_SECONDS_MAX: Final = 30.0
 
 RETAIN_SECONDS_DEFAULT: Final = 86_400.0
 """A day to notice that the change was a mistake, as in Vitess."""
+
+CHUNK_ROWS_DEFAULT: Final = 1_000
+"""As gh-ost and pt-osc: clients wait for the rows of one chunk, so it is some ten milliseconds long."""
 
 
 class MigrationSpecError(ValueError):
@@ -28,7 +31,9 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """What is to be done, where, and how.
 
     ``database`` is an address without a password: mysql:// or postgresql://. ``context`` groups migrations.
-    ``reverts`` is the id of the migration that this one undoes. ``tool_options`` go to pt-osc and gh-ost as they are.
+    ``threads_running_max`` and ``lag_seconds_max``: beyond that load of the database, and lag of its replicas, the copy
+    stands still. ``reverts`` is the id of the migration that this one undoes. ``tool_options`` go to pt-osc and gh-ost
+    as they are.
     """
 
     statement: str
@@ -48,8 +53,10 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     retain_artifacts_seconds: float = RETAIN_SECONDS_DEFAULT
     cutover_threshold_seconds: float = 3.0
     force_cutover_after_seconds: float | None = None
-    chunk_rows: int = 2_000
+    chunk_rows: int = CHUNK_ROWS_DEFAULT
     copy_workers: int = 2
+    threads_running_max: int | None = None
+    lag_seconds_max: float | None = None
     reverts: str | None = None
     tool_options: tuple[str, ...] = ()
 
@@ -71,6 +78,15 @@ def parse_spec(text: str | None) -> MigrationSpec:
         raise MigrationSpecError("in_order_completion is an order within a context: give one with --context")
     if spec.retain_artifacts_seconds < 0 or spec.chunk_rows < 1 or spec.copy_workers < 1:
         raise MigrationSpecError("retain_artifacts_seconds, chunk_rows and copy_workers cannot be negative or zero")
+    if spec.threads_running_max is not None and spec.threads_running_max < 1:
+        raise MigrationSpecError("threads_running_max is at least 1")
+    if spec.lag_seconds_max is not None and spec.lag_seconds_max < 0:
+        raise MigrationSpecError("lag_seconds_max is not negative")
+    throttles = spec.threads_running_max is not None or spec.lag_seconds_max is not None
+    if throttles and spec.strategy is not MigrationStrategy.ONLINE:
+        raise MigrationSpecError(
+            f"strategy {spec.strategy} cannot be slowed down: limits of load and lag are for online"
+        )
     return spec
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "Chunk",
     "Column",
     "DatabaseUnavailableError",
+    "Load",
     "LockUnavailableError",
     "Memory",
     "Plan",
@@ -99,6 +100,13 @@ class Chunk(msgspec.Struct, frozen=True):
     upto: tuple[Any, ...] | None
 
 
+class Load(msgspec.Struct, frozen=True):
+    """What a database has to do besides: sessions at work but the one that asks, and its slowest replica's lag."""
+
+    threads_running: int
+    lag_seconds: float = 0.0
+
+
 class Memory(msgspec.Struct, frozen=True):
     """What the database itself remembers of a migration: written with the change where it can do both at once."""
 
@@ -153,7 +161,18 @@ class Server(Protocol):
         ...
 
     def copy(self, plan: Plan, chunk: Chunk) -> int:
-        """Copy what is not there yet; how many rows were added."""
+        """Copy what is not there yet; how many rows were added. LockUnavailableError: nothing was copied.
+
+        It does not wait for a row that a client has locked: it holds others, and the client would be the one to fail.
+        """
+        ...
+
+    def load(self) -> Load:
+        """How busy the database is, asked in this thread's session."""
+        ...
+
+    def check_load(self, *, with_lag: bool) -> None:
+        """Raises RefusedError if ``load`` could not be told here."""
         ...
 
     def differing(self, plan: Plan, chunk: Chunk) -> int:

@@ -66,6 +66,7 @@ class MariadbServer:
         self.next_bound = self._rows.next_bound
         self.copy = self._rows.copy
         self.differing = self._rows.differing
+        self.load = self._rows.load
         self.duplicates = self._rows.duplicates
         self.let_go = self._rows.let_go
 
@@ -193,6 +194,11 @@ class MariadbServer:
 
     def _asking(self) -> Any:
         return self.sessions.asking()
+
+    def check_load(self, *, with_lag: bool) -> None:
+        """See contract."""
+        if with_lag:
+            raise RefusedError("MariaDB's primary does not know the lag of its replicas: use --max-threads-running")
 
     # --- direct ---
 

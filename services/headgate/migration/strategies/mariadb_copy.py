@@ -1,14 +1,16 @@
-"""The rows of a migration at MariaDB or MySQL: ranges of the key, triggers, copying, comparing.
+"""The rows of a migration at MariaDB: ranges of the key, triggers, copying, comparing.
 
 A chunk is one statement, INSERT IGNORE … SELECT … LOCK IN SHARE MODE: the rows are read and written in one transaction
 under locks, so whatever a client changes it changes before (then the newer row is copied) or after (then the trigger
-has the last word). Keys are compared column by column, since MariaDB does not use an index for (a, b) > (x, y).
+has the last word). The copy never waits for a row while it holds others: of a deadlock's two transactions the server
+ends the cheaper one, which is the client's. A chunk that meets a locked row is undone, and tried again with fewer rows.
+Keys are compared column by column, since MariaDB does not use an index for (a, b) > (x, y).
 """
 
 import threading
 from typing import Any, Final
 
-from headgate.migration.strategies.contract import Chunk, LockUnavailableError, Plan, Table
+from headgate.migration.strategies.contract import Chunk, Load, Plan, Table
 from headgate.migration.strategies.mariadb_sessions import MariadbSessions, Session, quoted
 
 __all__ = ["MariadbCopy"]
@@ -19,8 +21,8 @@ _SWALLOWED: Final = "1048, 1062, 1146, 1264, 1265, 1292, 1364, 1366, 1406, 1526,
 """What the shadow may refuse of a row: NOT NULL, duplicate, no such table, out of range, truncated, incorrect value, no
 default, too long, no partition, a CHECK. Never a deadlock (1213): that has ended the client's transaction."""
 
-DEADLOCKS_MAX: Final = 10
-"""In a row, for one chunk: beyond that the table is too busy, and the next look tries again."""
+TABLE_LOCK_SECONDS: Final = 5
+"""The copy waits so long for a table that somebody alters or locks: it holds nothing then."""
 
 
 class MariadbCopy:
@@ -38,7 +40,7 @@ class MariadbCopy:
             self._local.manager = self._sessions.part(part)
             session = self._local.manager.__enter__()
             session.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            session.wait_at_most(5)
+            session.run(f"SET SESSION lock_wait_timeout = {TABLE_LOCK_SECONDS}, innodb_lock_wait_timeout = 0")
             self._local.session = session
             self._open.append(session)
         kept: Session = self._local.session
@@ -77,13 +79,12 @@ class MariadbCopy:
             f"SELECT {', '.join(quoted(old) for old, _ in plan.pairs)} FROM {quoted(schema, plan.before.name)} "
             f"WHERE {where} LOCK IN SHARE MODE"
         )
-        for attempt in range(DEADLOCKS_MAX):
-            try:
-                return self.session("copy0").count(statement, parameters)
-            except LockUnavailableError:
-                if attempt == DEADLOCKS_MAX - 1:
-                    raise
-        raise AssertionError("unreachable")
+        return self.session("copy0").count(statement, parameters)
+
+    def load(self) -> Load:
+        """See contract; a primary does not know how far its replicas are."""
+        ((_, running),) = self.session("copy0").run("SHOW GLOBAL STATUS LIKE 'Threads_running'")
+        return Load(int(running) - 1)
 
     def differing(self, plan: Plan, chunk: Chunk) -> int:
         """See contract: a consistent snapshot sees both tables at one moment, because triggers change them together."""

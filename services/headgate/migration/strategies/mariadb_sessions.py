@@ -23,7 +23,7 @@ from headgate.migration.strategies.contract import (
     SupersededError,
 )
 
-__all__ = ["MariadbSessions", "Session", "address_of", "quoted", "translated"]
+__all__ = ["MariadbSessions", "Session", "address_of", "quoted", "translated", "why_not_mariadb"]
 
 CONNECT_SECONDS: Final = 10
 READ_SECONDS: Final = 60
@@ -68,6 +68,16 @@ def translated(error: pymysql.Error, doing: str) -> Exception:
     if number in _LOST or number in (1317, 1028):
         return DatabaseUnavailableError(text)
     return RefusedError(f"{text} (error {number})")
+
+
+def why_not_mariadb(version: str) -> str | None:
+    """The reason why a server of that version is not changed here; None for a MariaDB.
+
+    MySQL names InnoDB's catalogue of tables otherwise, by which a cut-over is seen, and has never been tried.
+    """
+    if "mariadb" in version.lower():
+        return None
+    return f"it is MySQL {version}; migrations know MariaDB and PostgreSQL only: use a tool made for MySQL"
 
 
 class Session:
@@ -209,6 +219,10 @@ class MariadbSessions:
         except pymysql.Error as error:
             raise translated(error, f"no session at {parts.hostname}:{parts.port}") from error
         session = Session(connection)
+        ((version,),) = session.run("SELECT VERSION()")
+        if (reason := why_not_mariadb(version)) is not None:
+            session.close()
+            raise RefusedError(f"{parts.hostname}:{parts.port}: {reason}")
         session.run("SET SESSION time_zone = '+00:00', sql_notes = 0, wait_timeout = 86400")
         return session
 

@@ -38,8 +38,15 @@ __all__ = ["OnlineStrategy"]
 THROTTLED_POLL_SECONDS: Final = 0.1
 """How soon a copy that stands still notices that it may go on."""
 
-LOCKED_PAUSE_SECONDS: Final = 0.5
-"""Pause of the copy after the table was locked by somebody else."""
+LOCKED_PAUSE_SECONDS_MIN: Final = 0.01
+LOCKED_PAUSE_SECONDS_MAX: Final = 0.5
+"""Pause of the copy after a lock was refused, doubled each time: a row is held for milliseconds, a table for longer."""
+
+LOAD_POLL_SECONDS: Final = 0.5
+"""How often the database is asked for its load, where the operator has set limits."""
+
+REFUSALS_SHOWN: Final = 5
+"""In a row: from then on it is told that clients are in the way."""
 
 _FAILURES: Final = (RefusedError, LockUnavailableError, DatabaseUnavailableError, SupersededError)
 
@@ -81,6 +88,8 @@ class OnlineStrategy:
             raise RefusedError("a revert of strategy online is not built yet: submit the opposite change")
         statement = parse_statement(spec.statement, self._server.dialect)
         plan = self._plan(statement, spec)
+        if spec.threads_running_max is not None or spec.lag_seconds_max is not None:
+            self._server.check_load(with_lag=spec.lag_seconds_max is not None)
         for columns in added_unique_keys(statement, plan.before, plan.after):
             if self._server.duplicates(plan.before, columns):
                 raise RefusedError(
@@ -246,7 +255,10 @@ class _Copy:
         self.is_ready = False
         self.error: Exception | None = None
         self._server = server
+        self._spec = spec
         self._chunk_rows = spec.chunk_rows
+        self._busy = ""
+        self._load_asked_at: float | None = None
         self._begun = time.monotonic()
         self._rows_before = note.rows
         self._stopping = threading.Event()
@@ -292,14 +304,21 @@ class _Copy:
 
     def _walk(self, start: list[Any] | None, work: Any) -> None:
         above = None if start is None else tuple(start)
+        rows, refusals = self._chunk_rows, 0
         while not self._stopping.is_set():
             begun = time.monotonic()
             try:
-                upto = self._server.next_bound(self.plan, above, self._chunk_rows)
+                upto = self._server.next_bound(self.plan, above, rows)
                 work(Chunk(above, upto))
             except LockUnavailableError:
-                self._stopping.wait(LOCKED_PAUSE_SECONDS)
+                # Fewer rows are less likely to hold one that a client has locked; one row comes through in the end.
+                rows = max(1, rows // 2)
+                refusals += 1
+                if refusals >= REFUSALS_SHOWN:
+                    self.throttle_reason = "clients hold locks on the rows that come next"
+                self._stopping.wait(min(LOCKED_PAUSE_SECONDS_MIN * 2 ** min(refusals, 10), LOCKED_PAUSE_SECONDS_MAX))
                 continue
+            rows, refusals = min(2 * rows, self._chunk_rows), 0
             if upto is None:
                 return
             above = upto
@@ -319,17 +338,32 @@ class _Copy:
             )
 
     def _slow_down(self, took_seconds: float) -> None:
-        """A ratio r leaves 1 - r of the time for work; 1 stands still. Obeyed within a tenth of a second."""
+        """A ratio r leaves 1 - r of the time for work; 1, or a busy database, stands still. Obeyed within a second."""
         slept = 0.0
         while not self._stopping.is_set():
-            ratio = self.throttle_ratio
-            self.throttle_reason = f"an operator: ratio {ratio:g}" if ratio > 0 else ""
-            owed = float("inf") if ratio >= 1 else took_seconds * ratio / (1 - ratio)
+            ratio, busy = self.throttle_ratio, self._why_busy()
+            self.throttle_reason = busy or (f"an operator: ratio {ratio:g}" if ratio > 0 else "")
+            owed = float("inf") if ratio >= 1 or busy else took_seconds * ratio / (1 - ratio)
             if slept >= owed:
                 return
             pause = min(owed - slept, THROTTLED_POLL_SECONDS)
             self._stopping.wait(pause)
             slept += pause
+
+    def _why_busy(self) -> str:
+        """Which of the operator's limits the database is beyond; empty if none."""
+        threads_max, lag_max = self._spec.threads_running_max, self._spec.lag_seconds_max
+        if threads_max is None and lag_max is None:
+            return ""
+        now = time.monotonic()
+        if self._load_asked_at is None or now - self._load_asked_at >= LOAD_POLL_SECONDS:
+            load, self._busy = self._server.load(), ""
+            if threads_max is not None and load.threads_running > threads_max:
+                self._busy = f"the database: {load.threads_running} sessions at work, {threads_max} allowed"
+            elif lag_max is not None and load.lag_seconds > lag_max:
+                self._busy = f"a replica: {load.lag_seconds:.1f} s behind, {lag_max:g} allowed"
+            self._load_asked_at = now
+        return self._busy
 
 
 def _written(plan: Plan) -> str:

@@ -19,6 +19,7 @@ from headgate.migration.strategies.contract import (
     Column,
     Memory,
     Plan,
+    RefusedError,
     SupersededError,
     Table,
 )
@@ -84,6 +85,7 @@ class PostgresServer:
         self.next_bound = self._rows.next_bound
         self.copy = self._rows.copy
         self.differing = self._rows.differing
+        self.load = self._rows.load
         self.duplicates = self._rows.duplicates
         self.let_go = self._rows.let_go
 
@@ -181,6 +183,13 @@ class PostgresServer:
                 session.execute(_like(table, name))
             session.execute(statement.on(named(schema, name).as_string(session)))
             return self._look(session, schema, name)
+
+    def check_load(self, *, with_lag: bool) -> None:  # noqa: ARG002 - the same right shows both
+        """See contract: without the right, other users' sessions and replicas are hidden, and none would be busy."""
+        with self.sessions.asking() as session, translating("asking for rights"):
+            ((may,),) = session.execute("SELECT pg_has_role('pg_read_all_stats', 'USAGE')").fetchall()
+        if not may:
+            raise RefusedError("limits of load and lag need the role pg_read_all_stats: GRANT it to the user")
 
     # --- direct ---
 

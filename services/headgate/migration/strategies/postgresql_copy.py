@@ -3,21 +3,30 @@
 A chunk is INSERT … SELECT … FOR KEY SHARE … ON CONFLICT DO NOTHING: a row that is being deleted is waited for, and a
 row that the trigger has put there already is the newer one. The trigger's insert takes the place of a copied row (ON
 CONFLICT DO UPDATE). What the shadow cannot hold is left out, so that no client's statement fails; the comparison finds
-it.
+it. The copy never waits long for a row while it holds others (LOCK_MILLISECONDS): it would be a deadlock's other half.
 
 A transaction under REPEATABLE READ that began before a row was copied does not see the copy, and its delete misses it:
 the comparison finds that as well, and the migration fails instead of bringing the row back.
 """
 
 import threading
-from typing import Any
+from typing import Any, Final
 
 from psycopg import sql
 
-from headgate.migration.strategies.contract import Chunk, Plan, Table
+from headgate.migration.strategies.contract import Chunk, Load, Plan, Table
 from headgate.migration.strategies.postgresql_sessions import PostgresSessions, named, translating
 
 __all__ = ["PostgresCopy"]
+
+LOCK_MILLISECONDS: Final = 100
+"""The copy waits no longer for a row, as it holds others: well below ``deadlock_timeout`` (1 s by default), after which
+the server would end one of the two, and as often as not the client."""
+
+_LOAD: Final = """
+SELECT (SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND backend_type = 'client backend'
+AND pid <> pg_backend_pid()), (SELECT coalesce(max(extract(epoch FROM replay_lag)), 0) FROM pg_stat_replication)
+"""
 
 
 class PostgresCopy:
@@ -34,6 +43,8 @@ class PostgresCopy:
         kept = getattr(self._local, "session", None)
         if kept is None or kept.closed:
             kept = self._sessions.open()
+            with translating("a session of the copy"):
+                kept.execute(f"SET lock_timeout = {LOCK_MILLISECONDS}")
             self._local.session = kept
             self._open.append(kept)
         return kept
@@ -81,6 +92,12 @@ class PostgresCopy:
         )
         with translating("copying a range"):
             return int(self.session().execute(statement).rowcount)
+
+    def load(self) -> Load:
+        """See contract; a replica that has caught up, or is none, has no lag."""
+        with translating("asking for the load"):
+            row = self.session().execute(_LOAD).fetchone()
+        return Load(int(row[0]), float(row[1]))
 
     def differing(self, plan: Plan, chunk: Chunk) -> int:
         """See contract: one statement sees one snapshot."""
