@@ -242,7 +242,7 @@ def test_a_cancelled_change_is_undone_and_can_be_retried(
         writer.join(60)
     shown = state_of("c1")
     assert (shown["state"], shown["retries"], shown["attempt"]) == ("complete", 1, 2), shown
-    done("cancel", "c1", refused="complete already")
+    done("cancel", "c1", refused="it came too late: c1 is complete")
     assert [writer.errors for writer in writers] == [[]] * WRITERS
     assert dict(database.run("SELECT id, v FROM items")) == expected(writers)
 

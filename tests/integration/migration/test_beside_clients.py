@@ -125,7 +125,8 @@ def test_a_client_that_goes_back_to_a_copied_row_is_not_ended(
         client.execute("BEGIN")
         client.execute("UPDATE items SET v = v + 1 WHERE id = %s", (HELD,))
         eventually(
-            lambda: json.loads(told().note)["upto"] == [HELD - 1] or waits_for_a_row(url, watcher),
+            # MariaDB looks at the row behind a range, too, to see that it has ended.
+            lambda: json.loads(told().note)["upto"][0] >= HELD - 2 or waits_for_a_row(url, watcher),
             "the copy has come to the row that is held",
         )
         client.execute("UPDATE items SET v = v + 1 WHERE id = %s", (CHUNK + 5,))
