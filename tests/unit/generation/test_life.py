@@ -1,0 +1,100 @@
+"""What one life of a writer does, act by act, and what becomes of one that stood still between two of them."""
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from headgate.generation.core.following import Followed
+from headgate.generation.core.life import Act, LifeOverError, Report, Simple, Write, WriterLife
+from headgate.generation.core.outbox import Change, Outbox, Written
+from headgate.generation.core.planning import first_map, next_map, resize
+from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
+from headgate.records.generation import (
+    ChunkKey,
+    GenerationPhase,
+    GenerationRecorded,
+    SetKey,
+    SetRecorded,
+    WriterAdmitted,
+)
+
+BITS = random.Random(3).getrandbits  # noqa: S311 (ids, not secrets)
+ONE = first_map(8, 1, BITS)
+TWO = next_map(ONE, resize(ONE, 2), [1, 2], 8, BITS)
+FIRST = GenerationRecorded(1, GenerationPhase.COMMITTED, 1, 0, (), {}, (), "", 0)
+SECOND = replace(FIRST, epoch=2, follows=1)
+
+
+def tell(state: GenerationState, generation: GenerationRecorded, *, life: int = 5, is_over: bool = False) -> None:
+    log = ONE if generation.epoch == 1 else TWO
+    evolve(state, ChunkKey("s", log.generation, 0), chunks_of(log, 0)[0], 0)
+    evolve(state, ChunkKey("s", 3 - log.generation, 0), None, 0)
+    writers = (WriterAdmitted("w", life, is_over),)
+    evolve(state, SetKey("s"), SetRecorded(0, "t", None, 8, 2, (generation,), writers), 0)
+
+
+def acts_of(life: WriterLife, written: Written | None = None) -> list[Act]:
+    turn, acts, answer = life.turn(), [], None
+    while True:
+        try:
+            acts.append(turn.send(answer))
+        except StopIteration:
+            return acts
+        answer = written if acts[-1] is Simple.READ_WRITTEN else None
+
+
+def begun() -> tuple[GenerationState, Outbox, WriterLife]:
+    state, outbox = new_state(0), Outbox(10)
+    tell(state, FIRST)
+    life = WriterLife(state, "s", "w", 5, outbox, batch_changes=10)
+    assert acts_of(life, Written(3, 3)) == [
+        Simple.TAKE_ID, Simple.READ_RECORDS, Simple.READ_WRITTEN, Report(Followed(1)),
+    ]  # fmt: skip
+    assert life.is_started
+    return state, outbox, life
+
+
+def test_what_stands_on_the_log_is_left_out_and_the_rest_is_one_write() -> None:
+    _, outbox, life = begun()
+    assert [outbox.add(Change(position, 0, b"k", None)) for position in (3, 4)] == [False, True]
+    (write,) = acts_of(life)
+    assert isinstance(write, Write)
+    assert write.batch.after == Written(4, 4)
+    assert outbox.written == Written(4, 4)
+    assert acts_of(life) == []
+
+
+@pytest.mark.parametrize(("admitted", "is_over", "is_replaced"), [(5, True, False), (6, False, True)])
+def test_who_stood_still_until_its_generation_was_removed_is_over_and_writes_by_no_map(
+    *, admitted: int, is_over: bool, is_replaced: bool
+) -> None:
+    state, outbox, life = begun()
+    outbox.add(Change(4, 0, b"k", None))
+    frozen = life.turn()
+    assert isinstance(next(frozen), Write)
+    tell(state, SECOND, life=admitted, is_over=is_over)
+    # Its transaction is refused, since its transactional.id was taken; the shell looks at the newest records then.
+    with pytest.raises(LifeOverError) as over:
+        acts_of(life)
+    assert over.value.is_replaced is is_replaced
+    assert outbox.written == Written(3, 3), "what was not committed is not said to be written"
+    again = WriterLife(state, "s", "w", admitted, outbox, batch_changes=10)
+    tell(state, SECOND, life=admitted)
+    acts_of(again, Written(3, 3))
+    (write,) = acts_of(again)
+    assert isinstance(write, Write)
+    assert [(change.position, partition) for change, partition in write.batch.changes] == [
+        (4, TWO.stream_of(0).partition),
+    ]
+
+
+def test_who_takes_the_id_and_reads_that_it_may_not_write_does_not_begin() -> None:
+    state, outbox = new_state(0), Outbox(10)
+    tell(state, FIRST)
+    life = WriterLife(state, "s", "w", 5, outbox, batch_changes=10)
+    turn = life.turn()
+    assert [next(turn), next(turn)] == [Simple.TAKE_ID, Simple.READ_RECORDS]
+    tell(state, FIRST, life=6)
+    assert list(turn) == []
+    assert not life.is_started
