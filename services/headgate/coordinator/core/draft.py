@@ -104,6 +104,10 @@ class Draft:
             return False
         return len(self.state.index.namesakes[session[0]]) == 1 or not self._has_elder(session)
 
+    def targets(self) -> list[SessionId]:
+        """Sessions that may be given roles, in order."""
+        return [session for session in self.state.index.live.in_order() if self.is_target(session)]
+
     def _has_elder(self, session: SessionId) -> bool:
         """Another session has the agent's name, and neither dies nor leaves (membership.py: who came first).
 

@@ -53,8 +53,7 @@ def _begin(draft: Draft, session: SessionId) -> None:
 
 def _counts(draft: Draft) -> dict[SessionId, int]:
     """Spans of every session that may be given roles; one that is being moved counts with both."""
-    live = draft.state.index.live.in_order()
-    return {session: draft.role_count(session) for session in live if draft.is_target(session)}
+    return {session: draft.role_count(session) for session in draft.targets()}
 
 
 def look(draft: Draft) -> tuple[dict[SessionId, int], dict[SessionId, int]]:

@@ -26,7 +26,7 @@ def take(draft: Draft, may_move: Callable[[SpanKey], bool], *, is_settled: bool)
     if is_quiet or not is_settled or any(joiner.moving_count for joiner in draft.term.joiners.values()):
         loads.judge(None)
         return None
-    totals = {session: 0.0 for session in draft.state.index.live.in_order() if draft.is_target(session)}
+    totals = dict.fromkeys(draft.targets(), 0.0)
     movable: dict[SessionId, dict[SpanKey, float]] = {session: {} for session in totals}
     for key, rate in rates.items():
         record = draft.span(key)

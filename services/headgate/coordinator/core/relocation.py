@@ -94,7 +94,7 @@ def _why_not_rebalanced(draft: Draft, names: list[str]) -> str | None:
     for name in names:
         if name in draft.term.rebalances:
             return f"feed {name!r} is being rebalanced already, by request {draft.term.rebalances[name].request}"
-    targets = [session for session in draft.state.index.live.in_order() if draft.is_target(session)]
+    targets = draft.targets()
     if len(targets) < 2:
         return f"{len(targets)} agent can take tables: there is nothing to spread them over"
     return None

@@ -84,7 +84,7 @@ class RoundView:
 
     def targets(self) -> Sequence[SessionId]:
         """See View."""
-        return [session for session in self._draft.state.index.live.in_order() if self._draft.is_target(session)]
+        return self._draft.targets()
 
     def is_target(self, session: SessionId) -> bool:
         """See View."""

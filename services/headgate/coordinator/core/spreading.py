@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from headgate.coordinator.core import spans
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.term import SessionId
-from headgate.coordinator.schedulers.capacity import FeedQuota
 from headgate.coordinator.schedulers.contract import Move, View
 from headgate.coordinator.schedulers.rebalance import spread
 from headgate.records.keys import SpanKey
@@ -32,8 +31,7 @@ def _even_plan(draft: Draft, name: str) -> deque[tuple[SpanKey, SessionId]] | No
         if record is None or record.primary is None or not spans.is_movable(record):
             return None
         held.append((SpanKey(name, span), (record.primary.agent, record.primary.session)))
-    targets = [session for session in draft.state.index.live.in_order() if draft.is_target(session)]
-    return deque(spread(held, targets))
+    return deque(spread(held, draft.targets()))
 
 
 def note_begun(draft: Draft, view: View, begun: Sequence[Move]) -> None:
@@ -41,7 +39,7 @@ def note_begun(draft: Draft, view: View, begun: Sequence[Move]) -> None:
     moving = {(move.key, move.target) for move in begun}
     for name, task in sorted(draft.term.rebalances.items()):
         left = sum(key.feed == name for key, _ in moving)
-        while task.plan and (left or _is_impossible(view, name, task.plan[0], view.quota)):
+        while task.plan and (left or _is_impossible(view, name, task.plan[0])):
             key, target = task.plan.popleft()
             if (key, target) in moving:
                 task.moving[key] = target
@@ -50,7 +48,7 @@ def note_begun(draft: Draft, view: View, begun: Sequence[Move]) -> None:
                 task.failed_count += 1
 
 
-def _is_impossible(view: View, name: str, planned: tuple[SpanKey, SessionId], quota: FeedQuota) -> bool:
+def _is_impossible(view: View, name: str, planned: tuple[SpanKey, SessionId]) -> bool:
     """With no quota left nobody has looked at it."""
     key, target = planned
-    return quota.has(name) and not (view.may_move(key) and view.is_target(target))
+    return view.quota.has(name) and not (view.may_move(key) and view.is_target(target))
