@@ -212,6 +212,12 @@ class LogContract:
         assert isinstance(delivery, Delivery)
         assert (delivery.partition, delivery.offset, delivery.key) == (DISPATCH_0, offset, ended("s2").fact.key)
 
+    def test_hidden_keys_are_those_of_every_record_from_there_on(self, log: Log) -> None:
+        with closing(log.writer("a1")) as writer:
+            writer.write([heartbeat(1), heartbeat(2), heartbeat(3, agent="a2")], DEADLINE_SECONDS)
+        assert log.hidden_keys(ANNOUNCE, 1) == [heartbeat(2).fact.key, heartbeat(3, agent="a2").fact.key]
+        assert log.hidden_keys(ANNOUNCE, log.end_offsets([ANNOUNCE])[ANNOUNCE]) == []
+
     def test_unknown_partitions_are_refused(self, log: Log) -> None:
         beyond = Partition("dispatch", SHARDS)
         for unknown in (beyond, Partition("nonsense", 0)):

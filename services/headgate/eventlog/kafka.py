@@ -8,6 +8,7 @@ end-of-partition event, whichever is further (tests/integration/eventlog/test_re
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
@@ -37,6 +38,12 @@ after a crash answers within 12 s, as measured."""
 
 FETCH_WAIT_MS: Final = 100
 """How long the broker may hold a fetch back: decides how soon a standby sees a record."""
+
+HIDDEN_SECONDS_MAX: Final = 2.0
+"""How long a role looks behind an open transaction: much less than a lease, for it does nothing else meanwhile."""
+
+HIDDEN_RECORDS_MAX: Final = 1_000
+"""Per poll of such a look."""
 
 QUEUED_KBYTES_MAX: Final = 32 * 1024
 """Records fetched ahead of the role loop, per reader: twice the largest record."""
@@ -91,6 +98,25 @@ class KafkaLog:
         )
         return {wanted[partition]: answer.offset for partition, answer in answers.items()}
 
+    def hidden_keys(self, partition: Partition, start: int) -> list[Key]:
+        """See the port."""
+        end = self.end_offsets([partition])[partition]
+        found: list[Key] = []
+
+        def note(key: Key) -> bool:
+            # Values are facts, and these are none: nothing of them is decoded.
+            found.append(key)
+            return True
+
+        deadline = time.monotonic() + HIDDEN_SECONDS_MAX
+        with closing(
+            KafkaReader(self.connection, self.cluster, self._codec, {partition: start}, uncommitted=True)
+        ) as reader:
+            reader.pass_over(note)
+            while reader.positions()[partition] < end and (left := deadline - time.monotonic()) > 0:
+                reader.poll(HIDDEN_RECORDS_MAX, left)
+        return found
+
     def reader(self, start: Mapping[Partition, int]) -> "KafkaReader":
         """A reader of these partitions. Raises LogError for a partition that the log does not have."""
         self._check(list(start))
@@ -129,6 +155,7 @@ class KafkaReader:
         start: Mapping[Partition, int],
         *,
         silent_seconds_max: float = BROKER_SILENT_SECONDS_MAX,
+        uncommitted: bool = False,
     ) -> None:
         self._connection = connection
         self._codec = codec
@@ -142,6 +169,7 @@ class KafkaReader:
             Consumer,
             client_id="headgate-reader",
             error_cb=self._note_error,
+            isolation_level="read_uncommitted" if uncommitted else "read_committed",
             **_READER_PROPERTIES,
         )
         # "From the beginning" is asked of the broker: offset 0 itself may be gone, any other that is gone is an error.
@@ -251,7 +279,6 @@ class KafkaReader:
 
 _READER_PROPERTIES: Final[dict[str, Any]] = {
     "group_id": "headgate-reader",  # librdkafka wants one; nothing is ever committed to it
-    "isolation_level": "read_committed",
     "enable_partition_eof": True,
     "enable_auto_commit": False,
     "enable_auto_offset_store": False,

@@ -215,6 +215,14 @@ class Log(Protocol):
         """The read_uncommitted ends, now. Raises LogError."""
         ...
 
+    def hidden_keys(self, partition: Partition, start: int) -> list[Key]:
+        """Keys of all records from ``start`` to the present end, whatever becomes of their transactions.
+
+        A sign that somebody writes behind a transaction that stays open; never a fact. Records that cannot be
+        understood are left out; it may stop short of the end after HIDDEN_SECONDS_MAX. Raises LogError.
+        """
+        ...
+
     def reader(self, start: Mapping[Partition, int]) -> LogReader:
         """A reader of these partitions; offset 0 means from the beginning."""
         ...

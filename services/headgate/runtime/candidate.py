@@ -29,6 +29,10 @@ StateT = TypeVar("StateT")
 TURN_RECORDS_MAX: Final = 1_000
 """Records per turn: at 100 µs each a turn stays a tenth of a second, far below any lease."""
 
+HIDDEN_HEARTBEATS_MIN: Final = 2
+"""Announcements behind an open transaction by which its owner is known to be alive: one that is killed amid a
+transaction leaves one, that of the transaction."""
+
 HANGING_SECONDS: Final = 5.0
 """How long the replay of a campaign stands still before it is asked whether a broker has lost a transaction's end:
 ``init`` has ended all that brokers know of, within a second as a rule."""
@@ -64,6 +68,8 @@ class Candidate(Generic[StateT]):
         self._seen: dict[Partition, int] = {}
         self._moved_at = now
         self._suspected_at: float | None = None
+        self._free_at: float | None = None
+        self._writes_on: bool | None = None
         self._asked_at = -math.inf
         self._ends: Mapping[Partition, int] = log.end_offsets(settings.partitions())
         self._reader = log.reader(dict.fromkeys(settings.partitions(), 0))
@@ -99,19 +105,31 @@ class Candidate(Generic[StateT]):
         Free is a shard without an owner, or with one silent for its lease by all that was on the log then. The
         end may be hidden by a transaction that a killed owner left open, which only ``init`` ends. So a doubt that
         stands still for a heartbeat's time is enough; a campaign that was not needed costs a term, never safety.
+        Such a transaction on announce hides the heartbeats of other shards' owners too, who are well: so an owner
+        that writes on behind it is given a lease longer. The others' time begins when they could campaign.
         """
         is_vacant = self.replayed and self.watch.is_vacant()
         if not is_vacant and now < self.watch.runs_out_at():
-            self._suspected_at = None
+            self._suspected_at = self._free_at = None
             return False
         if self._suspected_at is None:
-            self._suspected_at = now
+            self._suspected_at, self._writes_on = now, None
             if not is_vacant:
                 self._ends = self._log.end_offsets(self._settings.partitions())
-        grace = self._settings.lease_seconds / HEARTBEATS_PER_LEASE
-        if not (is_vacant or self.is_at_end() or now - max(self._suspected_at, self._moved_at) >= grace):
+        if not (is_vacant or self.is_at_end()) and self._is_in_doubt(now - max(self._suspected_at, self._moved_at)):
             return False
-        return now - self._suspected_at >= self.roster.wait_seconds(now)
+        if self._free_at is None:
+            self._free_at = now
+        return now - self._free_at >= self.roster.wait_seconds(now)
+
+    def _is_in_doubt(self, hidden_seconds: float) -> bool:
+        """Whether an owner silent behind a hidden end is waited for; the log is asked once. Raises LogError."""
+        if hidden_seconds < self._settings.lease_seconds / HEARTBEATS_PER_LEASE:
+            return True
+        if self._writes_on is None:
+            keys = self._log.hidden_keys(ANNOUNCE, self._reader.positions()[ANNOUNCE])
+            self._writes_on = keys.count(self._settings.owner_key) >= HIDDEN_HEARTBEATS_MIN
+        return self._writes_on and hidden_seconds < self._settings.lease_seconds
 
     def is_waiting_for_end(self) -> bool:
         """Whether an end of the log is being read towards, or others are let go first."""

@@ -300,6 +300,13 @@ class MemoryLog:
         self.check_connected()
         return {partition: self.broker.end_offset(partition) for partition in partitions}
 
+    def hidden_keys(self, partition: Partition, start: int) -> list[Key]:
+        """Keys of all records from there on, but for what lags for this process."""
+        self.check_connected()
+        stop = min(self.broker.end_offset(partition), self._held.get(partition, self.broker.end_offset(partition)))
+        entries = self.broker.log_of(partition).between(start, stop)
+        return [entry.key for entry in entries if not isinstance(entry.key, str)]
+
     def reader(self, start: Mapping[Partition, int]) -> MemoryReader:
         """A read_committed reader; offset 0 means from the beginning."""
         return MemoryReader(self, start)

@@ -10,10 +10,12 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError
 from headgate.eventlog.replay import ReplayStalledError, read_on_to, read_to_end
 from support.eventlog_contract import (
+    ANNOUNCE,
     DEADLINE_SECONDS,
     DISPATCH_0,
     ended,
     facts,
+    heartbeat,
     read_all,
     read_to,
     read_until,
@@ -77,6 +79,20 @@ def test_an_open_transaction_of_another_stops_the_replay_loudly_and_hides_nothin
             assert read == []
             foreigner.producer.abort_transaction(20)
             assert facts(list(read_on_to(reader, ends))) == [ended("behind").fact]
+
+
+def test_keys_behind_an_open_transaction_are_seen_and_nothing_of_it_is_read(cluster: Cluster, log: KafkaLog) -> None:
+    foreigner = transaction(cluster, "other")
+    foreigner.put_fact(heartbeat(1))
+    foreigner.flush()
+    with closing(log.writer("a1")) as writer:
+        writer.write([heartbeat(2, agent="a2"), heartbeat(3, agent="a2")], DEADLINE_SECONDS)
+    hidden = [heartbeat(1).fact.key, heartbeat(2, agent="a2").fact.key, heartbeat(3, agent="a2").fact.key]
+    assert log.hidden_keys(ANNOUNCE, 0) == hidden
+    with closing(log.reader({ANNOUNCE: 0})) as reader:
+        assert (reader.poll(10, 1.0), reader.positions()) == ([], {ANNOUNCE: 0})
+    foreigner.producer.abort_transaction(20)
+    assert log.hidden_keys(ANNOUNCE, 0) == hidden, "an aborted one is a sign of life as well"
 
 
 def test_a_take_over_ends_the_dangling_transaction_before_the_replay(cluster: Cluster, log: KafkaLog) -> None:

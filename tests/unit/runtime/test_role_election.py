@@ -134,6 +134,31 @@ def test_a_transaction_left_open_by_a_killed_owner_does_not_keep_the_standby_wai
     assert fresh.state is RoleState.STANDBY
 
 
+def test_a_transaction_left_open_on_announce_moves_the_killed_owners_shard_alone() -> None:
+    world = World(shards=2)
+    well, killed = world.member("well", 0).serve(), world.member("killed", 1).serve()
+    of_well, of_killed = [[world.member(name, shard) for name in ("b", "c")] for shard in (0, 1)]
+    world.run(2.0, well, killed, *of_well, *of_killed)
+    _, last = world.announced(shard=1)[-1]
+    world.broker.leave_open(transactional_id(1), [Placed(ANNOUNCE, Fact(OwnerKey(1), last))])
+    world.run(3 * LEASE, well, *of_well, *of_killed)
+    assert [standby.role.counters.campaigns for standby in of_well] == [0, 0]
+    assert well.state is RoleState.SERVING
+    assert sorted(standby.state for standby in of_killed) == [RoleState.SERVING, RoleState.STANDBY]
+
+
+def test_an_owner_that_writes_behind_a_transaction_that_nobody_ends_is_waited_for_a_lease_and_no_longer(
+    world: World,
+) -> None:
+    one, two = world.member("one").serve(), world.member("two")
+    world.run(2.0, one, two)
+    world.broker.leave_open("stranger", [Placed(ANNOUNCE, Fact(OwnerKey(7), None))])
+    world.run(2 * LEASE - 0.5, one, two)
+    assert two.role.counters.campaigns == 0
+    world.run(LEASE, one, two)
+    assert two.role.counters.campaigns == 1
+
+
 def test_heartbeats_on_announce_do_not_hide_that_another_topic_is_pinned(world: World) -> None:
     one, two = world.member("one").serve(), world.member("two")
     world.run(1.0, one, two)
