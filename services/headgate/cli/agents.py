@@ -6,16 +6,16 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, Watch, connected
-from headgate.cli.output import Output, again, age, note, show_rows, show_value
-from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation, said_by
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
+from headgate.cli.output import Output, again, age, show_rows
+from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation, show_done
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind
 from headgate.views.rows import agent_rows
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Agents: who runs tables.", no_args_is_help=True)
+app = CommandGroup(help="Agents: who runs tables.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -24,13 +24,11 @@ def list_agents(
     dead: Annotated[bool, typer.Option("--dead", help="also sessions that are over")] = False,
     watch: Watch = None,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """List agents: session, state, tables, load, last heartbeat (by the agent's own clock)."""
     columns = ("agent", "session", "state", "tables", "capacity", "heartbeat", "version", "address")
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
 
         def look() -> None:
             now_ms = time.time_ns() // 1_000_000
@@ -50,20 +48,14 @@ def drain(
     *,
     timeout: Timeout = MOVES_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Move every table away from AGENT, in two phases; done when it has none in any shard, then stop it.
 
     An agent that is told to stop (SIGTERM) does the same by itself, as far as its shutdown time allows; draining it
     first has no such limit. It gets no tables for a minute after that.
     """
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         asked = operation(OperationKind.DRAIN_AGENT, "", agent=agent)
         outcomes = ask_shards(log, asked, range(log.shards), timeout)
-    if output is not Output.TABLE:
-        shards = [{"shard": shard, "reason": outcome.reason} for shard, outcome in outcomes.items()]
-        show_value(output, {"agent": agent, "status": "done", "reason": said_by(outcomes), "shards": shards})
-    else:
-        note(f"{agent}: done: {said_by(outcomes)}")
+    show_done(agent, {"agent": agent}, outcomes, output)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
 from headgate.cli.output import Output, age, note, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask_shards, operation
 from headgate.eventlog.sharding import ANNOUNCE
@@ -16,19 +16,13 @@ from headgate.views.rows import owner_rows
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Coordinators: who decides, for which shard.", no_args_is_help=True)
+app = CommandGroup(help="Coordinators: who decides, for which shard.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_owners(
-    *,
-    output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
-) -> None:
+def list_owners(*, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """List shards with their owners, as last announced (by the owner's own clock), and who else could own them."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         snapshot = read_snapshot(log, [ANNOUNCE])
     now_ms = time.time_ns() // 1_000_000
     rows: list[dict[str, Any]] = [
@@ -47,15 +41,13 @@ def resign(
     shard: Annotated[int | None, typer.Option("--shard", min=0, help="only this shard's owner [all]")] = None,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Let owners give their shards back: another coordinator takes over at once, tables go on meanwhile.
 
     The process stays, as a standby. If there is no other, it takes over again itself after a lease.
     """
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         if shard is not None and shard >= log.shards:
             raise typer.BadParameter(f"there are shards 0 to {log.shards - 1}", param_hint="--shard")
         shards = range(log.shards) if shard is None else [shard]

@@ -9,7 +9,7 @@ import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import find_feed
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, age, note, show_object, show_rows
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Delivery, Log, Partition
@@ -23,7 +23,7 @@ from headgate.sources.resend import Original, Verdict, look, resend, why_not_alo
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Changes set aside (on_bad_change: quarantine).", no_args_is_help=True)
+app = CommandGroup(help="Changes set aside (on_bad_change: quarantine).", no_args_is_help=True)
 
 VALUE_SHOWN_MAX: Final = 80
 """Characters of a reason in a table; show has all of it."""
@@ -46,12 +46,10 @@ def list_letters(
     topic: Topic = None,
     code: Code = None,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """List changes that were set aside, oldest first within a table; a change set aside twice is one."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         letters = _read(log, feed)
         if feed is not None and not letters:
             find_feed(read_snapshot(log, all_partitions(log, ("changefeed",))), feed)
@@ -82,12 +80,10 @@ def show(
     place: Place,
     *,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Show one change: why it was set aside, and what it says, and its bytes as they were (hex where not text)."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         key, letter = _one(_read(log, feed), feed, place)
     facts: dict[str, Any] = {
         "feed": key.feed,
@@ -122,9 +118,7 @@ def replay(
         bool, typer.Option("--send", help="really send them to their source topics, where every reader sees them")
     ] = False,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Say which changes may take the normal way again, and with --send put those at the end of their source partition.
 
@@ -132,7 +126,7 @@ def replay(
     (it has no key, is of several rows, or nobody can read it).
     Exit 0 only if none of those asked for was refused.
     """
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log, all_partitions(log, ("changefeed",))), feed)
         letters = {key: letter for key, letter in _read(log, feed).items() if _wanted(key, letter, table, topic, code)}
         if places:

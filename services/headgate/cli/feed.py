@@ -9,9 +9,17 @@ import typer
 
 from headgate.cli.dry_run import rehearse
 from headgate.cli.lookup import find_feed
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, Watch, connected
-from headgate.cli.output import Output, again, note, show_object, show_rows, show_value
-from headgate.cli.requests import MOVES_SECONDS_DEFAULT, OUTCOME_SECONDS_DEFAULT, ask, ask_shards, operation, said_by
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
+from headgate.cli.output import Output, again, show_object, show_rows, show_value
+from headgate.cli.requests import (
+    MOVES_SECONDS_DEFAULT,
+    OUTCOME_SECONDS_DEFAULT,
+    ask,
+    ask_shards,
+    operation,
+    show_done,
+    show_settled,
+)
 from headgate.config.feed import load_feed
 from headgate.config.times import NotATimeError, parse_ts
 from headgate.eventlog.log import Log
@@ -23,7 +31,7 @@ from headgate.views.rows import feed_rows, feed_shown
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Changefeeds: source topics → sink tables.", no_args_is_help=True)
+app = CommandGroup(help="Changefeeds: source topics → sink tables.", no_args_is_help=True)
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="check everything from here, say the answer, write nothing")]
 FeedName = Annotated[str, typer.Argument(metavar="FEED", help="name of the feed")]
@@ -36,33 +44,31 @@ def create(
     dry_run: DryRun = False,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Create a feed from FILE; its owner checks sources and sink, and says what is missing."""
+    _propose(OperationKind.CREATE_FEED, file, timeout, output, cluster, dry_run=dry_run)
+
+
+def _propose(
+    kind: OperationKind, file: Path, timeout: float, output: Output, cluster: ClusterOptions, *, dry_run: bool
+) -> None:
+    """Ask for the feed of ``file``, or with ``dry_run`` only check it from here."""
     spec = load_feed(file)
     name = check_name("feed", spec.feed)
     same_sink(spec.sink)  # refused here, a password does not even get into a request
-    with connected(bootstrap, cluster, kafka_property) as (settings, log):
+    with connected(cluster) as (settings, log):
         if dry_run:
-            rehearse(log, settings.prefix, OperationKind.CREATE_FEED, spec, output)
+            rehearse(log, settings.prefix, kind, spec, output)
         else:
-            _settle(log, OperationKind.CREATE_FEED, name, timeout, output, spec=spec.to_json())
+            _settle(log, kind, name, timeout, output, spec=spec.to_json())
 
 
 @app.command("list")
-def list_feeds(
-    *,
-    watch: Watch = None,
-    output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
-) -> None:
+def list_feeds(*, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """List feeds with their states, tables and lag."""
     columns = ("feed", "wanted", "state", "tables", "replicating", "rows", "lag_ms", "held_by", "error", "notices")
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
 
         def look() -> None:
             show_rows(columns, msgspec.to_builtins(feed_rows(read_snapshot(log))), output)
@@ -71,17 +77,9 @@ def list_feeds(
 
 
 @app.command()
-def show(
-    feed: FeedName,
-    *,
-    watch: Watch = None,
-    output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
-) -> None:
+def show(feed: FeedName, *, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """Show one feed: what was asked, what it is, up to when it has come, and each of its tables."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         again(lambda: _show(read_snapshot(log), feed, output), watch)
 
 
@@ -102,12 +100,10 @@ def pause(
     *,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Stop a feed where it stands; done when every table is sealed."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         _settle(log, OperationKind.PAUSE_FEED, feed, timeout, output)
 
 
@@ -118,19 +114,10 @@ def update(
     dry_run: DryRun = False,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Change a stopped feed: limits, a password's file, tables that join. Not its sink, format, or what is there."""
-    spec = load_feed(file)
-    name = check_name("feed", spec.feed)
-    same_sink(spec.sink)
-    with connected(bootstrap, cluster, kafka_property) as (settings, log):
-        if dry_run:
-            rehearse(log, settings.prefix, OperationKind.UPDATE_FEED, spec, output)
-        else:
-            _settle(log, OperationKind.UPDATE_FEED, name, timeout, output, spec=spec.to_json())
+    _propose(OperationKind.UPDATE_FEED, file, timeout, output, cluster, dry_run=dry_run)
 
 
 @app.command()
@@ -148,16 +135,14 @@ def resume(
     ] = None,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Let a paused or failed feed go on from where it stood, or, with --from, from somewhere else in the log.
 
     Going on from earlier applies changes again: tables go back in time and come forward. From later leaves changes out.
     """
     spec = None if start is None else _start_json(start)
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         _settle(log, OperationKind.RESUME_FEED, feed, timeout, output, spec=spec)
 
 
@@ -201,12 +186,10 @@ def remove(
     ] = False,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Remove a feed; its tables stay as they are, what Headgate kept in the sink goes."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         _settle(log, OperationKind.REMOVE_FEED, feed, timeout, output, abandon_sink=abandon_sink)
 
 
@@ -218,21 +201,14 @@ def rebalance(
     *,
     timeout: Timeout = MOVES_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Spread each feed's tables over the agents so that their numbers differ by one at most, with the fewest moves."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         if feed is not None:
             return _settle(log, OperationKind.REBALANCE_FEED, feed, timeout, output)
         outcomes = ask_shards(log, operation(OperationKind.REBALANCE_FEED, ""), range(log.shards), timeout)
-    if output is not Output.TABLE:
-        shards = [{"shard": shard, "reason": outcome.reason} for shard, outcome in outcomes.items()]
-        show_value(output, {"status": "done", "reason": said_by(outcomes), "shards": shards})
-    else:
-        note(f"all feeds: done: {said_by(outcomes)}")
-    return None
+    return show_done("all feeds", {}, outcomes, output)
 
 
 def _settle(
@@ -246,9 +222,4 @@ def _settle(
     abandon_sink: bool = False,
 ) -> None:
     outcome = ask(log, operation(kind, feed, spec=spec, abandon_sink=abandon_sink), timeout)
-    if output is not Output.TABLE:
-        show_value(
-            output, {"feed": feed, "operation": kind.value, "status": outcome.status.value, "reason": outcome.reason}
-        )
-    else:
-        note(f"{feed}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else ""))
+    show_settled(feed, {"feed": feed, "operation": kind.value}, outcome, output)

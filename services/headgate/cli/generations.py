@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
 from headgate.eventlog.kafka import KafkaLog
@@ -43,7 +43,7 @@ from headgate.records.names import InvalidNameError, check_name
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Change logs: re-partitioned without breaking any key's order.", no_args_is_help=True)
+app = CommandGroup(help="Change logs: re-partitioned without breaking any key's order.", no_args_is_help=True)
 
 SetName = Annotated[str, typer.Argument(metavar="SET", help="name of the change log")]
 Yes = Annotated[bool, typer.Option("--yes", help="do it; without this, only say what would be done")]
@@ -60,31 +60,22 @@ def create(
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="as many streams as it can ever have at once")],
     streams: Annotated[int, typer.Option("--streams", min=1, help="of the first generation")] = 1,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Create a change log: its topics and its first generation."""
     try:
         check_name("change log", name)
     except InvalidNameError as error:
         raise CommandError(ExitCode.SETTING, str(error)) from error
-    with _opened(name, bootstrap, cluster, kafka_property) as (_, tail):
+    with _opened(name, cluster) as (_, tail):
         request = _request(GenerationRequestKind.CREATE, topic=topic or name, partitions=partitions, streams=streams)
         note(_ask(tail, name, request, timeout))
 
 
 @app.command("list")
-def list_generations(
-    name: SetName,
-    *,
-    output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
-) -> None:
+def list_generations(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """List the generations that are not retired, and what holds back the retirement of each."""
-    with _opened(name, bootstrap, cluster, kafka_property) as (_, tail):
+    with _opened(name, cluster) as (_, tail):
         record = _record(tail, name)
         readers = tail.state.readers.get(name, {})
         rows = [
@@ -107,12 +98,10 @@ def show(
     *,
     generation: Annotated[int | None, typer.Option("--generation", help="its number [the one in force]")] = None,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Show a generation's streams: ranges, partitions, parents."""
-    with _opened(name, bootstrap, cluster, kafka_property) as (_, tail):
+    with _opened(name, cluster) as (_, tail):
         log = _map(tail, name, generation)
     show_rows(
         ("stream", "share", "partition", "from_offset", "opened_in", "parents"),
@@ -127,13 +116,11 @@ def where(
     key: Annotated[str, typer.Argument(help="a key, as text")],
     *,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Say which stream a key's changes go to, in every generation that is not retired."""
     token = token_of_key(key.encode())
-    with _opened(name, bootstrap, cluster, kafka_property) as (_, tail):
+    with _opened(name, cluster) as (_, tail):
         rows = [
             {"generation": each.epoch, "token": token, **_shown(tail.state.map_of(name, each.epoch).stream_of(token))}
             for each in _record(tail, name).generations
@@ -142,16 +129,9 @@ def where(
 
 
 @app.command()
-def lineage(
-    name: SetName,
-    *,
-    output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
-) -> None:
+def lineage(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """Show every known stream with its parents and its children."""
-    with _opened(name, bootstrap, cluster, kafka_property) as (_, tail):
+    with _opened(name, cluster) as (_, tail):
         streams: dict[StreamId, LogStream] = {}
         for each in _record(tail, name).generations:
             streams |= tail.state.map_of(name, each.epoch).by_id
@@ -174,13 +154,11 @@ def show_plan(
     seconds: Annotated[float, typer.Option("--seconds", min=0.5, help="for how long the load is measured")] = 5.0,
     yes: Yes = False,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Measure the load of each stream, and say which to split or merge; with --yes, do it."""
     policy = Policy(split_above, merge_below, streams_max, streams_min, settle_seconds=0)
-    with _opened(name, bootstrap, cluster, kafka_property) as (log, tail):
+    with _opened(name, cluster) as (log, tail):
         known = _map(tail, name, None)
         made = plan(policy, known, _loads(log, _record(tail, name).topic, known, seconds))
         for change in made.changes:
@@ -198,55 +176,31 @@ def commit_streams(
     streams: Annotated[int, typer.Option("--streams", min=1, help="equal ranges from then on")],
     yes: Yes = False,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Switch to a generation of so many equal ranges; ranges that are so already keep their streams."""
-    with _opened(name, bootstrap, cluster, kafka_property) as (_, tail):
+    with _opened(name, cluster) as (_, tail):
         _commit(tail, name, resize(_map(tail, name, None), streams), yes=yes, timeout=timeout)
 
 
 @app.command()
-def abort(
-    name: SetName,
-    *,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
-) -> None:
+def abort(name: SetName, *, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster: ClusterOptions) -> None:
     """Take back a switch that is prepared and not committed."""
-    with _opened(name, bootstrap, cluster, kafka_property) as (_, tail):
+    with _opened(name, cluster) as (_, tail):
         note(_ask(tail, name, _request(GenerationRequestKind.ABORT), timeout))
 
 
 @app.command()
-def repair(
-    name: SetName,
-    *,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
-) -> None:
+def repair(name: SetName, *, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster: ClusterOptions) -> None:
     """Check the topic and every generation's chunks, and take up what stands still."""
-    with _opened(name, bootstrap, cluster, kafka_property) as (_, tail):
+    with _opened(name, cluster) as (_, tail):
         note(_ask(tail, name, _request(GenerationRequestKind.REPAIR), timeout))
 
 
 @app.command()
-def gc(
-    name: SetName,
-    *,
-    yes: Yes = False,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
-) -> None:
+def gc(name: SetName, *, yes: Yes = False, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster: ClusterOptions) -> None:
     """Retire the generations that every reader has left."""
-    with _opened(name, bootstrap, cluster, kafka_property) as (_, tail):
+    with _opened(name, cluster) as (_, tail):
         drained = [str(each.epoch) for each in _record(tail, name).generations if each.phase.value == "drained"]
         if not yes:
             note(f"would retire: {', '.join(drained) or 'none'} (--yes does it)")
@@ -258,13 +212,8 @@ def gc(
 
 
 @contextmanager
-def _opened(
-    name: str, bootstrap: str | None, cluster: str | None, properties: list[str] | None
-) -> Iterator[tuple[KafkaLog, GenerationTail]]:
-    with (
-        connected(bootstrap, cluster, properties) as (_, log),
-        closing(GenerationTail(log, name, "headgate-cli")) as tail,
-    ):
+def _opened(name: str, cluster: ClusterOptions) -> Iterator[tuple[KafkaLog, GenerationTail]]:
+    with connected(cluster) as (_, log), closing(GenerationTail(log, name, "headgate-cli")) as tail:
         tail.read_to_end()
         yield log, tail
 

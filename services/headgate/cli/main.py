@@ -10,7 +10,7 @@ from headgate import SCHEMA_VERSION, __version__
 from headgate.cli import agents, coordinators, deadletter, feed, generations, migration, serve, tables, topic
 from headgate.cli.errors import Commands
 from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.options import Format
+from headgate.cli.options import CommandGroup, Format
 from headgate.cli.output import Output, show_object
 from headgate.cli.verify import verify
 from headgate.cli.why import why
@@ -60,7 +60,7 @@ def _missing(ctx: typer.Context) -> None:
     )
 
 
-app = typer.Typer(
+app = CommandGroup(
     cls=_AllCommands,
     help="Keeps tables in step: change events from Kafka into databases, exactly once, from one writer per table.",
     no_args_is_help=True,

@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, Watch, connected
-from headgate.cli.output import Output, again, note, show_object, show_rows, show_value
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, OptionGroup, Timeout, Watch, connected
+from headgate.cli.output import Output, again, note, show_object, show_rows
+from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, show_settled
 from headgate.eventlog.log import Delivery, Log, Partition, Placed
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.migration.core import effects as fx
@@ -36,29 +37,37 @@ from headgate.records.migration import (
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Schema changes under load: online, or as they are.", no_args_is_help=True)
+app = CommandGroup(help="Schema changes under load: online, or as they are.", no_args_is_help=True)
 
 TOPIC: Final = Partition("migration", 0)
 
 WRITE_SECONDS_MAX: Final = 20.0
 POLL_SECONDS: Final = 0.2
 POLL_RECORDS_MAX: Final = 1_000
-OUTCOME_SECONDS_DEFAULT: Final = 30.0
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="see `headgate migration list`; all for every migration")]
 Statement = Annotated[str, typer.Argument(metavar="STATEMENT", help="one ALTER TABLE, CREATE TABLE or DROP TABLE")]
-Database = Annotated[str, typer.Option("--database", help="mysql://user@host:port/database or postgresql://…")]
-PasswordFile = Annotated[Path | None, typer.Option("--password-file", help="on the owner's machine")]
-Strategy = Annotated[MigrationStrategy, typer.Option("--strategy", help="online copies; direct runs it as it is")]
+
+
+class TargetOptions(OptionGroup, frozen=True):
+    """Where a schema change is done, and how."""
+
+    database: Annotated[str, typer.Option("--database", help="mysql://user@host:port/database or postgresql://…")]
+    password_file: Annotated[Path | None, typer.Option("--password-file", help="on the owner's machine")] = None
+    strategy: Annotated[
+        MigrationStrategy, typer.Option("--strategy", help="online copies; direct runs it as it is")
+    ] = MigrationStrategy.ONLINE
+
+    def password_path(self) -> str | None:
+        """The password's file as the owner is to open it, by its whole path."""
+        return None if self.password_file is None else str(self.password_file.absolute())
 
 
 @app.command()
 def submit(
     statement: Statement,
     *,
-    database: Database,
-    password_file: PasswordFile = None,
-    strategy: Strategy = MigrationStrategy.ONLINE,
+    target: TargetOptions,
     migration: Annotated[str | None, typer.Option("--id", help="the same id again is never a second migration")] = None,
     context: Annotated[str, typer.Option("--context", help="groups migrations")] = "",
     allow_concurrent: Annotated[bool, typer.Option("--allow-concurrent")] = False,
@@ -82,17 +91,15 @@ def submit(
     ] = None,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Submit a schema change; it is examined at its database, and queued or refused."""
     spec = _checked(
         MigrationSpec(
             statement=statement,
-            database=database,
-            strategy=strategy,
-            password_file=None if password_file is None else str(password_file.absolute()),
+            database=target.database,
+            strategy=target.strategy,
+            password_file=target.password_path(),
             context=context,
             allow_concurrent=allow_concurrent,
             postpone_launch=postpone_launch,
@@ -110,7 +117,7 @@ def submit(
         )
     )
     name = migration or uuid4().hex
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         _ask(log, MigrationRequestKind.SUBMIT, name, timeout, output, spec=written(spec))
 
 
@@ -125,9 +132,7 @@ def _checked(spec: MigrationSpec) -> MigrationSpec:
 def plan(
     statement: Statement,
     *,
-    database: Database,
-    password_file: PasswordFile = None,
-    strategy: Strategy = MigrationStrategy.ONLINE,
+    target: TargetOptions,
     allow_lossy: Annotated[bool, typer.Option("--allow-lossy")] = False,
     output: Format = Output.TABLE,
 ) -> None:
@@ -135,15 +140,15 @@ def plan(
     spec = _checked(
         MigrationSpec(
             statement=statement,
-            database=database,
-            strategy=strategy,
+            database=target.database,
+            strategy=target.strategy,
             allow_lossy=allow_lossy,
-            password_file=None if password_file is None else str(password_file.absolute()),
+            password_file=target.password_path(),
         )
     )
     result = MigrationWork().run(fx.ExamineMigration("plan", "plan", spec))
     if isinstance(result, fx.Examined):
-        show_object({"strategy": strategy.value, **msgspec.to_builtins(result)}, output)
+        show_object({"strategy": target.strategy.value, **msgspec.to_builtins(result)}, output)
     elif isinstance(result, fx.ExamineRefused):
         raise CommandError(ExitCode.REQUEST_REFUSED, result.reason)
     else:
@@ -151,32 +156,17 @@ def plan(
 
 
 @app.command("list")
-def list_migrations(
-    *,
-    watch: Watch = None,
-    output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
-) -> None:
+def list_migrations(*, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """List migrations in the order of their submission."""
     columns = ("id", "state", "stage", "table", "strategy", "progress", "eta_seconds", "retries", "message")
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         again(lambda: show_rows(columns, [_row(name, record) for name, record in _all(log)], output), watch)
 
 
 @app.command()
-def show(
-    migration: Id,
-    *,
-    watch: Watch = None,
-    output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
-) -> None:
+def show(migration: Id, *, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """Show one migration; with --watch a bar until it has ended."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         if watch is None or output is not Output.TABLE:
             again(lambda: show_object(_row(migration, _one(log, migration)), output), watch)
         else:
@@ -199,17 +189,10 @@ def _follow(log: Log, migration: str, seconds: float) -> None:
 
 
 @app.command()
-def logs(
-    migration: Id,
-    *,
-    output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
-) -> None:
+def logs(migration: Id, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """What the log still has of a migration, record by record; compaction leaves the newest."""
     columns = ("offset", "state", "stage", "rows_copied", "message")
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         rows = [
             {"offset": read.offset, **_row(migration, read.value)}
             for read in _history(log)
@@ -226,11 +209,9 @@ def _simple(kind: MigrationRequestKind, help_text: str) -> Any:
         *,
         timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
         output: Format = Output.TABLE,
-        bootstrap: Bootstrap = None,
-        cluster: Cluster = None,
-        kafka_property: KafkaProperty = None,
+        cluster: ClusterOptions,
     ) -> None:
-        with connected(bootstrap, cluster, kafka_property) as (_, log):
+        with connected(cluster) as (_, log):
             _ask(log, kind, migration, timeout, output)
 
     command.__doc__ = help_text
@@ -260,27 +241,19 @@ def throttle(
     expires: Annotated[float | None, typer.Option("--expires", help="seconds")] = None,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Slow a migration's copy down, or with --ratio 0 no more."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         _ask(log, MigrationRequestKind.THROTTLE, migration, timeout, output, ratio=ratio, expires=expires)
 
 
 @app.command()
 def revert(
-    migration: Id,
-    *,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    migration: Id, *, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, output: Format = Output.TABLE, cluster: ClusterOptions
 ) -> None:
     """Undo the last completed migration of a table, as a migration of its own."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         before = parse_spec(_one(log, migration).spec)
         spec = MigrationSpec(
             statement=f"revert {migration}",
@@ -333,10 +306,7 @@ def _ask(
         raise CommandError(ExitCode.REQUEST_REFUSED, f"{what} was refused, nothing was changed: {outcome.reason}")
     if outcome.status is OutcomeStatus.FAILED:
         raise CommandError(ExitCode.REQUEST_FAILED, f"{what} has failed: {outcome.reason}")
-    if output is not Output.TABLE:
-        show_value(output, {"id": migration, "status": outcome.status.value, "reason": outcome.reason})
-    else:
-        note(f"{migration}: {outcome.status.value}: {outcome.reason}")
+    show_settled(migration, {"id": migration}, outcome, output)
 
 
 def _await(reader: Any, key: MigrationOutcomeKey, deadline: float) -> RequestSettled | None:

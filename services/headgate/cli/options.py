@@ -1,12 +1,13 @@
 """Options that many commands share, and what they lead to: settings, and a connection to the cluster's log."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from confluent_kafka import KafkaException
 
+from headgate.cli.option_groups import CommandGroup, OptionGroup
 from headgate.cli.output import Output, errors_as
 from headgate.config.settings import Settings, SettingsError, load_settings
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
@@ -15,10 +16,10 @@ from headgate.eventlog.sharding import SHARDED_TOPICS
 from headgate.eventlog.topics import topic_name
 
 __all__ = [
-    "Bootstrap",
-    "Cluster",
+    "ClusterOptions",
+    "CommandGroup",
     "Format",
-    "KafkaProperty",
+    "OptionGroup",
     "Timeout",
     "Watch",
     "cluster_flags",
@@ -26,14 +27,6 @@ __all__ = [
     "connected",
 ]
 
-Bootstrap = Annotated[
-    str | None, typer.Option("--bootstrap", help="Kafka brokers, host:port with commas [HEADGATE_BOOTSTRAP]")
-]
-Cluster = Annotated[str | None, typer.Option("--cluster", help="prefix of the control topics [HEADGATE_CLUSTER]")]
-KafkaProperty = Annotated[
-    list[str] | None,
-    typer.Option("--kafka-property", "-X", metavar="NAME=VALUE", help="a librdkafka property [HEADGATE_KAFKA__…]"),
-]
 Format = Annotated[
     Output, typer.Option("--output", "-o", callback=errors_as, help="table for people, json or yaml for programs")
 ]
@@ -44,15 +37,30 @@ Watch = Annotated[
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="seconds to wait for the outcome")]
 
 
-def cluster_flags(bootstrap: str | None, cluster: str | None, properties: Sequence[str] | None) -> dict[str, Any]:
-    """The shared options as nested settings. Raises SettingsError."""
+class ClusterOptions(OptionGroup, frozen=True):
+    """Which cluster of Headgate, on which brokers, and how to reach them."""
+
+    bootstrap: Annotated[
+        str | None, typer.Option("--bootstrap", help="Kafka brokers, host:port with commas [HEADGATE_BOOTSTRAP]")
+    ] = None
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="prefix of the control topics [HEADGATE_CLUSTER]")
+    ] = None
+    kafka_property: Annotated[
+        list[str] | None,
+        typer.Option("--kafka-property", "-X", metavar="NAME=VALUE", help="a librdkafka property [HEADGATE_KAFKA__…]"),
+    ] = None
+
+
+def cluster_flags(given: ClusterOptions) -> dict[str, Any]:
+    """The options as nested settings. Raises SettingsError."""
     kafka: dict[str, str] = {}
-    for given in properties or ():
-        name, equals, value = given.partition("=")
+    for pair in given.kafka_property or ():
+        name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise SettingsError(f"--kafka-property {given!r}: write NAME=VALUE, as in security.protocol=SASL_SSL")
+            raise SettingsError(f"--kafka-property {pair!r}: write NAME=VALUE, as in security.protocol=SASL_SSL")
         kafka[name] = value
-    return {"bootstrap": bootstrap, "cluster": cluster, "kafka": kafka}
+    return {"bootstrap": given.bootstrap, "cluster": given.cluster, "kafka": kafka}
 
 
 def cluster_settings(flags: Mapping[str, Any]) -> Settings:
@@ -77,11 +85,9 @@ def cluster_settings(flags: Mapping[str, Any]) -> Settings:
 
 
 @contextmanager
-def connected(
-    bootstrap: str | None, cluster: str | None, properties: Sequence[str] | None
-) -> Iterator[tuple[Settings, KafkaLog]]:
+def connected(cluster: ClusterOptions) -> Iterator[tuple[Settings, KafkaLog]]:
     """The settings and the cluster's log, checked, for one command. Raises SettingsError, LogError."""
-    settings = cluster_settings(cluster_flags(bootstrap, cluster, properties))
+    settings = cluster_settings(cluster_flags(cluster))
     log = open_log(settings)
     try:
         yield settings, log

@@ -10,10 +10,11 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of_refusal
+from headgate.cli.output import Output, note, show_value
 from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogReader, Partition, Writer
 from headgate.eventlog.sharding import ANNOUNCE, place, shard_of
 from headgate.eventlog.snapshot import read_snapshot
@@ -22,7 +23,15 @@ from headgate.records.control import OperationKind, OperationRequested, OutcomeS
 from headgate.records.fitting import fitted, is_name
 from headgate.records.keys import OutcomeKey, RequestKey
 
-__all__ = ["MOVES_SECONDS_DEFAULT", "OUTCOME_SECONDS_DEFAULT", "ask", "ask_shards", "operation", "said_by"]
+__all__ = [
+    "MOVES_SECONDS_DEFAULT",
+    "OUTCOME_SECONDS_DEFAULT",
+    "ask",
+    "ask_shards",
+    "operation",
+    "show_done",
+    "show_settled",
+]
 
 OUTCOME_SECONDS_DEFAULT: Final = 30.0
 """A take-over of a lost owner and a slow sink's check fit in; longer work is what --timeout is for."""
@@ -112,9 +121,26 @@ def ask_shards(
     return done
 
 
-def said_by(outcomes: Mapping[int, RequestSettled]) -> str:
+def _said_by(outcomes: Mapping[int, RequestSettled]) -> str:
     """What the shards say, one sentence for all that say the same: "…" or "shards 0, 2: …; shard 1: …"."""
     return _by_shards({shard: outcome.reason for shard, outcome in outcomes.items()})
+
+
+def show_settled(what: str, facts: Mapping[str, Any], outcome: RequestSettled, output: Output) -> None:
+    """Say what has become of a request about ``what``; to programs with ``facts``, the request's own words."""
+    if output is not Output.TABLE:
+        show_value(output, {**facts, "status": outcome.status.value, "reason": outcome.reason})
+    else:
+        note(f"{what}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else ""))
+
+
+def show_done(what: str, facts: Mapping[str, Any], outcomes: Mapping[int, RequestSettled], output: Output) -> None:
+    """The same of a request to several shards, which is done in all of them."""
+    if output is not Output.TABLE:
+        shards = [{"shard": shard, "reason": outcome.reason} for shard, outcome in outcomes.items()]
+        show_value(output, {**facts, "status": "done", "reason": _said_by(outcomes), "shards": shards})
+    else:
+        note(f"{what}: done: {_said_by(outcomes)}")
 
 
 def _by_shards(texts: Mapping[int, str]) -> str:

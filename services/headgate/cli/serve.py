@@ -1,7 +1,7 @@
 """``headgate serve``: the services themselves, in the foreground, until SIGTERM or Ctrl-C."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.options import Bootstrap, Cluster, KafkaProperty, cluster_flags
+from headgate.cli.options import ClusterOptions, CommandGroup, OptionGroup, cluster_flags
 from headgate.cli.running import Part, Surroundings, run_parts, surrounded
 from headgate.config.plugs import PlugError
 from headgate.config.settings import Settings
@@ -24,12 +24,8 @@ from headgate.runtime.service import ServiceSettings
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Run a service in the foreground, until SIGTERM or Ctrl-C.", no_args_is_help=True)
+app = CommandGroup(help="Run a service in the foreground, until SIGTERM or Ctrl-C.", no_args_is_help=True)
 
-HttpPort = Annotated[int | None, typer.Option("--http-port", help="0 takes any free one [HEADGATE_HTTP__PORT]")]
-HttpBind = Annotated[str | None, typer.Option("--http-bind", help="address to listen on [HEADGATE_HTTP__BIND]")]
-LogFormat = Annotated[str | None, typer.Option("--log-format", help="auto, console, json [HEADGATE_LOG__FORMAT]")]
-LogLevel = Annotated[str | None, typer.Option("--log-level", help="[HEADGATE_LOG__LEVEL]")]
 Lease = Annotated[float | None, typer.Option("--lease-seconds", help="[HEADGATE_LEASE_SECONDS]")]
 CreateTopics = Annotated[
     bool, typer.Option("--create-topics", help="create the control topics that are missing, as `topic create` does")
@@ -38,19 +34,30 @@ Shard = Annotated[list[int] | None, typer.Option("--shard", help="serve only thi
 AgentName = Annotated[str | None, typer.Option("--name", help="the agent's name [HEADGATE_AGENT__NAME]")]
 
 
+class ProcessOptions(OptionGroup, frozen=True):
+    """Where a service is looked at, and how it writes its log."""
+
+    http_port: Annotated[int | None, typer.Option("--http-port", help="0 takes any free one [HEADGATE_HTTP__PORT]")] = (
+        None
+    )
+    http_bind: Annotated[str | None, typer.Option("--http-bind", help="address to listen on [HEADGATE_HTTP__BIND]")] = (
+        None
+    )
+    log_format: Annotated[
+        str | None, typer.Option("--log-format", help="auto, console, json [HEADGATE_LOG__FORMAT]")
+    ] = None
+    log_level: Annotated[str | None, typer.Option("--log-level", help="[HEADGATE_LOG__LEVEL]")] = None
+
+
 def _flags(
-    cluster: Mapping[str, Any],
-    *,
-    lease_seconds: float | None,
-    http: tuple[int | None, str | None],
-    log: tuple[str | None, str | None],
-    name: str | None = None,
+    process: ProcessOptions, cluster: ClusterOptions, *, lease_seconds: float | None = None, name: str | None = None
 ) -> dict[str, Any]:
+    """The options as nested settings. Raises SettingsError."""
     return {
-        **cluster,
+        **cluster_flags(cluster),
         "lease_seconds": lease_seconds,
-        "http": {"port": http[0], "bind": http[1]},
-        "log": {"format": log[0], "level": log[1]},
+        "http": {"port": process.http_port, "bind": process.http_bind},
+        "log": {"format": process.log_format, "level": process.log_level},
         "agent": {"name": name},
     }
 
@@ -61,23 +68,13 @@ def coordinator(
     shard: Shard = None,
     create: CreateTopics = False,
     lease_seconds: Lease = None,
-    http_port: HttpPort = None,
-    http_bind: HttpBind = None,
-    log_format: LogFormat = None,
-    log_level: LogLevel = None,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    process: ProcessOptions,
+    cluster: ClusterOptions,
 ) -> None:
     """Campaign for shards and own them: decide which agent runs which table."""
-    flags = _flags(
-        cluster_flags(bootstrap, cluster, kafka_property),
-        lease_seconds=lease_seconds,
-        http=(http_port, http_bind),
-        log=(log_format, log_level),
-    )
+    flags = _flags(process, cluster, lease_seconds=lease_seconds)
     with surrounded("coordinator", flags, create=create) as around:
-        run_parts([_coordinator_part(around, shard)], _patience(around.settings))
+        run_parts([_coordinator_part(around, shard)], _stop_seconds(around.settings))
 
 
 def _scratch(around: Surroundings) -> tempfile.TemporaryDirectory[str]:
@@ -89,30 +86,12 @@ def _scratch(around: Surroundings) -> tempfile.TemporaryDirectory[str]:
 
 @app.command()
 def agent(
-    *,
-    name: AgentName = None,
-    lease_seconds: Lease = None,
-    http_port: HttpPort = None,
-    http_bind: HttpBind = None,
-    log_format: LogFormat = None,
-    log_level: LogLevel = None,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    *, name: AgentName = None, lease_seconds: Lease = None, process: ProcessOptions, cluster: ClusterOptions
 ) -> None:
     """Run tables on Spark: read, reduce, apply, report."""
-    flags = _flags(
-        cluster_flags(bootstrap, cluster, kafka_property),
-        lease_seconds=lease_seconds,
-        http=(http_port, http_bind),
-        log=(log_format, log_level),
-        name=name,
-    )
-    with (
-        surrounded("agent", flags, create=False) as around,
-        _scratch(around) as scratch,
-    ):
-        run_parts([_agent_part(around, scratch)], _patience(around.settings))
+    flags = _flags(process, cluster, lease_seconds=lease_seconds, name=name)
+    with surrounded("agent", flags, create=False) as around, _scratch(around) as scratch:
+        run_parts([_agent_part(around, scratch)], _stop_seconds(around.settings))
 
 
 @app.command()
@@ -121,47 +100,23 @@ def generation(
     shard: Shard = None,
     create: CreateTopics = False,
     lease_seconds: Lease = None,
-    http_port: HttpPort = None,
-    http_bind: HttpBind = None,
-    log_format: LogFormat = None,
-    log_level: LogLevel = None,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    process: ProcessOptions,
+    cluster: ClusterOptions,
 ) -> None:
     """Own change logs: switch their generations, so that they are re-partitioned without breaking any key's order."""
-    flags = _flags(
-        cluster_flags(bootstrap, cluster, kafka_property),
-        lease_seconds=lease_seconds,
-        http=(http_port, http_bind),
-        log=(log_format, log_level),
-    )
+    flags = _flags(process, cluster, lease_seconds=lease_seconds)
     with surrounded("generation", flags, create=create) as around:
-        run_parts([_generation_part(around, shard)], _patience(around.settings))
+        run_parts([_generation_part(around, shard)], _stop_seconds(around.settings))
 
 
 @app.command()
 def migration(
-    *,
-    create: CreateTopics = False,
-    lease_seconds: Lease = None,
-    http_port: HttpPort = None,
-    http_bind: HttpBind = None,
-    log_format: LogFormat = None,
-    log_level: LogLevel = None,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    *, create: CreateTopics = False, lease_seconds: Lease = None, process: ProcessOptions, cluster: ClusterOptions
 ) -> None:
     """Campaign for the schema changes and own them: schedule them, and do them at their databases."""
-    flags = _flags(
-        cluster_flags(bootstrap, cluster, kafka_property),
-        lease_seconds=lease_seconds,
-        http=(http_port, http_bind),
-        log=(log_format, log_level),
-    )
+    flags = _flags(process, cluster, lease_seconds=lease_seconds)
     with surrounded("migration", flags, create=create) as around:
-        run_parts([_migration_part(around)], _patience(around.settings))
+        run_parts([_migration_part(around)], _stop_seconds(around.settings))
 
 
 @app.command()
@@ -171,48 +126,20 @@ def node(
     shard: Shard = None,
     create: CreateTopics = False,
     lease_seconds: Lease = None,
-    http_port: HttpPort = None,
-    http_bind: HttpBind = None,
-    log_format: LogFormat = None,
-    log_level: LogLevel = None,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    process: ProcessOptions,
+    cluster: ClusterOptions,
 ) -> None:
     """Run a coordinator and an agent in one process; one of them ending ends both."""
-    flags = _flags(
-        cluster_flags(bootstrap, cluster, kafka_property),
-        lease_seconds=lease_seconds,
-        http=(http_port, http_bind),
-        log=(log_format, log_level),
-        name=name,
-    )
-    with (
-        surrounded("node", flags, create=create) as around,
-        _scratch(around) as scratch,
-    ):
+    flags = _flags(process, cluster, lease_seconds=lease_seconds, name=name)
+    with surrounded("node", flags, create=create) as around, _scratch(around) as scratch:
         parts = [_agent_part(around, scratch), _coordinator_part(around, shard)]
-        run_parts(parts, _patience(around.settings))
+        run_parts(parts, _stop_seconds(around.settings))
 
 
 @app.command()
-def views(
-    *,
-    http_port: HttpPort = None,
-    http_bind: HttpBind = None,
-    log_format: LogFormat = None,
-    log_level: LogLevel = None,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
-) -> None:
+def views(*, process: ProcessOptions, cluster: ClusterOptions) -> None:
     """Answer what stands on the control topics, and its history, over HTTP; rebuilt at each start, decides nothing."""
-    flags = _flags(
-        cluster_flags(bootstrap, cluster, kafka_property),
-        lease_seconds=None,
-        http=(http_port, http_bind),
-        log=(log_format, log_level),
-    )
+    flags = _flags(process, cluster)
     if find_spec("faust") is None:
         raise CommandError(ExitCode.SETTING, "the views need faust-streaming: pip install 'headgate[views]'")
     with surrounded("views", flags, create=False) as around:
@@ -220,10 +147,10 @@ def views(
         service = import_module("headgate.views.service").ViewsService(
             around.settings, around.log, probes=around.probes, registry=around.registry
         )
-        run_parts([Part("views", service.run, service.stop)], _patience(around.settings))
+        run_parts([Part("views", service.run, service.stop)], _stop_seconds(around.settings))
 
 
-def _patience(settings: Settings) -> float:
+def _stop_seconds(settings: Settings) -> float:
     """A part keeps the limit by itself; what waits for it must wait a little longer."""
     return settings.shutdown_seconds + 1.0
 
@@ -278,18 +205,9 @@ def _schedulers(settings: Settings) -> tuple[Scheduler, ...]:
 
 
 def _migration_part(around: Surroundings) -> Part:
-    settings = around.settings
+    one = (0,)  # the topic has one partition: schema changes are few
     service = MigrationService(
-        ServiceSettings(
-            cluster=settings.cluster,
-            shards=(0,),  # the topic has one partition: schema changes are few
-            lease_seconds=settings.lease_seconds,
-            holder_lease_seconds=settings.lease_seconds,
-            shutdown_seconds=settings.shutdown_seconds,
-        ),
-        around.log,
-        probes=around.probes,
-        registry=around.registry,
+        _service_settings(around, one), around.log, probes=around.probes, registry=around.registry
     )
     return Part("migration", service.run, service.stop)
 

@@ -6,17 +6,17 @@ import msgspec
 import typer
 
 from headgate.cli.lookup import find_feed
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Timeout, Watch, connected
-from headgate.cli.output import Output, again, note, show_rows, show_value
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
+from headgate.cli.output import Output, again, show_rows
+from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation, show_settled
 from headgate.eventlog.snapshot import read_snapshot
-from headgate.records.control import FeedRecorded, OperationKind, RequestSettled
+from headgate.records.control import FeedRecorded, OperationKind
 from headgate.records.keys import FeedKey
 from headgate.views.rows import table_rows
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Tables of feeds: where they run.", no_args_is_help=True)
+app = CommandGroup(help="Tables of feeds: where they run.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -25,12 +25,10 @@ def list_tables(
     *,
     watch: Watch = None,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """List tables, and the parts of those that are split: state, agent, epoch, rows applied, lag."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
 
         def look() -> None:
             snapshot = read_snapshot(log)
@@ -55,20 +53,12 @@ def move(
     *,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Move TABLE to AGENT in two phases; done when it replicates there."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         outcome = ask(log, operation(OperationKind.MOVE_TABLE, feed, table=table, agent=agent), timeout)
-    if output is not Output.TABLE:
-        show_value(
-            output,
-            {"feed": feed, "table": table, "agent": agent, "status": outcome.status.value, "reason": outcome.reason},
-        )
-    else:
-        note(f"{feed}/{table} → {agent}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else ""))
+    show_settled(f"{feed}/{table} → {agent}", {"feed": feed, "table": table, "agent": agent}, outcome, output)
 
 
 @app.command()
@@ -81,14 +71,12 @@ def split(
     ] = None,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Divide TABLE by its source partitions, so that several agents share it; done when every part replicates."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         outcome = ask(log, operation(OperationKind.SPLIT_TABLE, feed, table=table, parts=parts), timeout)
-    _show_division(feed, table, parts, outcome, output)
+    show_settled(f"{feed}/{table}", {"feed": feed, "table": table, "parts": parts}, outcome, output)
 
 
 @app.command()
@@ -98,19 +86,9 @@ def merge(
     *,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Make a split TABLE whole again, on one agent; done when it replicates as one."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         outcome = ask(log, operation(OperationKind.MERGE_TABLE, feed, table=table), timeout)
-    _show_division(feed, table, 1, outcome, output)
-
-
-def _show_division(feed: str, table: str, parts: int | None, outcome: RequestSettled, output: Output) -> None:
-    if output is not Output.TABLE:
-        status, reason = outcome.status.value, outcome.reason
-        show_value(output, {"feed": feed, "table": table, "parts": parts, "status": status, "reason": reason})
-    else:
-        note(f"{feed}/{table}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else ""))
+    show_settled(f"{feed}/{table}", {"feed": feed, "table": table, "parts": 1}, outcome, output)

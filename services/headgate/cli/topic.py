@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, cluster_flags, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_flags, connected
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
 from headgate.config.settings import load_settings
@@ -20,7 +20,7 @@ from headgate.records.registry import KEY_FORMS
 
 __all__ = ["app"]
 
-app = typer.Typer(help="The control topics, decoded.", no_args_is_help=True)
+app = CommandGroup(help="The control topics, decoded.", no_args_is_help=True)
 
 POLL_SECONDS: Final = 0.5
 POLL_RECORDS_MAX: Final = 500
@@ -35,12 +35,10 @@ def list_topics(
         str | None, typer.Option("--feed", metavar="FEED", help="the topics that FEED reads, and how far it has come")
     ] = None,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """List the control topics with their partitions, ends, keys and garbage; or the source topics of a feed."""
-    with connected(bootstrap, cluster, kafka_property) as (settings, log):
+    with connected(cluster) as (settings, log):
         if feed is not None:
             show_rows(SOURCE_COLUMNS, source_rows(log.connection, read_snapshot(log), feed), output)
             return
@@ -66,13 +64,11 @@ def show(
     topic: TopicName = None,
     *,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Show the current record of every key, decoded; garbage is shown as such."""
     topics = _topics(topic)
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         snapshot = read_snapshot(log, all_partitions(log, topics))
     read: list[Delivery | Garbage] = [*snapshot.standing(), *snapshot.garbage]
     rows = [_row(each) for each in read]
@@ -88,14 +84,12 @@ def tail(
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="all that is left, not only new")] = False,
     seconds: Annotated[float | None, typer.Option("--seconds", min=0.1, help="stop after this time")] = None,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Print records as they are committed, a line each, until Ctrl-C; with -o json one object per line."""
     topics = _topics(topic)
     deadline = time.monotonic() + seconds if seconds is not None else None
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         partitions = all_partitions(log, topics)
         start = dict.fromkeys(partitions, 0) if from_beginning else log.end_offsets(partitions)
         _follow(log, start, deadline, output)
@@ -120,12 +114,10 @@ def create(
     replication_factor: Annotated[
         int | None, typer.Option("--replication-factor", help="[HEADGATE_REPLICATION_FACTOR]")
     ] = None,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Create the control topics that are missing, with the settings they need, and check the others."""
-    flags = cluster_flags(bootstrap, cluster, kafka_property)
+    flags = cluster_flags(cluster)
     settings = load_settings({**flags, "shards": shards, "replication_factor": replication_factor})
     create_topics(settings)
     note(f"the control topics {settings.prefix}… exist on {settings.bootstrap}, {settings.shards} shards")

@@ -12,7 +12,7 @@ import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import find_feed
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, connected
+from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.eventlog.connection import KafkaConnection
@@ -44,12 +44,10 @@ def verify(
     ],
     source_password_file: Annotated[Path | None, typer.Option("--source-password-file")] = None,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Compare FEED's source and target tables row by row; exit 0 only if they are equal. Both sides must be at rest."""
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log), feed)
         spec = parse_feed(record.spec)
         said = _said_by_events(log.connection, spec, record.spans)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.cli.lookup import find_feed, replayed
-from headgate.cli.options import Bootstrap, Cluster, Format, KafkaProperty, Watch, connected
+from headgate.cli.options import ClusterOptions, Format, Watch, connected
 from headgate.cli.output import Output, again, age, note, show_rows, show_value
 from headgate.coordinator.core.explain import Explanation, explain
 from headgate.eventlog.connection import KafkaConnection
@@ -26,13 +26,11 @@ def why(
     *,
     watch: Watch = None,
     output: Format = Output.TABLE,
-    bootstrap: Bootstrap = None,
-    cluster: Cluster = None,
-    kafka_property: KafkaProperty = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Say what holds FEED's checkpoint: table, stage, agent, since when, what to do; exit 0 only if nothing does."""
     held = False
-    with connected(bootstrap, cluster, kafka_property) as (_, log):
+    with connected(cluster) as (_, log):
 
         def look() -> None:
             nonlocal held
