@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 900.0
@@ -20,7 +20,7 @@ DEADLINE_SECONDS = 900.0
 
 def eventually(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
     """Poll until ``fact()`` is true; its value."""
-    deadline = time.monotonic() + patience(seconds)
+    deadline = time.monotonic() + scaled_seconds(seconds)
     while not (value := fact()):
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         time.sleep(1)

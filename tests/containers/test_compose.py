@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from containers.conftest import ROOT, Compose, docker, eventually
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.audit import audit
 from headgate_lab.demo.audit_triggers import install_source_audit, install_target_audit
 from headgate_lab.demo.compare import compare
@@ -145,7 +145,7 @@ def _await_markers(target: "psycopg.Connection[Any]", markers: dict[str, Any]) -
                 return False
         return True
 
-    eventually(arrived, "the last row of each table has come", seconds=patience(600))
+    eventually(arrived, "the last row of each table has come", seconds=scaled_seconds(600))
 
 
 def test_what_the_image_has_and_has_not(compose: Compose) -> None:

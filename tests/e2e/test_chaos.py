@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
@@ -18,7 +18,7 @@ CHAOS = (
     *("--lease-seconds", LEASE_SECONDS, "--output", "json"),
 )
 
-RUN_SECONDS_MAX = patience(2400)
+RUN_SECONDS_MAX = scaled_seconds(2400)
 """Two minutes on an idle machine with two cores; one with fifteen times its work has taken eight and a half."""
 
 SORTS = {"agent_killed", "owner_killed", "agent_frozen", "agent_silenced", "broker_restarted"}

@@ -21,16 +21,16 @@ import psycopg
 import pytest
 import yaml
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 
 pytestmark = pytest.mark.e2e
 
 DEMO = (sys.executable, "-m", "headgate", "demo", "--short", "--output", "json")
 
-RUN_SECONDS_MAX = patience(1500)
+RUN_SECONDS_MAX = scaled_seconds(1500)
 """Two minutes on an idle machine with two cores; a busy one may take several times that."""
 
-END_SECONDS_MAX = patience(300)
+END_SECONDS_MAX = scaled_seconds(300)
 """For all that was started to end."""
 
 STARTED = re.compile(r"their logs are in (\S+)/logs")

@@ -31,7 +31,7 @@ from headgate.runtime.machine import (
 )
 
 WATCHES = ("start", "drain", "even")
-"""One timer each for all that is to begin, all that is to be drained (coordinator/patience.py), and the agents that
+"""One timer each for all that is to begin, all that is to be drained (coordinator/core/waiting.py), and the agents that
 have joined (joining.py): set at every turn, shown when it bites."""
 
 

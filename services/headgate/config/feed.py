@@ -134,7 +134,7 @@ class SourceSpec(_Strict):
     A pattern stands for what matches it in future, too: such a topic's table joins the feed from its earliest change.
     ``start_ts``: from the records of that time on, less a margin (sources/offsets.py). ``target_ts``: changes
     after it are not applied, and the feed is finished once everything before it is. ``transaction_topic``: where
-    Debezium writes the ends of transactions, which say up to when a table is complete (changes/transactions.py).
+    Debezium writes the ends of transactions, which say up to when a table is complete (formats/transactions.py).
     ``tables``: which tables the only topic carries for the feed, as schema.table or database.table; each goes to a sink
     table of its own. Without it, a topic carries one table. ``binary_handling_mode``: the option of that name of
     Debezium's connector, where it is not the default: how bytes are written as text, which no schema tells.

@@ -43,7 +43,7 @@ NESTED: Final = "__"
 FILE_SUFFIX: Final = "_FILE"
 
 OTHERS_VARIABLES: Final = ("HEADGATE_CACHE", "HEADGATE_TIME_SCALE")
-"""Read elsewhere: where `headgate demo` keeps what it downloads, and how long it waits (embedded/pace.py)."""
+"""Read elsewhere: where `headgate demo` keeps what it downloads, and how long it waits (provisioning/time_scale.py)."""
 
 OTHERS_PREFIXES: Final = ("HEADGATE_TEST_",)
 """Read by the tests only."""

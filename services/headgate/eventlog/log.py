@@ -1,7 +1,7 @@
 """The port between a role and its log: what Kafka offers, cut down to what we rely on.
 
-Two implementations exist: ``kafka.py`` (confluent-kafka) and ``memory.py`` (the same semantics, for tests and
-simulation). The role loop, and everything else that reads or writes control topics, knows only this file.
+Two implementations exist: ``kafka.py`` (confluent-kafka) and the lab's ``memory_log/log.py`` (the same semantics, for
+tests and simulation). The role loop, and everything else that reads or writes control topics, knows only this file.
 
 What an implementation promises (measured: tests/integration/eventlog):
 - readers are read_committed: records of open and aborted transactions are never delivered;

@@ -105,7 +105,7 @@ class Snapshot:
         return self.get(SessionKey(agent, session), SessionEnded)
 
     def starting(self) -> list[AgentKey]:
-        """Sessions that live and can run nothing yet: they have answered no owner (coordinator/membership.py)."""
+        """Sessions that live and can run nothing yet: they have answered no owner (coordinator/core/membership.py)."""
         heard = {
             (key.agent, key.session) for key, reads in self.current.items() if isinstance(key, AnswerKey) and reads
         }

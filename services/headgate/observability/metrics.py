@@ -62,7 +62,7 @@ class AgentMetrics(Collector):
 
 
 class Figures(Protocol):
-    """What an agent keeps by feed (agent/figures.py); read from any thread."""
+    """What an agent keeps by feed (agent/shell/figures.py); read from any thread."""
 
     rows: dict[str, int]
     bytes: dict[str, int]

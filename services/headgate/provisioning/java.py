@@ -17,7 +17,7 @@ import msgspec
 
 from headgate.provisioning.cache import cache_folder, write_atomically
 from headgate.provisioning.errors import EmbeddedError, NoJavaError
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 
 __all__ = ["MINIMUM_JAVA", "Java", "find_java", "java_home_for_spark"]
 
@@ -99,7 +99,11 @@ def _ask(executable: Path) -> tuple[int, Path]:
 def _run(executable: Path, *arguments: str) -> str:
     try:
         done = subprocess.run(
-            [executable, *arguments], capture_output=True, text=True, timeout=patience(_ANSWER_SECONDS), check=True
+            [executable, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=scaled_seconds(_ANSWER_SECONDS),
+            check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise EmbeddedError(f"{executable} does not run: {error}") from error

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.java import Java
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 
 __all__ = ["Jvm", "pyspark_jars", "reason", "tail"]
 
@@ -120,7 +120,7 @@ class Jvm:
         with suppress(BrokenPipeError):
             self._stdin.close()
         try:
-            self._process.wait(patience(_EXIT_SECONDS))
+            self._process.wait(scaled_seconds(_EXIT_SECONDS))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

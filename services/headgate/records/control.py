@@ -157,7 +157,7 @@ class OwnerAnnounced(msgspec.Struct, frozen=True):
 class MemberAnnounced(msgspec.Struct, frozen=True):
     """``member/<id>``: a coordinator's process lives, and could own ``shards`` (or owns them), ascending.
 
-    A hint for sharing the shards out (eventlog/roster.py); no safety rests on it.
+    A hint for sharing the shards out (runtime/roster.py); no safety rests on it.
     """
 
     shards: tuple[int, ...]
@@ -191,7 +191,7 @@ class SyncAnswered(msgspec.Struct, frozen=True):
     """``agent/<agent>/<session>/<shard>``: answer to an announce (or, ``owner_rev`` null, a new session's own word).
 
     ``schema_version`` and ``task_count`` are for people who look at the topic. What a session reads is decided by its
-    announcement (eventlog/levels.py), which everybody sees; this record only the owner of its shard.
+    announcement (runtime/levels.py), which everybody sees; this record only the owner of its shard.
     """
 
     owner_rev: int | None
@@ -340,7 +340,7 @@ class OperationRequested(msgspec.Struct, frozen=True):
     where it stood: ``"earliest"``, ``"latest"``, a ts, or topic → partition → offset. ``feed`` is empty where the
     request is about no feed in particular (drain_agent, resign_owner, rebalance_feed of all): it then goes to every
     shard concerned, under an id each. ``parts`` is for split_table: into how many, null to leave the table to the
-    split scheduler. ``abandon_sink`` is for remove_feed: end it without its sink (coordinator/abandoning.py).
+    split scheduler. ``abandon_sink`` is for remove_feed: end it without its sink (coordinator/core/abandoning.py).
     """
 
     kind: OperationKind

@@ -13,7 +13,7 @@ import msgspec
 __all__ = ["ERROR_CODES", "PARTITIONS_GROWN", "ErrorCode", "Stage", "error_code_of"]
 
 PARTITIONS_GROWN: Final = "source_partitions_grown"
-"""The one code that stops a whole feed, and for good (coordinator/discovery.py)."""
+"""The one code that stops a whole feed, and for good (coordinator/core/discovery.py)."""
 
 
 class Stage(StrEnum):

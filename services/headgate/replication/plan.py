@@ -44,7 +44,7 @@ class SpanWork(msgspec.Struct, frozen=True):
     ``begin`` is up to where, beyond ``expected``, its partitions have been read and had nothing of it. ``source_table``
     is the span's among several of its topic; None where the topic has one. With ``settle`` the sink's positions of such
     a span are to follow, be there rows of it or not. ``known_table`` is the table, by its name at the source, that the
-    topic's events are known to be of (changes/tables.py).
+    topic's events are known to be of (formats/tables.py).
     """
 
     id: SpanId

@@ -133,7 +133,7 @@ class _Member:
 
 
 class TransactionTopic:
-    """One transaction topic and the spans it tells of. Times are ms, and never go back (changes/transactions.py)."""
+    """One transaction topic and the spans it tells of. Times are ms, and never go back (formats/transactions.py)."""
 
     def __init__(self, table: SpanTable, source: KafkaConnection, topic: str, is_idle: Callable[[Span], bool]) -> None:
         self._table = table

@@ -1,8 +1,8 @@
 """Where the changes of a topic come from, as far as they say it themselves: Debezium's ``source`` block.
 
 It names connector, database, schema and table, and no server: two servers may have databases and tables of the same
-names, so this alone proves nothing (coordinator/work.py asks the sink as well). Only the last records of each partition
-are looked at; topics without one, and other formats, say nothing.
+names, so this alone proves nothing (the owner asks the sink as well). Only the last records of each partition are
+looked at; topics without one, and other formats, say nothing.
 """
 
 import time

@@ -61,7 +61,7 @@ TURNS_MAX: Final = 200_000
 REPLAY_SECONDS_MAX: Final = 300.0
 
 GOALS: Final = {"idle_tick": 1.0, "first_dispatch": 20.0, "replay": 10.0, "status_event": 100.0, "memory": 1024.0}
-"""Design §11, for 131 072 spans, in each figure's own unit."""
+"""What was aimed at, for 131 072 spans, in each figure's own unit."""
 
 
 class ControlOptions(msgspec.Struct, frozen=True):

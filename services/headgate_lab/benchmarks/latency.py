@@ -35,7 +35,7 @@ from headgate_lab.benchmarks.workload import DDL, create_topic, insert_event
 __all__ = ["Course", "LatencyOptions", "bench_latency", "commit_times", "measure_latency", "wait_until_replicating"]
 
 GOALS_P50_MS: Final = {1: 150.0, 20: 300.0, 200: 1_000.0}
-"""Design §11; p99 below three times that."""
+"""What was aimed at, by the number of tables; the aim for p99 is below three times that."""
 
 DEBEZIUM_OPTIONS: Final = {"tasks.max": "2"}
 """Its defaults fetch and write whatever is there at once; what makes it fast under load makes it wait."""

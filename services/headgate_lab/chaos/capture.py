@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, Producer
 from psycopg import Connection
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, Column
 from headgate_lab.demo.stack import TOPIC_PREFIX
 
@@ -123,9 +123,9 @@ class Capture:
     def drain(self) -> None:
         """Stop when the outbox is empty; whoever calls has stopped the writers. Idempotent. Raises CaptureError."""
         self._stopping.set()
-        self._thread.join(patience(JOIN_SECONDS_MAX))
+        self._thread.join(scaled_seconds(JOIN_SECONDS_MAX))
         if self._thread.is_alive():
-            raise CaptureError(f"the last changes did not reach Kafka within {patience(JOIN_SECONDS_MAX):.0f} s")
+            raise CaptureError(f"the last changes did not reach Kafka within {scaled_seconds(JOIN_SECONDS_MAX):.0f} s")
         self.check()
 
     def _run(self) -> None:

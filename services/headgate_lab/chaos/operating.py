@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.processes import ServiceError
 from headgate_lab.demo.schema import TABLES
 from headgate_lab.demo.services import Services, run_command
@@ -57,7 +57,7 @@ class Operator:
         """Finish what is under way. Idempotent."""
         self._stopping.set()
         if self._thread.is_alive():
-            self._thread.join(patience(JOIN_SECONDS_MAX))
+            self._thread.join(scaled_seconds(JOIN_SECONDS_MAX))
 
     def leave_running(self) -> None:
         """The feed's wanted state is running, whatever was asked for before. Raises ServiceError."""

@@ -17,7 +17,7 @@ from typing import Final
 import psutil
 
 from headgate.config.crash_points import CrashPoint
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.faults import FREEZE_LEASES, Wound
 from headgate_lab.chaos.victims import elsewhere, held_by, jvm_of, thaw
 from headgate_lab.chaos.world import World
@@ -65,7 +65,7 @@ def strike_at(world: World, point: CrashPoint, doom: Doom, random: Random) -> Wo
     world.points[agent].arm(point)
     if point in CLAIMS:
         _move(world, min(tables), agent)
-    pid = world.points[agent].await_reached(point, patience(REACHED_SECONDS_MAX))
+    pid = world.points[agent].await_reached(point, scaled_seconds(REACHED_SECONDS_MAX))
     session, held = held_by(world, agent)
     tables |= held
     service = world.services.running[agent]

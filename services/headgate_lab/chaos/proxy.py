@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.processes import ServiceError
 from headgate_lab.embedded.ports import HOST
 
@@ -177,11 +177,11 @@ class Proxies:
             self._call(proxy.close())
         self._call(_settled())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(patience(CALL_SECONDS_MAX))
+        self._thread.join(scaled_seconds(CALL_SECONDS_MAX))
         self._loop.close()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(patience(CALL_SECONDS_MAX))
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(scaled_seconds(CALL_SECONDS_MAX))
 
 
 async def _settled() -> None:

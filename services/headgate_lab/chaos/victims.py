@@ -8,7 +8,7 @@ from typing import Final
 
 import psutil
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.world import World
 from headgate_lab.demo.processes import Fate, ServiceProcess
 from headgate_lab.demo.tables import busiest_agent, holders
@@ -84,7 +84,7 @@ def part_of_agent(
     world: World, random: Random, busy: set[str], find: Callable[[ServiceProcess], psutil.Process | None]
 ) -> tuple[str, psutil.Process, frozenset[str]] | None:
     """A process under an agent that runs tables."""
-    deadline = time.monotonic() + patience(WORKER_SECONDS_MAX)
+    deadline = time.monotonic() + scaled_seconds(WORKER_SECONDS_MAX)
     while time.monotonic() < deadline:
         agent = an_agent(world, random, busy)
         if agent is None:

@@ -117,7 +117,7 @@ def running_world(options: Options, display: Display, left_over: list[str]) -> I
         create_topics(cluster)
         log = open_log(cluster)
         parts.callback(log.close)
-        watch = Watch(log, patience_seconds=UP_SECONDS_MAX)
+        watch = Watch(log, silence_seconds_max=UP_SECONDS_MAX)
         parts.callback(watch.close)
         points = {name: ArmedPoints(folder / "points" / name) for name in names}
         services = Services(

@@ -8,7 +8,7 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 
 from headgate.eventlog.connection import KafkaConnection
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.sources.offsets import end_offsets
 from headgate_lab.demo.audit import AuditReport, audit
 from headgate_lab.demo.compare import Comparison, compare
@@ -50,9 +50,9 @@ def await_drained(
         markers = write_markers(source, seed)
     missing = [table for table in TABLES if not stands(table, markers[table.name])]
     while missing:
-        if time.monotonic() - began > patience(seconds_max):
+        if time.monotonic() - began > scaled_seconds(seconds_max):
             names = ", ".join(table.full_name for table in missing)
-            raise WatchError(f"the last change of {names} has not arrived after {patience(seconds_max):.0f} s")
+            raise WatchError(f"the last change of {names} has not arrived after {scaled_seconds(seconds_max):.0f} s")
         check()
         time.sleep(POLL_SECONDS)
         missing = [table for table in missing if not stands(table, markers[table.name])]

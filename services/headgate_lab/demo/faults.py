@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import psycopg
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.audit import LABEL
 from headgate_lab.demo.processes import Fate, ServiceError, ServiceProcess
 from headgate_lab.demo.services import COORDINATORS, LEASE_SECONDS, Services, sessions_lost
@@ -47,7 +47,7 @@ Say = Callable[[str], None]
 
 
 class Takeover(msgspec.Struct, frozen=True):
-    """One fault made up for. ``goal`` is the design's (§11), in seconds as ``seconds``.
+    """One fault made up for. ``goal`` is what was aimed at, in seconds as ``seconds``.
 
     ``tables`` are those it was about, ``begin`` and ``end`` seconds since 1970.
     """
@@ -152,7 +152,7 @@ class Faults:
 
     def _await_end_of_session(self, service: ServiceProcess, lost_before: int) -> float:
         """When the service itself counts one session more as lost (its writers are ended by then), or has ended."""
-        address, deadline = self._services.address(service.name), time.monotonic() + patience(THAWED_SECONDS_MAX)
+        address, deadline = self._services.address(service.name), time.monotonic() + scaled_seconds(THAWED_SECONDS_MAX)
         while service.exit_code is None:
             lost = sessions_lost(address)
             if lost is not None and lost > lost_before:

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import Connection
 from psycopg.sql import SQL, Composed, Identifier, Placeholder
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.schema import TABLES, Row, Table
 
 __all__ = ["Key", "Load", "LoadError", "Operation", "Writer", "fill", "write_markers"]
@@ -123,7 +123,7 @@ class Writer:
     def join(self) -> None:
         """Wait for the end of a stopped writer. Raises LoadError."""
         if self._thread is not None:
-            seconds = patience(STOP_SECONDS_MAX)
+            seconds = scaled_seconds(STOP_SECONDS_MAX)
             self._thread.join(seconds)
             if self._thread.is_alive():
                 raise LoadError(f"{self.name} did not stop within {seconds:.0f} s: the source hangs")

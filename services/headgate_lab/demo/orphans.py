@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import psutil
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 
 __all__ = ["MARK", "marked", "no_orphans"]
 
@@ -55,7 +55,7 @@ def no_orphans() -> Iterator[int]:
         finally:
             # The guard may have been killed; then there is nobody to say it to.
             with suppress(BrokenPipeError):
-                guard.communicate(GOODBYE, timeout=patience(GOODBYE_SECONDS_MAX))
+                guard.communicate(GOODBYE, timeout=scaled_seconds(GOODBYE_SECONDS_MAX))
 
 
 def _carriers(token: str) -> list[psutil.Process]:

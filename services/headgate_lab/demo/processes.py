@@ -20,7 +20,7 @@ from typing import Final
 import psutil
 
 from headgate.provisioning.jvm import tail
-from headgate.provisioning.pace import TIME_SCALE_VARIABLE, patience
+from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
 from headgate_lab.demo.orphans import marked
 
 __all__ = [
@@ -198,7 +198,7 @@ class ServiceProcess:
                 done.add(process)
 
     def _kill_rest(self) -> None:
-        deadline = time.monotonic() + patience(VANISH_SECONDS_MAX)
+        deadline = time.monotonic() + scaled_seconds(VANISH_SECONDS_MAX)
         while members := self.tree():
             for process in members:
                 with suppress(psutil.NoSuchProcess):
@@ -217,7 +217,7 @@ def stop_all(services: Iterable[ServiceProcess]) -> list[str]:
     stopping = list(services)
     for service in stopping:
         service.ask_to_stop()
-    deadline = time.monotonic() + patience(STOP_SECONDS_MAX)
+    deadline = time.monotonic() + scaled_seconds(STOP_SECONDS_MAX)
     return [left for service in stopping for left in service.await_stop(deadline)]
 
 

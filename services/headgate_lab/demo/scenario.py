@@ -14,7 +14,7 @@ import psycopg
 
 from headgate.eventlog.kafka import open_log
 from headgate.eventlog.topics import create_topics
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.ending import await_drained, examine_all, row_stands
 from headgate_lab.demo.faults import Faults, Takeover
@@ -84,7 +84,7 @@ def _start(options: Options, display: Display, scratch: Scratch, left_over: list
     create_topics(cluster)
     log = open_log(cluster)
     parts.callback(log.close)
-    watch = Watch(log, patience_seconds=patience(SILENCE_SECONDS_MAX))
+    watch = Watch(log, silence_seconds_max=scaled_seconds(SILENCE_SECONDS_MAX))
     parts.callback(watch.close)
     services = Services(stack.bootstrap, options.agents, folder / "logs")
     parts.callback(lambda: left_over.extend(stop_all(services.all)))

@@ -17,7 +17,7 @@ import yaml
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.provisioning.java import java_home_for_spark
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.processes import (
     HEADGATE,
     Fate,
@@ -199,7 +199,7 @@ def create_feed(sink: SinkAddress, services: Services, folder: Path) -> Path:
     file = folder / f"{FEED}.yaml"
     file.write_text(feed_text(sink, password_file), encoding="utf-8")
     try:
-        timeout = f"{patience(OUTCOME_SECONDS_MAX):g}"
+        timeout = f"{scaled_seconds(OUTCOME_SECONDS_MAX):g}"
         answer = run_command(services.settings, "feed", "create", str(file), "-o", "json", "--timeout", timeout)
     except ServiceError:
         # A service that has crashed is the better explanation.
@@ -213,7 +213,7 @@ def create_feed(sink: SinkAddress, services: Services, folder: Path) -> Path:
 def run_command(settings: Mapping[str, str], *arguments: str) -> dict[str, object]:
     """Run a ``headgate … -o json`` command; its answer. Raises ServiceError with what it said."""
     command = [*HEADGATE, *arguments]
-    seconds = patience(COMMAND_SECONDS_MAX)
+    seconds = scaled_seconds(COMMAND_SECONDS_MAX)
     typed = f"headgate {' '.join(arguments)}"
     try:
         done = subprocess.run(

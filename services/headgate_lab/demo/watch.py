@@ -16,7 +16,7 @@ import msgspec
 
 from headgate.eventlog.log import Delivery, Garbage, Log, LogError, LogReader
 from headgate.eventlog.snapshot import Snapshot, all_partitions
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import (
     AgentAnnounced,
     Epoch,
@@ -134,13 +134,13 @@ class Chronicle:
 class Watch:
     """Reads all control topics until closed. ``seen`` may be looked at while ``condition`` is held."""
 
-    def __init__(self, log: Log, *, patience_seconds: float = 0.0) -> None:
+    def __init__(self, log: Log, *, silence_seconds_max: float = 0.0) -> None:
         """Start reading from the beginning. Raises LogError.
 
-        A broker that does not answer is waited for up to ``patience_seconds``.
+        A broker that does not answer is waited for up to ``silence_seconds_max``.
         """
         self._log = log
-        self._patience_seconds = patience_seconds
+        self._silence_seconds_max = silence_seconds_max
         self.seen = Chronicle()
         self.condition = Condition()
         self.failure: LogError | None = None
@@ -164,7 +164,7 @@ class Watch:
 
         ``check`` is called about once a second and raises when waiting has become pointless. Raises WatchError.
         """
-        seconds = patience(timeout_seconds)
+        seconds = scaled_seconds(timeout_seconds)
         deadline = time.monotonic() + seconds
         while True:
             with self.condition:
@@ -188,7 +188,7 @@ class Watch:
                         reads = reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
                         heard_at = self._take(reads) if reads else heard_at
                 except LogError as error:
-                    if time.monotonic() - heard_at > self._patience_seconds:
+                    if time.monotonic() - heard_at > self._silence_seconds_max:
                         with self.condition:
                             self.failure = error
                             self.condition.notify_all()

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.jvm import Jvm, reason
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
 
 __all__ = ["ConnectWorker"]
@@ -68,7 +68,7 @@ class ConnectWorker:
 
     def wait_until_running(self, name: str, timeout_seconds: float = _ANSWER_SECONDS) -> None:
         """Return once the connector and its task run. Raises EmbeddedError when one failed or time is up."""
-        seconds = patience(timeout_seconds)
+        seconds = scaled_seconds(timeout_seconds)
         deadline = time.monotonic() + seconds
         status: dict[str, Any] = {}
         while time.monotonic() < deadline:
@@ -105,7 +105,7 @@ class ConnectWorker:
             headers={"Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=patience(_ANSWER_SECONDS)) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=scaled_seconds(_ANSWER_SECONDS)) as answer:  # noqa: S310
                 content = answer.read()
         except urllib.error.HTTPError as error:
             with error:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 import psutil
 
 from headgate.provisioning.errors import EmbeddedError
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 
 __all__ = ["kill_guarded", "start_guarded", "stop_guarded"]
 
@@ -78,6 +78,6 @@ def kill_guarded(guard: "subprocess.Popen[bytes]") -> None:
         with suppress(psutil.NoSuchProcess):
             member.kill()
     guard.wait()
-    psutil.wait_procs(family, timeout=patience(GONE_SECONDS))
+    psutil.wait_procs(family, timeout=scaled_seconds(GONE_SECONDS))
     if guard.stdin is not None:
         guard.stdin.close()

@@ -20,7 +20,7 @@ from typing import Final, Self
 
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.jvm import tail
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded import debian
 from headgate_lab.embedded.guard import kill_guarded, start_guarded, stop_guarded
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
@@ -105,7 +105,7 @@ class EmbeddedMariadb:
         """Stop in order: clients are disconnected, nothing is lost. Idempotent."""
         process, self._process = self._process, None
         if process is not None:
-            stop_guarded(process, patience(_STOP_SECONDS), f"MariaDB in {self.data_dir}")
+            stop_guarded(process, scaled_seconds(_STOP_SECONDS), f"MariaDB in {self.data_dir}")
 
     def kill(self) -> None:
         """SIGKILL the server, as a crash would; return when it is gone. Idempotent."""
@@ -186,7 +186,7 @@ class EmbeddedMariadb:
                 cwd="/",
                 capture_output=True,
                 check=True,
-                timeout=patience(_INSTALL_SECONDS),
+                timeout=scaled_seconds(_INSTALL_SECONDS),
             )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             said = (error.stderr or b"").decode(errors="replace").strip()
@@ -197,7 +197,7 @@ class EmbeddedMariadb:
 
     def _wait_until_ready(self, process: "subprocess.Popen[bytes]") -> None:
         """Return when the server greets whoever connects."""
-        seconds = patience(_START_SECONDS)
+        seconds = scaled_seconds(_START_SECONDS)
         deadline = time.monotonic() + seconds
         while process.poll() is None:
             with suppress(OSError), socket.create_connection((HOST, self.port or 0), timeout=_POLL_SECONDS) as client:

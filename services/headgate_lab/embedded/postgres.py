@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.jvm import tail
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.guard import kill_guarded, start_guarded, stop_guarded
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
 
@@ -109,7 +109,7 @@ class EmbeddedPostgres:
         process, self._process = self._process, None
         if process is None:
             return
-        stop_guarded(process, patience(_STOP_SECONDS), f"PostgreSQL in {self.data_dir}")
+        stop_guarded(process, scaled_seconds(_STOP_SECONDS), f"PostgreSQL in {self.data_dir}")
 
     def kill(self) -> None:
         """SIGKILL the server and its sessions, as a crash would; return when they are gone. Idempotent."""
@@ -183,7 +183,7 @@ class EmbeddedPostgres:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=True,
-                timeout=patience(_INITDB_SECONDS),
+                timeout=scaled_seconds(_INITDB_SECONDS),
                 **whom,
             )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
@@ -208,7 +208,7 @@ class EmbeddedPostgres:
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         """Return when the server says in its pid file that it is ready, as pg_ctl does."""
-        seconds = patience(_START_SECONDS)
+        seconds = scaled_seconds(_START_SECONDS)
         deadline = time.monotonic() + seconds
         pid_file = self._cluster / "postmaster.pid"
         while process.poll() is None:

@@ -1,4 +1,4 @@
-"""Agents of the world: a process with one session after the other, as agent/service.py and life.py run them.
+"""Agents of the world: a process with one session after the other, as agent/shell/service.py and life.py run them.
 
 The machine, Turns, Lease, Heartbeat and IdWatch are the real ones. Only what reads a clock or waits in the service is
 written anew here: reading, the replay to an end, the retry of a write that nobody acknowledged.
@@ -25,7 +25,7 @@ from headgate_lab.simulation.processes import Process, Stage
 __all__ = ["AgentProcess", "Sessions"]
 
 WRITE_SECONDS: Final = 2.0
-"""As in agent/life.py, like the next three."""
+"""As in agent/shell/life.py, like the next three."""
 
 TURN_RECORDS_MAX: Final = 5_000
 DRAIN_SECONDS: Final = 10.0
@@ -36,7 +36,7 @@ EARLY_WORK_WEIGHT: Final = 50.0
 
 
 class AgentProcess(Process):
-    """An agent: sessions one after the other, as agent/service.py runs them."""
+    """An agent: sessions one after the other, as agent/shell/service.py runs them."""
 
     def __init__(self, stage: Stage, name: str, sessions: "Sessions") -> None:
         super().__init__(stage, name)

@@ -9,7 +9,7 @@ MARKS_SEEDS_MIN: Final = 300
 """Fewer seeds than this cannot be asked for every mark: the rarest come once in about fifty seeds."""
 
 REQUIRED: Final = (
-    # What can become of a span (coordinator/replication.py), step by step.
+    # What can become of a span (coordinator/core/replication.py), step by step.
     "none to commit",
     "commit to replicating",
     "commit to absent",

@@ -15,13 +15,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.config.crash_points import ArmedPoints
 from headgate.provisioning.java import java_home_for_spark
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate.replication.spark import SparkRuntime
 from headgate.replication.spark_options import SparkOptions
 
-DEADLINE_SECONDS = patience(240)
+DEADLINE_SECONDS = scaled_seconds(240)
 
 
 def until(fact: Callable[[], Any], what: str) -> Any:

@@ -11,7 +11,7 @@ import pytest
 from fixtures.capture import Sources
 from fixtures.services import mariadb_execute
 from headgate.agent.core.executor import SpanId, SpanTask
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch, SpanPlan
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate.replication.spark import SparkRuntime
@@ -55,7 +55,7 @@ WHILE = (
 )
 
 
-DEADLINE_SECONDS = patience(300)
+DEADLINE_SECONDS = scaled_seconds(300)
 
 
 def until(fact: Callable[[], bool], what: str) -> None:

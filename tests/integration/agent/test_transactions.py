@@ -12,7 +12,7 @@ from fixtures.capture import Sources
 from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.config.feed import parse_feed
 from headgate.eventlog.connection import KafkaConnection
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch, SpanPlan
 from headgate.records.ts import ts_of_ms
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
@@ -31,7 +31,7 @@ Session = psycopg.Connection[tuple]
 
 TABLES = ("orders", "goods")
 CREATE = "CREATE TABLE {} (id int PRIMARY KEY, what text)"
-DEADLINE_SECONDS = patience(300)
+DEADLINE_SECONDS = scaled_seconds(300)
 
 
 @pytest.fixture

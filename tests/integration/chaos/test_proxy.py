@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.proxy import SLOW_SECONDS, SOCKET_PATH_BYTES_MAX, Link, Proxies, Proxy
 from headgate_lab.demo.processes import ServiceError
 from headgate_lab.embedded.ports import HOST
 
 pytestmark = pytest.mark.integration
 
-ANSWER_SECONDS_MAX = patience(40)
+ANSWER_SECONDS_MAX = scaled_seconds(40)
 
 
 class Echo:

@@ -23,7 +23,7 @@ from headgate.cli.main import app
 from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 
 DEADLINE_SECONDS = 180.0
 """For a fact to become true on a machine that does other things as well."""
@@ -36,7 +36,7 @@ ROWS = 500
 
 def eventually(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
     """Poll until ``fact()`` is true; its value."""
-    deadline = time.monotonic() + patience(seconds)
+    deadline = time.monotonic() + scaled_seconds(seconds)
     while not (value := fact()):
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         time.sleep(0.05)
@@ -104,7 +104,7 @@ class Service:
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(patience(60))
+        self.process.wait(scaled_seconds(60))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
@@ -113,13 +113,13 @@ def test_a_feed_runs_is_verified_and_stops(
     assert "headgate_agent_sessions_total 1.0" in node.get("/metrics")[1]
 
     node.process.send_signal(signal.SIGTERM)
-    assert node.process.wait(patience(60)) == ExitCode.DONE, node.log_file.read_text(encoding="utf-8")
+    assert node.process.wait(scaled_seconds(60)) == ExitCode.DONE, node.log_file.read_text(encoding="utf-8")
     _said_once(node)
 
 
 def _another_of_the_name(serve: Callable[..., Service]) -> None:
     twin = serve("twin", "agent", "--name", "n1")
-    assert twin.process.wait(patience(120)) == ExitCode.ID_IN_USE
+    assert twin.process.wait(scaled_seconds(120)) == ExitCode.ID_IN_USE
     said = twin.log_file.read_text(encoding="utf-8")
     assert "agent name n1 is in use by session" in said
     assert "spark's default log4j profile" not in said.lower(), "no JVM was started"
@@ -151,8 +151,8 @@ def test_an_agent_is_listed_while_its_spark_starts_and_can_be_stopped_then(
     eventually(lambda: psutil.Process(agent.process.pid).children(recursive=True), "Spark's JVM is being started")
     family = psutil.Process(agent.process.pid).children(recursive=True)
     agent.process.send_signal(signal.SIGTERM)
-    assert agent.process.wait(patience(60)) == ExitCode.DONE, agent.log_file.read_text(encoding="utf-8")
+    assert agent.process.wait(scaled_seconds(60)) == ExitCode.DONE, agent.log_file.read_text(encoding="utf-8")
     assert listed() == [], "it has taken its announcement with it"
-    _, alive = psutil.wait_procs(family, timeout=patience(60))
+    _, alive = psutil.wait_procs(family, timeout=scaled_seconds(60))
     assert alive == []
     assert "Traceback" not in agent.log_file.read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import LogError
 from headgate.observability.probes import Probes
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.views import service
 from integration.cli.conftest import ROWS, Service, change, eventually, headgate
 from integration.cli.guarded import GuardedKafka, documented, granted, revoked
@@ -250,7 +250,7 @@ def test_views_without_a_right_to_their_group_end_and_say_so(
             for rule in without:
                 revoked(guarded.kafka, rule)
             views = serve(f"without-{name}", "views")
-            assert views.process.wait(patience(60)) == ExitCode.LOG, name
+            assert views.process.wait(scaled_seconds(60)) == ExitCode.LOG, name
             assert f"no right to Read groups whose names begin with {CLUSTER}.views." in views.log_file.read_text()
             granted(guarded.kafka, without)
     finally:
@@ -278,7 +278,7 @@ def test_views_that_cannot_join_their_group_can_still_be_stopped(
             part.start()
             eventually(lambda: probes.waiting() == ["views: joining the group"], "it says what it waits for")
             part.stop()
-            assert part.ended(patience(30)), "it waits no longer"
+            assert part.ended(scaled_seconds(30)), "it waits no longer"
             assert part.error is None
     finally:
         granted(guarded.kafka, [reading])

@@ -13,7 +13,7 @@ from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import create_topics
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from integration.cli.conftest import Service, eventually, headgate
 
 pytestmark = pytest.mark.integration
@@ -23,7 +23,7 @@ SHARDS = 4
 LEASE_SECONDS = 5.0
 """The default: on a busy machine a shorter one runs out by itself, and shards move that nobody has killed."""
 
-SETTLED_SECONDS_MAX = patience(400)
+SETTLED_SECONDS_MAX = scaled_seconds(400)
 """Three processes that start, and elections that must be over for two leases: minutes where others keep the machine."""
 
 COORDINATORS = 3

@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.spark_cluster import SparkCluster, python_without
 from headgate.cli.exit_codes import ExitCode
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -90,7 +90,7 @@ def test_an_executor_that_lacks_what_tasks_need_is_said_at_the_start(
     monkeypatch.setenv("HEADGATE_SPARK__JARS", ",".join(map(str, spark_jars)))
     monkeypatch.setenv("HEADGATE_SPARK__MASTER", "local-cluster[1,1,1024]")
     agent = serve("agent", "agent", "--name", "a1")
-    assert agent.process.wait(patience(240)) == ExitCode.SPARK, agent.log_file.read_text(encoding="utf-8")
+    assert agent.process.wait(scaled_seconds(240)) == ExitCode.SPARK, agent.log_file.read_text(encoding="utf-8")
     log = agent.log_file.read_text(encoding="utf-8")
     (line,) = [line for line in log.splitlines() if "a first job failed" in line]
     assert said in line

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from fixtures.spark_cluster import SparkCluster, executors_of, python_without
 from headgate.config.settings import Settings
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from integration.cli.conftest import Service, change, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
@@ -148,4 +148,4 @@ def test_killed_executors_and_workers_are_gone_on_without(
 
         eventually(well, "nothing is left of the errors")
         node.process.send_signal(signal.SIGTERM)
-        assert node.process.wait(patience(60)) == 0, node.log_file.read_text(encoding="utf-8")
+        assert node.process.wait(scaled_seconds(60)) == 0, node.log_file.read_text(encoding="utf-8")

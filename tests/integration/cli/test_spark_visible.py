@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.ports import free_ports
 from integration.cli.conftest import ROWS, Service, change, eventually, headgate
 
@@ -81,7 +81,7 @@ def test_pages_and_metrics_tell_of_the_query_and_a_stop_amid_a_batch_leaves_no_t
             waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_catalog"
             eventually(lambda: watcher.execute(waits).fetchone() != (0,), "a batch is under way, at the sink")
         node.process.send_signal(signal.SIGTERM)
-        assert node.process.wait(patience(90)) == ExitCode.DONE, node.log_file.read_text(encoding="utf-8")
+        assert node.process.wait(scaled_seconds(90)) == ExitCode.DONE, node.log_file.read_text(encoding="utf-8")
     said = node.log_file.read_text(encoding="utf-8")
     assert "Traceback" not in said, said
     assert "Exception" not in said, said

@@ -18,7 +18,7 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.config.times import show_ts
 from headgate.eventlog.kafka import KafkaLog
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.ts import ts_of_ms
 from integration.cli.conftest import Service, eventually, headgate
 
@@ -33,7 +33,7 @@ BEGUN = ts_of_ms(time.time_ns() // 1_000_000 - 600_000)
 """Lately: the broker deletes what is a week old."""
 TARGET = BEGUN + 100
 PARTITIONS = 2
-SECONDS = patience(300)
+SECONDS = scaled_seconds(300)
 """A node starts Spark, which on a busy machine takes a minute."""
 
 

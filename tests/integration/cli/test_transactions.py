@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.ts import ts_of_ms
 from integration.cli.conftest import Service, eventually, headgate
 
@@ -31,7 +31,7 @@ pytestmark = [
 BEGUN_MS = time.time_ns() // 1_000_000 - 600_000
 """Lately: the broker deletes what is a week old."""
 TARGET_MS = BEGUN_MS + 1_000
-SECONDS = patience(300)
+SECONDS = scaled_seconds(300)
 """A node starts Spark, which on a busy machine takes a minute."""
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 
 pytestmark = pytest.mark.integration
 
-WAIT_SECONDS_MAX = patience(90)
+WAIT_SECONDS_MAX = scaled_seconds(90)
 
 SERVICE = """
 import subprocess, time

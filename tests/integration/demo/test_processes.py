@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.processes import Fate, ServiceError, ServiceProcess, interrupts_deferred, stop_all
 
 pytestmark = pytest.mark.integration
 
-WAIT_SECONDS_MAX = patience(80)
+WAIT_SECONDS_MAX = scaled_seconds(80)
 
 # A child as Spark's JVM is (of a process group of its own), with a grandchild whose parent ends at once.
 FAMILY = """

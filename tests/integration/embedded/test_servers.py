@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.provisioning.errors import EmbeddedError, PortTakenError
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
@@ -27,7 +27,7 @@ from headgate_lab.embedded.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.integration
 
-DEADLINE_SECONDS = patience(120)
+DEADLINE_SECONDS = scaled_seconds(120)
 ALL_SERVERS = """\
 import sys
 from pathlib import Path

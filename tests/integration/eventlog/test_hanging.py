@@ -18,7 +18,7 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import FencedError, Partition, Placed, TransactionalWriter
 from headgate.eventlog.replay import ReplayStalledError, read_on_to
 from headgate.eventlog.topics import create_topics, topic_name
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.base import Fact
 from headgate.records.keys import FeedProgressKey
 from headgate.runtime.machine import Now
@@ -31,7 +31,7 @@ from support.toy_role import TOY
 pytestmark = pytest.mark.integration
 
 OWNER = "owner"
-DEADLINE_SECONDS = patience(120)
+DEADLINE_SECONDS = scaled_seconds(120)
 LENGTH_AT, HEAD_BYTES, ATTRIBUTES_AT, CONTROL = 8, 12, 21, 0x20
 
 _numbers = itertools.count()

@@ -9,7 +9,7 @@ import pytest
 from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Partition, Placed
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.base import Fact
 from headgate.records.control import OperationKind, OperationRequested, RequestSettled
 from headgate.records.keys import OutcomeKey, RequestKey
@@ -20,7 +20,7 @@ from support.toy_role import TOY, ToyState
 pytestmark = pytest.mark.integration
 
 LEASE = 2.0
-DEADLINE_SECONDS = patience(120)
+DEADLINE_SECONDS = scaled_seconds(120)
 STEP_SECONDS_MAX = 0.1
 
 

@@ -13,7 +13,7 @@ from headgate.agent.shell.service import AgentCounters, AgentOptions, run_agent
 from headgate.agent.shell.session import IdInUseError
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.sharding import place, shard_of
-from headgate.provisioning.pace import patience
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.base import Fact, Key, Record
 from headgate.records.control import (
     AgentAnnounced,
@@ -36,7 +36,7 @@ from headgate.records.keys import AgentKey, FeedKey, SessionKey, SpanKey
 from headgate_lab.memory_log.log import MemoryBroker
 from support.remembering_executor import RememberingExecutor
 
-DEADLINE_SECONDS = patience(30)
+DEADLINE_SECONDS = scaled_seconds(30)
 SHARDS = 2
 PLAN = SpanPlan(span="public.goods", topic="shop.public.goods", table="public.goods", start={0: 3})
 

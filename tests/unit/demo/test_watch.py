@@ -263,7 +263,7 @@ def test_a_patient_watch_reads_on_where_it_was_when_the_broker_is_back() -> None
     first = FailingReader(owner_announced("a", 6), fails=True)
     second = FailingReader(owner_announced("b", 7), fails=False)
     log = LogOf(first, second)
-    watch = Watch(cast("Log", log), patience_seconds=60)
+    watch = Watch(cast("Log", log), silence_seconds_max=60)
     try:
         watch.wait_for("both owners", lambda seen: [t.owner_id for t in seen.terms] == ["a", "b"], 20, lambda: None)
     finally:

@@ -4,7 +4,7 @@ The agent's service asks, the data plane answers at once and works in the backgr
 or the sink. The rule of the seed: two calls in a row of ``all_spans`` agree, whatever goes on in the background,
 unless an add, a remove (with close and forget, which belong to it) or an ``is_…_finished`` lies between; and every span
 it names has a ``status``, whose positions are the checkpoint. A span is a table or a part of one: two parts of a table
-are strangers to each other. Every executor passes tests/executor_contract.py.
+are strangers to each other. Every executor passes tests/support/executor_contract.py.
 """
 
 from typing import Protocol

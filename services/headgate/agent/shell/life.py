@@ -1,7 +1,7 @@
 """One session of an agent, from its first heartbeat to its end: a loop of turns around the machine.
 
 A session announces itself at once, and **starts** until its executor is warm: it answers no owner yet, so none gives it
-a table (coordinator/membership.py). It heartbeats and reads along meanwhile; Spark starts on a thread of its own.
+a table (coordinator/core/membership.py). It heartbeats and reads along meanwhile; Spark starts on a thread of its own.
 
 A turn reads what is new on announce, dispatch and changefeed, looks at the executor's tasks, lets the machine decide,
 writes its facts, and only then runs its effects: nothing is done that nobody could read about. The lease is asked
@@ -151,8 +151,8 @@ class AgentSession:
 
     def _started(self, reader: SessionReader, stop: threading.Event) -> TableExecutor | None:
         """The executor, once the name is ours and all is warm; None if asked to stop before."""
-        patience = time.monotonic() + SETTLE_LEASES_MAX * self._options.lease_seconds
-        while not self._watch.settled and time.monotonic() < patience:
+        deadline = time.monotonic() + SETTLE_LEASES_MAX * self._options.lease_seconds
+        while not self._watch.settled and time.monotonic() < deadline:
             if stop.is_set():
                 return None
             self._follow(reader)
@@ -181,14 +181,14 @@ class AgentSession:
         An owner's open transaction may hide the end for a minute. No decision here depends on having seen all, so a
         lease is waited for it and no more.
         """
-        patience = time.monotonic() + self._options.lease_seconds
+        deadline = time.monotonic() + self._options.lease_seconds
         ends: dict[Partition, int] | None = None
         while ends is None or not reader.reached(ends):
             self._turned()
             if ends is None and self._heartbeat.acknowledged.wait(TURN_SECONDS):
                 ends = reader.end_offsets()
             self._adopt(reader)
-            if time.monotonic() > patience and self._heartbeat.acknowledged.is_set():
+            if time.monotonic() > deadline and self._heartbeat.acknowledged.is_set():
                 _log.warning("session %s starts before the end of the log: a transaction is open", self.key.session)
                 return
 

@@ -111,7 +111,7 @@ class Draft:
     def _has_elder(self, session: SessionId) -> bool:
         """Another session has the agent's name, and neither dies nor leaves (membership.py: who came first).
 
-        The younger one either finds out that the name is in use and ends (agent/session.py), or outlives the other.
+        The younger one either finds out that the name is in use and ends, or outlives the other.
         """
         holder = self.term.names.get(session[0], session)
         return holder != session and self.has_name(holder)

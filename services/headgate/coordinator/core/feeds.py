@@ -54,7 +54,7 @@ changefeed-error-stuck-duration): beyond, only a person can help, and should be 
 
 DELETES_PER_DECISION_MAX: Final = 1_000
 """Spans whose keys are deleted in one decision, each with those of a few dead sessions: the transaction of a turn stays
-below TURN_FACTS_MAX (eventlog/term.py), and the turn far below a lease."""
+below TURN_FACTS_MAX (runtime/term.py), and the turn far below a lease."""
 
 EFFECT_RETRY_SECONDS: Final = 5.0
 """Pause before an effect that could not be run is asked for again."""

@@ -2,7 +2,7 @@
 
     membership   who is there, the sync barrier, the dead          replication   every transition of a span, as a table
     spans        from words to signals to steps                    scheduling    who gets what
-    patience     for whom a span waits, and no longer              deadlines     what follows when somebody is late
+    waiting      for whom a span waits, and no longer              deadlines     what follows when somebody is late
     requests     what an operator asks, and what becomes of it     feeds         a feed's life
     checkpoint   how far a feed is, and what holds it              term          one owner's memory
     relocation   emptying an agent, spreading a feed               acceptance    create, update, rewind: what a feed is

@@ -17,7 +17,7 @@ new owner waits only for sessions that the log has heard of by an answer, a word
 by the same reasoning, no owner can have given it anything.
 
 Names. Two processes may run under one agent's name. The one whose announcement stands first on the log has it: the
-other will read that, and end itself within a lease (agent/session.py: IdWatch). The owner goes by the same order while
+other will read that, and end itself within a lease (``IdWatch`` of the agent). The owner goes by the same order while
 it reads live, and sticks to it. When its term begins, or when who had the name is dead, it knows only who has announced
 itself oftener (at one pace, so longer). Where that is wrong, which takes a change of owners within twins' first lease,
 it gives to one that ends, and then to the other.
@@ -52,7 +52,7 @@ SWEEP_SECONDS: Final = 60.0
 """How long a dead session's words stay, for whoever looks into what happened; and the pace of looking again."""
 
 SWEEP_KEYS_MAX: Final = 1_000
-"""Tombstones of one sweep: one transaction stays small beside TURN_FACTS_MAX of the loop (eventlog/term.py)."""
+"""Tombstones of one sweep: one transaction stays small beside TURN_FACTS_MAX of the loop (runtime/term.py)."""
 
 
 def await_answers(draft: Draft) -> bool:

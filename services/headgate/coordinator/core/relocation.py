@@ -26,7 +26,7 @@ DRAINED_SECONDS: Final = 60.0
 
 DRAIN_STUCK_SECONDS_MAX: Final = 150.0
 """A drain from which no table has left for so long has failed: a target may take a minute to prepare one, then the
-agent a minute to hand it over before it is passed over (patience.py), and both are looked at late once."""
+agent a minute to hand it over before it is passed over (waiting.py), and both are looked at late once."""
 
 HOLDS_MAX: Final = 10
 """How often that is prolonged while the request stands: other shards may still be emptying the agent, and whoever asked

@@ -23,7 +23,7 @@ Rules, and which defect of TiCDC's scheduler v3 each one keeps out:
   gets it next claims, which fences the lost one at the sink.
 - ABSENT and sealed is the only state in which nobody can write. A feed is stopped or removed only when all its spans
   are there. A span that must be closed but has no primary is ORPHANED: any agent claims it, seals it, reports.
-- Whatever a session is to do has a deadline (patience.py). A primary that does not come to write has failed
+- Whatever a session is to do has a deadline (waiting.py). A primary that does not come to write has failed
   (``start_timeout``), though it says nothing; so has one that was told to drain and does not come to seal
   (``drain_timeout``): it is passed over, the secondary, or whoever closes the span, claims under a higher epoch, and
   the sink fences it. The target of a move has one too, which only ends the move.

@@ -25,7 +25,7 @@ from headgate.records.keys import SpanKey
 __all__ = ["run_round"]
 
 CLOSES_PER_ROUND_MAX: Final = 2_000
-"""Spans closed in one decision; the transaction of a turn stays below the client's queue bound (eventlog/term.py)."""
+"""Spans closed in one decision; the transaction of a turn stays below the client's queue bound (runtime/term.py)."""
 
 
 def run_round(draft: Draft, schedulers: Sequence[Scheduler]) -> None:

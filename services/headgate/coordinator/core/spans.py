@@ -59,7 +59,7 @@ TRIES_IN_FAILED_MAX: Final = 5
 neighbour's passing trouble is over. A table that was given up has had more."""
 
 REVIEWS_PER_DECISION_MAX: Final = 2_000
-"""Spans looked at in one decision: a tenth of a second, and a transaction below TURN_FACTS_MAX (eventlog/term.py)."""
+"""Spans looked at in one decision: a tenth of a second, and a transaction below TURN_FACTS_MAX (runtime/term.py)."""
 
 REVIEW_STEPS_MAX: Final = 8
 """No history needs more steps at one look (the longest: secondary lost, primary lost); more means a cycle: a bug."""

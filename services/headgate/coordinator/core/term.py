@@ -117,7 +117,7 @@ class TermMemory:
     """Spans whose move by a scheduler came to nothing lately."""
     loads: Loads = field(default_factory=Loads)
     starting: dict[SpanKey, Wait] = field(default_factory=dict)
-    """Spans whose primary is to begin, the longest first (patience.py)."""
+    """Spans whose primary is to begin, the longest first (waiting.py)."""
     draining: dict[SpanKey, Wait] = field(default_factory=dict)
     """Spans whose primary is to drain and seal, the longest first."""
     drained_at: dict[SessionId, float] = field(default_factory=dict)

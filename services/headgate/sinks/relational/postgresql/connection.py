@@ -19,8 +19,8 @@ from headgate.records.control import Epoch
 from headgate.records.names import encode_part
 from headgate.records.spans import overlap, table_of
 from headgate.sinks.contract import Claim, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.relational.postgresql.bounded_connection import BoundedConnection
 from headgate.sinks.relational.postgresql.faults import message
-from headgate.sinks.relational.postgresql.patience import PatientConnection
 from headgate.sinks.relational.session import Parameters, RelationalSettings
 from headgate.sinks.relational.silence import CONNECT_SECONDS, TCP_OPTIONS
 
@@ -117,7 +117,7 @@ def _short(name: str, room: int) -> str:
 class PostgresSession:
     """See Session. ``connection`` is psycopg's, for what only it can do."""
 
-    def __init__(self, connection: PatientConnection) -> None:
+    def __init__(self, connection: BoundedConnection) -> None:
         self.connection = connection
         self._label: Label | None = None
 
@@ -199,14 +199,14 @@ def connect(settings: RelationalSettings) -> PostgresSession:
     return PostgresSession(connection)
 
 
-def _open(settings: RelationalSettings) -> PatientConnection:
+def _open(settings: RelationalSettings) -> BoundedConnection:
     options: dict[str, object] = {**_NETWORK, "application_name": _LABEL_WORD}
     with suppress(psycopg.ProgrammingError):  # said by connect() itself, in its own words
         options = {name: value for name, value in options.items() if name not in conninfo_to_dict(settings.dsn)}
     password = settings.password()
     if password is not None:
         options["password"] = password
-    return PatientConnection.connect(settings.dsn, autocommit=True, **options)  # type: ignore[arg-type]
+    return BoundedConnection.connect(settings.dsn, autocommit=True, **options)  # type: ignore[arg-type]
 
 
 def _is_at_work(settings: RelationalSettings, number: tuple[Any, ...] | None) -> bool:

@@ -8,19 +8,19 @@ import psycopg
 
 from headgate.sinks.relational import silence
 
-__all__ = ["PatientConnection"]
+__all__ = ["BoundedConnection"]
 
 
-class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
+class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """Until ``is_at_work`` is set a silent server is given up at once; it says whether the server is at work for us."""
 
     is_at_work: Callable[[], bool] | None = None
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
         """Consume a generator of psycopg's, as its own method does."""
-        return super().wait(self._patiently(gen), *args, **options)
+        return super().wait(self._bounded(gen), *args, **options)
 
-    def _patiently(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         try:
             wanted = next(gen)
             limit, is_last_look = monotonic() + silence.SILENCE_SECONDS, False

@@ -1,7 +1,7 @@
 """How long the demo, ``headgate up``, ``headgate chaos`` and the tests wait for a process before they give up.
 
 A bound of theirs says: beyond this something does not work at all. Each is written for a machine that is four times
-slower than the one it was written on (two cores), and goes through ``patience``, which multiplies it by
+slower than the one it was written on (two cores), and goes through ``scaled_seconds``, which multiplies it by
 ``HEADGATE_TIME_SCALE``. Who ends by itself is noticed at once whatever the bound, so a generous one costs nothing.
 Headgate's own times (leases, say) are not touched: they are what is shown.
 """
@@ -12,12 +12,12 @@ from typing import Final
 
 from headgate.provisioning.errors import EmbeddedError
 
-__all__ = ["TIME_SCALE_VARIABLE", "patience"]
+__all__ = ["TIME_SCALE_VARIABLE", "scaled_seconds"]
 
 TIME_SCALE_VARIABLE: Final = "HEADGATE_TIME_SCALE"
 
 
-def patience(seconds: float) -> float:
+def scaled_seconds(seconds: float) -> float:
     """``seconds`` on this machine. Raises EmbeddedError if HEADGATE_TIME_SCALE is no number from 1 on."""
     said = os.environ.get(TIME_SCALE_VARIABLE, "1")
     try:

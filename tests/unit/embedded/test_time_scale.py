@@ -4,15 +4,15 @@ import pytest
 
 from headgate.config.settings import load_settings
 from headgate.provisioning.errors import EmbeddedError
-from headgate.provisioning.pace import TIME_SCALE_VARIABLE, patience
+from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
 from headgate_lab.demo.processes import environment
 
 
 def test_bounds_are_stretched_by_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TIME_SCALE_VARIABLE, raising=False)
-    assert patience(90) == 90
+    assert scaled_seconds(90) == 90
     monkeypatch.setenv(TIME_SCALE_VARIABLE, "2.5")
-    assert patience(90) == 225
+    assert scaled_seconds(90) == 225
     assert environment({})[TIME_SCALE_VARIABLE] == "2.5", "what is started waits as long"
     load_settings({})
 
@@ -21,4 +21,4 @@ def test_bounds_are_stretched_by_what_the_environment_says(monkeypatch: pytest.M
 def test_what_is_no_factor_is_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TIME_SCALE_VARIABLE, said)
     with pytest.raises(EmbeddedError, match=r"HEADGATE_TIME_SCALE=.* a number from 1 on"):
-        patience(1)
+        scaled_seconds(1)
