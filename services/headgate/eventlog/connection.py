@@ -212,7 +212,8 @@ class KafkaConnection:
         """The LogError that says what ``error`` means."""
         if error.args[0].code() in UNREACHABLE_CODES:
             return self.unreachable(f"{what} ({reason_of(error)})")
-        return LogError(f"{what} on Kafka at {self.bootstrap_servers}: {reason_of(error)}")
+        advice = ". Give this user the right (docs/configuration.md)" if error.args[0].code() in RIGHTS_CODES else ""
+        return LogError(f"{what} on Kafka at {self.bootstrap_servers}: {reason_of(error)}{advice}")
 
     def unreachable(self, what: str) -> BrokerUnreachableError:
         """The error that names the address, and why the last attempt to connect failed, if it was just now."""
@@ -230,6 +231,16 @@ class KafkaConnection:
         future = self.admin.describe_cluster(request_timeout=timeout_seconds)
         return str(self.wait("asking for its cluster id", future, timeout_seconds).cluster_id)
 
+
+RIGHTS_CODES: Final = frozenset(
+    {
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""A right that the broker does not see."""
 
 UNREACHABLE_CODES: Final = frozenset(
     {

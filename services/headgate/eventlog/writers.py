@@ -18,7 +18,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from headgate.eventlog.codec import Codec
-from headgate.eventlog.connection import KafkaConnection, reason_of
+from headgate.eventlog.connection import RIGHTS_CODES, KafkaConnection, reason_of
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.log import (
     CommitRefusedError,
@@ -83,7 +83,7 @@ class KafkaTransactionalWriter(LogWriter):
                 if _is_fenced(error):
                     raise self._fenced(error) from error
                 if not error.args[0].retriable() or time.monotonic() >= deadline:
-                    raise self._connection.failed(f"taking transactional.id {self._name}", error) from error
+                    raise self._connection.failed(f"taking transactional.id {self._transactional_id}", error) from error
             else:
                 return
 
@@ -222,4 +222,6 @@ def _note_offset(offsets: dict[int, int], index: int, error: KafkaError | None, 
 def _is_fenced(error: KafkaException) -> bool:
     """Whether this producer is over. _FENCED does not prove a rival: its own timeout looks the same."""
     kafka_error = error.args[0]
+    if kafka_error.code() in RIGHTS_CODES:
+        return False  # fatal for librdkafka as well
     return bool(kafka_error.fatal()) or kafka_error.code() in _FENCED_CODES

@@ -238,6 +238,33 @@ def test_the_documented_rights_suffice_for_migrations(
     assert "uthoriz" not in owner.log_file.read_text(encoding="utf-8")
 
 
+def test_a_coordinator_without_its_transactional_id_says_so_once_and_serves_when_it_has_the_right(
+    guarded: GuardedKafka, log: KafkaLog, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert log.cluster_id, "the topics are there"
+    become("coordinator", guarded, monkeypatch)
+    rules = [rule for rule in documented("x") if rule.restype is ResourceType.TRANSACTIONAL_ID]
+    assert rules
+    try:
+        for rule in rules:
+            revoked(guarded.kafka, rule)
+        owner = serve("without", "coordinator")
+        eventually(lambda: "uthoriz" in owner.get("/readyz")[1], "it says why it is not ready")
+        eventually(lambda: len(_roles(owner)) > 6, "it has tried several times")
+    finally:
+        granted(guarded.kafka, rules)
+    eventually(lambda: owner.get("/readyz")[0] == 200, "it serves")
+    told = [line["last_error"] for line in _roles(owner) if "uthoriz" in line.get("last_error", "")]
+    assert len(told) == 1, told
+    assert f"taking transactional.id {CLUSTER}.{CLUSTER}.coordinator-0" in told[0]
+    assert "Give this user the right (docs/configuration.md)" in told[0]
+    assert "fenced" not in told[0]
+
+
+def _roles(service: Service) -> list[dict[str, Any]]:
+    return [line for line in service.lines() if line["event"] == "role"]
+
+
 def test_views_without_a_right_to_their_group_end_and_say_so(
     guarded: GuardedKafka, log: KafkaLog, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
