@@ -71,6 +71,9 @@ class ViewsSettings(_Section):
 
     bind: str = Field(default="127.0.0.1", description="address of the views; loopback unless you open it, as above")
     port: int = Field(default=8421, ge=0, le=65535, description="port of the views; 0 takes any free one and logs it")
+    groups: bool = Field(
+        default=True, description="show each feed's positions as a consumer group, `<cluster>.feed.<feed>`"
+    )
 
 
 class LogSettings(_Section):

@@ -21,6 +21,7 @@ from headgate.views.lag import LagWindows
 from headgate.views.metrics import ViewsMetrics
 from headgate.views.model import ViewsModel
 from headgate.views.pages import serve_pages
+from headgate.views.positions import Groups, positions_of
 from headgate.views.routes import Known
 from headgate.views.stream import make_app, read_topics
 
@@ -30,6 +31,9 @@ LOOK_SECONDS: Final = 0.1
 """How often it is looked whether to stop, and whether all has been read."""
 
 LOOP: Final = "views"
+
+GROUPS_SECONDS: Final = 5.0
+"""How often positions are written to consumer groups: tools that show lag ask no more often."""
 
 
 class ViewsEndedError(RuntimeError):
@@ -74,11 +78,13 @@ class ViewsService:
             serve_pages(app, known, model)
             self._metrics.watch(model)
             started = asyncio.create_task(self._start(app, lags))
+            shown = asyncio.create_task(self._show_positions(model))
             try:
-                await self._turn(app, model, started, port)
+                await self._turn(app, model, (started, shown), port)
             finally:
-                started.cancel()
-                await asyncio.wait([started])
+                for task in (started, shown):
+                    task.cancel()
+                await asyncio.wait([started, shown])
                 await app.stop()
         await asyncio.to_thread(group_was_forgotten, self._log.connection, group)
         if self._failure is not None:
@@ -86,8 +92,9 @@ class ViewsService:
         if app.crashed:
             raise ViewsEndedError(f"Faust has given up: {app.crash_reason}") from app.crash_reason
 
-    async def _turn(self, app: faust.App, model: ViewsModel, started: asyncio.Task[None], port: int) -> None:
-        log, is_told = logger(service=LOOP), False
+    async def _turn(self, app: faust.App, model: ViewsModel, tasks: tuple[asyncio.Task[None], ...], port: int) -> None:
+        """Until the end; ``tasks`` begin with Faust's start. Raises what one of them failed for."""
+        log, is_told, started = logger(service=LOOP), False, tasks[0]
         while not (self._asked or self._failure is not None or app.crashed or app.should_stop):
             self._probes.turned(LOOP)
             if not started.done():
@@ -99,8 +106,9 @@ class ViewsService:
                 self._probes.ready(LOOP)
                 log.info("rebuilt", records=model.records, views_port=port)
             await asyncio.sleep(LOOK_SECONDS)
-            if started.done():
-                await started
+            for task in tasks:
+                if task.done():
+                    await task
 
     async def _start(self, app: faust.App, lags: LagWindows) -> None:
         try:
@@ -108,6 +116,15 @@ class ViewsService:
         except KafkaError as error:
             raise LogError(f"Faust's client cannot go on with Kafka at {self._settings.bootstrap}: {error}") from error
         await app.add_runtime_dependency(lags.table)
+
+    async def _show_positions(self, model: ViewsModel) -> None:
+        groups = Groups(self._log.connection, self._settings.prefix)
+        while True:
+            if self._settings.views.groups and not model.behind:
+                # Taken here, where nothing changes them meanwhile; the brokers are asked elsewhere.
+                positions = positions_of(model.snapshot)
+                await asyncio.to_thread(groups.write, positions, lambda: self._asked)
+            await asyncio.sleep(GROUPS_SECONDS)
 
     def _fail(self, error: Exception) -> None:
         self._failure = error

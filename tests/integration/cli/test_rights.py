@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 import pytest
 import yaml
-from confluent_kafka import Producer
-from confluent_kafka.admin import AclOperation, ResourceType
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer
+from confluent_kafka.admin import AclBinding, AclOperation, NewTopic, ResourceType
 from prometheus_client import CollectorRegistry
 
 from headgate.cli.exit_codes import ExitCode
@@ -21,13 +21,17 @@ from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.connection import BrokerUnreachableError, KafkaConnection
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.kafka import KafkaLog, open_log
-from headgate.eventlog.log import LogError
+from headgate.eventlog.log import LogError, Partition, Placed
 from headgate.observability.probes import Probes
 from headgate.provisioning.time_scale import scaled_seconds
+from headgate.records.base import Fact
+from headgate.records.control import FeedProgressed
+from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate.views import service
 from integration.cli.conftest import ROWS, Service, change, eventually, headgate
 from integration.cli.guarded import GuardedKafka, documented, granted, revoked
 from support.eventlog_contract import ended
+from support.feeds import feed_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -196,10 +200,29 @@ def test_the_documented_rights_suffice_for_the_views(
     with closing(log.transactional_writer("owner")) as owner:
         owner.init()
         owner.commit([ended("s1")])
+    topic, key, at = f"{CLUSTER}-shop.src.orders", FeedKey("seen"), FeedProgressKey("seen")
+    feed = feed_of(topic, "a", partitions=1)
+    feeds, checkpoints = Partition("changefeed", 0), Partition("checkpoint", 0)
+    progress = FeedProgressed(feed.feed_id, feed.incarnation, 1, {"a": {0: 7}}, None, None, 0)
+    for future in log.connection.admin.create_topics([NewTopic(topic, 1, 1)]).values():
+        with suppress(KafkaException):  # another test has made it
+            future.result(20)
+    with closing(log.writer("test")) as writer:
+        writer.write([Placed(feeds, Fact(key, feed)), Placed(checkpoints, Fact(at, progress))], 30)
     become("views", guarded, monkeypatch)
     monkeypatch.setenv("HEADGATE_VIEWS__PORT", "0")
     views = serve("views", "views")
     eventually(lambda: views.said("rebuilt"), "the views have read all")
+    group = ConsumerGroupTopicPartitions(f"{CLUSTER}.feed.seen")
+
+    def shown() -> list[int]:
+        asked = log.connection.admin.list_consumer_group_offsets([group])[group.group_id].result(20)
+        return [place.offset for place in asked.topic_partitions]
+
+    eventually(lambda: shown() == [7], "the feed's positions are a group")
+    with closing(log.writer("test")) as writer:
+        writer.write([Placed(checkpoints, Fact(at, None)), Placed(feeds, Fact(key, None))], 30)
+    eventually(lambda: shown() == [], "and no more when it is gone")
     views.process.terminate()
     assert views.process.wait(60) == ExitCode.DONE
     assert "uthoriz" not in views.log_file.read_text(encoding="utf-8")
@@ -265,12 +288,18 @@ def _roles(service: Service) -> list[dict[str, Any]]:
     return [line for line in service.lines() if line["event"] == "role"]
 
 
+def _of_groups(prefix: str) -> list[AclBinding]:
+    """The documented rights to groups whose names begin with the cluster's and this prefix."""
+    rules = [rule for rule in documented("x") if rule.restype is ResourceType.GROUP]
+    return [rule for rule in rules if rule.name == f"{CLUSTER}.{prefix}"]
+
+
 def test_views_without_a_right_to_their_group_end_and_say_so(
     guarded: GuardedKafka, log: KafkaLog, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     become("views", guarded, monkeypatch)
     monkeypatch.setenv("HEADGATE_VIEWS__PORT", "0")
-    groups = [rule for rule in documented("x") if rule.restype is ResourceType.GROUP]
+    groups = _of_groups("views.")
     (reading,) = [rule for rule in groups if rule.operation is AclOperation.READ]
     try:
         for name, without in (("reading", [reading]), ("all", groups)):
@@ -291,9 +320,7 @@ def test_views_that_cannot_join_their_group_can_still_be_stopped(
         """As if the right had been taken away just after it was asked for."""
 
     monkeypatch.setattr(service, "group_may_be_joined", unasked)
-    (reading,) = [
-        rule for rule in documented("x") if rule.restype is ResourceType.GROUP and rule.operation is AclOperation.READ
-    ]
+    (reading,) = [rule for rule in _of_groups("views.") if rule.operation is AclOperation.READ]
     revoked(guarded.kafka, reading)
     become("views", guarded, monkeypatch)
     monkeypatch.setenv("HEADGATE_VIEWS__PORT", "0")

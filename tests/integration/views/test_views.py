@@ -13,7 +13,9 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_INVALID, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+from msgspec.structs import replace
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
@@ -21,10 +23,13 @@ from headgate.eventlog.codec import encode
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.snapshot import all_partitions
-from headgate.records.keys import SessionKey
+from headgate.records.base import Fact
+from headgate.records.control import FeedProgressed
+from headgate.records.keys import FeedKey, FeedProgressKey, SessionKey
 from headgate.views.routes import ROUTES
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 from support.eventlog_contract import ended
+from support.feeds import feed_of
 
 pytestmark = pytest.mark.integration
 
@@ -88,6 +93,34 @@ def same(views: Service, path: str, *command: str) -> None:
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
     return [event["kind"] for event in events]
+
+
+def committed(settings: Settings, feed: str, topic: str, partitions: int) -> list[int]:
+    """The positions of a feed's group, as a tool that shows lag sees them."""
+    consumer = Consumer({"bootstrap.servers": settings.bootstrap, "group.id": f"{settings.prefix}feed.{feed}"})
+    try:
+        found = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=30)
+        return [each.offset for each in found]
+    finally:
+        consumer.close()
+
+
+def test_a_feeds_positions_are_a_consumer_group(settings: Settings, log: KafkaLog, serve: Serve) -> None:
+    topic = f"{settings.prefix}source"
+    for future in log.connection.admin.create_topics([NewTopic(topic, 2, 1)]).values():
+        future.result(20)
+    feed = feed_of(topic, "a", "b", partitions=2)
+    progress = FeedProgressed(feed.feed_id, 0, 1, {"a": {0: 7, 1: 3}, "b": {0: 5, 1: 9}}, None, None, 0)
+    put(settings, "changefeed", *encode(Fact(FeedKey("f"), feed)))
+    put(settings, "checkpoint", *encode(Fact(FeedProgressKey("f"), progress)))
+    views = serve("views", "views")
+    eventually(lambda: committed(settings, "f", topic, 2) == [5, 3], "the least of what its tables have")
+    further = replace(progress, positions={"a": {0: 7, 1: 3}, "b": {0: 8, 1: 9}})
+    put(settings, "checkpoint", *encode(Fact(FeedProgressKey("f"), further)))
+    eventually(lambda: committed(settings, "f", topic, 2) == [7, 3], "it goes on")
+    put(settings, "changefeed", b"f", None)
+    eventually(lambda: committed(settings, "f", topic, 2) == [OFFSET_INVALID] * 2, "the feed is gone, and its group")
+    assert "not shown as a consumer group" not in views.log_file.read_text(encoding="utf-8")
 
 
 Place = tuple[str, int, int]

@@ -1,0 +1,117 @@
+"""What the examples do for a program that is not ours, each run as a user runs it; and kcat, where it is installed."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.config.settings import Settings
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.snapshot import read_snapshot
+from integration.cli.conftest import ROWS, Service, eventually, headgate
+
+pytestmark = pytest.mark.integration
+
+SPARK_SECONDS = 600.0
+"""For two Sparks to start on two cores that do other things as well."""
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def example(name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_topics_are_read_without_anything_of_ours(
+    settings: Settings, log: KafkaLog, serve: Callable[..., Service]
+) -> None:
+    owner = serve("owner", "coordinator")
+    eventually(lambda: owner.get("/readyz")[0] == 200, "there is an owner")
+    read = example("read_topics.py", settings.bootstrap, "announce", "--cluster", settings.cluster)
+    assert read.returncode == 0, read.stderr
+    lines = [json.loads(line) for line in read.stdout.splitlines()]
+    by_key: dict[str, Any] = {line["key"]: line for line in lines}
+    standing = read_snapshot(log)
+    assert set(by_key) == {key.text() for key in standing.current if key.topic == "announce"}
+    said = by_key["coordinator/0"]
+    assert said["type"] == "OwnerAnnounced"
+    announced = standing.owner(0)
+    assert announced is not None
+    assert (said["value"]["owner_id"], said["value"]["owner_rev"]) == (announced.owner_id, announced.owner_rev)
+
+
+def test_a_request_is_one_record_and_its_outcome_another(
+    settings: Settings, log: KafkaLog, serve: Callable[..., Service]
+) -> None:
+    owner = serve("owner", "coordinator")
+    eventually(lambda: owner.get("/readyz")[0] == 200, "there is an owner")
+    asked = example("request_a_move.py", settings.bootstrap, "shop", "orders", "a2", "--cluster", settings.cluster)
+    assert asked.returncode == 1, asked.stderr
+    settled = json.loads(asked.stdout)
+    assert settled["status"] == "refused"
+    assert "shop" in settled["reason"]
+    left = [key.text() for key, reads in read_snapshot(log).current.items() if reads and key.topic == "changefeed"]
+    assert not [key for key in left if key.startswith("request/")], "whoever asks deletes the request"
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("one_core_spark")
+def test_a_table_is_moved_by_a_program_that_is_not_ours(
+    settings: Settings, log: KafkaLog, shop_file: Path, serve: Callable[..., Service]
+) -> None:
+    services = [serve("owner", "coordinator")]
+    services += [serve(name, "agent", "--name", name) for name in ("a1", "a2")]
+    for service in services:
+        eventually(lambda service=service: service.get("/readyz")[0] == 200, "all are ready", SPARK_SECONDS)
+    created = headgate("feed", "create", str(shop_file), "--timeout", "120")
+    assert created.exit_code == 0, created.stderr
+
+    def written() -> Any:
+        (row,) = json.loads(headgate("table", "list", "shop", "-o", "json").stdout)
+        return row if (row["state"], row["rows"]) == ("replicating", ROWS) else None
+
+    table = eventually(written, "all rows have come")
+    other = {"a1": "a2", "a2": "a1"}[table["agent"]]
+    arguments = (settings.bootstrap, "shop", table["span"], other, "--cluster", settings.cluster)
+    asked = example("request_a_move.py", *arguments)
+    assert (asked.returncode, json.loads(asked.stdout)["status"]) == (0, "done"), asked.stderr
+    (row,) = json.loads(headgate("table", "list", "shop", "-o", "json").stdout)
+    assert row["agent"] == other
+    read = example("read_topics.py", settings.bootstrap, "dispatch", "--cluster", settings.cluster)
+    (span,) = [line for line in map(json.loads, read.stdout.splitlines()) if line["type"] == "SpanDispatched"]
+    assert span["value"]["primary"]["agent"] == other
+
+
+def test_whoever_asks_nobody_or_for_nothing_is_told(settings: Settings, log: KafkaLog) -> None:
+    missing = example("read_topics.py", settings.bootstrap, "nothing", "--cluster", settings.cluster)
+    assert (missing.returncode, f"{settings.prefix}nothing" in missing.stderr) == (1, True)
+    elsewhere = example("request_a_move.py", settings.bootstrap, "shop", "orders", "a2", "--cluster", "no-such")
+    assert (elsewhere.returncode, "there is no topic no-such.changefeed" in elsewhere.stderr) == (1, True)
+    for refused in (missing, elsewhere):
+        assert "Traceback" not in refused.stderr
+    assert log.cluster_id, "there is a cluster"
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian: apt-get install kcat)")
+def test_kcat_shows_keys_and_schema_ids(settings: Settings, log: KafkaLog, serve: Callable[..., Service]) -> None:
+    owner = serve("owner", "coordinator")
+    eventually(lambda: owner.get("/readyz")[0] == 200, "there is an owner")
+    # kcat ends where nothing has come for half a second, and an owner writes more often.
+    owner.end()
+    topic = f"{settings.prefix}announce"
+    command = ["kcat", "-b", settings.bootstrap, "-C", "-t", topic, "-o", "beginning", "-e", "-q"]
+    keys = subprocess.run([*command, "-f", "%k\n"], capture_output=True, text=True, check=True).stdout.split()
+    assert "coordinator/0" in keys
+    # Debian's kcat is built without Avro: it unpacks the frame (a byte, a big-endian number), not the body.
+    framed = subprocess.run(
+        [*command, "-s", "value=>bI", "-f", "%s\n"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    # Both numbers stand side by side: the byte is 0, so it reads like a leading zero of the schema's id.
+    assert {line[0] for line in framed} == {"0"}
+    assert {int(line) for line in framed} <= {1101, 1102, 1201, 1202, 2301}
