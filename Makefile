@@ -87,10 +87,10 @@ sim-long: $(READY) ## the same for as long as asked: make sim-long SEEDS=20000 S
 mutants: $(READY) ## flip each guard of the machines; something must notice every flip
 	PYTHONPATH=tests $(RUN)/python -m mutation $(MUTANTS)
 
-docs: $(READY) ## make the pages anew that are made from the code
-	$(RUN)/python -m headgate_lab.cli.reference
-	$(RUN)/python -m headgate.cli.metrics_page > docs/metrics.md
-	$(RUN)/python -m headgate.cli.exit_codes > docs/exit-codes.md
+docs: $(READY) ## make the pages anew that are made from the code, and build site/
+	$(RUN)/python -m headgate_lab.pages
+	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --quiet
+	@echo "open site/index.html"
 
 lock: ## resolve anew and write requirements.lock, and of it the image's (hashes, no registry's host)
 	$(RUN)/uv lock --quiet

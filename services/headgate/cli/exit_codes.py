@@ -1,10 +1,9 @@
-"""What the ``headgate`` command's exit status says, in one table, of which docs/exit-codes.md is made.
+"""What the ``headgate`` command's exit status says, in one table; docs/exit-codes.md is made of it.
 
 Scripts and supervisors decide by these numbers, so a number never changes its meaning. Every error that can be
 expected has one; a traceback (status 1) is a bug of ours.
 """
 
-import sys
 from enum import IntEnum
 from typing import Final
 
@@ -31,7 +30,7 @@ from headgate.runtime.role import RoleEndedError
 from headgate.sinks.contract import SinkError, SinkUnavailableError, TopicReplacedError
 from headgate.sources.offsets import SourceError
 
-__all__ = ["MEANINGS", "CommandError", "ExitCode", "Meaning", "exit_code_of", "exit_code_of_refusal", "page"]
+__all__ = ["MEANINGS", "CommandError", "ExitCode", "Meaning", "exit_code_of", "exit_code_of_refusal"]
 
 
 class ExitCode(IntEnum):
@@ -233,25 +232,3 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
 def exit_code_of_refusal(reason: str) -> ExitCode:
     """What a command ends with whose request was refused for ``reason``."""
     return _BY_REFUSAL.get(code_in(reason) or "", ExitCode.REQUEST_REFUSED)
-
-
-def page() -> str:
-    """docs/exit-codes.md."""
-    rows = [f"| {code.value} | {code.name.lower()} | {row.says} | {row.do} |" for code, row in MEANINGS.items()]
-    return "\n".join([*_PAGE_HEAD, *rows, ""])
-
-
-_PAGE_HEAD: Final = (
-    "# Exit codes",
-    "",
-    "Every `headgate` command ends with one of these. A number never changes its meaning. Where the reason of a",
-    "refused request begins with a code of [error-codes.md](error-codes.md) or with `not_found`, the exit code is that",
-    "of the cause (11, 30, 31, 32, 43), by whatever command it was asked for. This page is made from",
-    "`services/headgate/cli/exit_codes.py` by `python -m headgate.cli.exit_codes`.",
-    "",
-    "| code | name | what it says | what to do |",
-    "|---|---|---|---|",
-)
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

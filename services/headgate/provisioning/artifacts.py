@@ -26,7 +26,9 @@ from headgate.provisioning.jvm import pyspark_jars
 
 __all__ = ["ArtifactSet", "Progress", "ensure", "plugin_path"]
 
-ArtifactSet = Literal["kafka", "debezium-postgres", "debezium-mariadb", "spark-kafka", "flink", "avro-converter"]
+ArtifactSet = Literal[
+    "kafka", "debezium-postgres", "debezium-mariadb", "spark-kafka", "flink", "avro-converter", "mermaid"
+]
 # Called with the set's name, the number of files that are there, and the number of files in all.
 Progress = Callable[[str, int, int], None]
 # Of each set, by coordinate, the sha256 of the file.
@@ -76,7 +78,11 @@ _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
         Coordinate("org.apache.flink", "flink-connector-jdbc-postgres", "4.0.0-2.0"),
         Coordinate("org.postgresql", "postgresql", "42.7.7"),
     ),
+    # Draws the diagrams of the built documents; the script in the jar needs nothing that the registry says it needs.
+    "mermaid": (Coordinate("org.webjars.npm", "mermaid", "11.14.0"),),
 }
+
+_ALONE = ("mermaid",)
 
 _PLUGINS = ("debezium-postgres", "debezium-mariadb", "avro-converter")
 
@@ -167,7 +173,12 @@ def _sha256(path: Path) -> str:
 def _write_pins() -> None:
     pins: dict[str, dict[str, str]] = {}
     with tempfile.TemporaryDirectory(prefix="headgate-pins-") as work:
-        found = {name: ivy.resolve(roots, Path(work, name)) for name, roots in _ROOTS.items()}
+        found = {
+            name: ivy.fetch(roots, Path(work, name), lambda: None)
+            if name in _ALONE
+            else ivy.resolve(roots, Path(work, name))
+            for name, roots in _ROOTS.items()
+        }
         # A plugin must not bring another copy of what the worker has; Spark has most of its connector's jars itself.
         of_kafka = {(one.organisation, one.name) for one in found["kafka"]}
         of_pyspark = [path.name for path in pyspark_jars().iterdir()]

@@ -1,19 +1,16 @@
 """The table of exit codes: the page that is made of it, and the codes of refusals."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headgate.cli.exit_codes import MEANINGS, ExitCode, exit_code_of, exit_code_of_refusal, page
+from headgate.cli.exit_codes import MEANINGS, ExitCode, exit_code_of, exit_code_of_refusal
 from headgate.records.error_codes import ERROR_CODES
 from headgate.records.refusals import coded
 from headgate.sinks.contract import SinkError
 from headgate.sources.offsets import SourceError
 from headgate.sources.topics import TableClashError
-
-PAGE = Path(__file__).parents[3] / "docs" / "exit-codes.md"
 
 
 def derived(kind: type[Any]) -> Iterator[type[Any]]:
@@ -24,10 +21,6 @@ def derived(kind: type[Any]) -> Iterator[type[Any]]:
 
 def test_every_code_has_a_meaning() -> None:
     assert list(MEANINGS) == list(ExitCode)
-
-
-def test_page_is_made_of_the_table() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "make it anew: python -m headgate.cli.exit_codes"
 
 
 def test_an_error_and_a_refusal_for_it_end_a_command_alike() -> None:

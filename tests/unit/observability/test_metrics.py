@@ -1,15 +1,10 @@
 """What is read at a scrape, and from whom."""
 
-from pathlib import Path
-
 from headgate.agent.core.executor import SpanId, TaskStatus
 from headgate.agent.shell.figures import FeedFigures
 from headgate.agent.shell.life import AgentCounters
-from headgate.cli.metrics_page import page
 from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, new_registry
 from headgate.records.control import Epoch, TaskState
-
-PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
 def test_an_agents_memory_is_asked_for_at_each_scrape_by_process() -> None:
@@ -19,10 +14,6 @@ def test_an_agents_memory_is_asked_for_at_each_scrape_by_process() -> None:
     assert registry.get_sample_value("headgate_agent_memory_bytes", {"process": "driver"}) == 5
     sizes["jvm"] = 7
     assert registry.get_sample_value("headgate_agent_memory_bytes", {"process": "jvm"}) == 7
-
-
-def test_the_page_is_made_of_the_metrics() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "make it anew: python -m headgate.cli.metrics_page"
 
 
 def test_a_feeds_counts_go_on_over_claims_and_its_lag_is_the_worst_tables() -> None:

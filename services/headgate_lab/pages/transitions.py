@@ -1,28 +1,21 @@
-"""Pages of docs/reference, made from the code: the three tables of transitions as diagrams, the topics with their keys.
+"""docs/reference/transitions.md: the tables of the five machines, and a diagram of each."""
 
-``python -m headgate_lab.cli.reference`` writes them; tests/unit/docs/test_reference.py fails if they are not current.
-"""
-
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import count
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
+
+from msgspec.structs import fields, replace
 
 from headgate.agent.core import transitions as session
 from headgate.agent.core.span import transitions as span
 from headgate.coordinator.core import replication
-from headgate.eventlog.topics import CONTROL_TOPICS, ControlTopic
-from headgate.records.base import Key
+from headgate.generation.core import phases as generation
+from headgate.migration.core import transitions as migration
 from headgate.records.control import Assignment, Epoch, ReplicationState, SpanDispatched
-from headgate.records.keys import KEYS, DeadLetterKey, MemberKey, RequestKey
+from headgate.records.migration import MigrationRecorded, MigrationState
 
-__all__ = ["FOLDER", "pages"]
-
-FOLDER: Final = Path(__file__).parents[3] / "docs" / "reference"
-
-_MADE: Final = "This page is made from the code by `python -m headgate_lab.cli.reference`."
+__all__ = ["page"]
 
 _FORMS: Final = {
     replication.Phase.ABSENT: (ReplicationState.ABSENT, False, False),
@@ -35,18 +28,17 @@ _FORMS: Final = {
 }
 """An example of each phase: the record's state, and whether it has a primary and a secondary."""
 
-
-def pages() -> dict[str, str]:
-    """The text of every page, by its file's name."""
-    return {"transitions.md": _transitions(), "topics.md": _topics()}
+_NOTHING_HAPPENS: Final = ("keep", "wait", "never")
+"""Actions after which everything is as before, or that cannot be."""
 
 
-def _transitions() -> str:
+def page() -> str:
+    """The page."""
     parts = [
         "# Transitions",
         "",
-        f"What each machine does in each state. {_MADE} The tables are the code's own; a pair that",
-        "is not in them is an error which ends the session or the term.",
+        "What each machine does in each state. The tables are the code's own. An empty field is a pair that cannot be:",
+        "it is an error which ends the session or the term. This page is made from the code by `make docs`.",
         "",
         "## A span, as its owner sees it",
         "",
@@ -73,6 +65,23 @@ def _transitions() -> str:
         *_diagram(_actions_edges(span.TRANSITIONS)),
         "",
         *_table(span.TRANSITIONS),
+        "",
+        "## A schema change, as its owner sees it",
+        "",
+        "`migration/core/transitions.py`. An arrow is a signal and the phase that follows; signals after which",
+        "the phase stays are left out.",
+        "",
+        *_diagram(_migrations_edges()),
+        "",
+        *_table(migration.TRANSITIONS),
+        "",
+        "## A generation of a change log, as its owner sees it",
+        "",
+        "`generation/core/phases.py`. An arrow is a signal and the action it leads to; the action `wait` is left out.",
+        "",
+        *_diagram(_actions_edges(generation.TRANSITIONS)),
+        "",
+        *_table(generation.TRANSITIONS),
     ]
     return "\n".join(parts) + "\n"
 
@@ -116,18 +125,44 @@ def _cause() -> replication.Cause:
     )
 
 
+def _migrations_edges() -> Iterable[tuple[str, str, str]]:
+    """(phase, next phase, signal), by applying every signal to an example of every phase."""
+    cause = migration.Cause(owner_rev=7, now_ms=0)
+    for record in _migrations():
+        before = migration.phase(record)
+        for signal in migration.Signal:
+            if migration.TRANSITIONS[before, signal] is not migration.Action.NEVER:
+                after = migration.phase(migration.apply(record, signal, cause))
+                if after is not before:
+                    yield before.value, after.value, signal.value
+
+
+def _migrations() -> Iterator[MigrationRecorded]:
+    """An example of each phase; of one that is being ended one towards each end."""
+    nothing = {int: 0, float: 0.0, str: "", bool: False}
+    values: dict[str, Any] = {
+        field.name: nothing.get(field.type, None if type(None) in get_args(field.type) else ())
+        for field in fields(MigrationRecorded)
+    }
+    blank = MigrationRecorded(**values)
+    for state in MigrationState:
+        yield replace(blank, state=state)
+    for ending in (MigrationState.FAILED, MigrationState.CANCELLED):
+        yield replace(blank, state=MigrationState.RUNNING, ending=ending)
+
+
 def _actions_edges(table: Mapping[Any, StrEnum]) -> Iterable[tuple[str, str, str]]:
     """(state, action, signal); actions are told from states by their brackets."""
     for (state, signal), action in table.items():
-        if action.value != "keep":
+        if action.value not in _NOTHING_HAPPENS:
             yield "none" if state is None else state.value, f"do_{action.value}", signal.value
 
 
 def _diagram(edges: Iterable[tuple[str, str, str]]) -> list[str]:
     """A Mermaid state diagram; several signals between two states share an arrow."""
-    grouped: dict[tuple[str, str], list[str]] = {}
+    grouped: dict[tuple[str, str], dict[str, None]] = {}
     for start, end, signal in edges:
-        grouped.setdefault((start, end), []).append(signal)
+        grouped.setdefault((start, end), {})[signal] = None
     arrows = [f"    {start} --> {end}: {', '.join(signals)}" for (start, end), signals in grouped.items()]
     return ["```mermaid", "stateDiagram-v2", *arrows, "```"]
 
@@ -136,56 +171,13 @@ def _table(table: Mapping[Any, StrEnum]) -> list[str]:
     states = list(dict.fromkeys(state for state, _ in table))
     signals = list(dict.fromkeys(signal for _, signal in table))
     rows = [
-        f"| {signal.value} | "
-        + " | ".join(table[state, signal].value if (state, signal) in table else "" for state in states)
-        + " |"
+        f"| {signal.value} | " + " | ".join(_cell(table, state, signal) for state in states) + " |"
         for signal in signals
     ]
     names = " | ".join("none" if state is None else state.value for state in states)
     return [f"| | {names} |", "|---" * (len(states) + 1) + "|", *rows]
 
 
-def _topics() -> str:
-    parts = [
-        "# Control topics",
-        "",
-        f"The topics of coordinators and agents, with the keys on them and who writes each. {_MADE}",
-        "The rights that each service needs are in [configuration](../configuration.md#rights-on-kafka), where a test",
-        "grants exactly these.",
-        "The full name of a topic is `<cluster>.<name>`.",
-        "",
-        "| topic | key | record | writer |",
-        "|---|---|---|---|",
-        *(
-            f"| {form.topic} | `{_pattern(form)}` | `{form.record.__name__}` | {_writer(form)} |"
-            for form in sorted(KEYS, key=lambda form: (form.topic, _pattern(form)))
-        ),
-        "",
-        "| topic | partitions | settings, with three replicas |",
-        "|---|---|---|",
-        *(_settings(topic) for topic in CONTROL_TOPICS if topic.name in {form.topic for form in KEYS}),
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def _pattern(form: type[Key]) -> str:
-    return "/".join((*form.prefix, *(f"<{name}>" for name in form.__struct_fields__)))
-
-
-def _writer(form: type[Key]) -> str:
-    if form.by_owner:
-        return "the shard's owner"
-    others = {MemberKey: "that coordinator", RequestKey: "an operator's command", DeadLetterKey: "an agent's session"}
-    return others.get(form, "that session")
-
-
-def _settings(topic: ControlTopic) -> str:
-    settings = ", ".join(f"`{name}={value}`" for name, value in sorted(topic.settings(3).items()))
-    return f"| {topic.name} | {'one per shard' if topic.sharded else '1'} | {settings} |"
-
-
-if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name, text in pages().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
-        sys.stdout.write(f"{FOLDER / name}\n")
+def _cell(table: Mapping[Any, StrEnum], state: Any, signal: Any) -> str:
+    action = table.get((state, signal))
+    return "" if action is None or action.value == "never" else action.value

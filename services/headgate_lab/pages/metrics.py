@@ -1,6 +1,5 @@
 """docs/metrics.md, made from the metrics themselves: each is registered once, with one example of every label."""
 
-import sys
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -20,7 +19,7 @@ _PAGE_HEAD: Final = (
     "Every service answers `/metrics` on `HEADGATE_HTTP__PORT` in Prometheus's text format. Besides those below there",
     "are the usual `process_…` and `python_…` metrics. Counters begin at 0 with each process. A metric with labels has",
     "no value until there is something to count. This page is made from",
-    "`observability/metrics.py` and `runtime/metrics.py` by `python -m headgate.cli.metrics_page`.",
+    "`observability/metrics.py` and `runtime/metrics.py` by `make docs`.",
     "",
     "| name | type | labels | meaning |",
     "|---|---|---|---|",
@@ -71,7 +70,3 @@ def _name(family: Metric) -> str:
 def _labels(family: Metric) -> str:
     names = {label for sample in family.samples for label in sample.labels} - {"le"}
     return ", ".join(f"`{name}`" for name in sorted(names))
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

@@ -1,0 +1,48 @@
+"""docs/error-codes.md and docs/exit-codes.md."""
+
+from typing import Final
+
+from headgate.cli.exit_codes import MEANINGS
+from headgate.records.error_codes import ERROR_CODES
+
+__all__ = ["error_codes_page", "exit_codes_page"]
+
+_ERROR_CODES_HEAD: Final = (
+    "# Error codes of tables",
+    "",
+    "What `headgate table list`, `feed show` and `why` name. A code never changes its meaning. What is *retried* is",
+    "tried again by itself, after 1, 2, 4 … 60 s, until the table has written rows again; what is not retried waits",
+    "for `headgate feed resume`. A feed that has been stuck for 30 minutes without such progress is `failed`: it gives",
+    "up its broken tables, and the others go on. This page is made from `services/headgate/records/error_codes.py` by",
+    "`make docs`.",
+    "",
+    "| code | stage | retried | meaning | what to do |",
+    "|---|---|---|---|---|",
+)
+
+_EXIT_CODES_HEAD: Final = (
+    "# Exit codes",
+    "",
+    "Every `headgate` command ends with one of these. A number never changes its meaning. Where the reason of a",
+    "refused request begins with a code of [error-codes.md](error-codes.md) or with `not_found`, the exit code is that",
+    "of the cause (11, 30, 31, 32, 43), by whatever command it was asked for. This page is made from",
+    "`services/headgate/cli/exit_codes.py` by `make docs`.",
+    "",
+    "| code | name | what it says | what to do |",
+    "|---|---|---|---|",
+)
+
+
+def error_codes_page() -> str:
+    """docs/error-codes.md."""
+    rows = [
+        f"| `{row.code}` | {row.stage} | {'yes' if row.retryable else 'no'} | {row.meaning} | {row.advice} |"
+        for row in ERROR_CODES.values()
+    ]
+    return "\n".join([*_ERROR_CODES_HEAD, *rows, ""])
+
+
+def exit_codes_page() -> str:
+    """docs/exit-codes.md."""
+    rows = [f"| {code.value} | {code.name.lower()} | {row.says} | {row.do} |" for code, row in MEANINGS.items()]
+    return "\n".join([*_EXIT_CODES_HEAD, *rows, ""])

@@ -1,0 +1,22 @@
+"""Which pages there are."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from headgate_lab.pages import codes, imports, metrics, settings, topics, transitions
+
+__all__ = ["DOCS", "PAGES"]
+
+DOCS: Final = Path(__file__).parents[3] / "docs"
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "error-codes.md": codes.error_codes_page,
+    "exit-codes.md": codes.exit_codes_page,
+    "metrics.md": metrics.page,
+    "reference/imports.md": imports.page,
+    "reference/settings.md": settings.page,
+    "reference/topics.md": topics.page,
+    "reference/transitions.md": transitions.page,
+}
+"""What makes each, by its path below docs/. All that is in docs/reference is made."""

@@ -1,0 +1,69 @@
+"""docs/reference/topics.md: the control topics, the keys on them, and who writes each."""
+
+from typing import Final
+
+from headgate.eventlog.topics import CONTROL_TOPICS, ControlTopic
+from headgate.records import generation, keys, migration
+from headgate.records.base import Key
+from headgate.records.registry import KEY_FORMS
+
+__all__ = ["page"]
+
+_OWNERS: Final = {
+    keys.__name__: "the shard's coordinator",
+    generation.__name__: "the shard's owner of change logs",
+    migration.__name__: "the owner of schema changes",
+}
+
+_OTHERS: Final[dict[type[Key], str]] = {
+    keys.MemberKey: "that coordinator",
+    keys.AgentKey: "that session",
+    keys.AnswerKey: "that session",
+    keys.TaskKey: "that session",
+    keys.ProgressKey: "that session",
+    keys.RequestKey: "an operator's command",
+    keys.DeadLetterKey: "an agent's session",
+    generation.GenerationMemberKey: "that process of `headgate serve generation`",
+    generation.GenerationRequestKey: "an operator's command",
+    generation.WriterKey: "that writer of the change log",
+    generation.ReaderKey: "that reader of the change log",
+    migration.MigrationMemberKey: "that process of `headgate serve migration`",
+    migration.MigrationRequestKey: "an operator's command",
+}
+"""Who writes the keys that no owner writes."""
+
+
+def page() -> str:
+    """The page."""
+    forms = sorted((form for forms in KEY_FORMS.values() for form in forms), key=lambda form: (form.topic, _text(form)))
+    parts = [
+        "# Control topics",
+        "",
+        "The topics through which the services speak, the keys on them and who writes each. This page is made from the",
+        "code by `make docs`. The rights that each service needs are in",
+        "[configuration](../configuration.md#rights-on-kafka), where a test grants exactly these.",
+        "The full name of a topic is `<cluster>.<name>`.",
+        "",
+        "| topic | key | record | writer |",
+        "|---|---|---|---|",
+        *(f"| {form.topic} | `{_text(form)}` | `{form.record.__name__}` | {_writer(form)} |" for form in forms),
+        "",
+        "| topic | partitions | settings, with three replicas |",
+        "|---|---|---|",
+        *map(_settings, CONTROL_TOPICS),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _text(form: type[Key]) -> str:
+    first, *rest = (f"<{name}>" for name in form.__struct_fields__)
+    return "/".join((*form.prefix, first, *form.infix, *rest))
+
+
+def _writer(form: type[Key]) -> str:
+    return _OWNERS[form.__module__] if form.by_owner else _OTHERS[form]
+
+
+def _settings(topic: ControlTopic) -> str:
+    settings = ", ".join(f"`{name}={value}`" for name, value in sorted(topic.settings(3).items()))
+    return f"| {topic.name} | {'one per shard' if topic.sharded else '1'} | {settings} |"
