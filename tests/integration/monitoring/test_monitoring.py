@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headgate.cli.metrics_page import page
+from headgate_lab.pages.metrics import page
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "infra" / "monitoring"
