@@ -28,14 +28,22 @@ def blocks(language: str) -> Iterator[tuple[str, str]]:
 
 
 FEEDS: Final = [(page, text) for page, text in blocks("yaml") if text.startswith("feed:")]
-COMMANDS: Final = sorted(
-    {
-        (page, command.split("#")[0].strip())
-        for language in ("", "bash", "sh")
-        for page, text in blocks(language)
-        for line in text.splitlines()
-        for command in re.findall(r"(?:^|\s{2,}|(?<=agent-1 ))(headgate [a-z].*?)(?=\s{2,}|$)", line)
-    }
+SHOWN: Final = {
+    (page, command.split("#")[0].strip())
+    for language in ("", "bash", "sh")
+    for page, text in blocks(language)
+    for line in text.splitlines()
+    for command in re.findall(r"(?:^|\s{2,}|(?<=agent-1 ))(headgate [a-z].*?)(?=\s{2,}|$)", line)
+}
+NAMED: Final = {
+    (path.name, command)
+    for path in [*PAGES, *sorted((ROOT / "services").rglob("*.py"))]
+    for command in re.findall(r"(?<!`)`(headgate [a-z][^`{}|…]*)`(?!`)", path.read_text(encoding="utf-8"))
+}
+"""In a sentence, of a page or of an error."""
+COMMANDS: Final = sorted(SHOWN | NAMED)
+TARGETS: Final = sorted(
+    {(page, target) for page in PAGES for target in re.findall(r"`make ([a-z-]+)", page.read_text())}
 )
 
 
@@ -60,6 +68,11 @@ def test_a_command_exists_with_its_options(page: str, command: str) -> None:
         shown = deepest_help(*path)
         for option in (word for word in words if word.startswith("--")):
             assert option in shown, f"{page}: {command}: no option {option}"
+
+
+@pytest.mark.parametrize(("page", "target"), TARGETS)
+def test_a_target_exists(page: Path, target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"{page.name}: make {target}"
 
 
 @cache

@@ -1,0 +1,49 @@
+"""The code of docs/generations.md, run as it stands on the page, but for the address and the cluster's name."""
+
+import re
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from headgate.eventlog.kafka import KafkaLog
+from support.kafka_cluster import Cluster
+
+from .conftest import wait_until
+from .test_change_log import Operator
+
+pytestmark = pytest.mark.integration
+
+PAGE: Final = Path(__file__).parents[3] / "docs" / "generations.md"
+
+
+def test_the_pages_code_writes_and_reads_a_change_log(
+    cluster: Cluster, log: KafkaLog, owner: object, kafka_bootstrap: str
+) -> None:
+    Operator(log).create()
+    writing, reading = (
+        code.replace("127.0.0.1:9092", kafka_bootstrap)
+        .replace(f'bootstrap="{kafka_bootstrap}"', f'bootstrap="{kafka_bootstrap}", cluster="{cluster.cluster}"')
+        .replace('cluster="headgate"', f'cluster="{cluster.cluster}"')
+        for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    )
+    changes = [SimpleNamespace(key=b"k%d" % number, value=b"v", number=number) for number in range(3)]
+    stored: list[Any] = []
+    given = {
+        "source": SimpleNamespace(read_behind=lambda position: changes[position + 1 :]),
+        "saved": SimpleNamespace(positions={}, done=()),
+        "store": stored.append,
+    }
+    exec(writing, given)  # noqa: S102 - the page's code
+    beginning, loop = re.split(r"(?=^for )", reading, maxsplit=1, flags=re.MULTILINE)
+    exec(beginning, given)  # noqa: S102 - the page's code
+    with closing(given["log"]), closing(given["reader"]):
+
+        def has_all() -> bool:
+            exec(loop, given)  # noqa: S102 - the page's code
+            return len(stored) >= len(changes)
+
+        wait_until(has_all, "all changes read")
+    assert sorted(change.key for change in stored) == [change.key for change in changes]
