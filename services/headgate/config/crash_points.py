@@ -88,7 +88,7 @@ class ArmedPoints:
         while (pid := self.reached(point)) is None:
             if time.monotonic() > deadline:
                 self.disarm()
-                raise TimeoutError(f"nobody came to {point} within {timeout_seconds:g} s")
+                raise TimeoutError(f"no process reached {point} within {timeout_seconds:g} s")
             time.sleep(LOOK_SECONDS)
         while _state(pid) not in ("T", ""):
             time.sleep(LOOK_SECONDS)

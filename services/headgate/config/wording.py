@@ -32,13 +32,13 @@ def explained(detail: Mapping[str, Any]) -> str:
         return one_of(given, [word.strip("'") for word in known])
     bounds = [f"{word} {context[name]}" for name, word in _BOUNDS.items() if name in context]
     if bounds:
-        return f"{given!r} cannot be: it must be {' and '.join(bounds)}"
+        return f"{given!r} is not allowed: it must be {' and '.join(bounds)}"
     if kind == "string_pattern_mismatch":
-        return f"{given!r} cannot be: it must match {context['pattern']}"
+        return f"{given!r} is not allowed: it must match {context['pattern']}"
     says = _KINDS.get(kind.partition("_")[0])
     if says is None:
         return str(detail["msg"])
-    return says if kind == "missing" else f"{given!r} cannot be: {says}"
+    return says if kind == "missing" else f"{given!r} is not allowed: {says}"
 
 
 _BOUNDS: Final = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}

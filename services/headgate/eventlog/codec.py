@@ -157,7 +157,7 @@ class Codec:
             ) from error
         if body.tell() != len(value):
             raise CodecGarbage(
-                f"{len(value) - body.tell()} bytes too many behind a {schema.record.__name__} v{schema.version}"
+                f"{len(value) - body.tell()} bytes too many after a {schema.record.__name__} v{schema.version}"
             )
         return record
 

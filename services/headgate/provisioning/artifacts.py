@@ -144,7 +144,7 @@ def _fetch(name: str, pins: Mapping[Coordinate, str], folder: Path, progress: Pr
             ivy.discard(work)
             raise ArtifactError(
                 f"{problem} (pinned in {_PINS_FILE}): it was altered on its way here, or the list is wrong. Nothing "
-                "was kept; try again, and if it happens again ask who stands between you and the registry"
+                "was kept; try again. If it happens again, look at the proxy between this machine and the registry"
             )
         complete.parent.rename(folder.parent)
     ivy.discard(work)

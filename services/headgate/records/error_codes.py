@@ -148,7 +148,7 @@ _ROWS: Final = (
         "registry_unavailable",
         Stage.DECODE,
         True,
-        "the schema registry does not answer, does not let us in, or does not know an id yet",
+        "the schema registry does not answer, refuses access, or does not know an id yet",
         "is it up, and reachable from the agent? are `source.registry`'s url, user, password and CA right?",
     ),
     ErrorCode(

@@ -128,7 +128,7 @@ class SchemaRegistry:
             raise urllib3.exceptions.HTTPError(f"it answers with more than {ANSWER_BYTES_MAX} bytes")
         if response.status in _REFUSED:
             raise urllib3.exceptions.HTTPError(
-                f"it does not let us in ({response.status}): correct source.registry.user and the password file"
+                f"it refuses access ({response.status}): correct source.registry.user and the password file"
             )
         return response.status, body
 

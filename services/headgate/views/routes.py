@@ -91,7 +91,7 @@ def _number(query: Mapping[str, str], name: str, default: int, most: int) -> int
     if text is None:
         return default
     if not (text.isascii() and text.isdigit()) or not 0 <= int(text) <= most:
-        raise BadQueryError(f"{name}={text!r} cannot be: write a whole number from 0 to {most}")
+        raise BadQueryError(f"{name}={text!r} is not allowed: write a whole number from 0 to {most}")
     return int(text)
 
 

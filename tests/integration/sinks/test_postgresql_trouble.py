@@ -245,7 +245,7 @@ def test_a_server_that_is_frozen_is_unavailable_and_once_thawed_takes_each_chang
             writer.apply(batch(0, 3))
             processes = frozen(server)
             try:
-                with pytest.raises(SinkUnavailableError, match="not at work for us"):
+                with pytest.raises(SinkUnavailableError, match="not working on our statement"):
                     writer.apply(batch(3, 3))
                 for ask in (lambda: sink.positions(CLAIM), lambda: writer.apply(batch(3, 3))):
                     with pytest.raises(SinkUnavailableError, match="cannot open a session"):
@@ -267,7 +267,7 @@ def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
     writer = sink.writer()
     writer.apply(batch(0, 3))
     wire.mute()
-    with pytest.raises(SinkUnavailableError, match="not at work for us"):
+    with pytest.raises(SinkUnavailableError, match="not working on our statement"):
         writer.apply(batch(3, 3))
     assert writer.apply(batch(sink.positions(CLAIM)[0], 3)).positions
     assert {0: count_of(dsn)} == sink.positions(CLAIM)

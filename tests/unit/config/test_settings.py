@@ -102,7 +102,7 @@ def test_missing_secret_file_says_which(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_bad_value_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADGATE_HTTP__PORT", "eighty")
-    with pytest.raises(SettingsError, match="HEADGATE_HTTP__PORT: 'eighty' cannot be: write a whole number"):
+    with pytest.raises(SettingsError, match="HEADGATE_HTTP__PORT: 'eighty' is not allowed: write a whole number"):
         load_settings()
 
 

@@ -12,7 +12,7 @@ LIBRARY = ("Input should", "Value error", "Field required", "unable to parse", "
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (GOOD.replace("[a.b]", "a.b"), "source.topics: 'a.b' cannot be: write a list, as in [a, b]"),
+        (GOOD.replace("[a.b]", "a.b"), "source.topics: 'a.b' is not allowed: write a list, as in [a, b]"),
         (
             GOOD.replace("postgresql", "postgres"),
             "sink.type: 'postgres' is unknown; did you mean 'postgresql'? known are",
@@ -20,12 +20,12 @@ LIBRARY = ("Input should", "Value error", "Field required", "unable to parse", "
         (GOOD + "on_bad_change: qarantine", "on_bad_change: 'qarantine' is unknown; did you mean 'quarantine'?"),
         (GOOD.replace("topics:", "format: debezium-jsn, topics:"), "did you mean 'debezium-json'?"),
         (GOOD.replace("topics:", "start_ts: soon, topics:"), "source.start_ts: soon is no time: write it by RFC 3339"),
-        (GOOD + "batch_rows_max: many", "batch_rows_max: 'many' cannot be: write a whole number"),
-        (GOOD + "batch_rows_max: 0", "batch_rows_max: 0 cannot be: it must be at least 1"),
+        (GOOD + "batch_rows_max: many", "batch_rows_max: 'many' is not allowed: write a whole number"),
+        (GOOD + "batch_rows_max: 0", "batch_rows_max: 0 is not allowed: it must be at least 1"),
         (GOOD.replace("feed: x\n", ""), "feed: it is missing"),
-        ("feed: x\nsource: 3\nsink: []", "source: 3 cannot be: write its options below it"),
-        (GOOD.replace("feed: x", "feed: 3"), "feed: 3 cannot be: write a text"),
-        (GOOD.replace("dsn:", "not_the_source: maybe, dsn:"), "'maybe' cannot be: write true or false"),
+        ("feed: x\nsource: 3\nsink: []", "source: 3 is not allowed: write its options below it"),
+        (GOOD.replace("feed: x", "feed: 3"), "feed: 3 is not allowed: write a text"),
+        (GOOD.replace("dsn:", "not_the_source: maybe, dsn:"), "'maybe' is not allowed: write true or false"),
     ],
 )
 def test_of_a_feed(text: str, said: str) -> None:
@@ -39,7 +39,7 @@ def test_of_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError) as refused:
         load_settings({"lease_seconds": "soon", "shards": 0, "log": {"format": "jsn"}})
     said = str(refused.value)
-    assert "HEADGATE_LEASE_SECONDS: 'soon' cannot be: write a number" in said
-    assert "HEADGATE_SHARDS: 0 cannot be: it must be at least 1" in said
+    assert "HEADGATE_LEASE_SECONDS: 'soon' is not allowed: write a number" in said
+    assert "HEADGATE_SHARDS: 0 is not allowed: it must be at least 1" in said
     assert "HEADGATE_LOG__FORMAT: 'jsn' is unknown; did you mean 'json'?" in said
     assert not [word for word in LIBRARY if word in said]

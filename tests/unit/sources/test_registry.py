@@ -89,9 +89,9 @@ def never_end(handler: BaseHTTPRequestHandler) -> None:
         ((429, ""), "answers 429"),
         (
             (401, '{"error_code": 401, "message": "Unauthorized"}'),
-            r"not let us in \(401\): correct source",
+            r"refuses access \(401\): correct source",
         ),
-        ((403, ""), r"not let us in \(403\)"),
+        ((403, ""), r"refuses access \(403\)"),
         (send_elsewhere, "answers 302"),
         ((404, "<html>no such page</html>"), "answers 404"),
         ((200, "<html>please log in</html>"), "no schema registry"),
@@ -204,7 +204,7 @@ def test_schemas_that_cannot_be_read_are_bad(server: RegistryServer, answer: Any
         ((200, '["JSON"]'), "no Avro, only JSON"),
         ((200, '{"hello": "world"}'), "list its types"),
         ((404, ""), "answers 404"),
-        ((401, ""), "not let us in"),
+        ((401, ""), "refuses access"),
     ],
 )
 def test_a_look_tells_whether_there_is_a_registry(server: RegistryServer, answer: Answer, reason: str | None) -> None:

@@ -201,7 +201,7 @@ class AgentSession:
         for delivery in reader.read():
             evolve(self._state, delivery.key, delivery.value, delivery.offset)
         if self._state.ended is not None:
-            raise SessionLostError(f"the owner wrote it dead: {self._state.ended}")
+            raise SessionLostError(f"the owner has recorded the end of this session: {self._state.ended}")
 
     # --- turns --------------------------------------------------------------------------------------------------
 

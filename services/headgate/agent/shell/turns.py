@@ -134,7 +134,7 @@ class Turns:
                 if status is None or (status.epoch < epoch and status.state in (TaskState.STOPPED, TaskState.FAILED)):
                     return [NotRun(span, epoch)]
             case EndSession(reason=reason):
-                raise SessionLostError(f"the owner wrote it dead: {reason}")
+                raise SessionLostError(f"the owner has recorded the end of this session: {reason}")
             case _:
                 raise TypeError(f"no such effect: {effect!r}")
         return []

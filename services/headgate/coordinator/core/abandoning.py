@@ -68,9 +68,9 @@ def outcome_of(draft: Draft, name: str, feed: FeedRecorded) -> str:
     )
     ended = f"these sessions ended without a word: {shown}" if silent else "every session has said that it stopped"
     return (
-        f"removed without its sink, where nothing was sealed: {ended}. That no process of them writes there any more "
-        f"is your word. Should the sink come back, its rows of feed_id {feed.feed_id} in headgate.progress keep its "
-        "tables from other feeds until you delete them"
+        f"removed without its sink, where nothing was sealed: {ended}. You have answered for it that none of their "
+        f"processes writes there any more. If the sink comes back, its rows of feed_id {feed.feed_id} in "
+        "headgate.progress keep its tables from other feeds until you delete them"
     )
 
 

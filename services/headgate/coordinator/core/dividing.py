@@ -110,7 +110,7 @@ def why_not_now(draft: Draft, name: str, plans: list[SpanPlan]) -> str | None:
 def _why_not_still(draft: Draft, key: SpanKey) -> str | None:
     record = draft.span(key)
     if record is not None and record.secondary is not None:
-        return f"{key.span!r} is on its way to {record.secondary.agent}: ask again when it has arrived"
+        return f"{key.span!r} is being moved to {record.secondary.agent}: ask again when the move has ended"
     if spans.is_movable(record):
         return None
     where = "waiting for an agent" if record is None or record.primary is None else f"in {record.state}"

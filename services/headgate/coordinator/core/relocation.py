@@ -90,7 +90,7 @@ def _why_not_rebalanced(draft: Draft, names: list[str]) -> str | None:
         if feed.wanted is not WantedState.RUNNING:
             return f"feed {name!r} is {feed.state}, wanted {feed.wanted}: resume it first"
     if is_anyone_leaving(draft):
-        return "an agent is on its way out: ask again when it has left"
+        return "an agent is leaving: ask again when it has left"
     for name in names:
         if name in draft.term.rebalances:
             return f"feed {name!r} is being rebalanced already, by request {draft.term.rebalances[name].request}"
@@ -203,7 +203,7 @@ def _settle_rebalance(draft: Draft, name: str, task: Rebalance) -> None:
     if feed is None or feed.wanted is not WantedState.RUNNING:
         reason = "the feed is being stopped or removed"
     elif is_anyone_leaving(draft):
-        reason = "an agent is on its way out: ask again when it has left"
+        reason = "an agent is leaving: ask again when it has left"
     elif task.plan is None or task.plan or task.moving:
         return
     elif task.failed_count:

@@ -106,7 +106,7 @@ def review(draft: Draft, key: SpanKey) -> None:
                 break
         else:
             return
-    raise RuntimeError(f"review of {key.text()} does not come to rest: {draft.span(key)}")
+    raise RuntimeError(f"the review of {key.text()} does not end: {draft.span(key)}")
 
 
 def review_soon(draft: Draft, keys: Iterable[SpanKey]) -> None:

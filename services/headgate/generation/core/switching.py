@@ -56,7 +56,7 @@ def advance(draft: Draft, name: str) -> None:
             _ask_for_ends(draft, name)
             return
         raise_signal(draft, name, *due)
-    raise RuntimeError(f"set {name} does not come to rest")
+    raise RuntimeError(f"the review of set {name} does not end")
 
 
 def resume(draft: Draft, name: str) -> None:

@@ -92,7 +92,7 @@ class Wire(PyMysqlConnection):
                 try:
                     return move_bytes()
                 except TimeoutError:
-                    text = f"nothing for {self._read_timeout} s, and it is not at work for us any more"
+                    text = f"nothing for {self._read_timeout} s, and it is not working on our statement any more"
                     raise TimeoutError(text) from waited
                 finally:
                     self._sock.settimeout(self._read_timeout)

@@ -40,5 +40,5 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     def _give_up(self) -> NoReturn:
         self.close()
         raise psycopg.OperationalError(
-            f"nothing from the server for {silence.SILENCE_SECONDS} s, and it is not at work for us any more"
+            f"nothing from the server for {silence.SILENCE_SECONDS} s, and it is not working on our statement any more"
         )

@@ -194,7 +194,9 @@ def connect(settings: RelationalSettings) -> PostgresSession:
     except psycopg.Error as error:
         text = f"cannot open a session at the sink: {message(error)}"
         if any(words in text for words in _LOGIN_REFUSED):
-            raise SinkRefusedError(f"{text}: correct sink.dsn or the password file, or let the user in") from error
+            raise SinkRefusedError(
+                f"{text}: correct sink.dsn or the password file, or allow the user to log in"
+            ) from error
         raise SinkUnavailableError(text) from error
     return PostgresSession(connection)
 
