@@ -1,7 +1,8 @@
 """Structured logs: one event name and its facts per line, on standard error.
 
 On a terminal the lines are for people, elsewhere each is one JSON object. Standard output is left to what a command
-was asked for. Libraries that log through ``logging`` come out the same way.
+was asked for. Libraries that log through ``logging`` come out the same way, those
+that repeat themselves many times a second without the repetitions.
 """
 
 import logging
@@ -12,12 +13,17 @@ from typing import Final, Literal, TextIO
 import structlog
 from structlog.typing import Processor
 
+from headgate.eventlog.repeats import Repeats
+
 __all__ = ["configure_logs", "logger"]
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 _NOISY: Final = ("py4j", "urllib3", "kafka", "aiokafka", "faust", "mode")
 """Libraries whose info lines are one per call: only their warnings are of use."""
+
+_REPETITIVE: Final = ("aiokafka", "faust", "mode")
+"""Libraries that tell of each attempt while no broker answers: 70 lines a second were seen."""
 
 _PY4J: Final = f"{os.sep}py4j{os.sep}"
 
@@ -28,6 +34,17 @@ def _is_news(record: logging.LogRecord) -> bool:
     It raises the same to whoever has called.
     """
     return not (record.name == "root" and _PY4J in record.pathname)
+
+
+class _LibraryRepeats(logging.Filter):
+    """For a handler, since what a logger filters is only what is said to it by its own name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._repeats = Repeats()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name.partition(".")[0] not in _REPETITIVE or self._repeats.filter(record)
 
 
 def configure_logs(
@@ -62,6 +79,7 @@ def configure_logs(
         )
     )
     handler.addFilter(_is_news)
+    handler.addFilter(_LibraryRepeats())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(_LEVELS[level])

@@ -81,3 +81,15 @@ def test_a_logger_made_before_logs_are_set_up_writes_where_they_go() -> None:
     made_before.info("effect")
     line = json.loads(out.getvalue())
     assert (line["event"], line["service"]) == ("effect", "coordinator")
+
+
+def test_a_library_that_repeats_itself_is_shown_once_and_others_are_shown_as_often_as_they_speak() -> None:
+    out = io.StringIO()
+    configure_logs("json", "info", out)
+    for _ in range(100):
+        logging.getLogger("aiokafka.conn").error("Unable connect to node with id %s", 1)
+        logging.getLogger("faust").warning("another line")
+        logging.getLogger("uvicorn").warning("each of these counts")
+    lines = [json.loads(line)["event"] for line in out.getvalue().splitlines()]
+    assert sorted(set(lines)) == ["Unable connect to node with id 1", "another line", "each of these counts"]
+    assert [lines.count(line) for line in sorted(set(lines))] == [1, 1, 100]
