@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from headgate.generation.shell.wire import positions_topic
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.ports import HOST, free_ports
 
@@ -31,7 +32,9 @@ RESOURCES = {
     "topic": ResourceType.TOPIC,
     "transactional id": ResourceType.TRANSACTIONAL_ID,
 }
-USERS = ("coordinator", "agent", "views", "migration", "operator", "stranger")
+CHANGE_LOGS = "the change logs' topics"
+CHANGE_LOG = "ledger"
+USERS = ("coordinator", "agent", "views", "migration", "generation", "writer", "reader", "operator", "stranger")
 
 
 class Papers:
@@ -90,7 +93,8 @@ class GuardedKafka:
 
 
 def documented(source: str) -> list[AclBinding]:
-    """The table's rows as access rules, ``source`` for the feeds' topics."""
+    """The table's rows as access rules, ``source`` for the feeds' topics, and for the change logs' those of one."""
+    named = {FEEDS_TOPICS: [source], CHANGE_LOGS: [CHANGE_LOG, positions_topic(CHANGE_LOG)]}
     rows = re.findall(
         r"^\| (\w+) \| (topic|group|cluster|transactional id) \| (.+?) \| (.+?) \|$", DOCUMENT.read_text(), re.MULTILINE
     )
@@ -106,7 +110,7 @@ def documented(source: str) -> list[AclBinding]:
             AclPermissionType.ALLOW,
         )
         for who, resource, names, operations in rows
-        for name in ([source] if names == FEEDS_TOPICS else re.findall("`(.+?)`", names))
+        for name in named.get(names) or re.findall("`(.+?)`", names)
         for operation in operations.split(", ")
     ]
 

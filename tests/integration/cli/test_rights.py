@@ -18,10 +18,13 @@ from prometheus_client import CollectorRegistry
 from headgate.cli.exit_codes import ExitCode
 from headgate.cli.running import SILENCE_SECONDS_MAX, Part
 from headgate.config.settings import Settings, load_settings
-from headgate.eventlog.connection import BrokerUnreachableError, KafkaConnection
+from headgate.eventlog.connection import BrokerUnreachableError, KafkaConnection, KafkaProperty
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.kafka import KafkaLog, open_log
-from headgate.eventlog.log import LogError, Partition, Placed
+from headgate.eventlog.log import FencedError, LogError, Partition, Placed
+from headgate.generation.shell.producer import WriterProducer
+from headgate.generation.shell.reader import ChangeReader
+from headgate.generation.shell.writer import ChangeWriter, open_generation_log
 from headgate.observability.probes import Probes
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.base import Fact
@@ -29,7 +32,7 @@ from headgate.records.control import FeedProgressed
 from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate.views import service
 from integration.cli.conftest import ROWS, Service, change, eventually, headgate
-from integration.cli.guarded import GuardedKafka, documented, granted, revoked
+from integration.cli.guarded import CHANGE_LOG, GuardedKafka, documented, granted, revoked
 from support.eventlog_contract import ended
 from support.feeds import feed_of
 
@@ -259,6 +262,58 @@ def test_the_documented_rights_suffice_for_migrations(
     owner.process.terminate()
     assert owner.process.wait(60) == ExitCode.DONE
     assert "uthoriz" not in owner.log_file.read_text(encoding="utf-8")
+
+
+def test_the_documented_rights_suffice_for_change_logs(
+    guarded: GuardedKafka, log: KafkaLog, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert log.cluster_id, "the topics are there"
+    become("generation", guarded, monkeypatch)
+    owner = serve("generation", "generation")
+    become("operator", guarded, monkeypatch)
+    created = headgate("generation", "create", CHANGE_LOG, "--partitions", "4", "--timeout", "120")
+    assert created.exit_code == 0, created.output
+    with (
+        closing(ChangeWriter.open(CHANGE_LOG, "w", bootstrap=guarded.by_password, kafka=_as("writer"))) as writer,
+        closing(open_generation_log(guarded.by_password, CLUSTER, _as("reader"))) as reading,
+        closing(ChangeReader(reading, CHANGE_LOG, "r")) as reader,
+    ):
+        for position in range(10):
+            writer.write(f"{position}".encode(), b"x", position)
+        writer.flush()
+        switched = headgate("generation", "commit", CHANGE_LOG, "--streams", "2", "--yes", "--timeout", "120")
+        assert switched.exit_code == 0, switched.output
+        for position in range(10, 20):
+            writer.write(f"{position}".encode(), b"x", position)
+        writer.flush()
+        read: list[int] = []
+        eventually(
+            lambda: len(read.extend(change.position for change in reader.poll(0.2)) or read) >= 20, "all is read"
+        )
+        assert sorted(read) == list(range(20))
+    owner.process.terminate()
+    assert owner.process.wait(scaled_seconds(60)) == ExitCode.DONE
+    assert "uthoriz" not in owner.log_file.read_text(encoding="utf-8")
+
+
+def test_a_writer_without_its_transactional_id_says_so_and_not_that_it_was_replaced(
+    guarded: GuardedKafka, log: KafkaLog
+) -> None:
+    assert log.cluster_id, "the topics are there"
+    with closing(KafkaConnection(guarded.by_password, _as("reader"))) as connection:
+        producer = WriterProducer(connection, CLUSTER, CHANGE_LOG, "w")
+        with pytest.raises(LogError, match=r"taking its transactional.id.*Give this user the right") as refused:
+            producer.init()
+        assert not isinstance(refused.value, FencedError)
+
+
+def _as(user: str) -> dict[str, KafkaProperty]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": f"secret of {user}",
+    }
 
 
 def test_a_coordinator_without_its_transactional_id_says_so_once_and_serves_when_it_has_the_right(

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.connection import PASSING_CODES, RIGHTS_CODES, KafkaConnection
 from headgate.eventlog.log import FencedError, LogError
 from headgate.generation.core.outbox import Written
 from headgate.generation.shell.wire import decode_written, positions_partition, positions_topic
@@ -116,7 +116,7 @@ class WriterProducer:
 
     def _told(self, what: str, error: KafkaException) -> LogError:
         told = error.args[0]
-        if told.code() in _FENCED or told.fatal():
+        if told.code() not in RIGHTS_CODES and (told.code() in _FENCED or told.fatal()):
             return FencedError(f"{self._id} was fenced: another process has taken it, or it paused for too long")
         return self._connection.failed(f"{self._id}: {what}", error)
 
@@ -150,6 +150,8 @@ def read_written(connection: KafkaConnection, topic: str, writer: str) -> Writte
             if message is None:
                 continue
             error = message.error()
+            if error is not None and error.code() in PASSING_CODES:
+                continue
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise connection.failed(f"reading {partition.topic}", KafkaException(error))
             end = message.offset() if error is not None else message.offset() + 1

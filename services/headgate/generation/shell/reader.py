@@ -145,6 +145,8 @@ class ChangeReader:
             return []
         stream, offset = reading.stream, message.offset()
         if error is not None:
+            if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return []  # librdkafka looks for the coordinator of its group, of which nothing of ours asks anything
             if error.code() != KafkaError._PARTITION_EOF:
                 raise self._log.connection.failed(f"reading {message.topic()}", KafkaException(error))
             self._note(self._reading.passed(stream.id, offset, 0))
