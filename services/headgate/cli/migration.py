@@ -55,8 +55,12 @@ class TargetOptions(OptionGroup, frozen=True):
     database: Annotated[str, typer.Option("--database", help="mysql://user@host:port/database or postgresql://…")]
     password_file: Annotated[Path | None, typer.Option("--password-file", help="on the owner's machine")] = None
     strategy: Annotated[
-        MigrationStrategy, typer.Option("--strategy", help="online copies; direct runs it as it is")
+        MigrationStrategy,
+        typer.Option("--strategy", help="online and triggers copy, through Spark or within the server; direct does not"),
     ] = MigrationStrategy.ONLINE
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="which has the table's changes (Debezium JSON), for strategy online")
+    ] = None
 
     def password_path(self) -> str | None:
         """The password's file as the owner is to open it, by its whole path."""
@@ -99,6 +103,7 @@ def submit(
             statement=statement,
             database=target.database,
             strategy=target.strategy,
+            topic=target.topic,
             password_file=target.password_path(),
             context=context,
             allow_concurrent=allow_concurrent,
@@ -142,6 +147,7 @@ def plan(
             statement=statement,
             database=target.database,
             strategy=target.strategy,
+            topic=target.topic,
             allow_lossy=allow_lossy,
             password_file=target.password_path(),
         )
@@ -260,6 +266,7 @@ def revert(
             database=before.database,
             password_file=before.password_file,
             strategy=before.strategy,
+            topic=before.topic,
             reverts=migration,
         )
         _ask(log, MigrationRequestKind.REVERT, uuid4().hex, timeout, output, spec=written(spec))

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headgate.cli.copy_part import LateCopier
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import ClusterOptions, CommandGroup, OptionGroup, cluster_flags
 from headgate.cli.running import Part, Surroundings, run_parts, surrounded
@@ -115,8 +116,8 @@ def migration(
 ) -> None:
     """Campaign for the schema changes and own them: schedule them, and do them at their databases."""
     flags = _flags(process, cluster, lease_seconds=lease_seconds)
-    with surrounded("migration", flags, create=create) as around:
-        run_parts([_migration_part(around)], _stop_seconds(around.settings))
+    with surrounded("migration", flags, create=create) as around, _scratch(around) as scratch:
+        run_parts([_migration_part(around, scratch)], _stop_seconds(around.settings))
 
 
 @app.command()
@@ -204,12 +205,20 @@ def _schedulers(settings: Settings) -> tuple[Scheduler, ...]:
         raise CommandError(ExitCode.SETTING, f"HEADGATE_SCHEDULERS: {error}") from error
 
 
-def _migration_part(around: Surroundings) -> Part:
+def _migration_part(around: Surroundings, scratch: str) -> Part:
     one = (0,)  # the topic has one partition: schema changes are few
+    copier = LateCopier(around, Path(scratch))
     service = MigrationService(
-        _service_settings(around, one), around.log, probes=around.probes, registry=around.registry
+        _service_settings(around, one), around.log, copier=copier, probes=around.probes, registry=around.registry
     )
-    return Part("migration", service.run, service.stop)
+
+    def run() -> None:
+        try:
+            service.run()
+        finally:
+            copier.stop()
+
+    return Part("migration", run, service.stop)
 
 
 def _agent_part(around: Surroundings, scratch: str) -> Part:

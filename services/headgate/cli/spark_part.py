@@ -13,10 +13,11 @@ from headgate.provisioning.artifacts import ensure
 from headgate.provisioning.java import java_home_for_spark
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate.replication.plan import DeadLetterTarget
+from headgate.replication.range_copy import RangeCopier
 from headgate.replication.spark import SparkRuntime, SparkStartError
 from headgate.replication.spark_options import RefusedOptionError, SparkOptions
 
-__all__ = ["new_executor", "new_runtime", "start"]
+__all__ = ["new_copier", "new_executor", "new_runtime", "start"]
 
 _PROPERTIES: Final = "HEADGATE_SPARK__PROPERTIES"
 
@@ -61,6 +62,11 @@ def new_executor(runtime: SparkRuntime, around: Surroundings) -> SparkExecutor:
         ),
     )
     return SparkExecutor(runtime, options)
+
+
+def new_copier(settings: Settings, scratch: Path) -> RangeCopier:
+    """What copies tables for the owner of migrations. Raises SettingsError, NoJavaError, ArtifactError."""
+    return RangeCopier(new_runtime(settings, scratch), scratch)
 
 
 def _cores(master: str) -> int:

@@ -40,9 +40,13 @@ class MigrationState(StrEnum):
 
 
 class MigrationStrategy(StrEnum):
-    """Who changes the table. ``direct`` is the statement as it is."""
+    """How the table is changed: ``direct`` is the statement as it is, ``triggers`` a copy within the server.
+
+    ``online`` is a copy whose rows all come through Spark.
+    """
 
     ONLINE = "online"
+    TRIGGERS = "triggers"
     PT_OSC = "pt-osc"
     GH_OST = "gh-ost"
     DIRECT = "direct"

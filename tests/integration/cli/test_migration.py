@@ -26,6 +26,7 @@ pytestmark = pytest.mark.integration
 Serve = Callable[..., Service]
 
 ROWS = 20_000
+TRIGGERS = ("--strategy", "triggers", "-o", "json")
 WRITERS = 3
 
 
@@ -136,7 +137,8 @@ def state_of(migration: str) -> dict[str, Any]:
 def submit(database: Database, migration: str, statement: str, *options: str) -> Any:
     return headgate(
         *("migration", "submit", statement, "--database", database.address, "--id", migration),
-        *("--password-file", str(database.password_file), "--timeout", "120", *options),
+        *("--password-file", str(database.password_file), "--timeout", "120"),
+        *(options if "--strategy" in options else ("--strategy", "triggers", *options)),
     )
 
 
@@ -154,7 +156,7 @@ def expected(writers: list[Writer]) -> dict[int, int]:
     return {key: value for key, value in rows.items() if value >= 0}
 
 
-def test_an_online_change_under_writers_survives_its_owner(
+def test_a_change_by_triggers_under_writers_survives_its_owner(
     log: KafkaLog, serve: Serve, database: Database, writers: list[Writer]
 ) -> None:
     first = serve("first", "migration")
@@ -217,7 +219,7 @@ def test_a_cancelled_change_is_undone_and_can_be_retried(
 ) -> None:
     serve("owner", "migration")
     password = ("--password-file", str(database.password_file))
-    plan = headgate("migration", "plan", database.statement, "--database", database.address, *password, "-o", "json")
+    plan = headgate("migration", "plan", database.statement, "--database", database.address, *password, *TRIGGERS)
     assert plan.exit_code == 0, plan.output
     assert json.loads(plan.stdout)["action"] == "alter"
     assert database.names("tables") == ["items"], "a plan leaves nothing"

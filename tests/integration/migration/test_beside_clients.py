@@ -104,7 +104,7 @@ def spec(url: str, tmp_path: Path) -> MigrationSpec:
         statement="ALTER TABLE items ADD COLUMN extra int NOT NULL DEFAULT 7",
         database=f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}",
         password_file=str(tmp_path / "password"),
-        strategy=MigrationStrategy.ONLINE,
+        strategy=MigrationStrategy.TRIGGERS,
         chunk_rows=CHUNK,
     )
 

@@ -59,7 +59,7 @@ AGAIN_SECONDS: Final = 2.0
 PROGRESS_SECONDS_MIN: Final = 5.0
 """Rows copied are recorded at most so often; a new stage at once."""
 
-ADOPTABLE: Final = frozenset({MigrationStrategy.ONLINE, MigrationStrategy.DIRECT})
+ADOPTABLE: Final = frozenset({MigrationStrategy.ONLINE, MigrationStrategy.TRIGGERS, MigrationStrategy.DIRECT})
 """What stands at the database alone. The other tools are children of the owner's process: they are lost with it."""
 
 

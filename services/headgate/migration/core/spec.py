@@ -22,6 +22,9 @@ RETAIN_SECONDS_DEFAULT: Final = 86_400.0
 CHUNK_ROWS_DEFAULT: Final = 1_000
 """As gh-ost and pt-osc: clients wait for the rows of one chunk, so it is some ten milliseconds long."""
 
+COPYING: Final = frozenset({MigrationStrategy.ONLINE, MigrationStrategy.TRIGGERS})
+"""Strategies that copy the table row by row."""
+
 
 class MigrationSpecError(ValueError):
     """A description that cannot be used; the message names the option and what is allowed."""
@@ -33,7 +36,7 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     ``database`` is an address without a password: mysql:// or postgresql://. ``context`` groups migrations.
     ``threads_running_max`` and ``lag_seconds_max``: beyond that load of the database, and lag of its replicas, the copy
     stands still. ``reverts`` is the id of the migration that this one undoes. ``tool_options`` go to pt-osc and gh-ost
-    as they are.
+    as they are. ``topic`` is where the table's changes are, for ``online``.
     """
 
     statement: str
@@ -59,6 +62,7 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     lag_seconds_max: float | None = None
     reverts: str | None = None
     tool_options: tuple[str, ...] = ()
+    topic: str | None = None
 
 
 def parse_spec(text: str | None) -> MigrationSpec:
@@ -83,10 +87,12 @@ def parse_spec(text: str | None) -> MigrationSpec:
     if spec.lag_seconds_max is not None and spec.lag_seconds_max < 0:
         raise MigrationSpecError("lag_seconds_max is not negative")
     throttles = spec.threads_running_max is not None or spec.lag_seconds_max is not None
-    if throttles and spec.strategy is not MigrationStrategy.ONLINE:
+    if throttles and spec.strategy not in COPYING:
         raise MigrationSpecError(
-            f"strategy {spec.strategy} cannot be slowed down: limits of load and lag are for online"
+            f"strategy {spec.strategy} cannot be slowed down: limits of load and lag are for online and triggers"
         )
+    if spec.topic is not None and spec.strategy is not MigrationStrategy.ONLINE:
+        raise MigrationSpecError(f"strategy {spec.strategy} reads no topic: --topic is for online")
     return spec
 
 

@@ -4,12 +4,14 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from headgate.eventlog.log import Log
+from headgate.eventlog.kafka import KafkaLog
 from headgate.migration.core.effects import EffectFailed, WatchMigration
 from headgate.migration.core.kind import MIGRATION_KIND
 from headgate.migration.core.machine import MIGRATIONS
 from headgate.migration.core.state import MigrationsState
+from headgate.migration.shell.feeds import ChangeFeeds
 from headgate.migration.shell.work import MigrationWork
+from headgate.migration.strategies.online import Copier
 from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
 from headgate.runtime.service import OwnerService, ServiceSettings
@@ -20,9 +22,17 @@ __all__ = ["MigrationService"]
 class MigrationService(OwnerService[MigrationsState]):
     """The owner of the migrations, or a standby for it; ``run`` as the runtime's."""
 
-    def __init__(self, settings: ServiceSettings, log: Log, *, probes: Probes, registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        log: KafkaLog,
+        *,
+        copier: Copier,
+        probes: Probes,
+        registry: CollectorRegistry,
+    ) -> None:
         """Nothing is read or written before ``run``."""
-        self._migration_work = MigrationWork()
+        self._migration_work = MigrationWork(ChangeFeeds(log), copier)
         super().__init__(
             settings,
             MIGRATION_KIND,

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, parse_spec
+from headgate.migration.shell.feeds import ChangeFeeds
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
     LockUnavailableError,
@@ -19,8 +20,9 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.direct import DirectStrategy
 from headgate.migration.strategies.mariadb import MariadbServer
-from headgate.migration.strategies.online import OnlineStrategy
+from headgate.migration.strategies.online import Copier, OnlineStrategy
 from headgate.migration.strategies.postgresql import PostgresServer
+from headgate.migration.strategies.triggers import TriggersStrategy
 from headgate.observability.logs import logger
 from headgate.records.migration import MigrationStrategy
 
@@ -34,8 +36,13 @@ _SCHEMES: Final = {
 }
 
 
-def open_strategy(migration: str, spec: MigrationSpec) -> Any:
-    """The strategy that a spec names, at the database that it names. Raises RefusedError; opens nothing yet."""
+def open_strategy(
+    migration: str, spec: MigrationSpec, feeds: ChangeFeeds | None = None, copier: Copier | None = None
+) -> Any:
+    """The strategy that a spec names, at the database that it names. Raises RefusedError; opens nothing yet.
+
+    Without ``feeds`` and ``copier`` strategy online can only examine.
+    """
     scheme = spec.database.partition("://")[0]
     kind = _SCHEMES.get(scheme)
     if kind is None:
@@ -46,16 +53,21 @@ def open_strategy(migration: str, spec: MigrationSpec) -> Any:
     match spec.strategy:
         case MigrationStrategy.DIRECT:
             return DirectStrategy(server)
+        case MigrationStrategy.TRIGGERS:
+            return TriggersStrategy(server, migration)
+        case MigrationStrategy.ONLINE if isinstance(server, PostgresServer):
+            return OnlineStrategy(server, feeds, copier, migration)
         case MigrationStrategy.ONLINE:
-            return OnlineStrategy(server, migration)
+            raise RefusedError("strategy online is built for PostgreSQL only: use strategy triggers")
         case other:
-            raise RefusedError(f"strategy {other} is not built yet: use online or direct")
+            raise RefusedError(f"strategy {other} is not built yet: use online, triggers or direct")
 
 
 class MigrationWork:
     """Runs effects; ``close`` ends everything that this process has under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, feeds: ChangeFeeds | None = None, copier: Copier | None = None) -> None:
+        self._feeds, self._copier = feeds, copier
         self._lock = threading.Lock()
         self._open: dict[str, tuple[int, Any]] = {}
 
@@ -86,7 +98,7 @@ class MigrationWork:
         return fx.Broke(str(error), effect.record.artifacts)
 
     def _examine(self, effect: fx.ExamineMigration) -> Any:
-        with closing(open_strategy(effect.migration, effect.spec)) as strategy:
+        with closing(open_strategy(effect.migration, effect.spec, self._feeds, self._copier)) as strategy:
             return strategy.examine(effect.spec, effect.reverted)
 
     def _run(self, effect: Any) -> Any:
@@ -116,7 +128,7 @@ class MigrationWork:
         if known is not None and known[0] == effect.owner_rev:
             return known[1]
         self._close(effect.migration)
-        strategy = open_strategy(effect.migration, parse_spec(effect.record.spec))
+        strategy = open_strategy(effect.migration, parse_spec(effect.record.spec), self._feeds, self._copier)
         with self._lock:
             self._open[effect.migration] = (effect.owner_rev, strategy)
         return strategy

@@ -112,7 +112,7 @@ class Memory(msgspec.Struct, frozen=True):
 
     owner_rev: int
     attempt: int
-    stage: Literal["begun", "changed", "stopped"]
+    stage: Literal["begun", "paused", "copied", "changed", "stopped"]
     before: str = ""
     """Definition of the table before, to tell whether a statement has come into force."""
     after: str = ""

@@ -28,7 +28,7 @@ from headgate.migration.strategies.postgresql_sessions import PostgresSessions, 
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 
-__all__ = ["PostgresServer"]
+__all__ = ["PostgresServer", "like"]
 
 NAME_BYTES_MAX: Final = 63
 
@@ -77,17 +77,18 @@ class PostgresServer:
 
     def __init__(self, migration: str, dsn: str, password_file: str | None) -> None:
         """Nothing is opened yet. Raises RefusedError."""
-        self._id = migration
-        self._mark = sha256(migration.encode()).hexdigest()[:8]
+        self.migration = migration
+        self.password_file = password_file
+        self.mark = sha256(migration.encode()).hexdigest()[:8]
         self.sessions = PostgresSessions(migration, dsn, password_file)
         self.address = self.sessions.address
-        self._rows = PostgresCopy(self.sessions, self._mark)
-        self.next_bound = self._rows.next_bound
-        self.copy = self._rows.copy
-        self.differing = self._rows.differing
-        self.load = self._rows.load
-        self.duplicates = self._rows.duplicates
-        self.let_go = self._rows.let_go
+        self.rows = PostgresCopy(self.sessions, self.mark)
+        self.next_bound = self.rows.next_bound
+        self.copy = self.rows.copy
+        self.differing = self.rows.differing
+        self.load = self.rows.load
+        self.duplicates = self.rows.duplicates
+        self.let_go = self.rows.let_go
 
     # --- whose it is ---
 
@@ -105,7 +106,7 @@ class PostgresServer:
         if memory is None:
             return None
         with translating("taking over"):
-            main.execute("UPDATE headgate.migration SET owner_rev = %s WHERE id = %s", (owner_rev, self._id))
+            main.execute("UPDATE headgate.migration SET owner_rev = %s WHERE id = %s", (owner_rev, self.migration))
         return msgspec.structs.replace(memory, owner_rev=owner_rev)
 
     def _memory(self, session: Any) -> Memory | None:
@@ -113,36 +114,46 @@ class PostgresServer:
             row = session.execute(
                 "SELECT owner_rev, attempt, stage, before_text, after_text, shadow_identity FROM headgate.migration "
                 "WHERE id = %s",
-                (self._id,),
+                (self.migration,),
             ).fetchone()
         return None if row is None else Memory(*row)
 
     def note(self, memory: Memory) -> None:
         """Remember."""
         with translating("writing headgate.migration"):
-            self._note(self.sessions.main, memory)
+            self.note_in(self.sessions.main, memory)
 
-    def _note(self, session: Any, memory: Memory) -> None:
+    def note_in(self, session: Any, memory: Memory) -> None:
+        """Remember, in a transaction of the caller's."""
         session.execute(
             "INSERT INTO headgate.migration VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET "
             "owner_rev = excluded.owner_rev, attempt = excluded.attempt, stage = excluded.stage, before_text = "
             "excluded.before_text, after_text = excluded.after_text, shadow_identity = excluded.shadow_identity",
-            (self._id, memory.owner_rev, memory.attempt, memory.stage, memory.before, memory.after, memory.identity),
+            (
+                self.migration,
+                memory.owner_rev,
+                memory.attempt,
+                memory.stage,
+                memory.before,
+                memory.after,
+                memory.identity,
+            ),
         )
 
     def forget(self) -> None:
         """The migration has ended and nothing of it is left."""
         with translating("writing headgate.migration"):
-            self.sessions.main.execute("DELETE FROM headgate.migration WHERE id = %s", (self._id,))
+            self.sessions.main.execute("DELETE FROM headgate.migration WHERE id = %s", (self.migration,))
 
     # --- describing ---
 
     def look(self, statement: Statement) -> Table | None:
         """See contract."""
         with self.sessions.asking() as session, translating("describing the table"):
-            return self._look(session, statement.schema, statement.table)
+            return self.described(session, statement.schema, statement.table)
 
-    def _look(self, session: Any, schema: str | None, name: str) -> Table | None:
+    def described(self, session: Any, schema: str | None, name: str) -> Table | None:
+        """The table of that name, as this session sees it."""
         full = named(schema, name).as_string(session)
         row = session.execute(
             "SELECT c.oid, n.nspname, c.relname, greatest(c.reltuples, 0)::bigint FROM pg_class c JOIN pg_namespace n "
@@ -154,7 +165,7 @@ class PostgresServer:
         oid, schema, name, rows = row
         columns = session.execute(_COLUMNS, (oid,)).fetchall()
         keys = session.execute(_KEYS, (oid,)).fetchall()
-        obstacles = session.execute(_OBSTACLES, {"oid": oid, "trigger": f"hg{self._mark}"}).fetchall()
+        obstacles = session.execute(_OBSTACLES, {"oid": oid, "trigger": f"hg{self.mark}"}).fetchall()
         checks = session.execute(
             "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s ORDER BY 1", (oid,)
         ).fetchall()
@@ -172,7 +183,7 @@ class PostgresServer:
         """See contract: in a transaction that is rolled back."""
         if statement.action == "drop":
             return None
-        name = f"_hg_rehearsal_{self._mark}"
+        name = f"_hg_rehearsal_{self.mark}"
         schema = table.schema if table is not None else statement.schema
         with (
             self.sessions.asking() as session,
@@ -180,9 +191,9 @@ class PostgresServer:
             session.transaction(force_rollback=True),
         ):
             if statement.action == "alter" and table is not None:
-                session.execute(_like(table, name))
+                session.execute(like(table, name))
             session.execute(statement.on(named(schema, name).as_string(session)))
-            return self._look(session, schema, name)
+            return self.described(session, schema, name)
 
     def check_load(self, *, with_lag: bool) -> None:  # noqa: ARG002 - the same right shows both
         """See contract: without the right, other users' sessions and replicas are hidden, and none would be busy."""
@@ -197,18 +208,18 @@ class PostgresServer:
         """See contract: the statement and the memory of it are one transaction."""
         with self.sessions.part() as session, translating("the statement"), session.transaction():
             session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
-            self._claim(session, memory)
+            self.claim(session, memory)
             session.execute(statement.on(named(statement.schema, statement.table).as_string(session)))
 
-    def _claim(self, session: Any, memory: Memory) -> None:
+    def claim(self, session: Any, memory: Memory) -> None:
         """Within the transaction of the change: it is ours, and it is done. Raises SupersededError."""
         found = session.execute(
-            "SELECT owner_rev FROM headgate.migration WHERE id = %s FOR UPDATE", (self._id,)
+            "SELECT owner_rev FROM headgate.migration WHERE id = %s FOR UPDATE", (self.migration,)
         ).fetchone()
         if found is not None and found[0] > memory.owner_rev:
             raise SupersededError(f"owner {found[0]} has the migration")
         changed = Memory(memory.owner_rev, memory.attempt, "changed", memory.before, memory.after, memory.identity)
-        self._note(session, changed)
+        self.note_in(session, changed)
 
     def is_running(self) -> bool:
         """See contract: a statement without its client is rolled back, so there is nothing to wait for."""
@@ -231,14 +242,14 @@ class PostgresServer:
             session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
             self._drop_trigger(session, plan)
             session.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(named(schema, plan.shadow)))
-            session.execute(_like(plan.before, plan.shadow))
+            session.execute(like(plan.before, plan.shadow))
             session.execute(statement.on(named(schema, plan.shadow).as_string(session)))
-            self._note(session, memory)
-            for text in self._rows.triggers(plan):
+            self.note_in(session, memory)
+            for text in self.rows.triggers(plan):
                 session.execute(text)
 
     def _drop_trigger(self, session: Any, plan: Plan) -> None:
-        function = named(plan.before.schema, f"hg{self._mark}")
+        function = named(plan.before.schema, f"hg{self.mark}")
         session.execute(sql.SQL("DROP FUNCTION IF EXISTS {}() CASCADE").format(function))
 
     # --- cut-over ---
@@ -253,20 +264,21 @@ class PostgresServer:
         table, shadow = named(schema, name), named(schema, plan.shadow)
         aside = f"{plan.shadow[: NAME_BYTES_MAX - 2]}_s"
         if is_forced:
-            self._end_holders(plan)
+            self.end_holders(plan)
         with self.sessions.part() as session, translating("the cut-over"), session.transaction():
             session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
             session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
-            self._claim(session, memory)
+            self.claim(session, memory)
             self._drop_trigger(session, plan)
-            for text in self._handed_over(session, plan):
+            for text in self.handed_over(session, plan):
                 session.execute(text)
             rename = sql.SQL("ALTER TABLE {} RENAME TO {}")
             session.execute(rename.format(table, sql.Identifier(aside)))
             session.execute(rename.format(shadow, sql.Identifier(name)))
             session.execute(rename.format(named(schema, aside), sql.Identifier(plan.shadow)))
 
-    def _end_holders(self, plan: Plan) -> None:
+    def end_holders(self, plan: Plan) -> None:
+        """End every session that holds the table."""
         with translating("ending who holds the table"):
             self.sessions.main.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = %s::regclass AND granted "
@@ -274,7 +286,7 @@ class PostgresServer:
                 (named(plan.before.schema, plan.before.name).as_string(self.sessions.main),),
             )
 
-    def _handed_over(self, session: Any, plan: Plan) -> list[sql.Composable]:
+    def handed_over(self, session: Any, plan: Plan) -> list[sql.Composable]:
         """What hangs on the table and not on its definition: statements that give it to the shadow."""
         schema = plan.before.schema
         table, shadow = named(schema, plan.before.name), named(schema, plan.shadow)
@@ -350,7 +362,7 @@ class PostgresServer:
             theirs = by_definition.pop(definition, None)
             if theirs is None:
                 continue
-            aside = sql.Identifier(f"_hg{self._mark}_{number}")
+            aside = sql.Identifier(f"_hg{self.mark}_{number}")
             found.append(rename.format(named(schema, name), aside))
             found.append(rename.format(named(schema, theirs), sql.Identifier(name)))
         return found
@@ -379,7 +391,7 @@ class PostgresServer:
         full = named(plan.before.schema, plan.before.name).as_string(self.sessions.main)
         with translating("looking for the trigger"):
             found = self.sessions.main.execute(
-                "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND tgname = %s", (full, f"hg{self._mark}")
+                "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND tgname = %s", (full, f"hg{self.mark}")
             )
             return found.fetchone() is not None
 
@@ -394,11 +406,12 @@ class PostgresServer:
 
     def close(self) -> None:
         """See contract."""
-        self._rows.close()
+        self.rows.close()
         self.sessions.close()
 
 
-def _like(table: Table, name: str) -> sql.Composed:
+def like(table: Table, name: str) -> sql.Composed:
+    """CREATE TABLE for an empty copy."""
     return sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(
         named(table.schema, name), named(table.schema, table.name)
     )

@@ -17,7 +17,7 @@ from psycopg import sql
 from headgate.migration.strategies.contract import Chunk, Load, Plan, Table
 from headgate.migration.strategies.postgresql_sessions import PostgresSessions, named, translating
 
-__all__ = ["PostgresCopy"]
+__all__ = ["PostgresCopy", "casted", "listed", "table_of", "within"]
 
 LOCK_MILLISECONDS: Final = 100
 """The copy waits no longer for a row, as it holds others: well below ``deadlock_timeout`` (1 s by default), after which
@@ -65,13 +65,13 @@ class PostgresCopy:
     def next_bound(self, plan: Plan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
         """See contract."""
         columns = [old for old, _ in plan.key]
-        listed = _listed(columns)
+        names = listed(columns)
         with translating("looking for the next range"):
             found = (
                 self.session()
                 .execute(
                     sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT 1 OFFSET {}").format(
-                        listed, _table(plan), _within(columns, Chunk(above, None)), listed, sql.Literal(rows - 1)
+                        names, table_of(plan), within(columns, Chunk(above, None)), names, sql.Literal(rows - 1)
                     )
                 )
                 .fetchone()
@@ -85,10 +85,10 @@ class PostgresCopy:
             "NOTHING"
         ).format(
             named(plan.before.schema, plan.shadow),
-            _listed([new for _, new in plan.pairs]),
-            sql.SQL(", ").join(_cast(plan, sql.Identifier(old), new) for old, new in plan.pairs),
-            _table(plan),
-            _within([old for old, _ in plan.key], chunk),
+            listed([new for _, new in plan.pairs]),
+            sql.SQL(", ").join(casted(plan, sql.Identifier(old), new) for old, new in plan.pairs),
+            table_of(plan),
+            within([old for old, _ in plan.key], chunk),
         )
         with translating("copying a range"):
             return int(self.session().execute(statement).rowcount)
@@ -102,7 +102,7 @@ class PostgresCopy:
     def differing(self, plan: Plan, chunk: Chunk) -> int:
         """See contract: one statement sees one snapshot."""
         first = sql.SQL(", ").join(
-            sql.SQL("{}::text AS {}").format(_cast(plan, sql.Identifier(old), new), sql.Identifier(new))
+            sql.SQL("{}::text AS {}").format(casted(plan, sql.Identifier(old), new), sql.Identifier(new))
             for old, new in plan.pairs
         )
         second = sql.SQL(", ").join(
@@ -125,11 +125,11 @@ class PostgresCopy:
                 .execute(
                     statement.format(
                         first,
-                        _table(plan),
-                        _within([old for old, _ in plan.key], chunk),
+                        table_of(plan),
+                        within([old for old, _ in plan.key], chunk),
                         second,
                         named(plan.before.schema, plan.shadow),
-                        _within([new for _, new in plan.key], chunk),
+                        within([new for _, new in plan.key], chunk),
                         on,
                         sql.SQL(" OR ").join(unequal),
                     )
@@ -142,7 +142,7 @@ class PostgresCopy:
         """See contract."""
         present = sql.SQL(" AND ").join(sql.SQL("{} IS NOT NULL").format(sql.Identifier(name)) for name in columns)
         statement = sql.SQL("SELECT 1 FROM {} WHERE {} GROUP BY {} HAVING count(*) > 1 LIMIT 1").format(
-            named(table.schema, table.name), present, _listed(list(columns))
+            named(table.schema, table.name), present, listed(list(columns))
         )
         with self._sessions.asking() as session, translating("looking for duplicates"):
             return session.execute(statement).fetchone() is not None
@@ -150,16 +150,16 @@ class PostgresCopy:
     def triggers(self, plan: Plan) -> list[sql.Composable]:
         """The function and the trigger."""
         shadow, function = named(plan.before.schema, plan.shadow), named(plan.before.schema, f"hg{self._mark}")
-        new_row = sql.SQL(", ").join(_cast(plan, sql.SQL("NEW.{}").format(sql.Identifier(old)), new)
+        new_row = sql.SQL(", ").join(casted(plan, sql.SQL("NEW.{}").format(sql.Identifier(old)), new)
                                      for old, new in plan.pairs)  # fmt: skip
         update = sql.SQL("{0} = excluded.{0}")
         updates = sql.SQL(", ").join(update.format(sql.Identifier(new)) for _, new in plan.pairs)
-        old_keys = ((_cast(plan, sql.SQL("OLD.{}").format(sql.Identifier(old)), new), new) for old, new in plan.key)
+        old_keys = ((casted(plan, sql.SQL("OLD.{}").format(sql.Identifier(old)), new), new) for old, new in plan.key)
         gone = sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier(new), value) for value, new in old_keys)
         moved = sql.SQL(" OR ").join(
             sql.SQL("OLD.{0} IS DISTINCT FROM NEW.{0}").format(sql.Identifier(old)) for old, _ in plan.key
         )
-        keys = _listed([new for _, new in plan.key])
+        keys = listed([new for _, new in plan.key])
         body = sql.SQL(
             "CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $hg$ BEGIN "
             "IF TG_OP = 'DELETE' THEN DELETE FROM {shadow} WHERE {gone}; RETURN NULL; END IF; "
@@ -173,26 +173,28 @@ class PostgresCopy:
             shadow=shadow,
             gone=gone,
             moved=moved,
-            columns=_listed([new for _, new in plan.pairs]),
+            columns=listed([new for _, new in plan.pairs]),
             new_row=new_row,
             keys=keys,
             updates=updates,
         )
         trigger = sql.SQL(
             "CREATE TRIGGER {} AFTER INSERT OR UPDATE OR DELETE ON {} FOR EACH ROW EXECUTE FUNCTION {}()"
-        ).format(sql.Identifier(f"hg{self._mark}"), _table(plan), function)
+        ).format(sql.Identifier(f"hg{self._mark}"), table_of(plan), function)
         return [body, trigger]
 
 
-def _table(plan: Plan) -> sql.Identifier:
+def table_of(plan: Plan) -> sql.Identifier:
+    """The table that is copied."""
     return named(plan.before.schema, plan.before.name)
 
 
-def _listed(columns: list[str]) -> sql.Composed:
+def listed(columns: list[str]) -> sql.Composed:
+    """Names with commas between."""
     return sql.SQL(", ").join(map(sql.Identifier, columns))
 
 
-def _cast(plan: Plan, value: sql.Composable, new: str) -> sql.Composable:
+def casted(plan: Plan, value: sql.Composable, new: str) -> sql.Composable:
     """The value as the new column's type, where that is another one."""
     old = next(name for name, theirs in plan.pairs if theirs == new)
     before, after = plan.before.column(old), plan.after.column(new)
@@ -201,8 +203,9 @@ def _cast(plan: Plan, value: sql.Composable, new: str) -> sql.Composable:
     return sql.SQL("{}::{}").format(value, sql.SQL(after.type))
 
 
-def _within(columns: list[str], chunk: Chunk) -> sql.Composable:
-    row = sql.SQL("({})").format(_listed(columns))
+def within(columns: list[str], chunk: Chunk) -> sql.Composable:
+    """The condition that a row is in the range, by these columns."""
+    row = sql.SQL("({})").format(listed(columns))
     conditions: list[sql.Composable] = []
     for sign, bound in ((">", chunk.above), ("<=", chunk.upto)):
         if bound is not None:

@@ -63,6 +63,7 @@ class PostgresSessions:
         if not given.get("host") or not given.get("dbname") or not given.get("user"):
             raise RefusedError("--database: write postgresql://user@host:port/database")
         port = given.pop("port", None) or 5432
+        self.database = str(given["dbname"])
         base = f"postgresql://{given.pop('user')}@{given.pop('host')}:{port}/{given.pop('dbname')}"
         rest = "&".join(f"{name}={value}" for name, value in sorted(given.items()) if value is not None)
         self.address = f"{base}?{rest}" if rest else base

@@ -1,0 +1,34 @@
+"""Spark for the owner of migrations: started with the first copy that needs it, for most owners only stand by."""
+
+import threading
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from headgate.cli.running import Surroundings
+
+__all__ = ["LateCopier"]
+
+
+class LateCopier:
+    """See headgate.migration.strategies.online.Copier. ``scratch`` is for Spark's temporary files."""
+
+    def __init__(self, around: Surroundings, scratch: Path) -> None:
+        self._around = around
+        self._scratch = scratch
+        self._lock = threading.Lock()
+        self._made: Any = None
+
+    def copy(self, *given: Any) -> None:
+        """See Copier. Raises SettingsError, NoJavaError and ArtifactError, too."""
+        with self._lock:
+            if self._made is None:
+                part = import_module("headgate.cli.spark_part")
+                self._made = part.new_copier(self._around.settings, self._scratch)
+        self._made.copy(*given)
+
+    def stop(self) -> None:
+        """End Spark, if it was started."""
+        with self._lock:
+            if self._made is not None:
+                self._made.stop()

@@ -1,0 +1,85 @@
+"""Which step of an online change comes next, by what is seen at the database, at the feed and on the log.
+
+The copy of the table gets its rows in two ways, one after the other, never both at once:
+
+    1. the feed into the copy is begun, shown to bring this table's changes, and paused: it has a position
+    2. every row that the table has is read, later than that position, and written to the copy
+    3. the feed goes on from its position: every change since is applied again, in the log's order
+
+Step 3 makes up for all that happened during step 2. A row that was read is no older than the position; whatever
+happened to it since stands in the log behind the position and is applied after it, so its last change decides. Three
+things must hold, and each is looked at where it counts:
+
+- The feed stands still, sealed, at one and the same position from before the first read until after the last write.
+  Otherwise a delete may be applied before the row that it deletes is written. Each write looks at it (``may_write``).
+- What stands in the log before the position is visible to every read. PostgreSQL may hand a transaction to its log
+  before other sessions see it: the table is locked for a moment, when nobody has it open for writing.
+- No range is written late, by a task that nobody waits for any more. Each write looks at whose migration it is, which
+  attempt, and whether rows are still being copied.
+
+Until step 3 has come past all that was read, rows of the copy are of different moments: a unique key over other columns
+than the primary one could be violated on the way, so tables with one are refused.
+"""
+
+from enum import StrEnum
+from typing import Final, Literal
+
+import msgspec
+
+__all__ = ["CopyStage", "FeedSeen", "Position", "Step", "may_write", "next_step"]
+
+CopyStage = Literal["begun", "paused", "copied"]
+"""As the database remembers it: the copy was made; the feed's position is known; every row was written."""
+
+
+class FeedSeen(StrEnum):
+    """The feed into the copy. ``going``: it runs, or is on its way to or from it."""
+
+    ABSENT = "absent"
+    GOING = "going"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class Step(StrEnum):
+    """What is done next."""
+
+    CREATE = "create"
+    PROVE = "prove"
+    """See a change of the table arrive in the copy, then pause the feed."""
+    HOLD = "hold"
+    """Remember the position, and wait for a moment in which nobody writes the table."""
+    COPY = "copy"
+    RESUME = "resume"
+    CATCH_UP = "catch up"
+    END = "end"
+    """It cannot go on: the feed has failed, or somebody has moved it."""
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A feed's place in the topic's only partition, as the sink has it."""
+
+    feed_id: str
+    next_offset: int
+    is_closed: bool
+
+
+_STEPS: Final[dict[tuple[CopyStage, FeedSeen], Step]] = {
+    ("begun", FeedSeen.ABSENT): Step.CREATE,
+    ("begun", FeedSeen.GOING): Step.PROVE,
+    ("begun", FeedSeen.STOPPED): Step.HOLD,
+    ("paused", FeedSeen.STOPPED): Step.COPY,
+    ("copied", FeedSeen.STOPPED): Step.RESUME,
+    ("copied", FeedSeen.GOING): Step.CATCH_UP,
+}
+"""All else cannot go on: the feed has failed, is gone, or goes on while it is to stand still."""
+
+
+def next_step(stage: CopyStage, feed: FeedSeen) -> Step:
+    """The step that comes next; the same for the owner that has begun and for one that takes over."""
+    return _STEPS.get((stage, feed), Step.END)
+
+
+def may_write(held: Position, seen: Position | None) -> bool:
+    """Whether a range may be written now: the feed is sealed, where it was when the first row was read."""
+    return seen is not None and seen.is_closed and (seen.feed_id, seen.next_offset) == (held.feed_id, held.next_offset)

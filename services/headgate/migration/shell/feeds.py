@@ -1,0 +1,247 @@
+"""The feed into a copy, as its migration's owner deals with it: by requests and records, like any other program.
+
+Whatever is asked is asked again by the next owner, so each request is made only if the feed's record says that it is
+still to be made.
+"""
+
+import os
+import socket
+import time
+from contextlib import closing, suppress
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+from confluent_kafka import Consumer, TopicPartition
+
+from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.log import Delivery, LogError, Partition
+from headgate.eventlog.sharding import place, shard_of
+from headgate.eventlog.snapshot import read_snapshot
+from headgate.formats.change import DATA_ERRORS
+from headgate.migration.core.copy_steps import FeedSeen
+from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
+from headgate.migration.strategies.postgresql_lane import LastChange
+from headgate.records.base import Fact
+from headgate.records.control import (
+    FeedRecorded,
+    FeedState,
+    OperationKind,
+    OperationRequested,
+    OutcomeStatus,
+    RequestSettled,
+    WantedState,
+)
+from headgate.records.keys import FeedKey, OutcomeKey, RequestKey
+from headgate.sources.offsets import SourceError, end_offsets
+from headgate.sources.origin import Origin, origins
+from headgate.sources.topics import present_topics
+
+__all__ = ["ChangeFeeds", "FeedsUnavailableError"]
+
+REQUEST_SECONDS_MAX: Final = 60.0
+"""For a request to be answered for good: a take-over of a lost coordinator and draining a batch fit in."""
+
+WRITE_SECONDS_MAX: Final = 10.0
+POLL_SECONDS: Final = 0.2
+POLL_RECORDS_MAX: Final = 500
+
+TAIL_POLL_SECONDS: Final = 0.02
+"""Clients wait for the answer."""
+
+
+class FeedsUnavailableError(DatabaseUnavailableError):
+    """No coordinator or broker answers: what became of a request is not known, it is found out."""
+
+
+class _Source(msgspec.Struct):
+    lsn: int | None = None
+
+
+class _Event(msgspec.Struct):
+    op: str
+    source: _Source
+
+
+class _Wrapped(msgspec.Struct):
+    payload: _Event
+
+
+class ChangeFeeds:
+    """Feeds of the cluster whose log this is."""
+
+    def __init__(self, log: KafkaLog) -> None:
+        self._log = log
+
+    # --- the topic ---
+
+    def check_topic(self, topic: str, database: str, table: str) -> None:
+        """Raise RefusedError unless the topic can be of that table ("schema.table"), with one partition."""
+        try:
+            present = present_topics(self._log.connection)
+            if topic not in present:
+                raise RefusedError(f"--topic {topic} does not exist: name the one that has the changes of {table}")
+            if present[topic] != 1:
+                raise RefusedError(
+                    f"topic {topic} has {present[topic]} partitions: strategy online must know the order of all "
+                    "changes of the table, which one partition has; use strategy triggers"
+                )
+            found = origins(self._log.connection, {topic: 1}).get(topic)
+        except (SourceError, LogError) as error:
+            raise FeedsUnavailableError(str(error)) from error
+        if found is not None and found != Origin("postgresql", database, table):
+            raise RefusedError(
+                f"topic {topic} has changes of {found.connector} {found.database}, table {found.in_full}, not of "
+                f"database {database}, table {table}"
+            )
+
+    def tail(self, topic: str) -> "_Tail":
+        """The topic's end, from now on. Raises FeedsUnavailableError."""
+        try:
+            start = end_offsets(self._log.connection, {topic: 1})[topic][0]
+        except (SourceError, LogError) as error:
+            raise FeedsUnavailableError(str(error)) from error
+        return _Tail(self._log.connection, topic, start)
+
+    def end(self, topic: str) -> int:
+        """Behind the topic's last record. Raises FeedsUnavailableError."""
+        try:
+            return end_offsets(self._log.connection, {topic: 1})[topic][0]
+        except (SourceError, LogError) as error:
+            raise FeedsUnavailableError(str(error)) from error
+
+    # --- the feed ---
+
+    def record(self, feed: str) -> FeedRecorded | None:
+        """The feed as its owner knows it; None if there is none. Raises FeedsUnavailableError."""
+        shard = shard_of(feed, self._log.shards)
+        try:
+            return read_snapshot(self._log, [Partition("changefeed", shard)]).get(FeedKey(feed), FeedRecorded)
+        except LogError as error:
+            raise FeedsUnavailableError(str(error)) from error
+
+    @staticmethod
+    def seen(record: FeedRecorded | None) -> FeedSeen:
+        """What a feed's record says, as the steps of a copy ask."""
+        if record is None or record.state is FeedState.REMOVED or record.wanted is WantedState.REMOVED:
+            return FeedSeen.ABSENT
+        if record.state is FeedState.FAILED:
+            return FeedSeen.FAILED
+        is_stopped = record.state is FeedState.STOPPED and record.wanted is WantedState.STOPPED
+        return FeedSeen.STOPPED if is_stopped else FeedSeen.GOING
+
+    def create(self, feed: str, topic: str, dsn: str, password_file: str | None, table: str) -> None:
+        """Have the feed begin with the topic's next change. Raises RefusedError, FeedsUnavailableError."""
+        spec = FeedSpec.model_validate(
+            {
+                "feed": feed,
+                "source": SourceSpec(topics=(topic,), format="debezium-json", start="latest"),
+                "sink": SinkSpec.model_validate(
+                    {"type": "postgresql", "dsn": dsn, "table": table, "not_the_source": True}
+                    | ({} if password_file is None else {"password_file": password_file})
+                ),
+                "split": "manual",
+            }
+        )
+        self._ask(OperationKind.CREATE_FEED, feed, spec.to_json())
+
+    def pause(self, feed: str) -> None:
+        """Have it sealed where it is."""
+        if (found := self.record(feed)) is not None and found.wanted is WantedState.RUNNING:
+            self._ask(OperationKind.PAUSE_FEED, feed)
+
+    def resume(self, feed: str) -> None:
+        """Have it go on from there."""
+        if (found := self.record(feed)) is not None and found.wanted is WantedState.STOPPED:
+            self._ask(OperationKind.RESUME_FEED, feed)
+
+    def remove(self, feed: str) -> None:
+        """Have it gone; at once if it is."""
+        found = self.record(feed)
+        if found is None or found.state is FeedState.REMOVED:
+            return
+        if found.wanted is not WantedState.REMOVED:
+            self._ask(OperationKind.REMOVE_FEED, feed)
+            return
+        raise FeedsUnavailableError(f"feed {feed} is still being removed: see `headgate why {feed}`")
+
+    def _ask(self, kind: OperationKind, feed: str, spec: str | None = None) -> None:
+        request = OperationRequested(
+            kind=kind,
+            feed=feed,
+            spec=spec,
+            table=None,
+            agent=None,
+            requested_by=f"migrations@{socket.gethostname()} (pid {os.getpid()})",
+            requested_ms=time.time_ns() // 1_000_000,
+        )
+        shard, key = shard_of(feed, self._log.shards), RequestKey(uuid4().hex)
+        at = Partition("changefeed", shard)
+        try:
+            with (
+                closing(self._log.reader(self._log.end_offsets([at]))) as reader,
+                closing(self._log.writer("headgate-migration")) as writer,
+            ):
+                writer.write([place(Fact(key, request), shard)], WRITE_SECONDS_MAX)
+                try:
+                    outcome = _outcome(reader, OutcomeKey(key.request))
+                finally:
+                    writer.write([place(Fact(key, None), shard)], WRITE_SECONDS_MAX)
+        except LogError as error:
+            raise FeedsUnavailableError(f"{kind.value} of feed {feed}: {error}") from error
+        if outcome is None or outcome.status is OutcomeStatus.ACCEPTED:
+            raise FeedsUnavailableError(
+                f"{kind.value} of feed {feed} is not done after {REQUEST_SECONDS_MAX:g} s: is there a `headgate serve "
+                "coordinator`, and an agent?"
+            )
+        if outcome.status is not OutcomeStatus.DONE:
+            raise RefusedError(f"{kind.value} of feed {feed}: {outcome.reason}")
+
+
+def _outcome(reader: Any, key: OutcomeKey) -> RequestSettled | None:
+    latest: RequestSettled | None = None
+    deadline = time.monotonic() + REQUEST_SECONDS_MAX
+    while (left := deadline - time.monotonic()) > 0:
+        for read in reader.poll(POLL_RECORDS_MAX, min(POLL_SECONDS, left)):
+            if isinstance(read, Delivery) and read.key == key and isinstance(read.value, RequestSettled):
+                latest = read.value
+        if latest is not None and latest.status is not OutcomeStatus.ACCEPTED:
+            break
+    return latest
+
+
+class _Tail:
+    """See postgresql_lane.TopicTail. Reading begins with the first question."""
+
+    def __init__(self, connection: Any, topic: str, start: int) -> None:
+        self._consumer = connection.client(Consumer, group_id="headgate-migration", enable_auto_commit=False)
+        self._consumer.assign([TopicPartition(topic, 0, start)])
+        self._consumer.poll(0)
+
+    def find(self, change: LastChange, seconds: float) -> int | None:
+        """See TopicTail."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            for message in self._consumer.consume(num_messages=POLL_RECORDS_MAX, timeout=min(TAIL_POLL_SECONDS, left)):
+                if message.error() is None and _is(message.value(), change):
+                    return int(message.offset())
+        return None
+
+    def close(self) -> None:
+        """Let go."""
+        self._consumer.close()
+
+
+def _is(value: bytes | None, change: LastChange) -> bool:
+    event = _event(value or b"")
+    return event is not None and event.source.lsn == change.lsn and event.op in change.operations
+
+
+def _event(value: bytes) -> _Event | None:
+    """With or without its schema beside it."""
+    with suppress(*DATA_ERRORS):
+        return msgspec.json.decode(value, type=_Wrapped).payload
+    with suppress(*DATA_ERRORS):
+        return msgspec.json.decode(value, type=_Event)
+    return None

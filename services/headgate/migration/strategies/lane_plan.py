@@ -1,0 +1,88 @@
+"""The plan of a copy that a lane keeps in step: until the cut-over the copy's columns are called as the table's are.
+
+Change events have the columns of the table as it is. So a column that the change renames is renamed back in the copy,
+and one that it drops is put there again; both are undone in the cut-over's transaction, where they take no time.
+Pure: a plan goes in, a plan or a refusal comes out.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.migration.strategies.contract import Plan, RefusedError
+
+__all__ = ["LanePlan", "aside_name", "lane_plan"]
+
+
+class LanePlan(msgspec.Struct, frozen=True):
+    """``plan`` is what the change makes; ``held`` the same, with the copy's columns as they are until the cut-over.
+
+    ``renamed`` are (name now, name after), ``dropped`` (name, type). ``publication`` is one that has the table.
+    """
+
+    plan: Plan
+    held: Plan
+    renamed: tuple[tuple[str, str], ...]
+    dropped: tuple[tuple[str, str], ...]
+    topic: str
+    publication: str = ""
+
+
+def lane_plan(plan: Plan, primary: tuple[str, ...], topic: str, *, name_bytes_max: int) -> LanePlan:
+    """The plan, if a lane can fill such a copy. ``primary`` are the primary key's columns now. Raises RefusedError."""
+    table = f"{plan.before.schema}.{plan.before.name}"
+    if not primary or {old for old, _ in plan.key} != set(primary):
+        raise RefusedError(
+            f"table {table}: strategy online needs a primary key that the change leaves as it is: rows are found by it "
+            "in change events; use strategy triggers"
+        )
+    others = sorted(set(plan.before.keys) | set(plan.after.keys))
+    if len(plan.before.keys) > 1 or len(plan.after.keys) > 1:
+        raise RefusedError(
+            f"table {table} has unique keys beside the primary one ({', '.join(others)}), before or after the change: "
+            "strategy online does not keep them while it catches up; use strategy triggers"
+        )
+    for old, _ in plan.pairs:
+        column = plan.before.column(old)
+        if column is not None and column.is_generated:
+            raise RefusedError(
+                f"table {table}: column {old} is computed by the server, so its value is not in change events, and the "
+                "change makes it an ordinary one: use strategy triggers"
+            )
+    if any("{" in part or "}" in part for part in (plan.before.schema, plan.shadow)):
+        raise RefusedError(f"table {table}: a name with braces cannot be a feed's target; use strategy triggers")
+    if len(aside_name(plan.shadow).encode()) > name_bytes_max:
+        raise RefusedError(f"table {table}: the name {aside_name(plan.shadow)} would be too long; use a shorter name")
+    return _held(plan, topic)
+
+
+def aside_name(shadow: str) -> str:
+    """What the table is called once the copy has taken its place: not as the copy was, which the feed still names."""
+    return f"{shadow}_old"
+
+
+def _held(plan: Plan, topic: str) -> LanePlan:
+    table = f"{plan.before.schema}.{plan.before.name}"
+    old_names = {old for old, _ in plan.pairs}
+    renamed = tuple((old, new) for old, new in plan.pairs if old != new)
+    for old, new in renamed:
+        if new in old_names:
+            raise RefusedError(
+                f"table {table}: column {old} takes the name of column {new}, which stays under another one: use "
+                "strategy triggers"
+            )
+    back = {new: old for old, new in renamed}
+    columns = tuple(replace(column, name=back.get(column.name, column.name)) for column in plan.after.columns)
+    present = {column.name for column in columns}
+    dropped = tuple(
+        (column.name, column.type)
+        for column in plan.before.columns
+        if column.name not in old_names and not column.is_generated and column.name not in present
+    )
+    held = replace(
+        plan,
+        after=replace(plan.after, columns=columns),
+        pairs=tuple((old, old) for old, _ in plan.pairs),
+        key=tuple((old, old) for old, _ in plan.key),
+        loose=tuple(back.get(name, name) for name in plan.loose),
+    )
+    return LanePlan(plan, held, renamed, dropped, topic)

@@ -1,0 +1,56 @@
+"""How fast a copy may go: as the operator says, and no faster than the database has room for."""
+
+import threading
+import time
+from typing import Any, Final
+
+from headgate.migration.core.spec import MigrationSpec
+
+__all__ = ["Pace"]
+
+THROTTLED_POLL_SECONDS: Final = 0.1
+"""How soon a copy that stands still notices that it may go on."""
+
+LOAD_POLL_SECONDS: Final = 0.5
+"""How often the database is asked for its load, where the operator has set limits."""
+
+
+class Pace:
+    """Of one copy. ``ratio`` may be set at any time; ``reason`` says why the copy waits, empty if it does not."""
+
+    def __init__(self, server: Any, spec: MigrationSpec, ratio: float, stopping: threading.Event) -> None:
+        self.ratio = ratio
+        self.reason = ""
+        self._server = server
+        self._spec = spec
+        self._stopping = stopping
+        self._busy = ""
+        self._asked_at: float | None = None
+
+    def slow_down(self, took_seconds: float) -> None:
+        """A ratio r leaves 1 - r of the time for work; 1, or a busy database, stands still. Obeyed within a second."""
+        slept = 0.0
+        while not self._stopping.is_set():
+            ratio, busy = self.ratio, self._why_busy()
+            self.reason = busy or (f"an operator: ratio {ratio:g}" if ratio > 0 else "")
+            owed = float("inf") if ratio >= 1 or busy else took_seconds * ratio / (1 - ratio)
+            if slept >= owed:
+                return
+            pause = min(owed - slept, THROTTLED_POLL_SECONDS)
+            self._stopping.wait(pause)
+            slept += pause
+
+    def _why_busy(self) -> str:
+        """Which of the operator's limits the database is beyond; empty if none."""
+        threads_max, lag_max = self._spec.threads_running_max, self._spec.lag_seconds_max
+        if threads_max is None and lag_max is None:
+            return ""
+        now = time.monotonic()
+        if self._asked_at is None or now - self._asked_at >= LOAD_POLL_SECONDS:
+            load, self._busy = self._server.load(), ""
+            if threads_max is not None and load.threads_running > threads_max:
+                self._busy = f"the database: {load.threads_running} sessions at work, {threads_max} allowed"
+            elif lag_max is not None and load.lag_seconds > lag_max:
+                self._busy = f"a replica: {load.lag_seconds:.1f} s behind, {lag_max:g} allowed"
+            self._asked_at = now
+        return self._busy

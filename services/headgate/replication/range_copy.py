@@ -1,0 +1,231 @@
+"""The rows that a table has, read and written by a streaming query: ranges of its key go in, rows go through Spark.
+
+Each micro-batch has as many numbers as tasks run at once (Spark's source ``rate-micro-batch``), and each number stands
+for one range of the batch. A first operator reads the range and gives its rows to Spark; a second one takes them and
+writes them in one transaction. Spark's own progress is never the truth: which ranges are copied is said by the tasks'
+answers, and the caller keeps it.
+"""
+
+import functools
+import itertools
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from headgate.migration.strategies.contract import (
+    Chunk,
+    DatabaseUnavailableError,
+    LockUnavailableError,
+    RefusedError,
+    SupersededError,
+)
+from headgate.migration.strategies.postgresql_ranges import RangeWork, read_range, write_range
+from headgate.replication.archives import forget_archives
+from headgate.replication.causes import cause_of
+from headgate.replication.spark import SparkRuntime, SparkStartError, end_of_jvm
+
+__all__ = ["RangeCopier"]
+
+ROWS_SCHEMA: Final = "line binary, error binary"
+ANSWER_SCHEMA: Final = "answer binary"
+
+ROWS_AT_A_TIME: Final = 2_000
+"""As in a lane: such a batch of lines stays in a processor's cache on its way."""
+
+POLL_SECONDS: Final = 0.1
+
+_KINDS: Final[dict[str, type[Exception]]] = {
+    kind.__name__: kind for kind in (DatabaseUnavailableError, LockUnavailableError, RefusedError, SupersededError)
+}
+_ERRORS: Final = tuple(_KINDS.values())
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    """An error of a task, which Spark would turn into a text of its own."""
+
+    kind: str
+    text: str
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    rows: int = 0
+    failure: _Failure | None = None
+
+
+class _ReadFailedError(Exception):
+    """The range could not be read: nothing of it is written."""
+
+    def __init__(self, failure: _Failure) -> None:
+        super().__init__(failure.text)
+        self.failure = failure
+
+
+class RangeCopier:
+    """Copies ranges on a Spark of its own, started when it is needed; see strategies.online.Copier."""
+
+    def __init__(self, runtime: SparkRuntime, scratch: Path) -> None:
+        self._runtime = runtime
+        self._scratch = scratch
+
+    def copy(
+        self,
+        work: RangeWork,
+        next_ranges: Callable[[int], list[Chunk]],
+        copied: Callable[[list[Chunk], int], None],
+        stopping: threading.Event,
+    ) -> None:
+        """See Copier. A Spark that does not come up, or is lost, is a DatabaseUnavailableError: it is tried again."""
+        try:
+            session = self._runtime.start()
+        except SparkStartError as error:
+            raise DatabaseUnavailableError(str(error)) from error
+        tasks = self._runtime.settings.cores
+        batches = _Batches(work, tasks, next_ranges, copied)
+        folder = Path(tempfile.mkdtemp(prefix="copy-", dir=self._scratch))
+        try:
+            numbers = session.readStream.format("rate-micro-batch").options(rowsPerBatch=tasks, numPartitions=tasks)
+            stream = numbers.load().select("value").writeStream.queryName(f"copy-{work.migration}")
+            query = stream.option("checkpointLocation", folder.as_uri()).foreachBatch(batches.run).start()
+            try:
+                while not (batches.over.wait(POLL_SECONDS) or stopping.is_set()) and query.isActive:
+                    pass
+                batches.end()
+            finally:
+                query.stop()
+            if batches.error is None and not batches.over.is_set() and (ended := query.exception()) is not None:
+                raise DatabaseUnavailableError(f"the copying query has ended: {cause_of(ended)}")
+        except (PySparkException, Py4JError, OSError) as error:
+            raise DatabaseUnavailableError(_why(error)) from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if batches.error is not None:
+            raise batches.error
+
+    def stop(self) -> None:
+        """End Spark."""
+        self._runtime.stop()
+
+
+class _Batches:
+    """The query's micro-batches, on its own thread. ``over``: there is nothing left to copy, or ``error`` says why."""
+
+    def __init__(
+        self,
+        work: RangeWork,
+        tasks: int,
+        next_ranges: Callable[[int], list[Chunk]],
+        copied: Callable[[list[Chunk], int], None],
+    ) -> None:
+        self.over = threading.Event()
+        self.error: Exception | None = None
+        self._work, self._tasks = work, tasks
+        self._next_ranges, self._copied = next_ranges, copied
+        self._ended = False
+        self._running = threading.Lock()
+
+    def end(self) -> None:
+        """No batch begins any more; one that is under way is waited for."""
+        self._ended = True
+        with self._running:
+            pass
+
+    def run(self, numbers: DataFrame, _batch: int) -> None:
+        """One micro-batch."""
+        with self._running:
+            if self._ended or self.over.is_set():
+                return
+            try:
+                if not self._copy(numbers):
+                    self.over.set()
+            except _ERRORS as error:
+                self.error = error
+                self.over.set()
+            except (PySparkException, Py4JError, OSError) as error:
+                self.error = DatabaseUnavailableError(_why(error))
+                self.over.set()
+
+    def _copy(self, numbers: DataFrame) -> bool:
+        chunks = self._next_ranges(self._tasks)
+        if not chunks:
+            return False
+        plan = msgspec.msgpack.encode(self._work)
+        read = functools.partial(_read, plan, chunks, self._tasks)
+        rows = numbers.mapInArrow(read, ROWS_SCHEMA)
+        answers = rows.mapInArrow(functools.partial(_write, plan), ANSWER_SCHEMA).collect()
+        told = [msgspec.json.decode(bytes(answer[0]), type=_Answer) for answer in answers]
+        for answer in told:
+            if answer.failure is not None:
+                raise _KINDS[answer.failure.kind](answer.failure.text)
+        self._copied(chunks, sum(answer.rows for answer in told))
+        return True
+
+
+def _why(error: Exception) -> str:
+    try:
+        return cause_of(error)
+    except (Py4JError, OSError) as gone:
+        return end_of_jvm(gone)
+
+
+def _read(plan: bytes, chunks: list[Chunk], tasks: int, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: the rows of the ranges that its numbers stand for, or the error that came instead."""
+    forget_archives()
+    work = msgspec.msgpack.decode(plan, type=RangeWork)
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            if number % tasks < len(chunks):
+                yield from _rows(work, chunks[number % tasks])
+
+
+def _rows(work: RangeWork, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    lines: list[bytes] = []
+    try:
+        for line in read_range(work, chunk):
+            lines.append(line)
+            if len(lines) == ROWS_AT_A_TIME:
+                yield _batch(lines)
+                lines = []
+    except _ERRORS as error:
+        failure = msgspec.json.encode(_Failure(type(error).__name__, str(error)))
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([None], pa.binary()), pa.array([failure], pa.binary())], names=["line", "error"]
+        )
+    else:
+        if lines:
+            yield _batch(lines)
+
+
+def _batch(lines: list[bytes]) -> pa.RecordBatch:
+    columns = [pa.array(lines, pa.binary()), pa.nulls(len(lines), pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=["line", "error"])
+
+
+def _write(plan: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: write what its reader gives, in one transaction; yields one _Answer."""
+    work = msgspec.msgpack.decode(plan, type=RangeWork)
+    lines = _lines(batches)
+    try:
+        first = next(lines, None)
+        answer = _Answer() if first is None else _Answer(write_range(work, itertools.chain([first], lines)))
+    except _ReadFailedError as error:
+        answer = _Answer(failure=error.failure)
+    except _ERRORS as error:
+        answer = _Answer(failure=_Failure(type(error).__name__, str(error)))
+    yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(answer)], pa.binary())], names=["answer"])
+
+
+def _lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    for batch in batches:
+        for line, error in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+            if error is not None:
+                raise _ReadFailedError(msgspec.json.decode(error, type=_Failure))
+            yield line

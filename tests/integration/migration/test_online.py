@@ -1,0 +1,273 @@
+"""An online change whose rows all come through Spark: real capture, real lanes, clients all the while, owners killed.
+
+Clients keep counts of their own, so what the table holds in the end is known without asking it.
+"""
+
+import json
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from fixtures.capture import Sources
+from headgate.config.settings import load_settings
+from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.topics import create_topics
+from integration.cli.conftest import Service, eventually, headgate
+
+pytestmark = pytest.mark.integration
+
+Serve = Callable[..., Service]
+
+ROWS = 30_000
+CLIENTS = 3
+
+
+class Client(threading.Thread):
+    """Inserts, updates, deletes, renumbers rows of its own until told to stop; knows what they must be in the end."""
+
+    def __init__(self, dsn: str, schema: str, number: int) -> None:
+        super().__init__(name=f"client-{number}")
+        self.rows = dict.fromkeys(range(number, ROWS, CLIENTS), 0)
+        self.errors: list[str] = []
+        self.changes = 0
+        self.stopping = threading.Event()
+        self._dsn, self._schema, self._number = dsn, schema, number
+        self._next = ROWS + number
+
+    def run(self) -> None:
+        chance = random.Random(self._number)  # noqa: S311 - a history is its seed
+        try:
+            with psycopg.connect(self._dsn, autocommit=True) as session:
+                session.execute(f"SET search_path = {self._schema}")
+                while not self.stopping.is_set():
+                    self._change(session, chance)
+                    self.stopping.wait(0.004)
+        except psycopg.Error as error:
+            self.errors.append(repr(error))
+
+    def _change(self, session: Any, chance: random.Random) -> None:
+        key, draw = chance.choice(list(self.rows)) if self.rows else -1, chance.random()
+        if draw < 0.2 or key < 0:
+            # A key that was there before comes back as often as a new one comes.
+            back = chance.randrange(ROWS // CLIENTS) * CLIENTS + self._number
+            key = back if draw < 0.1 and back not in self.rows else self._next
+            self._next += CLIENTS if key == self._next else 0
+            session.execute("INSERT INTO items (id, v, label) VALUES (%s, 1, 'new')", (key,))
+            self.rows[key] = 1
+        elif draw < 0.7:
+            session.execute("UPDATE items SET v = v + 1 WHERE id = %s", (key,))
+            self.rows[key] += 1
+        elif draw < 0.9:
+            session.execute("DELETE FROM items WHERE id = %s", (key,))
+            del self.rows[key]
+        else:
+            session.execute("UPDATE items SET id = %s WHERE id = %s", (self._next, key))
+            self.rows[self._next] = self.rows.pop(key)
+            self._next += CLIENTS
+        self.changes += 1
+
+
+class Shop:
+    """A captured table in a schema of its own, and how to ask for changes of it."""
+
+    def __init__(self, sources: Sources, schema: str, folder: Path) -> None:
+        self.dsn = sources.postgres.dsn()
+        self.schema = schema
+        self.topic = f"{schema}.{schema}.items"
+        self.address = f"postgresql://postgres@127.0.0.1:{sources.postgres.port}/postgres"
+        self.password_file = folder / "password"
+        self.password_file.write_text(sources.postgres.password, encoding="utf-8")
+
+    def run(self, statement: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.dsn, autocommit=True) as session:
+            session.execute(f"SET search_path = {self.schema}")
+            found = session.execute(statement)
+            return found.fetchall() if found.description else []
+
+    def columns(self) -> dict[str, str]:
+        query = "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'items'"
+        return dict(self.run(f"{query} AND table_schema = '{self.schema}'"))
+
+    def tables(self) -> list[str]:
+        return sorted(
+            name for (name,) in self.run(f"SELECT tablename FROM pg_tables WHERE schemaname = '{self.schema}'")
+        )
+
+    def submit(self, migration: str, change: str, *options: str, topic: str | None = None, table: str = "items") -> Any:
+        return headgate(
+            *("migration", "submit", f"ALTER TABLE {self.schema}.{table} {change}", "--database", self.address),
+            *("--id", migration, "--topic", topic or self.topic, "--password-file", str(self.password_file)),
+            *("--timeout", "120", *options),
+        )
+
+
+@pytest.fixture
+def cluster(sources: Sources, monkeypatch: pytest.MonkeyPatch, spark_jars: tuple[Path, ...]) -> Iterator[KafkaLog]:
+    """Control topics on the broker that the capture writes to; services that are started find them."""
+    settings_of = {
+        "BOOTSTRAP": sources.bootstrap,
+        "CLUSTER": f"m{random.randrange(10**9)}",  # noqa: S311 - a name
+        "REPLICATION_FACTOR": "1",
+        "HTTP__PORT": "0",
+        "LOG__FORMAT": "json",
+        "LEASE_SECONDS": "3",
+        "SPARK__JARS": ",".join(map(str, spark_jars)),
+        "SPARK__MASTER": "local[2]",
+    }
+    for name, value in settings_of.items():
+        monkeypatch.setenv(f"HEADGATE_{name}", value)
+    settings = load_settings({"shards": 1})
+    create_topics(settings)
+    log = open_log(settings)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    services: list[Service] = []
+
+    def start(name: str, *arguments: str) -> Service:
+        services.append(Service(tmp_path, name, *arguments))
+        return services[-1]
+
+    yield start
+    for service in services:
+        service.end()
+
+
+@pytest.fixture
+def shop(sources: Sources, postgres_schema: tuple[Any, str], tmp_path: Path) -> Shop:
+    session, schema = postgres_schema
+    session.execute("CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, label text, note varchar(20) DEFAULT 'n')")
+    session.execute(f"INSERT INTO items SELECT n, 0, 'label ' || n FROM generate_series(0, {ROWS - 1}) n")
+    sources.capture_postgres(schema, schema, **{"snapshot.mode": "no_data"})
+    return Shop(sources, schema, tmp_path)
+
+
+@pytest.fixture
+def clients(shop: Shop) -> Iterator[list[Client]]:
+    started = [Client(shop.dsn, shop.schema, number) for number in range(CLIENTS)]
+    for client in started:
+        client.start()
+    yield started
+    for client in started:
+        client.stopping.set()
+        client.join(60)
+
+
+def state_of(migration: str) -> dict[str, Any]:
+    shown = headgate("migration", "show", migration, "-o", "json")
+    assert shown.exit_code == 0, shown.output
+    found: dict[str, Any] = json.loads(shown.stdout)
+    return found
+
+
+def done(command: str, *arguments: str) -> None:
+    asked = headgate("migration", command, *arguments, "--timeout", "120")
+    assert asked.exit_code == 0, asked.output
+
+
+def settled(clients: list[Client]) -> dict[int, int]:
+    """What the table must hold, once the clients have stopped."""
+    for client in clients:
+        client.stopping.set()
+        client.join(60)
+    assert [client.errors for client in clients] == [[]] * CLIENTS
+    return {key: value for client in clients for key, value in client.rows.items()}
+
+
+def test_rows_come_through_spark_while_clients_write_and_the_owner_is_killed(
+    cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
+) -> None:
+    serve("coordinator", "coordinator")
+    serve("agent", "agent", "--name", "a")
+    first = serve("first", "migration")
+    change = "ADD COLUMN extra int NOT NULL DEFAULT 7, ALTER COLUMN v TYPE bigint, DROP COLUMN note"
+    asked = shop.submit("m1", change, "--postpone-launch")
+    assert asked.exit_code == 0, asked.output
+    done("throttle", "m1", "--ratio", "1")
+    done("launch", "m1")
+    eventually(lambda: state_of("m1")["stage"] == "copying", "the feed has been shown to work, and stands still")
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait(30)
+
+    serve("second", "migration")
+    done("throttle", "m1", "--ratio", "0")
+    eventually(lambda: state_of("m1")["state"] != "running", "it has ended", 400)
+    before = [client.changes for client in clients]
+    eventually(lambda: all(c.changes > n for c, n in zip(clients, before, strict=True)), "clients go on")
+    expected = settled(clients)
+    shown = state_of("m1")
+    assert shown["state"] == "complete", shown
+    assert shown["attempt"] == 1, "the second owner went on with what the first had begun"
+    assert dict(shop.run("SELECT id, v FROM items")) == expected
+    assert shop.columns() == {"id": "integer", "v": "bigint", "label": "text", "extra": "integer"}
+    assert shop.run("SELECT DISTINCT extra FROM items") == [(7,)]
+    feeds = json.loads(headgate("feed", "list", "-o", "json").stdout)
+    assert feeds == [], "the feed into the copy is gone"
+    done("cleanup", "m1")
+    assert shop.tables() == ["items"]
+
+
+def test_a_feed_that_is_resumed_during_the_copy_ends_it_and_another_try_renames(
+    cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
+) -> None:
+    serve("coordinator", "coordinator")
+    serve("agent", "agent", "--name", "a")
+    serve("owner", "migration")
+    before = shop.columns()
+    asked = shop.submit("r1", "RENAME COLUMN label TO title", "--postpone-launch")
+    assert asked.exit_code == 0, asked.output
+    done("throttle", "r1", "--ratio", "1")
+    done("launch", "r1")
+    eventually(lambda: state_of("r1")["stage"] == "copying", "the feed stands still")
+    (feed,) = json.loads(headgate("feed", "list", "-o", "json").stdout)
+    resumed = headgate("feed", "resume", feed["feed"], "--timeout", "120")
+    assert resumed.exit_code == 0, resumed.output
+    done("throttle", "r1", "--ratio", "0")
+    eventually(lambda: state_of("r1")["state"] == "failed", "it has ended", 400)
+    assert "resumed" in state_of("r1")["message"]
+    assert shop.columns() == before
+    assert json.loads(headgate("feed", "list", "-o", "json").stdout) == []
+
+    done("retry", "r1")
+    eventually(lambda: state_of("r1")["state"] not in ("queued", "ready", "running"), "it has ended", 400)
+    expected = settled(clients)
+    shown = state_of("r1")
+    assert (shown["state"], shown["attempt"]) == ("complete", 2), shown
+    assert dict(shop.run("SELECT id, v FROM items")) == expected
+    assert shop.columns() == {"id": "integer", "v": "integer", "title": "text", "note": "character varying"}
+    assert shop.run("SELECT id FROM items WHERE (title ~ '^(label [0-9]+|new)$') IS NOT TRUE") == []
+
+
+def test_what_cannot_be_followed_is_refused_and_nothing_is_touched(cluster: KafkaLog, serve: Serve, shop: Shop) -> None:
+    serve("owner", "migration")
+    shop.run("CREATE TABLE elsewhere (id int PRIMARY KEY)")
+    shop.run("CREATE TABLE two (id int PRIMARY KEY, v int UNIQUE)")
+    shop.run("UPDATE items SET v = 1 WHERE id = 1")
+    refusals = [
+        (("ADD COLUMN c int",), {"topic": "nothing"}, "does not exist"),
+        (("ADD COLUMN c int UNIQUE",), {}, "unique keys beside the primary one"),
+        (("DROP COLUMN id",), {}, "no unique key without NULLs"),
+        (("ADD COLUMN c int",), {"table": "elsewhere"}, "in no publication"),
+        (("ADD COLUMN c int",), {"table": "two"}, "unique keys beside the primary one"),
+    ]
+    before = shop.tables()
+    for number, (change, options, why) in enumerate(refusals):
+        asked = shop.submit(f"n{number}", *change, **options)
+        assert asked.exit_code == 40, (change, options, asked.output)
+        assert why in " ".join(asked.output.split()), asked.output
+    without = headgate(
+        *("migration", "submit", f"ALTER TABLE {shop.schema}.items ADD COLUMN c int", "--database", shop.address),
+        *("--password-file", str(shop.password_file), "--timeout", "120"),
+    )
+    assert without.exit_code == 40
+    assert "--topic" in without.output
+    assert shop.tables() == before

@@ -1,0 +1,70 @@
+"""The copy that a lane keeps in step: its columns' names until the cut-over, and what no lane can fill."""
+
+import pytest
+
+from headgate.migration.strategies.contract import Column, RefusedError, Table
+from headgate.migration.strategies.lane_plan import LanePlan, lane_plan
+from headgate.migration.strategies.planning import make_plan
+from headgate.migration.strategies.statement import parse_statement
+
+ID = Column("id", "integer", is_nullable=False)
+PRIMARY = {"t_pkey": ("id",)}
+
+
+def table(*columns: Column, keys: dict[str, tuple[str, ...]] | None = None) -> Table:
+    return Table("s", "t", columns, PRIMARY if keys is None else keys, "")
+
+
+def planned(before: Table, after: Table, text: str, *, shadow: str = "shadow", limit: int = 63) -> LanePlan:
+    plan = make_plan(parse_statement(f"ALTER TABLE t {text}", "postgres"), before, after, shadow, allow_lossy=True)
+    return lane_plan(plan, ("id",), "topic", name_bytes_max=limit)
+
+
+def test_a_renamed_column_keeps_its_name_and_a_dropped_one_its_place_until_the_cut_over() -> None:
+    before = table(ID, Column("a", "text"), Column("b", "integer"))
+    after = table(ID, Column("title", "text"), Column("c", "integer"))
+    found = planned(before, after, "RENAME COLUMN a TO title")
+    assert found.renamed == (("a", "title"),)
+    assert found.dropped == (("b", "integer"),)
+    assert found.held.pairs == (("id", "id"), ("a", "a"))
+    assert [column.name for column in found.held.after.columns] == ["id", "a", "c"]
+    assert found.plan.pairs == (("id", "id"), ("a", "title"))
+
+
+def test_a_renamed_key_is_found_under_its_old_name() -> None:
+    after = table(Column("number", "integer", is_nullable=False), keys={"t_pkey": ("number",)})
+    found = planned(table(ID), after, "RENAME COLUMN id TO number")
+    assert (found.held.key, found.plan.key) == ((("id", "id"),), (("id", "number"),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text", "why"),
+    [
+        (table(ID, Column("u", "text"), keys=PRIMARY | {"u": ("u",)}), table(ID, Column("u", "text")), "x", "unique"),
+        (table(ID, Column("u", "text")), table(ID, Column("u", "text"), keys=PRIMARY | {"u": ("u",)}), "x", "unique"),
+        (table(ID, Column("g", "integer", is_generated=True)), table(ID, Column("g", "integer")), "x", "computed"),
+        (
+            table(ID, Column("a", "text"), Column("b", "text")),
+            table(ID, Column("b", "text"), Column("c", "text")),
+            "RENAME COLUMN b TO c, RENAME COLUMN a TO b",
+            "takes the name",
+        ),
+    ],
+)
+def test_what_a_lane_cannot_fill_is_refused(before: Table, after: Table, text: str, why: str) -> None:
+    with pytest.raises(RefusedError, match=why):
+        planned(before, after, text)
+
+
+def test_a_table_without_that_primary_key_is_refused() -> None:
+    plan = make_plan(
+        parse_statement("ALTER TABLE t ADD c int", "postgres"), table(ID), table(ID), "s", allow_lossy=False
+    )
+    for primary in ((), ("other",)):
+        with pytest.raises(RefusedError, match="primary key"):
+            lane_plan(plan, primary, "topic", name_bytes_max=63)
+
+
+def test_a_name_that_becomes_too_long_is_refused() -> None:
+    with pytest.raises(RefusedError, match="too long"):
+        planned(table(ID), table(ID), "ADD c int", shadow="s" * 60)
