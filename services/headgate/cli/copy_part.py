@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from headgate.cli.running import Surroundings
+from headgate.config.settings import SettingsError
+from headgate.migration.strategies.contract import RefusedError
+from headgate.provisioning.errors import EmbeddedError
 
 __all__ = ["LateCopier"]
 
@@ -20,11 +23,14 @@ class LateCopier:
         self._made: Any = None
 
     def copy(self, *given: Any) -> None:
-        """See Copier. Raises SettingsError, NoJavaError and ArtifactError, too."""
+        """See Copier. Where there is no Java, no jar or a wrong setting, it is a RefusedError: nobody waits for that."""
         with self._lock:
             if self._made is None:
                 part = import_module("headgate.cli.spark_part")
-                self._made = part.new_copier(self._around.settings, self._scratch)
+                try:
+                    self._made = part.new_copier(self._around.settings, self._scratch)
+                except (SettingsError, EmbeddedError) as error:
+                    raise RefusedError(f"Spark cannot be started on the owner's machine: {error}") from error
         self._made.copy(*given)
 
     def stop(self) -> None:

@@ -56,7 +56,9 @@ class TargetOptions(OptionGroup, frozen=True):
     password_file: Annotated[Path | None, typer.Option("--password-file", help="on the owner's machine")] = None
     strategy: Annotated[
         MigrationStrategy,
-        typer.Option("--strategy", help="online and triggers copy, through Spark or within the server; direct does not"),
+        typer.Option(
+            "--strategy", help="online and triggers copy, through Spark or within the server; direct does not"
+        ),
     ] = MigrationStrategy.ONLINE
     topic: Annotated[
         str | None, typer.Option("--topic", help="which has the table's changes (Debezium JSON), for strategy online")
