@@ -23,7 +23,7 @@ class LateCopier:
         self._made: Any = None
 
     def copy(self, *given: Any) -> None:
-        """See Copier. Where there is no Java, no jar or a wrong setting, it is a RefusedError: nobody waits for that."""
+        """See Copier. RefusedError also where Java or a jar is missing, or a setting is wrong: nobody waits for that."""
         with self._lock:
             if self._made is None:
                 part = import_module("headgate.cli.spark_part")
