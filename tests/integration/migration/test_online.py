@@ -58,7 +58,7 @@ class Client(threading.Thread):
             back = chance.randrange(ROWS // CLIENTS) * CLIENTS + self._number
             key = back if draw < 0.1 and back not in self.rows else self._next
             self._next += CLIENTS if key == self._next else 0
-            session.execute("INSERT INTO items (id, v, label) VALUES (%s, 1, 'new')", (key,))
+            session.execute("INSERT INTO items (id, v) VALUES (%s, 1)", (key,))
             self.rows[key] = 1
         elif draw < 0.7:
             session.execute("UPDATE items SET v = v + 1 WHERE id = %s", (key,))
@@ -145,7 +145,9 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 @pytest.fixture
 def shop(sources: Sources, postgres_schema: tuple[Any, str], tmp_path: Path) -> Shop:
     session, schema = postgres_schema
-    session.execute("CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, label text, note varchar(20) DEFAULT 'n')")
+    session.execute(
+        "CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, label text DEFAULT 'new', note varchar(20))"
+    )
     session.execute(f"INSERT INTO items SELECT n, 0, 'label ' || n FROM generate_series(0, {ROWS - 1}) n")
     sources.capture_postgres(schema, schema, **{"snapshot.mode": "no_data"})
     return Shop(sources, schema, tmp_path)

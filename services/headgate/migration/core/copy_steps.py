@@ -13,7 +13,7 @@ things must hold, and each is looked at where it counts:
 - The feed stands still, sealed, at one and the same position from before the first read until after the last write.
   Otherwise a delete may be applied before the row that it deletes is written. Each write looks at it (``may_write``).
 - What stands in the log before the position is visible to every read. PostgreSQL may hand a transaction to its log
-  before other sessions see it: the table is locked for a moment, when nobody has it open for writing.
+  before other sessions see it: those that have written the table when the feed stands still are waited for.
 - No range is written late, by a task that nobody waits for any more. Each write looks at whose migration it is, which
   attempt, and whether rows are still being copied.
 
@@ -48,7 +48,7 @@ class Step(StrEnum):
     PROVE = "prove"
     """See a change of the table arrive in the copy, then pause the feed."""
     HOLD = "hold"
-    """Remember the position, and wait for a moment in which nobody writes the table."""
+    """Wait for the transactions that write the table now, and remember the position."""
     COPY = "copy"
     RESUME = "resume"
     CATCH_UP = "catch up"

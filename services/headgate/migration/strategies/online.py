@@ -443,11 +443,15 @@ class _Work:
             self._stopping.wait(POLL_SECONDS)
 
     def _hold(self, feed_id: str) -> None:
-        self.stage = "waiting for a moment without writers"
+        self.stage = "waiting for transactions under way"
         position = self._lane.position(self.plan, feed_id)
         if position is None or not position.is_closed:
             raise DatabaseUnavailableError(f"feed {self._feed} is stopped, but not sealed at its sink: {position}")
-        self._lane.quiet_moment(self.plan, self._spec.cutover_threshold_seconds)
+        writers = self._lane.writers(self.plan)
+        while writers:
+            if self._stopping.wait(POLL_SECONDS):
+                return
+            writers &= self._lane.writers(self.plan)
         self.held = Held(position, self._lane.built(self.plan))
         self._remember("paused")
 

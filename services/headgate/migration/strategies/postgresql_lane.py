@@ -53,6 +53,13 @@ SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AN
 AND attgenerated = '' AND attidentity <> 'a' ORDER BY attnum LIMIT 1
 """
 
+# Locks are let go after the transaction has become visible. (Vacuum and its like hold a weaker one.)
+_WRITERS: Final = """
+SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = %s::regclass AND granted
+AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+"""
+
 _IDENTITY: Final = "SELECT oid::bigint, relfilenode::bigint FROM pg_class WHERE oid = %s::regclass"
 
 
@@ -156,11 +163,11 @@ class PostgresLane:
             )
             return found.fetchone() is not None
 
-    def quiet_moment(self, plan: LanePlan, lock_seconds: float) -> None:
-        """Wait until nobody has the table open for writing, once. Raises LockUnavailableError."""
-        with self.server.sessions.part() as session, translating("a moment without writers"), session.transaction():
-            session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
-            session.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE").format(table_of(plan.held)))
+    def writers(self, plan: LanePlan) -> set[str]:
+        """Transactions that have written the table and have not ended, so far as others see; no lock is taken."""
+        with translating("asking who writes the table"):
+            main = self.server.sessions.main
+            return {row[0] for row in main.execute(_WRITERS, (_full(plan.held.before, main),)).fetchall()}
 
     def built(self, plan: LanePlan) -> str:
         """Which table this is and where it stores its rows: TRUNCATE and rewriting make another of it."""
