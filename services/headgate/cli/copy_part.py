@@ -23,7 +23,7 @@ class LateCopier:
         self._made: Any = None
 
     def copy(self, *given: Any) -> None:
-        """See Copier. RefusedError also where Java or a jar is missing, or a setting is wrong: nobody waits for that."""
+        """See Copier. RefusedError also where Java or a jar is missing, or a setting is wrong: it would not pass."""
         with self._lock:
             if self._made is None:
                 part = import_module("headgate.cli.spark_part")

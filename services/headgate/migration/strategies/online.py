@@ -424,6 +424,7 @@ class _Work:
             return
         if self._lane.has(self.plan, self._mark):
             self._feeds.pause(self._feed)
+            self._stopping.wait(POLL_SECONDS)  # asked before by an owner that died: it is on its way
         elif now > self._proof_until:
             raise RefusedError(
                 f"a change of the table has not come into the copy by topic {self.plan.topic} within "
