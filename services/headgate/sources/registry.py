@@ -7,6 +7,9 @@ remembers, so connections are not kept.
 Whoever does not answer, or answers anything but what a registry would, is unavailable: the events wait, they are not
 bad. An id that the registry does not know is a bad event's, but only once it has said so for a while: a registry of
 several nodes may hear of a new id after the first event of that schema has been read.
+
+By hand, and not confluent-kafka's client (2.16), because that reads an answer whole however long it is, and needs
+twelve more packages on every executor. What is missed is OAuth and client certificates.
 """
 
 import time
