@@ -150,6 +150,8 @@ def shop(sources: Sources, postgres_schema: tuple[Any, str], tmp_path: Path) -> 
     )
     session.execute(f"INSERT INTO items SELECT n, 0, 'label ' || n FROM generate_series(0, {ROWS - 1}) n")
     sources.capture_postgres(schema, schema, **{"snapshot.mode": "no_data"})
+    session.execute("UPDATE items SET v = v WHERE id = 0")
+    sources.changes(f"{schema}.{schema}.items", 1)  # the topic comes with the table's first change
     return Shop(sources, schema, tmp_path)
 
 
@@ -253,7 +255,6 @@ def test_what_cannot_be_followed_is_refused_and_nothing_is_touched(cluster: Kafk
     serve("owner", "migration")
     shop.run("CREATE TABLE elsewhere (id int PRIMARY KEY)")
     shop.run("CREATE TABLE two (id int PRIMARY KEY, v int UNIQUE)")
-    shop.run("UPDATE items SET v = 1 WHERE id = 1")
     refusals = [
         (("ADD COLUMN c int",), {"topic": "nothing"}, "does not exist"),
         (("ADD COLUMN c int UNIQUE",), {}, "unique keys beside the primary one"),
@@ -273,3 +274,26 @@ def test_what_cannot_be_followed_is_refused_and_nothing_is_touched(cluster: Kafk
     assert without.exit_code == 40
     assert "--topic" in without.output
     assert shop.tables() == before
+
+
+def test_a_table_that_was_truncated_since_is_left_alone_and_an_empty_one_is_changed(
+    cluster: KafkaLog, serve: Serve, shop: Shop
+) -> None:
+    serve("coordinator", "coordinator")
+    serve("agent", "agent", "--name", "a")
+    serve("owner", "migration")
+    before = shop.columns()
+    asked = shop.submit("t1", "ADD COLUMN extra int", "--postpone-completion")
+    assert asked.exit_code == 0, asked.output
+    eventually(lambda: state_of("t1")["is_ready_to_complete"], "it waits for its completion", 400)
+    shop.run("TRUNCATE items")
+    done("complete", "t1")
+    eventually(lambda: state_of("t1")["state"] == "failed", "it has ended", 400)
+    assert "truncated" in state_of("t1")["message"]
+    assert (shop.columns(), shop.run("SELECT count(*) FROM items")) == (before, [(0,)])
+
+    done("retry", "t1")
+    eventually(lambda: state_of("t1")["state"] not in ("queued", "ready", "running"), "it has ended", 400)
+    assert state_of("t1")["state"] == "complete", state_of("t1")
+    assert shop.columns() == before | {"extra": "integer"}
+    assert shop.run("SELECT count(*) FROM items") == [(0,)]

@@ -81,7 +81,10 @@ class ChangeFeeds:
         try:
             present = present_topics(self._log.connection)
             if topic not in present:
-                raise RefusedError(f"--topic {topic} does not exist: name the one that has the changes of {table}")
+                raise RefusedError(
+                    f"--topic {topic} does not exist: name the one that has the changes of {table} (a connector "
+                    "makes it with the table's first change)"
+                )
             if present[topic] != 1:
                 raise RefusedError(
                     f"topic {topic} has {present[topic]} partitions: strategy online must know the order of all "
