@@ -67,8 +67,8 @@ _ROLE_COUNTERS = {
     "facts": "records written",
     "campaigns": "times this process campaigned",
     "terms": "terms begun by this process",
-    "sessions_ended": "sessions written dead by this process, those that have said farewell as well",
-    "failovers": "sessions that this process wrote dead without their farewell, and terms that it began "
-    "after an owner that had not resigned",
+    "sessions_ended": "sessions whose end this process has recorded, those that left by themselves included",
+    "failovers": "sessions whose end this process has recorded and that had not left by themselves, and terms that "
+    "it began after an owner that had not resigned",
     "falls": "times the state was thrown away and replayed",
 }

@@ -85,7 +85,7 @@ class RoleCounters(msgspec.Struct):
     campaigns: int = 0
     terms: int = 0
     sessions_ended: int = 0
-    """Sessions of holders that this process wrote dead, those that have said farewell as well."""
+    """Sessions of holders whose end this process has recorded, those that left by themselves included."""
     failovers: int = 0
     """Somebody's place taken over who had not gone by itself: a holder's session, or the shard's owner."""
     falls: int = 0
