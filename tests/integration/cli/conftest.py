@@ -23,7 +23,7 @@ from headgate.cli.main import app
 from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
-from headgate.provisioning.time_scale import scaled_seconds
+from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
 
 DEADLINE_SECONDS = 180.0
 """For a fact to become true on a machine that does other things as well."""
@@ -46,8 +46,9 @@ def eventually(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SEC
 @pytest.fixture
 def settings(kafka_bootstrap: str, kafka_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings of a cluster that does not exist yet, in the environment too."""
+    kept = ("TEST", "SECRETS", TIME_SCALE_VARIABLE)
     for name in [
-        name for name in os.environ if name.startswith("HEADGATE_") and "TEST" not in name and "SECRETS" not in name
+        name for name in os.environ if name.startswith("HEADGATE_") and not any(part in name for part in kept)
     ]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HEADGATE_BOOTSTRAP", kafka_bootstrap)

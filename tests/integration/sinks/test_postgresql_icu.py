@@ -25,7 +25,8 @@ from headgate.sinks.contract import (
     OffsetRange,
     ValueRefusedError,
 )
-from headgate.sinks.postgresql import PostgresSettings, PostgresSink
+from headgate.sinks.relational.postgresql import PostgresSink
+from headgate.sinks.relational.session import RelationalSettings
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.integration
@@ -110,7 +111,7 @@ def table(icu_dsn: str, request: pytest.FixtureRequest) -> Iterator[Table]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(COLLATIONS)
         connection.execute(f"CREATE TABLE t ({request.param})")
-        with closing(Table(PostgresSink(PostgresSettings(dsn)), connection)) as table:
+        with closing(Table(PostgresSink(RelationalSettings(dsn)), connection)) as table:
             yield table
     with psycopg.connect(icu_dsn, autocommit=True) as server:
         server.execute(f"DROP DATABASE {name} WITH (FORCE)")
