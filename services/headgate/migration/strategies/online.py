@@ -42,8 +42,8 @@ from headgate.records.migration import MigrationRecorded
 
 __all__ = ["Copier", "OnlineStrategy"]
 
-PROOF_SECONDS: Final = 180.0
-"""For a change to come by connector, topic and agent into the copy: an agent that starts just now takes a minute."""
+PROOF_SECONDS: Final = 600.0
+"""For a change to come by connector, topic and agent into the copy: a busy machine starts an agent in minutes."""
 
 MARK_SECONDS: Final = 10.0
 """Another row is marked after so long: the first may have been deleted meanwhile."""
