@@ -282,6 +282,7 @@ class MariadbServer:
                 holder.wait_at_most(lock_seconds)
                 renamer.wait_at_most(3 * lock_seconds)
                 holder.run(f"LOCK TABLES {sentry} WRITE, {table} WRITE")
+                self._check_same_table(plan, memory)
                 rename = _Rename(
                     renamer, f"RENAME TABLE {table} TO {sentry}, {shadow} TO {table}, {sentry} TO {shadow}"
                 )
@@ -299,6 +300,19 @@ class MariadbServer:
             if not self.is_changed(memory, plan):
                 main.run(f"DROP TABLE IF EXISTS {sentry}")
         self._drop_triggers(plan)
+
+    def _check_same_table(self, plan: Plan, memory: Memory) -> None:
+        """Raises RefusedError if the table was emptied or rebuilt since its copy was made: no trigger fires on that.
+
+        InnoDB makes another table then, and numbers tables in the order in which they are made.
+        """
+        now = [int(number) for number in self._identity(plan.before.schema, plan.before.name).split(",") if number]
+        copy = [int(number) for number in memory.identity.split(",") if number]
+        if now and copy and max(now) > min(copy):
+            raise RefusedError(
+                f"{plan.before.schema}.{plan.before.name} was truncated or rebuilt while it was copied: cancel the "
+                "migration and retry it"
+            )
 
     def _await_waiting(self, rename: "_Rename", seconds: float) -> None:
         """Return when the rename is seen waiting. Raises LockUnavailableError."""

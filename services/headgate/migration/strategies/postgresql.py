@@ -23,7 +23,7 @@ from headgate.migration.strategies.contract import (
     SupersededError,
     Table,
 )
-from headgate.migration.strategies.postgresql_copy import PostgresCopy
+from headgate.migration.strategies.postgresql_copy import EMPTIED, PostgresCopy
 from headgate.migration.strategies.postgresql_sessions import PostgresSessions, named, translating
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
@@ -56,7 +56,7 @@ _OBSTACLES: Final = """
 SELECT 'foreign key ' || conname || ' would stay with the old table: use strategy direct' FROM pg_constraint
 WHERE contype = 'f' AND (conrelid = %(oid)s OR confrelid = %(oid)s)
 UNION ALL SELECT 'trigger ' || tgname || ' would stay with the old table: drop it first' FROM pg_trigger
-WHERE tgrelid = %(oid)s AND NOT tgisinternal AND tgname <> %(trigger)s
+WHERE tgrelid = %(oid)s AND NOT tgisinternal AND NOT tgname = ANY(%(triggers)s)
 UNION ALL SELECT DISTINCT 'view ' || ev_class::regclass || ' would go on to show the old table: drop it first'
 FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid WHERE d.refobjid = %(oid)s AND d.classid = 'pg_rewrite'::regclass
 AND r.ev_class <> %(oid)s
@@ -165,7 +165,9 @@ class PostgresServer:
         oid, schema, name, rows = row
         columns = session.execute(_COLUMNS, (oid,)).fetchall()
         keys = session.execute(_KEYS, (oid,)).fetchall()
-        obstacles = session.execute(_OBSTACLES, {"oid": oid, "trigger": f"hg{self.mark}"}).fetchall()
+        obstacles = session.execute(
+            _OBSTACLES, {"oid": oid, "triggers": [f"hg{self.mark}", f"hg{self.mark}{EMPTIED}"]}
+        ).fetchall()
         checks = session.execute(
             "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s ORDER BY 1", (oid,)
         ).fetchall()

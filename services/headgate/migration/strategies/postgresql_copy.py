@@ -17,7 +17,10 @@ from psycopg import sql
 from headgate.migration.strategies.contract import Chunk, Load, Plan, Table
 from headgate.migration.strategies.postgresql_sessions import PostgresSessions, named, translating
 
-__all__ = ["PostgresCopy", "casted", "listed", "table_of", "within"]
+__all__ = ["EMPTIED", "PostgresCopy", "casted", "listed", "table_of", "within"]
+
+EMPTIED: Final = "e"
+"""Behind the name of the trigger for rows: the one for TRUNCATE."""
 
 LOCK_MILLISECONDS: Final = 100
 """The copy waits no longer for a row, as it holds others: well below ``deadlock_timeout`` (1 s by default), after which
@@ -148,7 +151,7 @@ class PostgresCopy:
             return session.execute(statement).fetchone() is not None
 
     def triggers(self, plan: Plan) -> list[sql.Composable]:
-        """The function and the trigger."""
+        """The function, and its triggers: for rows, and for all of them at once."""
         shadow, function = named(plan.before.schema, plan.shadow), named(plan.before.schema, f"hg{self._mark}")
         new_row = sql.SQL(", ").join(casted(plan, sql.SQL("NEW.{}").format(sql.Identifier(old)), new)
                                      for old, new in plan.pairs)  # fmt: skip
@@ -162,6 +165,7 @@ class PostgresCopy:
         keys = listed([new for _, new in plan.key])
         body = sql.SQL(
             "CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $hg$ BEGIN "
+            "IF TG_OP = 'TRUNCATE' THEN TRUNCATE {shadow}; RETURN NULL; END IF; "
             "IF TG_OP = 'DELETE' THEN DELETE FROM {shadow} WHERE {gone}; RETURN NULL; END IF; "
             "IF TG_OP = 'UPDATE' THEN IF {moved} THEN DELETE FROM {shadow} WHERE {gone}; END IF; END IF; "
             "INSERT INTO {shadow} ({columns}) OVERRIDING SYSTEM VALUE VALUES ({new_row}) ON CONFLICT ({keys}) DO "
@@ -181,7 +185,10 @@ class PostgresCopy:
         trigger = sql.SQL(
             "CREATE TRIGGER {} AFTER INSERT OR UPDATE OR DELETE ON {} FOR EACH ROW EXECUTE FUNCTION {}()"
         ).format(sql.Identifier(f"hg{self._mark}"), table_of(plan), function)
-        return [body, trigger]
+        emptied = sql.SQL("CREATE TRIGGER {} AFTER TRUNCATE ON {} EXECUTE FUNCTION {}()").format(
+            sql.Identifier(f"hg{self._mark}{EMPTIED}"), table_of(plan), function
+        )
+        return [body, trigger, emptied]
 
 
 def table_of(plan: Plan) -> sql.Identifier:
