@@ -4,6 +4,7 @@ The first histories draw who dies when. The others have one death each, at each 
 none between two steps that was not tried.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from headgate.generation.core.outbox import Outbox, Written
 from headgate.generation.core.reading import Reading
 from headgate_lab.simulation.switches.actors import SimOwner
 from headgate_lab.simulation.switches.data_log import DataLog, DataRecord
+from headgate_lab.simulation.switches.feed import FeedAgent
 from headgate_lab.simulation.switches.world import Crash, Judge, OrderBrokenError, SwitchProfile, SwitchWorld
 
 QUIET = SwitchProfile(
@@ -43,10 +45,30 @@ def test_a_death_at_each_step(who: str) -> None:
     assert killed > 10, "the steps are really come to"
 
 
+@pytest.mark.parametrize("seed", range(60, 80))
+def test_a_feed_applies_each_keys_changes_in_order_whoever_dies(seed: int) -> None:
+    counts = SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0, feed_parts=1 + seed % 3)).run()
+    assert counts["committed"] > 0
+
+
+@pytest.mark.parametrize("who", ["agent", "coordinator"])
+def test_a_feed_whose_agent_or_coordinator_dies_at_each_step(who: str) -> None:
+    killed = 0
+    for at in range(1, 200, 4):
+        killed += SwitchWorld(replace(QUIET, crashes=(Crash(who, at),), feed_parts=2)).run()[f"{who} killed"]
+    assert killed > 10, "the steps are really come to"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(1000, 1400))
 def test_many_histories(seed: int) -> None:
     SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0)).run()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2000, 2400))
+def test_many_histories_of_a_feed(seed: int) -> None:
+    SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0, feed_parts=1 + seed % 3)).run()
 
 
 def _nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
@@ -110,6 +132,54 @@ def test_a_guard_that_is_missing_is_found_out(
             SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0)).run()
 
     # OrderBrokenError, PromiseBrokenError, or a gap where there can be none.
+    with pytest.raises(AssertionError):
+        run_many()
+
+
+def _a_batch_is_applied_by_what_was_known_before(patch: pytest.MonkeyPatch) -> None:
+    # It hears of what is new every hundredth batch.
+    heard: Counter[FeedAgent] = Counter()
+    catch_up = FeedAgent.catch_up
+
+    def seldom(agent: FeedAgent) -> None:
+        heard[agent] += 1
+        if heard[agent] % 100 == 0:
+            catch_up(agent)
+
+    patch.setattr(FeedAgent, "catch_up", seldom)
+
+
+def _neighbours_are_seen_as_read(patch: pytest.MonkeyPatch) -> None:
+    positions = FeedAgent._positions
+
+    def all_read(agent: FeedAgent) -> dict[int, int]:
+        return {p: at if p in agent._own else 10**6 for p, at in positions(agent).items()}
+
+    patch.setattr(FeedAgent, "_positions", all_read)
+
+
+def _what_is_reported_is_ahead_of_the_sink(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("headgate_lab.simulation.switches.feed.read_epoch_of", lambda *_: 10**6)
+
+
+FEEDS_GUARDS = [
+    _children_do_not_wait,
+    _a_batch_is_applied_by_what_was_known_before,
+    _neighbours_are_seen_as_read,
+    _what_is_reported_is_ahead_of_the_sink,
+]
+
+
+@pytest.mark.parametrize("remove", FEEDS_GUARDS, ids=lambda remove: remove.__name__.strip("_"))
+def test_a_guard_of_feeds_that_is_missing_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, remove: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    remove(monkeypatch)
+
+    def run_many() -> None:
+        for seed in range(60, 100):
+            SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0, feed_parts=1 + seed % 3)).run()
+
     with pytest.raises(AssertionError):
         run_many()
 

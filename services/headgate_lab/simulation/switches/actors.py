@@ -41,6 +41,7 @@ __all__ = [
     "LEASE_SECONDS",
     "SET",
     "Checkpoint",
+    "Follower",
     "SimOwner",
     "SimReader",
     "SimWriter",
@@ -101,7 +102,7 @@ class SimOwner:
                 raise TypeError(f"no such effect: {effect}")
 
 
-class _Follower:
+class Follower:
     """What writers and readers share: the records of the topic generation, read as they come."""
 
     def __init__(self, broker: MemoryBroker) -> None:
@@ -122,7 +123,7 @@ class _Follower:
         self.log.writer("sim").write([Placed(GENERATION_TOPIC, fact)], 1.0)
 
 
-class SimWriter(_Follower):
+class SimWriter(Follower):
     """One life of a writer: a source of numbered changes, whose keys nobody else writes.
 
     It carries out what the product's ``WriterLife`` says. Whoever stands still, or is killed, is so between what it has
@@ -221,7 +222,7 @@ class Checkpoint(msgspec.Struct):
     done: set[StreamId] = msgspec.field(default_factory=set)
 
 
-class SimReader(_Follower):
+class SimReader(Follower):
     """One life of a reader; what it delivers and where it is outlive it."""
 
     def __init__(

@@ -33,6 +33,7 @@ from headgate_lab.simulation.switches.actors import (
     SimWriter,
 )
 from headgate_lab.simulation.switches.data_log import DataLog, DataRecord
+from headgate_lab.simulation.switches.feed import FeedAgent, FeedCoordinator, SinkOfFeed
 
 __all__ = ["Crash", "Judge", "OrderBrokenError", "SwitchProfile", "SwitchWorld"]
 
@@ -48,14 +49,14 @@ class OrderBrokenError(AssertionError):
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """Who dies at which of its steps: ``who`` is owner, writer or reader."""
+    """Who dies at which of its steps: ``who`` is owner, writer, reader, agent or coordinator."""
 
     who: str
     at: int
 
 
 class SwitchProfile(msgspec.Struct, frozen=True):
-    """What a history has."""
+    """What a history has. ``feed_parts``: a feed reads, by so many agents; 0: a ChangeReader does."""
 
     seed: int
     steps: int = 2_500
@@ -69,6 +70,7 @@ class SwitchProfile(msgspec.Struct, frozen=True):
     switch_rate: float = 0.01
     strict: bool = False
     crashes: tuple[Crash, ...] = ()
+    feed_parts: int = 0
 
 
 class Judge:
@@ -118,6 +120,9 @@ class SwitchWorld:
         self.zombies: list[SimWriter] = []
         self.lives: Counter[str] = Counter()
         self.reader: SimReader | None = None
+        self.sink = SinkOfFeed(dict.fromkeys(range(profile.partitions), 0))
+        self.feed_coordinator: FeedCoordinator | None = None
+        self.agents: dict[int, FeedAgent] = {}
         self.counts: Counter[str] = Counter()
         self._steps: Counter[str] = Counter()
         self._requests = 0
@@ -215,12 +220,30 @@ class SwitchWorld:
             self._still_until[name] = self.now + self.random.uniform(0.0, STILL_SECONDS_MAX)
 
     def _reader_step(self, calm: bool) -> None:
+        if self.profile.feed_parts:
+            self._feed_step(calm)
+            return
         if self.reader is None or self._dies("reader", calm=calm):
             self.reader = SimReader(
                 self.broker, self.data, self.checkpoint, self.judge.deliver, strict=self.profile.strict
             )
             return
         self.reader.step()
+
+    def _feed_step(self, calm: bool) -> None:
+        if self.random.random() < 0.2:
+            if self.feed_coordinator is None or self._dies("coordinator", calm=calm):
+                self.feed_coordinator = FeedCoordinator(self.broker, self.sink)
+            self.feed_coordinator.step()
+            return
+        parts = self.profile.feed_parts
+        part = self.random.randrange(parts)
+        if part not in self.agents or self._dies("agent", calm=calm):
+            own = tuple(range(part, self.profile.partitions, parts))
+            deliver, strict = self.judge.deliver, self.profile.strict
+            self.agents[part] = FeedAgent(self.broker, self.data, self.sink, own, deliver, strict=strict)
+            return
+        self.agents[part].step()
 
     # --- what is asked for ---
 
