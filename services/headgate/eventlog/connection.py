@@ -23,12 +23,14 @@ __all__ = [
     "ADMIN_SECONDS_MAX",
     "FUTURE_GRACE_SECONDS",
     "PASSING_CODES",
+    "RIGHTS_CODES",
     "UNREACHABLE_CODES",
     "BrokerUnreachableError",
     "ClusterSettings",
     "KafkaConnection",
     "KafkaProperty",
     "PropertyRefusedError",
+    "is_fenced",
 ]
 
 T = TypeVar("T")
@@ -264,6 +266,19 @@ REFUSAL_SECONDS_MAX: Final = 30.0
 PASSING_CODES: Final = UNREACHABLE_CODES - {KafkaError._MSG_TIMED_OUT} | {KafkaError.GROUP_AUTHORIZATION_FAILED}
 """What a consumer tells of, and reads on. Of its group too: librdkafka wants the name of one and looks for its
 coordinator, which may be forbidden; nothing of ours ever asks a group for anything."""
+
+
+_FENCED_CODES: Final = frozenset(
+    {KafkaError._FENCED, KafkaError._FATAL, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+)
+
+
+def is_fenced(error: KafkaException) -> bool:
+    """Whether this producer is over. _FENCED does not prove a rival: its own timeout looks the same."""
+    kafka_error = error.args[0]
+    if kafka_error.code() in RIGHTS_CODES:
+        return False  # fatal for librdkafka as well
+    return bool(kafka_error.fatal()) or kafka_error.code() in _FENCED_CODES
 
 
 def reason_of(error: KafkaException) -> str:

@@ -40,7 +40,7 @@ FETCH_WAIT_MS: Final = 100
 """How long the broker may hold a fetch back: decides how soon a standby sees a record."""
 
 HIDDEN_SECONDS_MAX: Final = 2.0
-"""How long a role looks behind an open transaction: much less than a lease, for it does nothing else meanwhile."""
+"""How long a role looks behind an open transaction at most: it does nothing else. A lease is 5 s by default."""
 
 HIDDEN_RECORDS_MAX: Final = 1_000
 """Per poll of such a look."""

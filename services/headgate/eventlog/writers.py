@@ -18,7 +18,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from headgate.eventlog.codec import Codec
-from headgate.eventlog.connection import RIGHTS_CODES, KafkaConnection, reason_of
+from headgate.eventlog.connection import KafkaConnection, is_fenced, reason_of
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.log import (
     CommitRefusedError,
@@ -50,10 +50,6 @@ INIT_ATTEMPT_SECONDS: Final = 5.0
 ABORT_SECONDS_MAX: Final = 3.0
 """If an abort does not get through, the broker does it: by the next ``init`` or the transaction's timeout."""
 
-_FENCED_CODES: Final = frozenset(
-    {KafkaError._FENCED, KafkaError._FATAL, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
-)
-
 
 class KafkaTransactionalWriter(LogWriter):
     """One owner's log writer (see the port). ``name`` is the transactional.id."""
@@ -80,7 +76,7 @@ class KafkaTransactionalWriter(LogWriter):
             try:
                 producer.init_transactions(INIT_ATTEMPT_SECONDS)
             except KafkaException as error:
-                if _is_fenced(error):
+                if is_fenced(error):
                     raise self._fenced(error) from error
                 if not error.args[0].retriable() or time.monotonic() >= deadline:
                     raise self._connection.failed(f"taking transactional.id {self._transactional_id}", error) from error
@@ -157,13 +153,13 @@ class KafkaTransactionalWriter(LogWriter):
 
     def _given_up(self, error: KafkaException | BufferError) -> LogError:
         """Before the commit was sent nothing can become visible, whatever went wrong."""
-        if isinstance(error, KafkaException) and _is_fenced(error):
+        if isinstance(error, KafkaException) and is_fenced(error):
             return self._fenced(error)
         reason = reason_of(error) if isinstance(error, KafkaException) else "the local queue is full"
         return self._aborted(reason)
 
     def _not_committed(self, error: KafkaException) -> LogError:
-        if _is_fenced(error):
+        if is_fenced(error):
             return self._fenced(error)
         if error.args[0].txn_requires_abort():
             return self._aborted(reason_of(error))
@@ -177,7 +173,7 @@ class KafkaTransactionalWriter(LogWriter):
         try:
             self._open().abort_transaction(ABORT_SECONDS_MAX)
         except KafkaException as error:
-            if _is_fenced(error):
+            if is_fenced(error):
                 return self._fenced(error)
             reason = f"{reason}; the abort was not confirmed: {reason_of(error)}"
         return self._refused(reason)
@@ -217,11 +213,3 @@ class KafkaWriter(LogWriter):
 def _note_offset(offsets: dict[int, int], index: int, error: KafkaError | None, message: Message) -> None:
     if error is None:
         offsets[index] = message.offset()
-
-
-def _is_fenced(error: KafkaException) -> bool:
-    """Whether this producer is over. _FENCED does not prove a rival: its own timeout looks the same."""
-    kafka_error = error.args[0]
-    if kafka_error.code() in RIGHTS_CODES:
-        return False  # fatal for librdkafka as well
-    return bool(kafka_error.fatal()) or kafka_error.code() in _FENCED_CODES

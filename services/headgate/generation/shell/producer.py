@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from headgate.eventlog.connection import PASSING_CODES, RIGHTS_CODES, KafkaConnection
+from headgate.eventlog.connection import PASSING_CODES, KafkaConnection, is_fenced
 from headgate.eventlog.log import FencedError, LogError
 from headgate.generation.core.outbox import Written
 from headgate.generation.shell.wire import decode_written, positions_partition, positions_topic
@@ -30,10 +30,6 @@ INIT_SECONDS_MAX: Final = 10.0
 
 READ_SECONDS_MAX: Final = 30.0
 """For the positions of one partition: beyond every transaction's time-out of a neighbour that was killed."""
-
-_FENCED: Final = frozenset(
-    {KafkaError._FENCED, KafkaError._FATAL, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
-)
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -115,8 +111,7 @@ class WriterProducer:
                 return
 
     def _told(self, what: str, error: KafkaException) -> LogError:
-        told = error.args[0]
-        if told.code() not in RIGHTS_CODES and (told.code() in _FENCED or told.fatal()):
+        if is_fenced(error):
             return FencedError(f"{self._id} was fenced: another process has taken it, or it paused for too long")
         return self._connection.failed(f"{self._id}: {what}", error)
 
