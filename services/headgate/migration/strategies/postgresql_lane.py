@@ -287,6 +287,7 @@ class PostgresLane:
         table, shadow = table_of(held), named(schema, held.shadow)
         with self._slot(plan) as slot:
             self.mark(plan)
+            before = self._caught_up(slot, plan, feed_id, tail, lock_seconds)
             if is_forced:
                 self.server.end_holders(after)
             with self.server.sessions.part() as session, translating("the cut-over"), session.transaction():
@@ -294,7 +295,7 @@ class PostgresLane:
                 session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
                 deadline = time.monotonic() + lock_seconds
                 self._check_same(session, plan, built)
-                reached = self._drained(slot, session, plan, tail, deadline)
+                reached = self._drained(slot, session, plan, tail, deadline, before=before)
                 self._seal(session, plan, feed_id, reached, deadline)
                 if differing := self._among(session, plan, hot) if hot else []:
                     raise RefusedError(
@@ -330,10 +331,44 @@ class PostgresLane:
                 session.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput', true)", (name,))
             yield _Slot(session, name, plan.publication, int(oid))
 
-    def _drained(self, slot: "_Slot", session: Any, plan: LanePlan, tail: TopicTail, deadline: float) -> int | None:
-        """The first offset behind the table's last change; None if the table is empty, and was when it was marked."""
+    def _caught_up(self, slot: "_Slot", plan: LanePlan, feed_id: str, tail: TopicTail, seconds: float) -> int | None:
+        """Wait, while nobody is held up, until the mark is in the copy; the offset behind it, None without a mark.
+
+        Raises LockUnavailableError: a feed that is behind would be waited for under the lock, in vain.
+        """
+        deadline = time.monotonic() + seconds
         self._flush()
         last = slot.last_change()
+        if last is None:
+            return None
+        offset = tail.find(last, seconds)
+        if offset is not None:
+            while not self._is_in_copy(self.server.sessions.main, plan, feed_id, offset + 1):
+                if time.monotonic() >= deadline:
+                    break
+                time.sleep(POLL_SECONDS)
+            else:
+                return offset + 1
+        raise LockUnavailableError("the feed into the copy is behind, so the table was not locked")
+
+    def _drained(
+        self,
+        slot: "_Slot",
+        session: Any,
+        plan: LanePlan,
+        tail: TopicTail,
+        deadline: float,
+        *,
+        before: int | None,
+    ) -> int | None:
+        """The first offset behind the table's last change; None if the table is empty, and was when it was marked.
+
+        ``before`` is the offset behind the last change that was found before the lock.
+        """
+        self._flush()
+        last = slot.last_change()
+        if last is None and before is not None:
+            return before
         if last is None:
             if session.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(table_of(plan.held))).fetchone() is None:
                 return None
@@ -399,7 +434,7 @@ class _Slot:
         self._arguments = (name, sql.Identifier(publication).as_string(session))
 
     def last_change(self) -> LastChange | None:
-        """The last one, in the order of commits."""
+        """The last one since this was asked before, in the order of commits; None if there is none."""
         with translating("reading the table's last changes"):
             rows = self._session.execute(self._statement, self._arguments).fetchall()
         last = None
