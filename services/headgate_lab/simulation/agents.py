@@ -145,7 +145,7 @@ class _Session:
         self._beat_at = float("-inf")
         self._said = (self.heartbeat.liveness, 0)
         self._ends: dict[Partition, int] | None = None
-        self._patience = stage.monotonic() + self.lease.seconds
+        self._wait_until = stage.monotonic() + self.lease.seconds
         self._leave_at: float | None = None
         self.turns = Turns(
             self.state,
@@ -214,7 +214,7 @@ class _Session:
                 return
         at = self._reader.positions()
         reached = all(at[partition] >= end for partition, end in self._ends.items())
-        if reached or self._stage.monotonic() > self._patience:
+        if reached or self._stage.monotonic() > self._wait_until:
             if not reached:
                 self._stage.mark("session began before the end of the log")
             self.is_serving = True

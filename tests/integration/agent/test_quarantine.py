@@ -118,7 +118,7 @@ def test_what_only_a_rule_between_rows_refuses_is_set_aside_after_some_tries(bed
     executor = executor_with_dead_letters(bed, log)
     task = _quarantined(bed.task(plan, 1))
     executor.add_table(task, prepare=False)
-    until(lambda: executor.status(task.id).positions == {0: 10}, "patience has ended")  # type: ignore[union-attr]
+    until(lambda: executor.status(task.id).positions == {0: 10}, "the time for an answer has passed")  # type: ignore[union-attr]
     assert {key.offset: letter.error_code for key, letter in letters_on(log).items()} == {5: "constraint_violated"}
     assert sorted(bed.rows(plan)) == [-1, 0, 1, 2, 3, 4, 6, 7, 8, 9]
 

@@ -30,6 +30,9 @@ DEADLINE_SECONDS = 180.0
 
 LEASE_SECONDS = 2.0
 
+SHOWN_LINES = 60
+"""Of a service's log, behind a test that has failed: enough for what it did last."""
+
 ROWS = 500
 """Of the feed in ``shop_file``."""
 
@@ -106,6 +109,9 @@ class Service:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(scaled_seconds(60))
+        # Shown with a test that fails.
+        lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+        sys.stdout.write("\n".join([f"--- {self.log_file.name}", *lines[-SHOWN_LINES:], ""]))
 
 
 @pytest.fixture

@@ -27,6 +27,9 @@ Serve = Callable[..., Service]
 ROWS = 30_000
 CLIENTS = 3
 
+CUTOVER_SECONDS = 20
+"""What clients here may wait for, at most: beside other tests, a micro-batch may take as long as the default."""
+
 
 class Client(threading.Thread):
     """Inserts, updates, deletes, renumbers rows of its own until told to stop; knows what they must be in the end."""
@@ -103,7 +106,7 @@ class Shop:
         return headgate(
             *("migration", "submit", f"ALTER TABLE {self.schema}.{table} {change}", "--database", self.address),
             *("--id", migration, "--topic", topic or self.topic, "--password-file", str(self.password_file)),
-            *("--timeout", "120", *options),
+            *("--timeout", "120", "--cutover-threshold", str(CUTOVER_SECONDS), *options),
         )
 
 
@@ -178,6 +181,11 @@ def done(command: str, *arguments: str) -> None:
     assert asked.exit_code == 0, asked.output
 
 
+def go_on(clients: list[Client]) -> None:
+    before = [client.changes for client in clients]
+    eventually(lambda: all(c.changes > n for c, n in zip(clients, before, strict=True)), "clients go on")
+
+
 def settled(clients: list[Client]) -> dict[int, int]:
     """What the table must hold, once the clients have stopped."""
     for client in clients:
@@ -187,14 +195,14 @@ def settled(clients: list[Client]) -> dict[int, int]:
     return {key: value for client in clients for key, value in client.rows.items()}
 
 
-def test_rows_come_through_spark_while_clients_write_and_the_owner_is_killed(
+def test_rows_come_through_spark_while_the_owner_is_killed_and_the_feed_falls_behind(
     cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
 ) -> None:
     serve("coordinator", "coordinator")
-    serve("agent", "agent", "--name", "a")
+    agent = serve("agent", "agent", "--name", "a")
     first = serve("first", "migration")
     change = "ADD COLUMN extra int NOT NULL DEFAULT 7, ALTER COLUMN v TYPE bigint, DROP COLUMN note"
-    asked = shop.submit("m1", change, "--postpone-launch")
+    asked = shop.submit("m1", change, "--postpone-launch", "--postpone-completion")
     assert asked.exit_code == 0, asked.output
     done("throttle", "m1", "--ratio", "1")
     done("launch", "m1")
@@ -204,9 +212,15 @@ def test_rows_come_through_spark_while_clients_write_and_the_owner_is_killed(
 
     serve("second", "migration")
     done("throttle", "m1", "--ratio", "0")
+    eventually(lambda: state_of("m1")["is_ready_to_complete"], "the copy is ready", 400)
+    agent.process.send_signal(signal.SIGSTOP)
+    done("complete", "m1")
+    eventually(lambda: state_of("m1")["throttle_reason"], "it is seen that the feed is behind")
+    go_on(clients)
+    assert state_of("m1")["cutover_attempts"] == 0, "the table was not locked in vain"
+    agent.process.send_signal(signal.SIGCONT)
     eventually(lambda: state_of("m1")["state"] != "running", "it has ended", 400)
-    before = [client.changes for client in clients]
-    eventually(lambda: all(c.changes > n for c, n in zip(clients, before, strict=True)), "clients go on")
+    go_on(clients)
     expected = settled(clients)
     shown = state_of("m1")
     assert shown["state"] == "complete", shown
@@ -276,7 +290,6 @@ def test_what_cannot_be_followed_is_refused_and_nothing_is_touched(cluster: Kafk
     assert shop.tables() == before
 
 
-@pytest.mark.long  # seen to take six minutes
 def test_a_table_that_was_truncated_since_is_left_alone_and_an_empty_one_is_changed(
     cluster: KafkaLog, serve: Serve, shop: Shop
 ) -> None:

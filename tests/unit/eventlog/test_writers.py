@@ -6,7 +6,7 @@ from confluent_kafka import KafkaError, KafkaException
 from headgate.eventlog import writers
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import LogError, Partition, Placed
-from headgate.eventlog.writers import KafkaTransactionalWriter, _is_fenced
+from headgate.eventlog.writers import KafkaTransactionalWriter, is_fenced
 from headgate.records.base import Fact
 from headgate.records.keys import SessionKey
 
@@ -22,12 +22,12 @@ from headgate.records.keys import SessionKey
     ],
 )
 def test_these_end_a_producer(code: int, fatal: bool) -> None:
-    assert _is_fenced(KafkaException(KafkaError(code, "said by the broker", fatal=fatal)))
+    assert is_fenced(KafkaException(KafkaError(code, "said by the broker", fatal=fatal)))
 
 
 @pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._STATE, KafkaError.MSG_SIZE_TOO_LARGE])
 def test_these_do_not(code: int) -> None:
-    assert not _is_fenced(KafkaException(KafkaError(code, "said by the client")))
+    assert not is_fenced(KafkaException(KafkaError(code, "said by the client")))
 
 
 def test_nothing_is_ended_where_nobody_says_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:

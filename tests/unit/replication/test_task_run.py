@@ -310,7 +310,7 @@ def test_what_cannot_be_kept_holds_the_position(parts: RecordingParts, quarantin
     assert parts.batches == []
 
 
-def test_patience_is_the_drivers(parts: RecordingParts, quarantine: RecordingQuarantine) -> None:
+def test_how_long_is_waited_is_told_by_the_driver(parts: RecordingParts, quarantine: RecordingQuarantine) -> None:
     run_boxed(9, frozenset(), patient=False)
     (batch,) = parts.batches
     assert batch.quarantine is not None

@@ -87,7 +87,7 @@ def test_a_partition_waits_for_another_ones_change() -> None:
     assert (found.ranges, found.refused) == ({0: OffsetRange(0, 5), 1: OffsetRange(0, 5)}, ())
 
 
-def test_what_only_a_rule_between_rows_refuses_is_waited_for_and_kept_when_patience_ends() -> None:
+def test_what_only_a_rule_between_rows_refuses_is_waited_for_and_kept_when_the_time_is_over() -> None:
     needs = {(0, 2): (9, 9), (1, 4): (0, 2)}
     found = bisect_batch(FakeTrial(set(), needs), batch({0: 5, 1: 5}, quarantine_of()))
     assert (found.ranges, found.refused) == ({0: OffsetRange(0, 2), 1: OffsetRange(0, 4)}, ())

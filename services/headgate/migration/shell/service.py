@@ -11,7 +11,7 @@ from headgate.migration.core.machine import MIGRATIONS
 from headgate.migration.core.state import MigrationsState
 from headgate.migration.shell.feeds import ChangeFeeds
 from headgate.migration.shell.work import MigrationWork
-from headgate.migration.strategies.online import Copier
+from headgate.migration.strategies.online_steps import Copier
 from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
 from headgate.runtime.service import OwnerService, ServiceSettings

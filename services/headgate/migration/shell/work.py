@@ -20,7 +20,8 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.direct import DirectStrategy
 from headgate.migration.strategies.mariadb import MariadbServer
-from headgate.migration.strategies.online import Copier, OnlineStrategy
+from headgate.migration.strategies.online import OnlineStrategy
+from headgate.migration.strategies.online_steps import Copier
 from headgate.migration.strategies.postgresql import PostgresServer
 from headgate.migration.strategies.triggers import TriggersStrategy
 from headgate.observability.logs import logger

@@ -26,7 +26,7 @@ from headgate.migration.strategies.postgresql_sessions import named, translating
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 
-__all__ = ["LastChange", "PostgresLane", "TopicTail"]
+__all__ = ["FeedBehindError", "LastChange", "PostgresLane", "TopicTail"]
 
 POLL_SECONDS: Final = 0.02
 """Clients wait while the cut-over waits: it looks often."""
@@ -36,6 +36,9 @@ HOT_KEYS_MAX: Final = 1_000
 
 ROW_BYTES_MIN: Final = 32
 """A row's header and line pointer take as much."""
+
+SAMPLED_PAGES: Final = 64
+"""Half a megabyte, read at once; long values are counted where they are pointed to from, and not read."""
 
 _OPERATIONS: Final = {"I": ("c",), "U": ("u", "c"), "D": ("d",)}
 """What pgoutput calls a change → what Debezium calls it. An update of the key is a delete, then a create."""
@@ -60,7 +63,16 @@ AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
 """
 
+_SAMPLED_PERCENT: Final = """
+SELECT least(100.0, 100.0 * %s / greatest(pg_relation_size(oid) / current_setting('block_size')::int, 1))::float8
+FROM pg_class WHERE oid = %s::regclass
+"""
+
 _IDENTITY: Final = "SELECT oid::bigint, relfilenode::bigint FROM pg_class WHERE oid = %s::regclass"
+
+
+class FeedBehindError(Exception):
+    """Clients would have had to wait for longer than they may, so nothing was locked. It passes by itself."""
 
 
 class LastChange(msgspec.Struct, frozen=True):
@@ -182,14 +194,17 @@ class PostgresLane:
             self.server.sessions.main.execute("SELECT 1")
 
     def row_bytes(self, plan: LanePlan) -> int:
-        """Of an average row, as far as the server knows."""
-        with translating("looking at the table's size"):
-            main = self.server.sessions.main
+        """Of an average row, as rows of some pages tell: statistics may be old, or there may be none yet."""
+        held, main = plan.held, self.server.sessions.main
+        sizes = [sql.SQL("coalesce(pg_column_size({}), 0)").format(sql.Identifier(old)) for old, _ in held.pairs]
+        with translating("looking at the size of its rows"):
+            share = main.execute(_SAMPLED_PERCENT, (SAMPLED_PAGES, _full(held.before, main))).fetchone()
             row = main.execute(
-                "SELECT pg_table_size(oid) / greatest(reltuples, 1) FROM pg_class WHERE oid = %s::regclass",
-                (_full(plan.held.before, main),),
+                sql.SQL("SELECT avg({}) FROM {} TABLESAMPLE SYSTEM ({})").format(
+                    sql.SQL(" + ").join(sizes), table_of(held), sql.Literal(share[0])
+                )
             ).fetchone()
-        return max(ROW_BYTES_MIN, int(row[0])) if row else ROW_BYTES_MIN
+        return ROW_BYTES_MIN + int(row[0] or 0)
 
     def position(self, plan: LanePlan, feed_id: str) -> Position | None:
         """Where the feed stands, as its sink has it."""
@@ -280,7 +295,8 @@ class PostgresLane:
         """Put the copy in the table's place, once all that was written to the table is in it.
 
         ``hot``: rows that were never seen equal while both changed; they are compared here, where nothing changes.
-        Raises LockUnavailableError (everything is as before, it can be tried again), RefusedError (the tables differ).
+        Raises FeedBehindError (nothing was locked), LockUnavailableError (everything is as before, it can be tried
+        again), RefusedError (the tables differ).
         """
         held, after = plan.held, plan.plan
         schema, name = held.before.schema, held.before.name
@@ -334,7 +350,7 @@ class PostgresLane:
     def _caught_up(self, slot: "_Slot", plan: LanePlan, feed_id: str, tail: TopicTail, seconds: float) -> int | None:
         """Wait, while nobody is held up, until the mark is in the copy; the offset behind it, None without a mark.
 
-        Raises LockUnavailableError: a feed that is behind would be waited for under the lock, in vain.
+        Raises FeedBehindError: under the lock it would be waited for as long, and in vain.
         """
         deadline = time.monotonic() + seconds
         self._flush()
@@ -342,14 +358,14 @@ class PostgresLane:
         if last is None:
             return None
         offset = tail.find(last, seconds)
-        if offset is not None:
-            while not self._is_in_copy(self.server.sessions.main, plan, feed_id, offset + 1):
-                if time.monotonic() >= deadline:
-                    break
-                time.sleep(POLL_SECONDS)
-            else:
+        while offset is not None and time.monotonic() < deadline:
+            if self._is_in_copy(self.server.sessions.main, plan, feed_id, offset + 1):
                 return offset + 1
-        raise LockUnavailableError("the feed into the copy is behind, so the table was not locked")
+            time.sleep(POLL_SECONDS)
+        where = "the topic" if offset is None else "the copy"
+        raise FeedBehindError(
+            f"a change takes more than {seconds:g} s (--cutover-threshold) to {where}: the table was not locked"
+        )
 
     def _drained(
         self,

@@ -13,7 +13,6 @@ Rows never leave the server: they do not pass through Spark, as those of strateg
 """
 
 import datetime
-import threading
 import time
 from typing import Any, Final
 from uuid import UUID
@@ -31,8 +30,8 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
+from headgate.migration.strategies.copying import CopyingStrategy, CopyWork
 from headgate.migration.strategies.examining import checked_plan, plan_copy
-from headgate.migration.strategies.pace import Pace
 from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded
 
@@ -56,13 +55,12 @@ class Note(msgspec.Struct, omit_defaults=True):
     rows: int = 0
 
 
-class TriggersStrategy:
+class TriggersStrategy(CopyingStrategy):
     """One migration done beside the table; see contract.Strategy."""
 
     def __init__(self, server: Any, migration: str) -> None:
-        self._server = server
+        super().__init__(server)
         self._migration = migration
-        self._copy: _Copy | None = None
 
     def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
         """See contract."""
@@ -112,7 +110,7 @@ class TriggersStrategy:
         plan = self._plan_of(memory)
         if not self._server.artifacts(plan) or not self._server.in_step(plan):
             return fx.NotThere()
-        if self._copy is None or self._copy.is_over_in_vain:
+        if self._work is None or self._work.is_over_in_vain:
             note = msgspec.json.decode(effect.record.note, type=Note) if effect.record.note else Note()
             self._begin(effect.record, plan, spec, note)
         return self._progress(effect.record)
@@ -133,10 +131,11 @@ class TriggersStrategy:
 
     def _begin(self, record: MigrationRecorded, plan: Plan, spec: MigrationSpec, note: Note) -> None:
         self._let_go()
-        self._copy = _Copy(self._server, plan, spec, note, record.throttle_ratio)
+        self._work = _Copy(self._server, plan, spec, note, record.throttle_ratio)
+        self._work.start()
 
     def _progress(self, record: MigrationRecorded) -> Any:
-        copy = self._copy
+        copy = self._work
         if copy is None:
             return fx.NotThere()
         copy.pace.ratio = record.throttle_ratio
@@ -147,7 +146,7 @@ class TriggersStrategy:
             stage=copy.stage,
             rows_copied=rows,
             table_rows=total,
-            eta_seconds=copy.eta_seconds(),
+            eta_seconds=copy.eta_seconds(rows, copy.plan.before.rows),
             is_ready_to_complete=copy.is_ready,
             is_live=copy.is_alive() or copy.is_ready,
             throttle_reason=copy.pace.reason,
@@ -155,16 +154,10 @@ class TriggersStrategy:
             note=msgspec.json.encode(copy.note, enc_hook=_encode).decode(),
         )
 
-    def watch(self, effect: fx.WatchMigration) -> Any:
-        """See contract."""
-        if self._copy is None or self._copy.is_over_in_vain:
-            return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
-        return self._progress(effect.record)
-
     def cut_over(self, effect: fx.CutOverMigration) -> Any:
         """See contract."""
         memory = self._server.take_over(effect.owner_rev)
-        copy = self._copy
+        copy = self._work
         if memory is None or copy is None or not copy.is_ready:
             return fx.CutOverFailed("the copy is not ready any more")
         if self._server.is_changed(memory, copy.plan):
@@ -196,71 +189,27 @@ class TriggersStrategy:
         self._server.close()
         return fx.Stopped(left)
 
-    def clean_up(self, effect: fx.CleanUpMigration) -> Any:
-        """See contract."""
-        self._server.take_over(effect.owner_rev)
-        return fx.CleanedUp(self._server.drop(effect.record.artifacts))
 
-    def _let_go(self) -> None:
-        if self._copy is not None:
-            self._copy.stop()
-            self._copy = None
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self._let_go()
-        self._server.close()
-
-
-class _Copy:
-    """The thread that copies and compares; everything else only reads its fields."""
+class _Copy(CopyWork):
+    """Copies, then compares."""
 
     def __init__(self, server: Any, plan: Plan, spec: MigrationSpec, note: Note, throttle_ratio: float) -> None:
+        super().__init__(server, spec, throttle_ratio, rows_before=note.rows)
         self.plan = plan
         self.note = note
         self.stage = "comparing" if note.is_copied else "copying"
-        self.is_ready = False
-        self.error: Exception | None = None
         self._server = server
         self._chunk_rows = spec.chunk_rows
-        self._begun = time.monotonic()
-        self._rows_before = note.rows
-        self._stopping = threading.Event()
-        self.pace = Pace(server, spec, throttle_ratio, self._stopping)
-        self._thread = threading.Thread(target=self._run, name="copy", daemon=True)
-        self._thread.start()
 
-    def is_alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
-
-    @property
-    def is_over_in_vain(self) -> bool:
-        """It has ended by something that may pass: it is begun again from its note."""
-        return not self.is_alive() and not self.is_ready and not isinstance(self.error, RefusedError)
-
-    def stop(self) -> None:
-        """End it; a range that is under way is finished."""
-        self._stopping.set()
-        self._thread.join()
-
-    def eta_seconds(self) -> int:
-        """By the speed so far; -1 where that says nothing."""
-        done, left = self.note.rows - self._rows_before, self.plan.before.rows - self.note.rows
-        if self.is_ready:
-            return 0
-        if done <= 0 or left < 0:
-            return -1
-        return round((time.monotonic() - self._begun) * left / done)
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """See CopyWork."""
         try:
             if not self.note.is_copied:
                 self._walk(self.note.upto, self._copy_chunk)
-                self.note.is_copied = not self._stopping.is_set()
+                self.note.is_copied = not self.stopping.is_set()
             self.stage = "comparing"
             self._walk(None, self._compare_chunk)
-            self.is_ready = not self._stopping.is_set()
+            self.is_ready = not self.stopping.is_set()
             self.stage = "ready to cut over" if self.is_ready else self.stage
         except _FAILURES as error:
             self.error = error
@@ -270,7 +219,7 @@ class _Copy:
     def _walk(self, start: list[Any] | None, work: Any) -> None:
         above = None if start is None else tuple(start)
         rows, refusals = self._chunk_rows, 0
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             begun = time.monotonic()
             try:
                 upto = self._server.next_bound(self.plan, above, rows)
@@ -281,7 +230,7 @@ class _Copy:
                 refusals += 1
                 if refusals >= REFUSALS_SHOWN:
                     self.pace.reason = "clients hold locks on the rows that come next"
-                self._stopping.wait(min(LOCKED_PAUSE_SECONDS_MIN * 2 ** min(refusals, 10), LOCKED_PAUSE_SECONDS_MAX))
+                self.stopping.wait(min(LOCKED_PAUSE_SECONDS_MIN * 2 ** min(refusals, 10), LOCKED_PAUSE_SECONDS_MAX))
                 continue
             rows, refusals = min(2 * rows, self._chunk_rows), 0
             if upto is None:

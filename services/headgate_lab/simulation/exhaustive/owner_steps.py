@@ -18,7 +18,7 @@ __all__ = ["OwnerSteps"]
 HOUSEKEEPING: Final = ("checkpoint", "sweep")
 """Timers that neither give nor take a role."""
 
-PATIENCE: Final = ("barrier", "prepare", "start", "drain", "stop")
+WAITING_TIMERS: Final = ("barrier", "prepare", "start", "drain", "stop")
 """Timers longer than anything a session does: silence comes first, unless a session lives and is slow, a fault."""
 
 DISCOVERY: Final = "discover"
@@ -48,7 +48,7 @@ class OwnerSteps:
         silent = [session for session in heard if self._parts.is_lost(frame, *session)]
         for name in timers:
             fired = self._decided(frame, ("timer", name))
-            if name.startswith(PATIENCE):
+            if name.startswith(WAITING_TIMERS):
                 if frame.faults:
                     yield f"FAULT owner: timer {name}", True, fired._replace(faults=frame.faults - 1)
             elif self._parts.bounds.housekeeping or not name.startswith(HOUSEKEEPING):

@@ -1,0 +1,100 @@
+"""What strategies that copy a table have in common: a thread of the owner that works, and effects that look at it.
+
+The thread belongs to one migration and one term of an owner. Effects read its fields and return at once; what it does
+is the strategy's own (``CopyWork.run``).
+"""
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from typing import Any
+
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.pace import Pace
+
+__all__ = ["CopyWork", "CopyingStrategy"]
+
+
+class CopyWork(ABC):
+    """The thread; everybody else only reads its fields. ``rows_before`` were copied by an earlier owner."""
+
+    def __init__(self, server: Any, spec: MigrationSpec, throttle_ratio: float, *, rows_before: int) -> None:
+        """The thread begins with ``start``."""
+        self.stage = "beginning"
+        self.is_ready = False
+        self.error: Exception | None = None
+        self.stopping = threading.Event()
+        self.pace = Pace(server, spec, throttle_ratio, self.stopping)
+        self._begun, self._rows_before = time.monotonic(), rows_before
+        self._thread = threading.Thread(target=self.run, name="copy", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    @abstractmethod
+    def run(self) -> None:
+        """All of it, on the thread: until it is done, ``stopping`` is set, or ``error`` says why not."""
+
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def is_over_in_vain(self) -> bool:
+        """It has ended by something that may pass: it is begun again, from what is seen then."""
+        return not self.is_alive() and not self.is_ready and not isinstance(self.error, RefusedError)
+
+    def stop(self) -> None:
+        """End it; ranges that are under way are finished."""
+        self.stopping.set()
+        self._thread.join()
+
+    def eta_seconds(self, rows: int, table_rows: int) -> int:
+        """By the speed of the copy so far; -1 where that says nothing."""
+        done, left = rows - self._rows_before, table_rows - rows
+        if self.is_ready:
+            return 0
+        if done <= 0 or left < 0:
+            return -1
+        return round((time.monotonic() - self._begun) * left / done)
+
+
+class CopyingStrategy(ABC):
+    """Effects that are alike whatever copies; see contract.Strategy."""
+
+    def __init__(self, server: Any) -> None:
+        """Nothing is opened yet."""
+        self._server = server
+        self._work: Any = None
+
+    @abstractmethod
+    def adopt(self, effect: fx.AdoptMigration) -> Any:
+        """See contract."""
+
+    @abstractmethod
+    def _progress(self, effect: Any) -> Any:
+        """What the thread's fields say."""
+
+    def watch(self, effect: fx.WatchMigration) -> Any:
+        """See contract."""
+        if self._work is None or self._work.is_over_in_vain:
+            return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
+        return self._progress(effect.record)
+
+    def clean_up(self, effect: fx.CleanUpMigration) -> Any:
+        """See contract."""
+        self._server.take_over(effect.owner_rev)
+        return fx.CleanedUp(self._server.drop(effect.record.artifacts))
+
+    def _let_go(self) -> None:
+        if self._work is not None:
+            self._work.stop()
+            self._work = None
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._let_go()
+        self._server.close()

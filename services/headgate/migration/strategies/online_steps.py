@@ -1,0 +1,330 @@
+"""The steps of strategy ``online``, one after the other, on a thread of the owner (core/copy_steps.py says which).
+
+Each step begins with a look at the database and at the feed, so that a thread that another owner begins finds its
+place. The cut-over is not a step: the scheduler asks for it, once the thread says that it is ready.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol, cast
+
+import msgspec
+
+from headgate.migration.core.copy_steps import CopyStage, FeedSeen, Position, Step, next_step
+from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.strategies.contract import (
+    Chunk,
+    DatabaseUnavailableError,
+    LockUnavailableError,
+    Memory,
+    RefusedError,
+    SupersededError,
+)
+from headgate.migration.strategies.copying import CopyWork
+from headgate.migration.strategies.lane_plan import LanePlan
+from headgate.migration.strategies.postgresql_lane import HOT_KEYS_MAX, PostgresLane
+from headgate.migration.strategies.postgresql_ranges import RangeWork
+from headgate.records.identifiers import show_identifier
+
+__all__ = ["Copier", "Held", "Note", "OnlineWork", "Parts"]
+
+PROOF_SECONDS: Final = 600.0
+"""For a change to come by connector, topic and agent into the copy: a busy machine starts an agent in minutes."""
+
+MARK_SECONDS: Final = 10.0
+"""Another row is marked after so long: the first may have been deleted meanwhile."""
+
+POLL_SECONDS: Final = 0.2
+HEALTH_SECONDS: Final = 5.0
+"""How often the log is asked for the feed, while there is nothing else to do."""
+
+RANGE_BYTES: Final = 16 << 20
+"""Of one range, by the average row: a task holds a few thousand rows of it at a time, the database its transaction."""
+
+RANGE_ROWS_MAX: Final = 50_000
+
+LAG_OFFSETS_MAX: Final = 1_000
+"""So close to the topic's end counts as caught up."""
+
+COMPARE_ROWS: Final = 10_000
+ROUNDS_MAX: Final = 60
+ROUND_SECONDS: Final = 1.0
+"""Rows that differ are looked at again, so many times, for their changes are on their way."""
+
+AGAIN_SECONDS: Final = 1.0
+"""Pause after a database, broker or coordinator did not answer, or a lock was not to be had."""
+
+_PASSING: Final = (LockUnavailableError, DatabaseUnavailableError)
+
+
+class Copier(Protocol):
+    """Copies ranges by a streaming query of Spark's."""
+
+    def copy(
+        self,
+        work: RangeWork,
+        next_ranges: Callable[[int], list[Chunk]],
+        copied: Callable[[list[Chunk], int], None],
+        stopping: threading.Event,
+    ) -> None:
+        """Until ``next_ranges(how many)`` gives none; ``copied`` is told of ranges with their rows, in order.
+
+        Raises what reading and writing a range raise.
+        """
+        ...
+
+
+class Note(msgspec.Struct, omit_defaults=True):
+    """What the log keeps: the key up to which every row is copied."""
+
+    upto: list[Any] | None = None
+    rows: int = 0
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What the database remembers of the moment before the first row was read."""
+
+    position: Position
+    built: str
+
+
+def _storable(value: Any) -> Any:
+    """A key's value as it stands on the log: what the server takes as a literal of the column."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
+
+
+class Parts(NamedTuple):
+    """What a migration is done with: its database, its feed by name, and Spark."""
+
+    server: Any
+    lane: PostgresLane
+    feeds: Any
+    feed: str
+    copier: Copier
+
+
+class OnlineWork(CopyWork):
+    """Goes from step to step."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        plan: LanePlan,
+        memory: Memory,
+        *,
+        spec: MigrationSpec,
+        note: Note,
+        throttle_ratio: float,
+    ) -> None:
+        super().__init__(parts.server, spec, throttle_ratio, rows_before=note.rows)
+        self.plan = plan
+        self.note = note
+        self.behind = ""
+        """Why the cut-over found the feed behind; it is ready again after a while."""
+        self.hot: list[tuple[str, ...]] = []
+        """Rows that differed when they were looked at last: the cut-over compares them."""
+        self.held = msgspec.json.decode(memory.after, type=Held) if memory.after else None
+        self._is_compared = False
+        self._memory = memory
+        self._server, self._lane, self._feeds, self._feed, self._copier = parts
+        self._marked_at = 0.0
+        self._mark: tuple[str, ...] | None = None
+        self._proof_until: float | None = None
+
+    # --- steps ---
+
+    def run(self) -> None:
+        """See CopyWork."""
+        try:
+            while not self.stopping.is_set():
+                try:
+                    self._step()
+                except _PASSING as error:
+                    self.pace.reason = str(error)
+                    self.stopping.wait(AGAIN_SECONDS)
+        except (RefusedError, SupersededError) as error:
+            self.error = error
+        finally:
+            self.is_ready = False
+            self._server.let_go()
+
+    def _step(self) -> None:
+        self._lane.check_ours()
+        record = self._feeds.record(self._feed)
+        feed = self._feeds.seen(record)
+        step = next_step(cast("CopyStage", self._memory.stage), feed)
+        match step:
+            case Step.CREATE:
+                self._create()
+            case Step.PROVE:
+                self._prove()
+            case Step.HOLD:
+                self._hold(record.feed_id)
+            case Step.COPY:
+                self._copy()
+            case Step.RESUME:
+                self.stage = "catching up"
+                self._feeds.resume(self._feed)
+            case Step.CATCH_UP:
+                self._catch_up()
+            case Step.END:
+                raise RefusedError(self._why_it_ends(feed, record))
+
+    def _why_it_ends(self, feed: FeedSeen, record: Any) -> str:
+        if feed is FeedSeen.FAILED:
+            return f"the feed into the copy has failed: {record.error}"
+        said = "is gone" if feed is FeedSeen.ABSENT else "has been resumed by somebody"
+        return f"the feed into the copy, {self._feed}, {said} (stage {self._memory.stage}): the table is untouched"
+
+    def _create(self) -> None:
+        self.stage = "starting the feed"
+        held = self.plan.held
+        table = show_identifier((held.before.schema, held.shadow))
+        self._feeds.create(self._feed, self.plan.topic, self._server.address, self._server.password_file, table)
+
+    def _prove(self) -> None:
+        """See one change come through; a table without rows has none to show."""
+        self.stage = "waiting for a change to come through"
+        now = time.monotonic()
+        self._proof_until = self._proof_until or now + PROOF_SECONDS
+        if self._mark is None or now - self._marked_at > MARK_SECONDS:
+            self._mark, self._marked_at = self._lane.mark(self.plan), now
+        if self._mark is None:
+            self._pause_when_claimed(now)
+            return
+        if self._lane.has(self.plan, self._mark):
+            self._feeds.pause(self._feed)
+            self.stopping.wait(POLL_SECONDS)  # asked before by an owner that died: it is on its way
+        elif now > self._proof_until:
+            raise RefusedError(
+                f"a change of the table has not come into the copy by topic {self.plan.topic} within "
+                f"{PROOF_SECONDS:g} s: does its connector run and capture this table, and is there an agent? See "
+                f"`headgate why {self._feed}`. The table is untouched"
+            )
+        else:
+            self.stopping.wait(POLL_SECONDS)
+
+    def _pause_when_claimed(self, now: float) -> None:
+        record = self._feeds.record(self._feed)
+        if record is not None and self._lane.position(self.plan, record.feed_id) is not None:
+            self._feeds.pause(self._feed)
+        elif self._proof_until is not None and now > self._proof_until:
+            raise RefusedError(f"feed {self._feed} has no agent that runs it: see `headgate why {self._feed}`")
+        else:
+            self.stopping.wait(POLL_SECONDS)
+
+    def _hold(self, feed_id: str) -> None:
+        self.stage = "waiting for transactions under way"
+        position = self._lane.position(self.plan, feed_id)
+        if position is None or not position.is_closed:
+            raise DatabaseUnavailableError(f"feed {self._feed} is stopped, but not sealed at its sink: {position}")
+        writers = self._lane.writers(self.plan)
+        while writers:
+            if self.stopping.wait(POLL_SECONDS):
+                return
+            writers &= self._lane.writers(self.plan)
+        self.held = Held(position, self._lane.built(self.plan))
+        self._remember("paused")
+
+    def _remember(self, stage: Any) -> None:
+        after = "" if self.held is None else msgspec.json.encode(self.held).decode()
+        self._memory = msgspec.structs.replace(self._memory, stage=stage, after=after)
+        self._server.note(self._memory)
+
+    def _copy(self) -> None:
+        self.stage = "copying"
+        assert self.held is not None  # noqa: S101 - it is remembered with the stage
+        held = self.plan.held
+        work = RangeWork(
+            self._server.migration,
+            self._server.address,
+            self._server.password_file,
+            held,
+            self._memory.owner_rev,
+            self._memory.attempt,
+            self.held.position,
+        )
+        rows = max(1, min(RANGE_ROWS_MAX, RANGE_BYTES // self._lane.row_bytes(self.plan)))
+        at = None if self.note.upto is None else tuple(self.note.upto)
+        is_last = False
+        asked = time.monotonic()
+
+        def next_ranges(count: int) -> list[Chunk]:
+            nonlocal at, is_last, asked
+            self.pace.slow_down(time.monotonic() - asked)
+            asked = time.monotonic()
+            found: list[Chunk] = []
+            while len(found) < count and not is_last and not self.stopping.is_set():
+                upto = self._server.next_bound(held, at, rows)
+                found.append(Chunk(at, upto))
+                at, is_last = upto, upto is None
+            return found
+
+        def copied(chunks: list[Chunk], count: int) -> None:
+            self.note.rows += count
+            if chunks[-1].upto is not None:
+                self.note.upto = [_storable(value) for value in chunks[-1].upto]
+
+        self._copier.copy(work, next_ranges, copied, self.stopping)
+        if is_last and not self.stopping.is_set():
+            self._remember("copied")
+
+    def _catch_up(self) -> None:
+        """Then compare, then watch."""
+        assert self.held is not None  # noqa: S101 - it is remembered with the stage
+        if self.behind:
+            self._wait_for_feed(self.behind, HEALTH_SECONDS)
+            self.behind = ""
+            return
+        position = self._lane.position(self.plan, self.held.position.feed_id)
+        end = self._feeds.end(self.plan.topic)
+        if position is None or position.next_offset < end - LAG_OFFSETS_MAX:
+            changes = "" if position is None else f"{end - position.next_offset} changes behind"
+            self._wait_for_feed(changes, POLL_SECONDS)
+            return
+        self.pace.reason = ""
+        if not self._is_compared:
+            self.stage = "comparing"
+            self.hot = self._compare()
+            self._is_compared = not self.stopping.is_set()
+        elif not self.is_ready:
+            self.stage, self.is_ready = "ready to cut over", True
+        else:
+            self.stopping.wait(HEALTH_SECONDS)
+
+    def _wait_for_feed(self, why: str, seconds: float) -> None:
+        self.stage, self.is_ready, self.pace.reason = "catching up", False, why
+        self.stopping.wait(seconds)
+
+    def _compare(self) -> list[tuple[str, ...]]:
+        """Rows that differ, time and again."""
+        above, hot = None, []
+        while not self.stopping.is_set():
+            begun = time.monotonic()
+            upto = self._server.next_bound(self.plan.held, above, COMPARE_ROWS)
+            hot += self._settled(self._lane.differing(self.plan, Chunk(above, upto)))
+            if len(hot) > HOT_KEYS_MAX:
+                hot = self._settled(hot)
+            self.pace.slow_down(time.monotonic() - begun)
+            if upto is None:
+                break
+            above = upto
+        return hot
+
+    def _settled(self, keys: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        """Those of ``keys`` that still differ after a while; RefusedError if they are too many."""
+        for _ in range(ROUNDS_MAX):
+            if not keys or self.stopping.wait(ROUND_SECONDS):
+                return keys
+            left = self._lane.still_differing(self.plan, keys)
+            if len(left) <= HOT_KEYS_MAX and len(left) == len(keys):
+                return left
+            keys = left
+        if len(keys) > HOT_KEYS_MAX:
+            raise RefusedError(
+                f"the copy differs in {len(keys)} rows (one has the key {keys[0]}): the table is untouched"
+            )
+        return keys
