@@ -1,8 +1,8 @@
 """Asking the leaders of partitions where these begin and end, also while a leader moves.
 
 A client asks with the leader epoch it has remembered, and would do so until the next refresh of its metadata, minutes
-later, although the broker says that the epoch is over (seen with a broker fenced under load: docs/bugs.md, B5). A new
-client looks anew. Control topics and source topics alike are asked here.
+later, although the broker says that the epoch is over (seen with a broker fenced under load: docs/bugs.md, B5). One that has once found no partition with a leader goes on saying so. A new client
+looks anew. Control topics and source topics alike are asked here.
 """
 
 import time
@@ -43,6 +43,7 @@ def ask_offsets(
     if not asked:
         return {}
     deadline = time.monotonic() + LEADER_SECONDS_MAX
+    is_new = False
     while True:
         # Held until it has answered: a client that everybody has let go of takes the open questions with it, and
         # whoever finds that a leader has moved lets go of the one that others are asking.
@@ -56,7 +57,10 @@ def ask_offsets(
             try:
                 answers[at] = future.result(ADMIN_SECONDS_MAX + FUTURE_GRACE_SECONDS)
             except KafkaException as error:
-                if error.args[0].code() not in LEADER_MOVES or time.monotonic() >= deadline:
+                code = error.args[0].code()
+                # A new client that finds no leader either may be right: the topic may not exist.
+                passes = code in LEADER_MOVES and time.monotonic() < deadline
+                if not passes and (code != KafkaError._NOENT or is_new):
                     raise connection.failed(f"{what}: {at.topic}[{at.partition}]", error) from error
                 moved = True
             except TimeoutError as error:
@@ -64,4 +68,5 @@ def ask_offsets(
         if not moved:
             return answers
         connection.close()
+        is_new = True
         time.sleep(LEADER_POLL_SECONDS)

@@ -70,6 +70,17 @@ def test_a_leader_that_moves_is_asked_by_a_new_client(
     assert len(broker.clients) == 3
 
 
+def test_a_client_that_remembers_no_leader_is_replaced_and_a_new_one_is_believed(
+    connection: KafkaConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker(KafkaError._NOENT, Answer(7))
+    assert asked(connection, broker, monkeypatch)[AT].offset == 7
+    assert len(broker.clients) == 2
+    connection.close()
+    with pytest.raises(LogError, match=r"looking: t\[3\].*_NOENT"):
+        asked(connection, Broker(KafkaError._NOENT, KafkaError._NOENT), monkeypatch)
+
+
 def test_not_for_ever(connection: KafkaConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaders, "LEADER_SECONDS_MAX", 0.0)
     with pytest.raises(LogError, match=r"looking: t\[3\].*FENCED_LEADER_EPOCH"):
