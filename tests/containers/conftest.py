@@ -77,7 +77,10 @@ class Compose:
         return json.loads(self("run", "--rm", "-T", "cli", *arguments, "-o", "json"))
 
 
-SERVICES = ("kafka", "source", "target", "connect", "coordinator-1", "coordinator-2", "agent-1", "agent-2", "views")
+SERVICES = (
+    *("kafka", "source", "target", "connect", "coordinator-1", "coordinator-2", "agent-1", "agent-2"),
+    *("generation", "migration", "views"),
+)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,9 @@
 """Asking the leaders of partitions where these begin and end, also while a leader moves.
 
 A client asks with the leader epoch it has remembered, and would do so until the next refresh of its metadata, minutes
-later, although the broker says that the epoch is over (seen with a broker fenced under load: docs/bugs.md, B5). One that has once found no partition with a leader goes on saying so. A new client
-looks anew. Control topics and source topics alike are asked here.
+later, although the broker says that the epoch is over (seen with a broker fenced under load: docs/bugs.md, B5). One
+that has once found no partition with a leader goes on saying so. A new client looks anew. Control topics and source
+topics alike are asked here.
 """
 
 import time
