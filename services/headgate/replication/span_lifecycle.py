@@ -115,7 +115,7 @@ class SpanLifecycle:
         self._topics = TopicWatch(table, partial(topic_ids, source), time.monotonic())
         table.performers[Open] = lambda span, _: self._call(span, self._open)
         table.performers[Settle] = lambda span, _: self._call(span, self._settle)
-        table.performers[Seal] = lambda span, seal: self._call(span, partial(self._seal, seal))
+        table.performers[Seal] = lambda span, _: self._call(span, self._seal)
         table.performers[TellFailure] = _tell_failure
         table.performers[TellRestart] = _tell_restart
 
@@ -207,13 +207,10 @@ class SpanLifecycle:
         with self._sinks.lent(span.task.spec) as parts:
             return Settled(parts.writer().apply(ChangeBatch(self._table.claim_of(span), ranges, [])).positions)
 
-    def _seal(self, seal: Seal, span: Span) -> Sealed:
-        """Close its epoch, claiming first what was never claimed."""
-        claim = self._table.claim_of(span)
+    def _seal(self, span: Span) -> Sealed:
+        """Close its epoch."""
         with self._sinks.lent(span.task.spec) as parts:
-            if seal.claim:
-                parts.sink.claim(claim)
-            return Sealed(parts.sink.seal(claim))
+            return Sealed(parts.sink.seal(self._table.claim_of(span)))
 
 
 def _tell_failure(span: Span, told: TellFailure) -> None:

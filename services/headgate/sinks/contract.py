@@ -8,7 +8,9 @@ apply, and whether that epoch is closed. The rules, each one a contract test tha
   of lower epochs that block it.
 - ``apply`` is one atomic step: rows below the position are dropped by the caller, the rows become visible and the
   positions move from exactly ``expected`` to ``next``, only if the epoch is the sink's and open; else nothing happens.
-- ``seal`` closes an epoch: nothing is applied under it any more, whatever process wakes up later. A claim reopens.
+- ``seal`` closes an epoch, claimed or not: the rows are left at it and closed, those that are missing are created so.
+  Nothing is applied under it, or a lower one, any more, and no claim that arrives late opens it. It is refused by a
+  higher epoch only, and by nothing that other feeds do. A claim of a higher epoch reopens.
 - ``claim`` and ``seal`` need their rows only, not the table: one that is missing, or refused, can be closed (``check``
   is what proves that a table can be written).
 - ``apply`` remembers whose events a topic's are (``ChangeBatch.source_table``), or refuses those of another table, for
@@ -267,7 +269,10 @@ class Sink(Protocol):
         ...
 
     def seal(self, claim: Claim) -> Positions:
-        """Close ``claim.epoch``; the final positions. Sealing what is sealed under it is the same answer."""
+        """Close ``claim.epoch``, claimed or not; the final positions. Sealed under it already: the same answer.
+
+        Raises SinkFencedError after a higher epoch, or once the feed was forgotten.
+        """
         ...
 
     def positions(self, claim: Claim) -> Positions:
@@ -284,7 +289,7 @@ class Sink(Protocol):
     def forget(self, identity: FeedIdentity) -> None:
         """Remove what Headgate keeps in the sink for this feed, whose spans are all sealed.
 
-        But for the fact that it was there: its claims, however late they arrive, are refused (SinkFencedError).
+        But for the fact that it was there: its claims and seals, however late, are refused (SinkFencedError).
         """
         ...
 

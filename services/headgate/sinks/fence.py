@@ -23,6 +23,7 @@ __all__ = [
     "check_advance",
     "check_claim",
     "check_seal",
+    "is_at_epoch",
     "is_same_claim",
     "positions_of",
     "removed",
@@ -70,6 +71,11 @@ def is_same_claim(claim: Claim, rows: Rows) -> bool:
     )
 
 
+def is_at_epoch(claim: Claim, rows: Rows) -> bool:
+    """Whether all the claim's rows are there, at its epoch or above."""
+    return rows.keys() == claim.start.keys() and all(row.epoch >= claim.epoch for row in rows.values())
+
+
 def check_claim(claim: Claim, table: str, rows: Rows) -> None:
     """Raise what keeps ``claim`` from taking its rows, which are locked."""
     for partition, row in rows.items():
@@ -101,13 +107,7 @@ def _check_topic(claim: Claim, table: str, rows: Rows) -> None:
 
 def check_seal(claim: Claim, table: str, rows: Rows) -> None:
     """Raise what keeps ``claim.epoch`` from being sealed; its rows are locked."""
-    for partition in sorted(claim.start):
-        row = rows.get(partition)
-        if row is None or row.epoch < claim.epoch:
-            raise SinkConflictError(
-                f"{table}, {claim.topic}/{partition}: epoch {claim.epoch} never claimed it "
-                f"({'no row' if row is None else f'the sink is at {row.epoch}'}): claim, then seal"
-            )
+    for partition, row in rows.items():
         if row.epoch > claim.epoch:
             raise SinkFencedError(f"{table}, {claim.topic}/{partition}: claimed since under epoch {row.epoch}")
 
@@ -135,7 +135,7 @@ def check_advance(claim: Claim, table: str, ranges: Mapping[int, OffsetRange], r
 
 
 def removed(identity: FeedIdentity, table: str, when: object) -> SinkFencedError:
-    """A claim that was under way when its feed was removed: it would else find no row, and begin at ``start`` again."""
+    """A claim, or seal, that was under way when its feed was removed: it would else find no row, and make one."""
     return SinkFencedError(f"{table}: feed {identity.feed} ({identity.feed_id}) was removed at {when}")
 
 

@@ -273,7 +273,7 @@ class SimulatedExecutor:
         match call:
             case Open(primary=False):
                 self._opened(run, self._world.positions(run.claim), primary=False)
-            case Open() | Seal(claim=True):
+            case Open():
                 self._send(run, "claim")
             case Seal():
                 self._send(run, "seal")
@@ -339,8 +339,6 @@ class SimulatedExecutor:
         elif request.kind == "seal":
             run.call = None
             self._apply(run.task.id, Sealed(result))
-        elif isinstance(run.call, Seal):
-            run.call = Seal(claim=False)
         else:
             self._opened(run, result, primary=True, claim=request.claim)
 

@@ -29,7 +29,7 @@ class SinkObserver(Protocol):
         ...
 
     def sealed(self, claim: Claim) -> None:
-        """The claim's epoch was closed."""
+        """The claim's epoch was closed, claimed or not."""
         ...
 
     def forgotten(self, feed_id: str) -> None:
@@ -61,9 +61,7 @@ class SimulatedSink:
 
     def claim(self, claim: Claim) -> Positions:
         """See Sink.claim."""
-        feed_id, table = claim.identity.feed_id, claim.table
-        if feed_id in self._forgotten:
-            raise SinkFencedError(f"{table}: feed {feed_id} was removed, nothing is written for it any more")
+        feed_id, table = self._not_forgotten(claim)
         for (other, name, _), held in self._rows.items():
             if name == table and other != feed_id and not held.closed:
                 raise SinkConflictError(f"{table}: {HELD_OPEN}{other}")
@@ -75,13 +73,8 @@ class SimulatedSink:
                 raise SinkFencedError(f"{table}: at epoch {row.epoch}, closed {row.closed}; the claim is {claim.epoch}")
             if row is not None and row.incarnation > claim.incarnation:
                 raise SinkConflictError(f"{table}: at incarnation {row.incarnation}, the claim at {claim.incarnation}")
-        positions = {}
-        for partition, row in rows.items():
-            begin = claim.start[partition]
-            if row is not None and row.incarnation == claim.incarnation:
-                begin = row.next_offset
-            self._rows[feed_id, table, partition] = _Row(claim.epoch, claim.incarnation, begin, closed=False)
-            positions[partition] = begin
+        self._raise(claim, closed=False)
+        positions = {partition: row.next_offset for partition, row in self._mine(claim).items()}
         self._observer.claimed(claim, positions)
         return positions
 
@@ -101,18 +94,15 @@ class SimulatedSink:
 
     def seal(self, claim: Claim) -> Positions:
         """See Sink.seal."""
+        self._not_forgotten(claim)
         rows = self._mine(claim)
-        for partition in sorted(claim.start):
-            row = rows.get(partition)
-            if row is None or row.epoch < claim.epoch:
-                raise SinkConflictError(f"{claim.table}: epoch {claim.epoch} never claimed it: claim, then seal")
+        for row in rows.values():
             if row.epoch > claim.epoch:
                 raise SinkFencedError(f"{claim.table}: claimed since under {row.epoch}")
-        if not all(row.closed for row in rows.values()):
-            for row in rows.values():
-                row.closed = True
+        if rows.keys() != claim.start.keys() or not all(r.epoch == claim.epoch and r.closed for r in rows.values()):
+            self._raise(claim, closed=True)
             self._observer.sealed(claim)
-        return {partition: row.next_offset for partition, row in rows.items()}
+        return {partition: row.next_offset for partition, row in self._mine(claim).items()}
 
     def positions(self, claim: Claim) -> Positions:
         """See Sink.positions."""
@@ -127,7 +117,7 @@ class SimulatedSink:
             raise SinkConflictError(f"feed {feed_id} still writes {still_open[0][1]}")
         for place in mine:
             del self._rows[place]
-        if mine and self._remembers_removed:
+        if self._remembers_removed:
             self._forgotten.add(feed_id)
         self._observer.forgotten(feed_id)
 
@@ -137,6 +127,21 @@ class SimulatedSink:
             del self._rows[place]
         self._forgotten.add(feed_id)
         self._observer.deleted(feed_id)
+
+    def _not_forgotten(self, claim: Claim) -> tuple[str, str]:
+        feed_id, table = claim.identity.feed_id, claim.table
+        if feed_id in self._forgotten:
+            raise SinkFencedError(f"{table}: feed {feed_id} was removed, nothing is written for it any more")
+        return feed_id, table
+
+    def _raise(self, claim: Claim, *, closed: bool) -> None:
+        rows = self._mine(claim)
+        for partition, begin in sorted(claim.start.items()):
+            old = rows.get(partition)
+            if old is None or old.incarnation < claim.incarnation:
+                old = _Row(claim.epoch, claim.incarnation, begin, closed)
+            place = (claim.identity.feed_id, claim.table, partition)
+            self._rows[place] = _Row(claim.epoch, old.incarnation, old.next_offset, closed)
 
     def _mine(self, claim: Claim) -> dict[int, _Row]:
         found = {p: self._rows.get((claim.identity.feed_id, claim.table, p)) for p in sorted(claim.start)}

@@ -50,18 +50,15 @@ class SinkAudit:
         Nor another span of the feed that has one of its partitions and is not sealed.
         """
         feed_id, table = self._check_feed(claim, "claimed")
-        span = tuple(sorted(claim.start))
         known = self.applied_to.setdefault((feed_id, table), {})
+        span = tuple(sorted(claim.start))
         for partition in span:
-            place = (feed_id, table, partition)
-            top = self._top.get(place)
+            top = self._top.get((feed_id, table, partition))
             if top is not None and claim.epoch <= top:
                 raise Violation(f"1: {claim.table}/{partition} claimed under {claim.epoch} after {top}")
-            before = self._taken_with.get(place, span)
-            if before != span:
-                raise Violation(f"1: {table} {span} claimed under {claim.epoch}, {before} of {top} is not sealed")
-            self._top[place] = claim.epoch
-            self._taken_with[place] = span
+        self._raise(claim, "claimed")
+        for partition in span:
+            self._taken_with[feed_id, table, partition] = span
             known.setdefault(partition, claim.start[partition])
         self._holder[claim.table] = claim.identity.feed_id
         written = {partition: known[partition] for partition in span}
@@ -84,8 +81,11 @@ class SinkAudit:
         known[partition] = end
 
     def sealed(self, claim: Claim) -> None:
-        """Nothing may be written under this epoch any more."""
+        """Nothing may be written under this epoch, or a lower one, any more, whether it was ever claimed or not."""
         feed_id, table = claim.identity.feed_id, claim.table
+        if feed_id in self._gone:
+            raise Violation(f"1: {table} sealed under {claim.epoch} for feed {feed_id}, which was removed")
+        self._raise(claim, "sealed")
         for partition in claim.start:
             self._taken_with.pop((feed_id, table, partition), None)
         if not self.is_open(feed_id, table):
@@ -110,6 +110,18 @@ class SinkAudit:
         if partitions is not None:
             return any((feed_id, table, partition) in self._taken_with for partition in partitions)
         return any(place[:2] == (feed_id, table) for place in self._taken_with)
+
+    def _raise(self, claim: Claim, what: str) -> None:
+        """The epoch is none below what was, and nothing of another span is left open by it."""
+        span = tuple(sorted(claim.start))
+        for partition in span:
+            place = (claim.identity.feed_id, claim.table, partition)
+            top, before = self._top.get(place), self._taken_with.get(place, span)
+            if top is not None and claim.epoch < top:
+                raise Violation(f"1: {claim.table}/{partition} {what} under {claim.epoch} after {top}")
+            if before != span:
+                raise Violation(f"1: {claim.table} {span} {what} under {claim.epoch}, {before} of {top} is not sealed")
+            self._top[place] = claim.epoch
 
     def _check_feed(self, claim: Claim, what: str) -> tuple[str, str]:
         feed_id = claim.identity.feed_id

@@ -157,8 +157,8 @@ def _effect(effect: given.Effect) -> str:
             text = "open, claiming it" if primary else "open"
         case given.Settle():
             text = "move the sink's positions"
-        case given.Seal(claim=claim):
-            text = "claim and seal" if claim else "seal"
+        case given.Seal():
+            text = "seal"
         case given.JoinLane(lane=lane):
             text = f"join {lane}"
         case given.LeaveLane(lane=lane):

@@ -90,12 +90,12 @@ def task(n: int) -> SpanTask:
     return SpanTask(SpanId("f", "s"), "0-1", 1, Epoch(1, n), PLAN, SPEC)
 
 
-def test_a_span_that_was_never_claimed_is_claimed_and_sealed(
+def test_a_span_that_was_never_claimed_is_sealed_by_one_call(
     table: SpanTable, lifecycle: SpanLifecycle, calls: Calls, sink: OneSink
 ) -> None:
     table.close(task(1))
     calls.run()
-    assert sink.asked == [("claim", Epoch(1, 1)), ("seal", Epoch(1, 1))]
+    assert sink.asked == [("seal", Epoch(1, 1))]
     found = now_is(table, task(1).id)
     assert (found.state, found.positions, calls.waiting) == (TaskState.STOPPED, {0: 7}, [])
 

@@ -81,7 +81,7 @@ class TableExecutor(Protocol):
         ...
 
     def close_table(self, task: SpanTask) -> bool:
-        """Claim a span whose writer is lost and seal it at once, without running it. True if already done."""
+        """Seal a span whose writer is lost, without running it. True if already done."""
         ...
 
     def is_remove_table_finished(self, span: SpanId) -> Positions | None:

@@ -32,7 +32,7 @@ from headgate.coordinator.core.outcomes import (
     refuse,
     waits_for_upgrade,
 )
-from headgate.coordinator.core.replication import CONFLICT_CODE
+from headgate.coordinator.core.signals import CONFLICT_CODE
 from headgate.coordinator.core.sink_ownership import sink_of, written_by_others
 from headgate.records.control import (
     FeedRecorded,

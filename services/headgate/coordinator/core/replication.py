@@ -27,8 +27,8 @@ Rules, and which defect of TiCDC's scheduler v3 each one keeps out:
   (``start_timeout``), though it says nothing; so has one that was told to drain and does not come to seal
   (``drain_timeout``): it is passed over, the secondary, or whoever closes the span, claims under a higher epoch, and
   the sink fences it. The target of a move has one too, which only ends the move.
-- ``failed`` ends a role like a loss, counts, and waits for a back-off. A conflict at the sink while closing proves that
-  the row is not ours: no epoch of ours can write there, hence it is sealed.
+- ``failed`` ends a role like a loss, counts, and waits for a back-off. A span that could not be closed is ORPHANED,
+  whatever the reason: it is called sealed only when an agent says that the sink has closed it.
 - A secondary that reports ``replicating`` has claimed without a right to: both roles are withdrawn, and the
   undetermined rule (spans.py) keeps the span from everybody until those who may write have stopped.
 
@@ -154,9 +154,6 @@ def _read_table() -> dict[tuple[Phase, Signal], Action]:
 
 TRANSITIONS: Final = _read_table()
 """(phase, signal) → action, for every pair."""
-
-CONFLICT_CODE: Final = "sink_conflict"
-"""Code of SinkConflictError (sinks/contract.py): another writer holds the row."""
 
 
 class ImpossibleSignalError(Exception):
@@ -330,10 +327,7 @@ def _orphan(record: SpanDispatched, cause: Cause) -> Step:
 
 
 def _fail_closing(record: SpanDispatched, cause: Cause) -> Step:
-    failed = _failed(record, cause)
-    if cause.error_code == CONFLICT_CODE:
-        return _vacate(replace(failed, failures=0), cause, sealed=True)
-    return _orphan(failed, cause)
+    return _orphan(_failed(record, cause), cause)
 
 
 ACTIONS: Final[dict[Action, Callable[[SpanDispatched, Cause], Step]]] = {

@@ -10,12 +10,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.replication import CONFLICT_CODE, Cause, Signal
+from headgate.coordinator.core.replication import Cause, Signal
 from headgate.coordinator.core.term import SessionId
 from headgate.records.control import Assignment, ReplicationState, SpanDispatched, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 
-__all__ = ["cause", "cause_of", "is_retryable", "session_of", "signals"]
+__all__ = ["CONFLICT_CODE", "cause", "cause_of", "is_retryable", "session_of", "signals"]
+
+CONFLICT_CODE: Final = "sink_conflict"
+"""Code of SinkConflictError (sinks/contract.py): another writer holds the row."""
 
 _FENCED_CODE: Final = "sink_fenced"
 """Code of SinkFencedError (sinks/contract.py)."""

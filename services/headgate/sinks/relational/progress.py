@@ -20,6 +20,7 @@ from headgate.sinks.fence import (
     check_advance,
     check_claim,
     check_seal,
+    is_at_epoch,
     is_same_claim,
     positions_of,
     removed,
@@ -90,7 +91,7 @@ class Progress(ABC, Generic[S]):
 
     @abstractmethod
     def _raise(self, claim: Claim, values: Values) -> None:
-        """Create or raise the claim's rows to its epoch; a higher incarnation starts anew."""
+        """Create or raise the claim's rows to its epoch, open; a higher incarnation starts anew, none goes back."""
 
     @abstractmethod
     def _move(self, ranges: Mapping[int, OffsetRange], values: Values) -> int:
@@ -145,10 +146,7 @@ class Progress(ABC, Generic[S]):
         values = self._values(claim, table)
         with self.session.transaction():
             self._limit_wait(lock_wait_seconds)
-            # One claim per table at a time: two feeds must not both find it free.
-            self._hold_table(values)
-            for (when,) in self.session.execute(f"SELECT removed_at FROM headgate.removed WHERE {FEED}", values):
-                raise removed(claim.identity, table, when)
+            self._enter(claim, table, values)
             self.refuse_strangers(claim.identity, table)
             rows = self._read(values)
             if is_same_claim(claim, rows):  # answered without a lock: a late attempt of this epoch may hold it
@@ -158,18 +156,32 @@ class Progress(ABC, Generic[S]):
             return positions_of(self._read(values))
 
     def seal(self, claim: Claim, table: str, lock_wait_seconds: float) -> Positions:
-        """Close the claim's epoch for good; the final positions. Sealing twice gives the same answer."""
+        """Close the claim's epoch for good, raising its rows to it where they are not; the final positions.
+
+        In one transaction: a claim of its own before it would be refused where another feed holds the table, or could
+        come alone, and late, and leave the rows open.
+        """
         values = self._values(claim, table)
         with self.session.transaction():
             self._limit_wait(lock_wait_seconds)
+            self._enter(claim, table, values)
             rows = self._read_locked(values)
             check_seal(claim, table, rows)
+            if not is_at_epoch(claim, rows):
+                # Whose topic the offsets are of stays as it is: nothing is read.
+                self._raise(claim, values | {"topic_id": None})
             self.session.execute(
                 f"UPDATE headgate.progress SET closed = TRUE, updated_at = {self.NOW} WHERE {MINE} AND {self.THESE} "
                 "AND owner_rev = %(owner_rev)s AND n = %(n)s AND NOT closed",
                 values,
             )
-        return positions_of(rows)
+            return positions_of(self._read(values))
+
+    def _enter(self, claim: Claim, table: str, values: Values) -> None:
+        """One claim or seal per table at a time: two feeds must not both find it free. None of a removed feed."""
+        self._hold_table(values)
+        for (when,) in self.session.execute(f"SELECT removed_at FROM headgate.removed WHERE {FEED}", values):
+            raise removed(claim.identity, table, when)
 
     def positions(self, claim: Claim) -> Positions:
         """The positions a claim would go on from: the sink's, or ``start`` where it has none of this incarnation."""
@@ -224,8 +236,7 @@ class Progress(ABC, Generic[S]):
                 raise still_open(identity, unsealed)
             execute(f"DELETE FROM headgate.progress WHERE {FEED}", mine)
             execute(f"DELETE FROM headgate.source_tables WHERE {FEED}", mine)
-            if rows:
-                execute(self.REMEMBER_REMOVED, mine)
+            execute(self.REMEMBER_REMOVED, mine)
 
     def _read(self, values: Values, *, suffix: str = "") -> dict[int, FenceRow]:
         rows = self.session.execute(

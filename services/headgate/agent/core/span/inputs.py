@@ -99,7 +99,7 @@ class Add(msgspec.Struct, frozen=True):
 
 
 class Close(msgspec.Struct, frozen=True):
-    """Claim a span whose writer is lost, and seal it, without running it."""
+    """Seal a span whose writer is lost, under a higher epoch, without running it."""
 
     task: SpanTask
     life: int
@@ -257,9 +257,7 @@ class Settle(msgspec.Struct, frozen=True):
 
 
 class Seal(msgspec.Struct, frozen=True):
-    """Close the epoch at the sink, claiming it first with ``claim``. Answered by Sealed or CallFailed."""
-
-    claim: bool
+    """Close the epoch at the sink, claimed or not. Answered by Sealed or CallFailed."""
 
 
 class JoinLane(msgspec.Struct, frozen=True):

@@ -77,7 +77,7 @@ def begin(span: Span | None, given: Add, now: float) -> Step:
 def begin_closing(span: Span | None, given: Close, now: float) -> Step:
     """A run that only closes the epoch of a writer that is lost."""
     new = Span(given.task, given.life, primary=True, phase=Phase.SEALING, since=now, stop=Stop.SEAL)
-    return Step(new, (*(() if span is None else _off(span)), Seal(claim=True)))
+    return Step(new, (*(() if span is None else _off(span)), Seal()))
 
 
 def _renewed(span: Span, given: Add) -> Span:
@@ -317,7 +317,7 @@ def end(span: Span, given: SpanInput, now: float) -> Step:
     span, left = _wanted(span, given), _off(span)
     if span.stop is Stop.PLAIN:
         return _to(span, Phase.STOPPED, now, *left, lane=None, error=None, retry_at=None)
-    return _to(span, Phase.SEALING, now, *left, Seal(claim=not span.claimed), lane=None, retry_at=None)
+    return _to(span, Phase.SEALING, now, *left, Seal(), lane=None, retry_at=None)
 
 
 def adopt_last(span: Span, given: BatchOver, now: float) -> Step:
@@ -336,7 +336,7 @@ def end_settled(span: Span, given: Settled, now: float) -> Step:
 
 
 def end_failed(span: Span, given: CallFailed, now: float) -> Step:
-    """A seal is tried again; without one there is nothing left to try."""
+    """The seal is tried again, unless it was given up meanwhile."""
     return end(span, given, now) if span.stop is Stop.PLAIN else fail(span, given, now)
 
 

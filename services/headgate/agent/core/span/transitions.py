@@ -167,7 +167,7 @@ retrying   renew:reopen promote:reopen seal:end stop:end forget:keep retry_due:r
 draining   seal:keep stop:give_up forget:keep
            served:keep written:adopt_last refused:adopt_last sent_back:end lane_lost:end failed:end
 recalled   promote:keep seal:keep stop:give_up forget:keep
-           opened:end_opened outdated:end settled:end_settled call_failed:end_failed
+           opened:end_opened outdated:end settled:end_settled call_failed:end
 sealing    promote:keep seal:keep stop:give_up forget:keep sealed:close call_failed:end_failed
 resealing  promote:keep seal:keep stop:end forget:keep retry_due:end
 

@@ -93,8 +93,8 @@ VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(part)s, %(feed)s, %(ow
 ON DUPLICATE KEY UPDATE
     next_offset = IF(incarnation < VALUES(incarnation), VALUES(next_offset), next_offset),
     topic_id = IF(incarnation < VALUES(incarnation), VALUES(topic_id), COALESCE(VALUES(topic_id), topic_id)),
-    incarnation = VALUES(incarnation), owner_rev = VALUES(owner_rev), n = VALUES(n), closed = FALSE,
-    feed = VALUES(feed), holder = VALUES(holder),
+    incarnation = GREATEST(incarnation, VALUES(incarnation)), owner_rev = VALUES(owner_rev), n = VALUES(n),
+    closed = FALSE, feed = VALUES(feed), holder = VALUES(holder),
     claimed_at = VALUES(claimed_at), updated_at = VALUES(updated_at)
 """
 

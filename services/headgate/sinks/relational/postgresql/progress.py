@@ -62,7 +62,7 @@ ON CONFLICT (cluster_id, feed_id, table_name, topic, partition) DO UPDATE SET
                        ELSE progress.next_offset END,
     topic_id = CASE WHEN progress.incarnation < EXCLUDED.incarnation THEN EXCLUDED.topic_id
                     ELSE coalesce(EXCLUDED.topic_id, progress.topic_id) END,
-    incarnation = EXCLUDED.incarnation,
+    incarnation = greatest(progress.incarnation, EXCLUDED.incarnation),
     claimed_at = clock_timestamp(), updated_at = clock_timestamp()
 """
 
