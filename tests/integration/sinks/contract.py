@@ -787,7 +787,7 @@ class SinkContract:
     # --- forget ---
 
     def test_a_feed_is_forgotten_once_it_is_sealed(self, bench: Bench, writer: SinkWriter) -> None:
-        bench.sink.forget(FEED)
+        bench.sink.forget(FeedIdentity("cluster-a", "0-6", "of which there is nothing"))
         claim = claim_of(bench, 1)
         bench.sink.claim(claim)
         writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
