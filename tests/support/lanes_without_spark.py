@@ -89,7 +89,7 @@ def planned(queries: Queries, lane: Lane) -> list[dict[int, int]]:
 
 def ended(queries: Queries, lane: Lane, *results: SpanResult, seen: Mapping[int, int] | None = None) -> bool:
     """The batch that was planned is over; its rows went up to ``seen``."""
-    return queries.batch_coordinator.end_batch(lane, ends_of(lane), [TaskResult({"t": dict(seen or {})}, results)])
+    return queries.batch_coordinator.end_batch(lane, [TaskResult({"t": dict(seen or {})}, results)])
 
 
 def result_of(span: SpanId, **fields: Any) -> SpanResult:

@@ -16,6 +16,7 @@ from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import read_snapshot
+from headgate.generation.shell.feeds import FeedChangeLogs
 from headgate.records.control import OperationKind, SpanPlan
 
 __all__ = ["rehearse"]
@@ -24,7 +25,7 @@ __all__ = ["rehearse"]
 def rehearse(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpec, output: Output) -> None:
     """Say what would become of a create_feed or update_feed. Raises CommandError where it would be refused."""
     name = spec.feed
-    work = FeedWork(log.connection, cluster_id=log.cluster_id, own_prefix=own_prefix)
+    work = FeedWork(log.connection, cluster_id=log.cluster_id, own_prefix=own_prefix, change_logs=FeedChangeLogs(log))
     result = work.run(ResolveFeed("", name, spec.to_json()))
     if isinstance(result, EffectFailed):
         raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"{kind.value} of {name} would have to wait: {result.reason}")

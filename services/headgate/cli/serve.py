@@ -19,6 +19,7 @@ from headgate.coordinator.schedulers.contract import Scheduler
 from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.coordinator.shell.service import CoordinatorService, load_schedulers
 from headgate.generation.shell.effect_runner import GenerationEffects
+from headgate.generation.shell.feeds import FeedChangeLogs
 from headgate.generation.shell.service import GenerationService
 from headgate.migration.shell.service import MigrationService
 from headgate.runtime.service import ServiceSettings
@@ -190,7 +191,12 @@ def _coordinator_part(around: Surroundings, shards: Sequence[int] | None) -> Par
     service = CoordinatorService(
         _service_settings(around, shards),
         log,
-        FeedWork(log.connection, cluster_id=log.cluster_id, own_prefix=settings.prefix),
+        FeedWork(
+            log.connection,
+            cluster_id=log.cluster_id,
+            own_prefix=settings.prefix,
+            change_logs=FeedChangeLogs(log),
+        ),
         probes=around.probes,
         registry=around.registry,
         schedulers=_schedulers(settings),

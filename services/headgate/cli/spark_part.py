@@ -60,6 +60,7 @@ def new_executor(runtime: SparkRuntime, around: Surroundings) -> SparkExecutor:
         dead_letters=DeadLetterTarget(
             settings.bootstrap, settings.cluster, log.shards, tuple(sorted(settings.kafka.items()))
         ),
+        log=log,
     )
     return SparkExecutor(runtime, options)
 

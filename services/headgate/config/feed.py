@@ -7,7 +7,7 @@ the nearest known name.
 import re
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import yaml
@@ -128,8 +128,17 @@ def _table_of_two(table: str) -> str:
     return show_identifier(parts)
 
 
+_NOT_OF_CHANGE_LOGS: Final = {
+    "tables": "a change log holds one table's changes",
+    "topic_tables": "name the change log's topic like the table that it is of",
+    "transaction_topic": "the ends of transactions count changes by topic, in the order of one partition",
+    "target_ts": "streams end at switches, so not every partition comes to the target",
+}
+"""Options of a source, and why a feed that reads a change log cannot have them."""
+
+
 class SourceSpec(_Strict):
-    """Where changes come from. Either ``topics`` or ``topic_pattern`` (a full-match regular expression).
+    """Where changes come from: ``topics``, ``topic_pattern`` (a full-match regular expression) or ``change_log``.
 
     A pattern stands for what matches it in future, too: such a topic's table joins the feed from its earliest change.
     ``start_ts``: from the records of that time on, less a margin (sources/offsets.py). ``target_ts``: changes
@@ -138,10 +147,14 @@ class SourceSpec(_Strict):
     ``tables``: which tables the only topic carries for the feed, as schema.table or database.table; each goes to a sink
     table of its own. Without it, a topic carries one table. ``binary_handling_mode``: the option of that name of
     Debezium's connector, where it is not the default: how bytes are written as text, which no schema tells.
+    ``change_log``: the name of a change log of generations, which is one table's. With ``strict_generations`` all that
+    a switch has closed is applied before anything that it has opened; else a stream waits for its parents only.
     """
 
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
+    change_log: str | None = None
+    strict_generations: bool = False
     format: str = "debezium-json"
     """How changes are written: config/plugs.py has the names."""
     start: Literal["earliest", "latest"] = "earliest"
@@ -269,8 +282,19 @@ class SourceSpec(_Strict):
 
     @model_validator(mode="after")
     def _one_way_of_naming(self) -> "SourceSpec":
-        if bool(self.topics) == bool(self.topic_pattern):
-            raise ValueError("give either source.topics or source.topic_pattern")
+        if [bool(self.topics), bool(self.topic_pattern), self.change_log is not None].count(True) != 1:
+            raise ValueError("give either source.topics, source.topic_pattern or source.change_log")
+        return self
+
+    @model_validator(mode="after")
+    def _change_log_that_can_be_read(self) -> "SourceSpec":
+        if self.change_log is None:
+            if self.strict_generations:
+                raise ValueError("source.strict_generations is for source.change_log: leave it out")
+            return self
+        for option, why in _NOT_OF_CHANGE_LOGS.items():
+            if option in self.model_fields_set and getattr(self, option):
+                raise ValueError(f"source.{option} is not built for source.change_log: {why}")
         return self
 
 

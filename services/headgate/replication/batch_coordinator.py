@@ -18,6 +18,7 @@ from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import BatchOver, LaneLost, Passed, Placed, Planned, SentBack, Slowed, SpanResult
 from headgate.agent.core.span.states import Phase, Span
 from headgate.config.feed import FeedSpec
+from headgate.replication.change_logs import ChangeLogFollower
 from headgate.replication.feed_parts import feed_of
 from headgate.replication.heads import KnownHeads
 from headgate.replication.lane import Lane
@@ -67,12 +68,19 @@ class LaneCpu(msgspec.Struct):
 class LaneBatchCoordinator:
     """The batch coordinator of all lanes of an executor (see lane.BatchCoordinator)."""
 
-    def __init__(self, table: SpanTable, lifecycle: SpanLifecycle, dead_letters: DeadLetterTarget | None) -> None:
+    def __init__(
+        self,
+        table: SpanTable,
+        lifecycle: SpanLifecycle,
+        dead_letters: DeadLetterTarget | None,
+        change_logs: ChangeLogFollower,
+    ) -> None:
         self.cpu = LaneCpu()
         self._heads = KnownHeads()
         self._table = table
         self._lifecycle = lifecycle
         self._dead_letters = dead_letters
+        self._change_logs = change_logs
         self._held: set[SpanId] = set()
         """Spans whose present lanes begin no batch, for a joined lane is just taking them over."""
 
@@ -82,22 +90,28 @@ class LaneBatchCoordinator:
         """Every member that may be written and has rows below ``ends``, from the sink's positions on."""
         feed = feed_of(lane.spec)
         dead_letters = self._dead_letters_of(feed)
+        name = feed.source.change_log
+        known = None if name is None else self._change_logs.catch_up(name)
         with self._table.changed:
             self._await_taking_over(lane)
             self._await_members(lane)
             if self._table.killed or lane.stopping.is_set():
                 return None
             works = []
-            lane.served, lane.in_batch = [], True
+            lane.served, lane.served_ends, lane.in_batch = [], {}, True
             members = self._members(lane)
             settling = {span.id for span in self.owing(lane)}
             is_warm = not any(span.claimed for span in members)
             for span in members:
                 if span.writable:
+                    if known is not None and span.progress.limits_at < known:
+                        self._table.apply(span.id, SentBack("what its change log's generations are is not known"))
+                        continue
                     if not lane.has_all_before(span):
                         self._table.apply(span.id, SentBack("its lane has read ahead of the sink"))
                         continue
                     lane.served.append(span.id)
+                    lane.served_ends[span.id] = _given(span, ends)
                     if _has_rows(lane, span, ends):
                         self._table.apply(span.id, Planned())
                         works.append(self._table.work_of(span, settle=span.id in settling))
@@ -105,7 +119,7 @@ class LaneBatchCoordinator:
                     self._table.apply(span.id, SentBack("its lane reads for others, who may be written"))
             if not works and not (is_warm and lane.members):
                 for span in self._served(lane):
-                    self._table.apply(span.id, Passed(ends))
+                    self._table.apply(span.id, Passed(lane.served_ends[span.id]))
                 self._deliver(lane, ends)
                 return None
             heads = self._heads.worth_cutting(_rows_by_topic(lane, ends))
@@ -119,6 +133,12 @@ class LaneBatchCoordinator:
         now = time.monotonic()
         owing = [span for span in self._members(lane) if span.owes(now)]
         return sorted(owing, key=lambda span: (span.progress.rests_since or now, span.id))[:SETTLED_MAX]
+
+    def send_back(self, lane: Lane) -> None:
+        """Members of which the lane does not read what may be read by now, though no batch comes that would show it."""
+        for span in self._members(lane):
+            if span.progress.limits_at and span.writable and not lane.has_all_before(span):
+                self._table.apply(span.id, SentBack("another stream of its change log may be read"))
 
     def _dead_letters_of(self, feed: FeedSpec) -> DeadLetterTarget | None:
         if feed.on_bad_change != "quarantine":
@@ -163,7 +183,7 @@ class LaneBatchCoordinator:
 
     # --- after a batch ------------------------------------------------------------------------------------------------
 
-    def end_batch(self, lane: Lane, ends: Ends, results: list[TaskResult] | None) -> bool:
+    def end_batch(self, lane: Lane, results: list[TaskResult] | None) -> bool:
         """Adopt what became visible; a span with an error, or one nobody knows about, leaves the lane."""
         seen = _seen(results or ())
         merged = {result.id: result for result in merge_results(results or ())}
@@ -177,9 +197,9 @@ class LaneBatchCoordinator:
                 self._lose(lane, spans)
             for span in spans if results is not None else ():
                 if span.phase is Phase.CLAIMED:
-                    self._table.apply(span.id, Passed(ends))
+                    self._table.apply(span.id, Passed(lane.served_ends[span.id]))
                 else:
-                    self._table.apply(span.id, BatchOver(merged.get(span.id), ends))
+                    self._table.apply(span.id, BatchOver(merged.get(span.id), lane.served_ends[span.id]))
             for result in merged.values():
                 self.cpu.rows += result.rows
                 self.cpu.decode_us += result.decode_cpu_us
@@ -252,12 +272,21 @@ class LaneBatchCoordinator:
             self._table.apply(span.id, SentBack(why))
 
 
+def _given(span: Span, ends: Ends) -> Ends:
+    """Up to where a batch gives a span its rows: of a change log only what may be applied, as far as it may."""
+    limits, topic = span.progress.limits, span.task.plan.topic
+    if not limits:
+        return ends
+    places = {partition: (topic, partition) for partition in span.readable}
+    return {place: min(ends[place], limits.get(partition, ends[place])) for partition, place in places.items()}
+
+
 def _has_rows(lane: Lane, span: Span, ends: Ends) -> bool:
     """Whether there may be some in a batch up to ``ends``: else its task would have nothing to do with it."""
     topic = span.task.plan.topic
     return any(
         ends[topic, partition] > max(span.reached(partition), lane.delivered[topic, partition])
-        for partition in span.awaited
+        for partition in span.readable
     )
 
 

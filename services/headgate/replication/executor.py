@@ -39,7 +39,7 @@ class SparkExecutor:
         self._settings = settings
         self._table = SpanTable(settings.cluster_id)
         source = KafkaConnection(settings.bootstrap, settings.kafka)
-        self._lifecycle = SpanLifecycle(self._table, source)
+        self._lifecycle = SpanLifecycle(self._table, source, settings.log)
         self._queries = Queries(self._table, self._lifecycle, runtime, settings)
         self._witness = TransactionEndReader(self._table, source, self._queries.is_idle)
         self._control = threading.Thread(target=self._run, name="headgate-lanes", daemon=True)

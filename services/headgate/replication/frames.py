@@ -7,6 +7,7 @@ would split one).
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from headgate.formats.debezium_schema import with_head
 
-__all__ = ["COLUMNS", "HEAD", "HEADERS", "Chunk", "chunks_of"]
+__all__ = ["COLUMNS", "HEAD", "HEADERS", "MARK", "Chunk", "Mark", "chunks_of"]
 
 COLUMNS: Final = ("topic", "partition", "offset", "unix_millis(timestamp) AS append_ms", "key", "value")
 """Spark SQL for the columns that tasks expect, in this order."""
@@ -27,10 +28,24 @@ HEADERS: Final = "headers"
 """One column more where bad changes are set aside with all that they came with."""
 
 
+MARK: Final = "mark"
+"""One column more where a change log is read: a Mark, which Spark makes of the record's headers."""
+
+
+class Mark(IntEnum):
+    """What a record of a change log is."""
+
+    CHANGE = 0
+    END = 1
+    """A writer's last word in a stream: no row."""
+    STRANGE = 2
+    """No ChangeWriter wrote it."""
+
+
 class Chunk(msgspec.Struct, frozen=True):
     """Rows of one partition in offset order, column by column; ``headers`` is Spark's column, if it was asked for.
 
-    ``head``: what was cut off all of the values.
+    ``head``: what was cut off all of the values. ``marks``: of a change log.
     """
 
     topic: str
@@ -41,10 +56,17 @@ class Chunk(msgspec.Struct, frozen=True):
     values: Sequence[bytes | None] = ()
     headers: Any = None
     head: bytes | None = None
+    marks: Sequence[int] | None = None
 
     def from_offset(self, start: int) -> "Chunk":
         """What stands at ``start`` and behind it."""
-        part = slice(bisect_left(self.offsets, start), None)
+        return self._part(slice(bisect_left(self.offsets, start), None))
+
+    def before(self, stop: int) -> "Chunk":
+        """What stands below ``stop``."""
+        return self._part(slice(0, bisect_left(self.offsets, stop)))
+
+    def _part(self, part: slice) -> "Chunk":
         return Chunk(
             self.topic,
             self.partition,
@@ -54,7 +76,31 @@ class Chunk(msgspec.Struct, frozen=True):
             values=self.values[part],
             headers=None if self.headers is None else self.headers[part],
             head=self.head,
+            marks=None if self.marks is None else self.marks[part],
         )
+
+    def changes(self) -> "Chunk":
+        """Without END markers."""
+        if self.marks is None or Mark.END not in self.marks:
+            return self
+        rows = [row for row, mark in enumerate(self.marks) if mark != Mark.END]
+        return Chunk(
+            self.topic,
+            self.partition,
+            offsets=[self.offsets[row] for row in rows],
+            appended_ms=[self.appended_ms[row] for row in rows],
+            keys=[self.keys[row] for row in rows],
+            values=[self.values[row] for row in rows],
+            headers=None if self.headers is None else self.headers.take(pa.array(rows, pa.int64())),
+            head=self.head,
+            marks=[self.marks[row] for row in rows],
+        )
+
+    def first_strange(self) -> int | None:
+        """The offset of the first record that no ChangeWriter wrote."""
+        if self.marks is None or Mark.STRANGE not in self.marks:
+            return None
+        return self.offsets[self.marks.index(Mark.STRANGE)]
 
     def value_at(self, row: int) -> bytes | None:
         """Of one row, as it was written."""
@@ -77,7 +123,7 @@ def chunks_of(batches: Iterator[pa.RecordBatch], heads: Sequence[bytes] = ()) ->
     for batch in batches:
         topics, partitions, offsets, appended, keys, values, *others = batch.columns
         further = dict(zip(batch.schema.names[-len(others) :], others, strict=True)) if others else {}
-        headers, cut = further.get(HEADERS), further.get(HEAD)
+        headers, cut, marks = further.get(HEADERS), further.get(HEAD), further.get(MARK)
         for topic, partition, start, stop in _stretches(topics, partitions.to_numpy(zero_copy_only=False)):
             length = stop - start
             chunk = Chunk(
@@ -88,6 +134,7 @@ def chunks_of(batches: Iterator[pa.RecordBatch], heads: Sequence[bytes] = ()) ->
                 keys=_objects(keys.slice(start, length)),
                 values=_objects(values.slice(start, length)),
                 headers=None if headers is None else headers.slice(start, length),
+                marks=None if marks is None else _objects(marks.slice(start, length)),
             )
             yield chunk if cut is None else _with_head(chunk, cut.slice(start, length).to_numpy(), heads)
 

@@ -59,7 +59,7 @@ class BatchCoordinator(Protocol):
         """The plan of the batch up to ``ends``; its spans are this lane's until ``end_batch``. None: it is not run."""
         ...
 
-    def end_batch(self, lane: "Lane", ends: Ends, results: list[TaskResult] | None) -> bool:
+    def end_batch(self, lane: "Lane", results: list[TaskResult] | None) -> bool:
         """The batch is over; ``results`` None: nobody knows what it has written. False: it is to be planned again."""
         ...
 
@@ -69,8 +69,9 @@ class Lane:
 
     ``delivered`` is, per (topic, partition), behind the last offset handed over in a batch that is over; ``members``
     are the spans it may write, ``taking_over`` those it has yet to take over from other lanes, ``served`` those of the
-    batch under way. ``changed_at`` is when a span last came or left (monotonic seconds). All of these are changed under
-    the span table's lock; ``members`` as the spans' machine says (JoinLane, LeaveLane).
+    batch under way, ``served_ends`` up to where each of them is given its rows in it. ``changed_at`` is when a span
+    last came or left (monotonic seconds). All of these are changed under the span table's lock; ``members`` as the
+    spans' machine says (JoinLane, LeaveLane).
     """
 
     def __init__(self, name: str, batch_coordinator: BatchCoordinator, spec: str, starts: Ends) -> None:
@@ -80,6 +81,7 @@ class Lane:
         self.members: list[SpanId] = []
         self.taking_over: list[SpanId] = []
         self.served: list[SpanId] = []
+        self.served_ends: dict[SpanId, Ends] = {}
         self.in_batch = False
         self.started = False
         self.failed = False
@@ -119,7 +121,7 @@ class Lane:
     def has_all_before(self, span: Span) -> bool:
         """Whether all that it has delivered is at the span's sink: then it has dropped nothing that is still wanted."""
         topic = span.task.plan.topic
-        places = [(topic, partition) for partition in span.awaited]
+        places = [(topic, partition) for partition in span.readable]
         return all(place in self.delivered and self.delivered[place] <= span.reached(place[1]) for place in places)
 
     # --- life: called by the queries --------------------------------------------------------------------------------
@@ -226,7 +228,7 @@ class Lane:
                 self._broken = _why(error)  # the batch coordinator is to know why there is no answer
                 raise
             finally:
-                is_over = self._batch_coordinator.end_batch(self, ends, results)
+                is_over = self._batch_coordinator.end_batch(self, results)
         self.batches += is_over
 
     def _run(self, rows: DataFrame, plan: BatchPlan) -> list[TaskResult]:

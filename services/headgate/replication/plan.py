@@ -44,7 +44,8 @@ class SpanWork(msgspec.Struct, frozen=True):
     ``begin`` is up to where, beyond ``expected``, its partitions have been read and had nothing of it. ``source_table``
     is the span's among several of its topic; None where the topic has one. With ``settle`` the sink's positions of such
     a span are to follow, be there rows of it or not. ``known_table`` is the table, by its name at the source, that the
-    topic's events are known to be of (formats/tables.py).
+    topic's events are known to be of (formats/tables.py). ``limits``: from which offset on a partition of a change log
+    may not be applied yet, where there is one.
     """
 
     id: SpanId
@@ -57,6 +58,7 @@ class SpanWork(msgspec.Struct, frozen=True):
     begin: Positions = {}
     settle: bool = False
     known_table: SourceTable | None = None
+    limits: Positions = {}
 
     def start(self, partition: int) -> int:
         """The first offset that is wanted."""

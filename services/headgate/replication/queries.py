@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Failed, JoinLane, LaneLost, LeaveLane, Served, SettleDue
 from headgate.agent.core.span.states import Span
+from headgate.eventlog.log import Log
 from headgate.replication.batch_coordinator import LaneBatchCoordinator
 from headgate.replication.causes import cause_of
 from headgate.replication.feed_parts import feed_of
@@ -47,6 +48,8 @@ _lane_numbers = itertools.count(1)
 class ExecutorSettings(msgspec.Struct, frozen=True):
     """What the executor must know besides Spark: the source cluster and its identity.
 
+    ``log``: the control topics, for feeds that read change logs.
+
     ``kafka`` are further client properties by librdkafka's names for asking offsets, ``lane_options`` by Java's names
     for reading; ``dead_letters`` is where feeds that ask for it set bad changes aside.
     """
@@ -56,6 +59,7 @@ class ExecutorSettings(msgspec.Struct, frozen=True):
     kafka: Mapping[str, str] = {}
     lane_options: Mapping[str, str] = {}
     dead_letters: DeadLetterTarget | None = None
+    log: Log | None = None
 
 
 class Queries:
@@ -66,7 +70,7 @@ class Queries:
     ) -> None:
         self.lanes: dict[str, Lane] = {}
         self.placement = Placement(table, self.lanes, self._launch)
-        self.batch_coordinator = LaneBatchCoordinator(table, lifecycle, settings.dead_letters)
+        self.batch_coordinator = LaneBatchCoordinator(table, lifecycle, settings.dead_letters, lifecycle.change_logs)
         self._table = table
         self._runtime = runtime
         self._settings = settings
@@ -108,6 +112,7 @@ class Queries:
             if lane.started and not lane.in_batch:
                 for span in self.batch_coordinator.owing(lane):
                     self._table.apply(span.id, SettleDue())
+                self.batch_coordinator.send_back(lane)
 
     def _launch(self, spans: Sequence[Span], now: float) -> Lane:
         task = spans[0].task
@@ -139,6 +144,7 @@ class Queries:
             rows_max=feed.batch_rows_max,
             options=settings.lane_options,
             headers=feed.on_bad_change == "quarantine",
+            marks=feed.source.change_log is not None,
             memory_failures=self._runtime.memory_failures,
         )
         lane.start(session, source, options.cores, options.scratch)
@@ -205,7 +211,7 @@ def positions_of(spans: Iterable[Span]) -> dict[tuple[str, int], int]:
     """(topic, partition) → from where its span is to be read on; the last of them, where several read it."""
     found: dict[tuple[str, int], int] = {}
     for span in spans:
-        for partition in span.positions:
+        for partition in span.readable or span.positions:
             place, start = (span.task.plan.topic, partition), span.reached(partition)
             found[place] = min(start, found.get(place, start))
     return found

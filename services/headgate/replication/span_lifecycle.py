@@ -35,7 +35,9 @@ from headgate.agent.core.span.transitions import UnknownTransitionError
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.log import Log
 from headgate.records.control import Positions
+from headgate.replication.change_logs import ChangeLogFollower
 from headgate.replication.feed_parts import FeedParts, feed_of
 from headgate.replication.span_table import SpanTable
 from headgate.replication.topic_watch import TopicWatch
@@ -106,12 +108,14 @@ class _Sinks:
 class SpanLifecycle:
     """Performs the calls of spans, and tells of them."""
 
-    def __init__(self, table: SpanTable, source: KafkaConnection) -> None:
+    def __init__(self, table: SpanTable, source: KafkaConnection, log: Log | None = None) -> None:
+        """``log``: the control topics, for feeds that read change logs."""
         self._table = table
         self._source = source
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="headgate-span")
         self._sinks = _Sinks()
         self._looked_for: set[SpanId] = set()
+        self.change_logs = ChangeLogFollower(table, log, self._ask_neighbours)
         self._topics = TopicWatch(table, partial(topic_ids, source), time.monotonic())
         table.performers[Open] = lambda span, _: self._call(span, self._open)
         table.performers[Settle] = lambda span, _: self._call(span, self._settle)
@@ -121,6 +125,7 @@ class SpanLifecycle:
 
     def close(self) -> None:
         """Take no more work."""
+        self.change_logs.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._sinks.close()
 
@@ -165,7 +170,10 @@ class SpanLifecycle:
             parts.sink.check([claim.table])
             positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
             known_table = parts.sink.source_table(claim) if span.primary else None
-        ends = check_retention(self._source, claim.topic, positions)
+            ends = check_retention(self._source, claim.topic, positions)
+            limits = self.change_logs.opened(
+                span, positions, ends, lambda unread: parts.sink.positions(replace(claim, start=unread))
+            )
         return Opened(
             claim.epoch,
             span.primary,
@@ -174,6 +182,9 @@ class SpanLifecycle:
             topic_id=seen,
             known_table=known_table,
             target_ts=feed_of(span.task.spec).source.target_ts,
+            firsts=limits.firsts,
+            limits=limits.limits,
+            limits_at=limits.limits_at,
         )
 
     def look(self, span: Span) -> None:
@@ -196,6 +207,20 @@ class SpanLifecycle:
             with self._table.changed:
                 self._looked_for.discard(span.id)
         self._table.apply(span.id, Looked(span.progress.opening, positions), span.life)
+
+    def _ask_neighbours(self, span: Span, unread: Positions) -> None:
+        """Have it found out where the sink stands on partitions of other parts of a table."""
+        if not self._table.killed:
+            self._pool.submit(self._heard, span, unread)
+
+    def _heard(self, span: Span, unread: Positions) -> None:
+        try:
+            with self._sinks.lent(span.task.spec) as parts:
+                positions = parts.sink.positions(replace(self._table.claim_of(span), start=unread))
+        except SinkError as error:
+            _log.info("span %s, its neighbours: %s", span.id, error)
+            return
+        self.change_logs.heard(span, positions)
 
     def _settle(self, span: Span) -> Settled:
         """The sink's positions follow what has been read, though there was nothing of it. No batch has it."""

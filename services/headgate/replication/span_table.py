@@ -114,13 +114,14 @@ class SpanTable:
             id=span.id,
             topic=topic,
             claim=self.claim_of(span),
-            expected=dict(span.awaited),
+            expected=dict(span.readable),
             quarantine_left=max(0, feed.quarantine_per_hour_max - quarantined_lately(span.progress, time.monotonic())),
             patient=worst(span.failures) < FAILURES_BORNE,
             source_table=_source_tables(span.task.spec).get(span.task.plan.table),
             begin=dict(span.progress.read_to),
             settle=settle,
             known_table=span.progress.known_table,
+            limits=dict(span.progress.limits),
         )
 
 

@@ -12,7 +12,8 @@ from typing import Final, TypeAlias
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.replication.frames import COLUMNS, HEADERS
+from headgate.generation.shell.wire import END, WRITER
+from headgate.replication.frames import COLUMNS, HEADERS, MARK, Mark
 from headgate.replication.spark_options import check_options
 
 __all__ = ["Ends", "LaneSource", "batch_ends", "polling_delay", "rows_of"]
@@ -63,7 +64,8 @@ broker's, so 40 times a second would be a sixth of it for nothing."""
 class LaneSource(msgspec.Struct, frozen=True):
     """Where a lane reads: the brokers, further client properties by Java's names, and how many rows a batch may have.
 
-    ``headers``: they are read along, for bad changes to be set aside with them. ``memory_failures``: how often the JVM
+    ``headers``: they are read along, for bad changes to be set aside with them. ``marks``: it is a change log, whose
+    records say by their headers what they are (frames.Mark). ``memory_failures``: how often the JVM
     ran out of memory.
     """
 
@@ -71,6 +73,7 @@ class LaneSource(msgspec.Struct, frozen=True):
     rows_max: int
     options: Mapping[str, str] = {}
     headers: bool = False
+    marks: bool = False
     memory_failures: int = 0
 
     @property
@@ -106,10 +109,20 @@ def rows_of(session: SparkSession, source: LaneSource, starts: Ends) -> DataFram
         "startingOffsets": msgspec.json.encode(offsets).decode(),
         "failOnDataLoss": "true",
         "maxOffsetsPerTrigger": str(source.rows_max),
-        "includeHeaders": str(source.headers).lower(),
+        "includeHeaders": str(source.headers or source.marks).lower(),
     }
-    columns = (*COLUMNS, HEADERS) if source.headers else COLUMNS
+    columns = (*COLUMNS, *([HEADERS] if source.headers else ()), *([_MARK] if source.marks else ()))
     return session.readStream.format("kafka").options(**options).load().selectExpr(*columns)
+
+
+def _has_header(name: str) -> str:
+    return f"exists(headers, header -> header.key = '{name}')"
+
+
+_MARK: Final = (
+    f"CASE WHEN headers IS NULL THEN {Mark.STRANGE:d} WHEN {_has_header(END)} THEN {Mark.END:d} "
+    f"WHEN {_has_header(WRITER)} THEN {Mark.CHANGE:d} ELSE {Mark.STRANGE:d} END AS {MARK}"
+)
 
 
 def _fetch_bytes(partitions: int) -> int:

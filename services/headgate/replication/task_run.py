@@ -42,6 +42,11 @@ _POISONED_ADVICE: Final = (
     "(on_bad_change: quarantine)"
 )
 
+_STRANGE: Final = (
+    "no ChangeWriter wrote this record, so its place among the changes of its key is not known. Find out who writes to "
+    "the change log's topic; the records behind it have to be written again to another change log"
+)
+
 _parts: dict[str, FeedParts] = {}
 
 
@@ -98,11 +103,27 @@ class TaskRun:
 
     def _take_whole(self, rows: SpanRows, chunk: Chunk) -> None:
         """All that the sink does not have yet."""
-        start = rows.work.start(chunk.partition)
-        if chunk.offsets[-1] < start:
+        start, chunk = rows.work.start(chunk.partition), _within(rows, chunk)
+        if not chunk.offsets or chunk.offsets[-1] < start:
             return
         self._remember(rows, chunk)
-        self._take(rows, chunk if chunk.offsets[0] >= start else chunk.from_offset(start))
+        chunk = chunk if chunk.offsets[0] >= start else chunk.from_offset(start)
+        if chunk.marks is None:
+            self._take(rows, chunk)
+        else:
+            self._take_marked(rows, chunk)
+
+    def _take_marked(self, rows: SpanRows, chunk: Chunk) -> None:
+        """Rows of a change log: END markers are passed, and nothing goes past what no ChangeWriter wrote."""
+        strange = chunk.first_strange()
+        stretch = chunk.offsets[0], chunk.offsets[-1] + 1 if strange is None else strange
+        self._take(rows, chunk.before(stretch[1]).changes(), stretch)
+        if strange is not None and rows.error is None:
+            rows.poisoned(
+                chunk.partition,
+                f"{rows.work.claim.table}: topic {chunk.topic}, partition {chunk.partition}, offset {strange}: "
+                f"{_STRANGE}",
+            )
 
     def _remember(self, rows: SpanRows, chunk: Chunk) -> None:
         """Where bad changes are set aside, with all that they came with."""
@@ -326,6 +347,12 @@ class TaskRun:
         if parts is None:
             parts = _parts[self._spec] = FeedParts(self._spec)
         return parts
+
+
+def _within(rows: SpanRows, chunk: Chunk) -> Chunk:
+    """Without what may not be applied yet, of a change log."""
+    limit = rows.work.limits.get(chunk.partition)
+    return chunk if limit is None or chunk.offsets[-1] < limit else chunk.before(limit)
 
 
 def _check_progress(before: Positions, reached: Positions, end: Positions) -> None:

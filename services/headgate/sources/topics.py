@@ -15,13 +15,15 @@ from confluent_kafka import KafkaException
 
 from headgate.config.feed import FeedSpec, SourceSpec
 from headgate.eventlog.connection import KafkaConnection
-from headgate.records.control import SpanPlan
+from headgate.records.control import Positions, SpanPlan
 from headgate.records.identifiers import parse_identifier, show_identifier
+from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, NotAChangeLogError
 from headgate.sources.offsets import (
     REQUEST_SECONDS_MAX,
     SourceError,
     SourceUnreachableError,
     TopicMissingError,
+    end_offsets,
     offsets_at,
     start_offsets,
 )
@@ -32,6 +34,7 @@ __all__ = [
     "TableClashError",
     "TableNameError",
     "TopicMissingError",
+    "check_no_change_log",
     "find_topics",
     "matching",
     "no_match",
@@ -39,6 +42,7 @@ __all__ = [
     "present_topics",
     "source_tables",
     "table_name",
+    "within_change_log",
 ]
 
 _BROKERS_OWN: Final = "__"
@@ -152,6 +156,33 @@ def table_name(template: str, topic: str, table: str | None = None) -> str:
     return template.format_map(values)
 
 
+def within_change_log(
+    connection: KafkaConnection, change_logs: ChangeLogs | None, name: str, start: Positions
+) -> Positions:
+    """``start`` without what is no stream's, or one's that is retired: what stands there is in no known order."""
+    topic, partitions = _need(change_logs, name).look(name).topic, len(start)
+    # Before the streams are asked for: one that is opened in between begins where they say, not at an end.
+    ends = end_offsets(connection, {topic: partitions})[topic]
+    first = _need(change_logs, name).look(name).starts
+    return {partition: max(offset, first.get(partition, ends[partition])) for partition, offset in start.items()}
+
+
+def check_no_change_log(change_logs: ChangeLogs | None, topics: Iterable[str]) -> None:
+    """Raises NotAChangeLogError where one of ``topics`` is a change log's, whose keys go to other partitions."""
+    names = {} if change_logs is None else change_logs.names_by_topic()
+    for topic in sorted(set(topics) & set(names)):
+        raise NotAChangeLogError(
+            f"topic {topic} is that of change log {names[topic]!r}: read as a plain topic, its keys' changes would "
+            f"come out of order. Say source.change_log: {names[topic]}"
+        )
+
+
+def _need(change_logs: ChangeLogs | None, name: str) -> ChangeLogs:
+    if change_logs is None:
+        raise ChangeLogUnavailableError(f"change log {name}: there are no control topics to ask")
+    return change_logs
+
+
 def source_tables(spec: FeedSpec) -> dict[str, str]:
     """Sink table → the source's, of a feed whose topic carries several; empty for all other feeds.
 
@@ -169,9 +200,17 @@ def source_tables(spec: FeedSpec) -> dict[str, str]:
     return found
 
 
-def plan_spans(connection: KafkaConnection, spec: FeedSpec, own_prefix: str) -> tuple[SpanPlan, ...]:
+def plan_spans(
+    connection: KafkaConnection, spec: FeedSpec, own_prefix: str, change_logs: ChangeLogs | None = None
+) -> tuple[SpanPlan, ...]:
     """One span per table, with its topic and its start offsets, sorted by table. Raises SourceError."""
-    topics = find_topics(connection, spec.source, own_prefix)
+    name = spec.source.change_log
+    if name is not None:
+        seen = _need(change_logs, name).look(name)
+        topics = {seen.topic: seen.partitions}
+    else:
+        topics = find_topics(connection, spec.source, own_prefix)
+        check_no_change_log(change_logs, topics)
     tables = dict.fromkeys(source_tables(spec), next(iter(topics), ""))
     for topic in topics if not tables else ():
         table = table_name(spec.sink.table, topic)
@@ -187,6 +226,8 @@ def plan_spans(connection: KafkaConnection, spec: FeedSpec, own_prefix: str) -> 
         starts = start_offsets(connection, topics, source.start)
     else:
         starts = offsets_at(connection, topics, source.start_ts)
+    if name is not None:
+        starts = {topic: within_change_log(connection, change_logs, name, start) for topic, start in starts.items()}
     return tuple(
         SpanPlan(span=table, topic=topic, table=table, start=starts[topic], topic_id=ids.get(topic))
         for table, topic in sorted(tables.items())

@@ -22,8 +22,10 @@ from headgate.eventlog.connection import BrokerUnreachableError, KafkaConnection
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import FencedError, LogError, Partition, Placed
+from headgate.generation.shell.feeds import FeedChangeLogs
 from headgate.generation.shell.producer import WriterProducer
 from headgate.generation.shell.reader import ChangeReader
+from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.shell.writer import ChangeWriter, open_generation_log
 from headgate.observability.probes import Probes
 from headgate.provisioning.time_scale import scaled_seconds
@@ -293,6 +295,14 @@ def test_the_documented_rights_suffice_for_change_logs(
             lambda: len(read.extend(change.position for change in reader.poll(0.2)) or read) >= 20, "all is read"
         )
         assert sorted(read) == list(range(20))
+    with (
+        closing(open_generation_log(guarded.by_password, CLUSTER, _as("coordinator"))) as coordinators,
+        closing(open_generation_log(guarded.by_password, CLUSTER, _as("agent"))) as agents,
+        closing(GenerationTail(agents, CHANGE_LOG, "agent")) as tail,
+    ):
+        FeedChangeLogs(coordinators).report(CHANGE_LOG, "feed.shop", {})
+        tail.read_to_end()
+        assert "feed.shop" in tail.state.readers[CHANGE_LOG]
     owner.process.terminate()
     assert owner.process.wait(scaled_seconds(60)) == ExitCode.DONE
     assert "uthoriz" not in owner.log_file.read_text(encoding="utf-8")

@@ -22,6 +22,7 @@ from headgate.agent.core.span.inputs import (
     JoinLane,
     LaneLost,
     LeaveLane,
+    Limited,
     Looked,
     Open,
     Opened,
@@ -83,6 +84,7 @@ def possible(world: World) -> Iterator[SpanInput]:
         return
     yield from (Slowed(1.0), Looked(span.progress.opening, {0: 5}), Looked(-1, {0: 5}))
     yield from (Completed(span.progress.opening, 7), Completed(-1, 7))
+    yield from (Limited(span.progress.opening, {}, {}, 0), Limited(-1, {}, {}, 0))
     match world.call:
         case ("open", n, primary):
             yield Opened(Epoch(1, n), primary, {0: 5})

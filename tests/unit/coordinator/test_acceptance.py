@@ -8,6 +8,7 @@ from headgate.coordinator.core.acceptance import FIXED
 CHANGEABLE = {
     ("source", "topics"),
     ("source", "topic_pattern"),
+    ("source", "strict_generations"),
     ("source", "unavailable_value"),
     ("source", "binary_handling_mode"),
     ("source", "topic_tables"),

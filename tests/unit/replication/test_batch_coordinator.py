@@ -141,7 +141,7 @@ def test_a_batch_nobody_knows_about_sends_its_spans_back(
     is_on(table, lane, {0: 5})
     planned(queries, lane)
     lane.signal_stop()
-    queries.batch_coordinator.end_batch(lane, ends_of(lane), None)
+    queries.batch_coordinator.end_batch(lane, None)
     assert lifecycle.restarted == ["the batch ended without an answer"]
 
 
@@ -149,7 +149,7 @@ def test_a_batch_that_ends_its_lane_is_said_of_all_who_are_on_it(table: SpanTabl
     lane, *spans = two_on_a_lane(table, queries)
     planned(queries, lane)
     lane._broken = "a worker died"
-    queries.batch_coordinator.end_batch(lane, ends_of(lane), None)
+    queries.batch_coordinator.end_batch(lane, None)
     found = table.members(spans)
     assert [(span.error, span.lane, worst(span.failures)) for span in found] == [
         (("lane_lost", f"{said(span)}: a worker died", True), None, 0) for span in found
@@ -158,7 +158,7 @@ def test_a_batch_that_ends_its_lane_is_said_of_all_who_are_on_it(table: SpanTabl
     single = is_on(table, alone, {0: 0})
     planned(queries, alone)
     alone._broken = "a worker died"
-    queries.batch_coordinator.end_batch(alone, ends_of(alone), None)
+    queries.batch_coordinator.end_batch(alone, None)
     span = now_is(table, single)
     assert (span.error, worst(span.failures)) == (("lane_lost", f"{said(span)}: a worker died", True), 1)
 

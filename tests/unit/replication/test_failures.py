@@ -8,7 +8,7 @@ from headgate.replication.merging import merge_results
 from headgate.replication.plan import TaskResult
 from headgate.replication.queries import Queries
 from headgate.replication.span_table import FAILURES_BORNE, SpanTable
-from support.lanes_without_spark import ends_of, is_on, lane_of, now_is, planned, result_of
+from support.lanes_without_spark import is_on, lane_of, now_is, planned, result_of
 
 
 def tasks(*results: SpanResult) -> list[TaskResult]:
@@ -37,9 +37,7 @@ def test_a_stuck_partition_is_given_up_while_another_goes_on_in_another_task(
         planned(queries, lane)
         assert table.work_of(now_is(table, span)).patient == (batches < FAILURES_BORNE)
         batches += 1
-        queries.batch_coordinator.end_batch(
-            lane, ends_of(lane), tasks(stuck(span, 0), result_of(span, positions={1: batches}))
-        )
+        queries.batch_coordinator.end_batch(lane, tasks(stuck(span, 0), result_of(span, positions={1: batches})))
     assert batches == FAILURES_MAX + 1
     status = now_is(table, span).status()
     assert status.positions == {0: 5, 1: FAILURES_MAX + 1}
@@ -52,7 +50,7 @@ def test_a_failure_keeps_its_code_whatever_order_the_tasks_end_in(table: SpanTab
         span = is_on(table, lane, {0: 5, 1: 0}, f"s{results[0]}")
         planned(queries, lane)
         both = [stuck(span, 0, "change_undecodable", retryable=False), result_of(span, positions={1: 3})]
-        queries.batch_coordinator.end_batch(lane, ends_of(lane), tasks(*(both[number] for number in results)))
+        queries.batch_coordinator.end_batch(lane, tasks(*(both[number] for number in results)))
         status = now_is(table, span).status()
         assert (status.state, status.error_code) == (TaskState.FAILED, "change_undecodable")
         assert status.positions == {0: 5, 1: 3}

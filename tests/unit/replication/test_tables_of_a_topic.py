@@ -62,7 +62,7 @@ def test_what_was_read_without_rows_is_no_position(
     table: SpanTable, queries: Queries, lane: Lane, lifecycle: Restarts
 ) -> None:
     span = span_of(table, lane, "a00", {0: 5})
-    begun(queries, lane)
+    begun(queries, lane, 1_000)
     ended(queries, lane, read(span), seen={0: 1_000})
     assert now_is(table, span).status().positions == {0: 5}
     (work,) = begun(queries, lane, 2_000).works
@@ -77,7 +77,7 @@ def test_a_position_that_rests_follows_in_time_with_a_batch_or_without(
     table: SpanTable, queries: Queries, lane: Lane, lifecycle: Restarts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spans = [span_of(table, lane, name, {0: 5}) for name in NAMES]
-    begun(queries, lane)
+    begun(queries, lane, 1_000)
     ended(queries, lane, *(read(span) for span in spans), seen={0: 1_000})
     lifecycle.called.clear()
     queries.turn(time.monotonic())
@@ -88,6 +88,6 @@ def test_a_position_that_rests_follows_in_time_with_a_batch_or_without(
     settled = [work.id.span for work in plan.works if work.settle]
     assert settled == [f"copy.{name}" for name in NAMES[:SETTLED_MAX]], "a few at a time"
     of_these = [span for span in spans if span.span in settled]
-    ended(queries, lane, *(read(span, positions={0: 1_000}) for span in of_these), seen={0: 1_000})
+    ended(queries, lane, *(read(span, positions={0: 2_000}) for span in of_these), seen={0: 2_000})
     queries.turn(now)
     assert lifecycle.called == [f"copy.{name}" for name in NAMES[SETTLED_MAX : 2 * SETTLED_MAX]], "then the next ones"

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.coordinator.core.discovery import DISCOVER_SECONDS, watch, why_not_resumed
+from headgate.coordinator.core.discovery import DISCOVER_SECONDS, begin, why_not_resumed
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.effects import (
     EffectFailed,
@@ -58,6 +58,7 @@ EFFECT_RETRY_SECONDS: Final = 5.0
 FIXED: Final = (
     ("feed",),
     ("source", "format"),
+    ("source", "change_log"),
     ("source", "start"),
     ("source", "start_ts"),
     ("source", "target_ts"),
@@ -190,7 +191,7 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
         return refuse(draft, effect.request, reason)
     record = _made(draft, effect.request, result, offset)
     draft.put(FeedKey(effect.feed), record)
-    watch(draft, effect.feed, record)
+    begin(draft, effect.feed, record)
     if not record.spans:
         draft.feeds_touched.add(effect.feed)  # no span will, and its checkpoint is to be written
     note = f": {result.note}; it is looked for every {DISCOVER_SECONDS:.0f} s" if result.note else ""

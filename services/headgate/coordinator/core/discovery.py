@@ -3,6 +3,7 @@
     timer discover ──DiscoverTables──▶ tables that are new join: wanted spans, each from its earliest change
           ▲                     │────▶ what is wrong is told (``FeedRecorded.notices``), and holds nobody else
           └──── after each ─────┘────▶ a topic has more partitions than planned: the feed stops, and says the way out
+                                  └──▶ of a change log: what the sink has is reported, so that the rest is not retired
 
 That a table joins is one record, the feed's. From that record on the feed's checkpoint cannot move past it: a wanted
 span of which nothing is known holds it (checkpoint.py). A feed may begin without any table; its checkpoint is then that
@@ -16,20 +17,21 @@ A table that is gone fails on its agent (``source_topic_missing``), and is tried
 
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.effects import DiscoverTables, EffectFailed, FeedRefused, TablesDiscovered
 from headgate.coordinator.core.outcomes import change_wish
 from headgate.coordinator.core.sink_ownership import written_by_others
-from headgate.records.control import FeedRecorded, SpanPlan, WantedState
+from headgate.records.control import FeedRecorded, Positions, SpanPlan, WantedState
 from headgate.records.error_codes import PARTITIONS_GROWN
 from headgate.records.fitting import fitted, why_unwritable
 from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
 from headgate.records.spans import table_of
 
-__all__ = ["DISCOVER_SECONDS", "finish", "has_all", "look", "watch", "why_not_resumed"]
+__all__ = ["DISCOVER_SECONDS", "begin", "finish", "has_all", "look", "reads_change_log", "watch", "why_not_resumed"]
 
 DISCOVER_SECONDS: Final = 10.0
 """Between the end of a look and the next. A look is one request for the broker's metadata; a new table waits for it,
@@ -39,6 +41,13 @@ _WAY_OUT: Final = (
     "changes of a key may be in two partitions now, and their order is lost; let the source write to a new topic with "
     "as many partitions as wanted, remove this feed, copy the table afresh and make a feed again"
 )
+
+
+def begin(draft: Draft, name: str, feed: FeedRecorded) -> None:
+    """The same for a new feed. A change log is told of it at once: no agent begins before that."""
+    watch(draft, name, feed)
+    if reads_change_log(feed):
+        draft.set_timer("discover", name, 0.0)
 
 
 def watch(draft: Draft, name: str, feed: FeedRecorded) -> None:
@@ -56,7 +65,29 @@ def look(draft: Draft, name: str) -> None:
     if feed is not None and feed.wanted is WantedState.RUNNING:
         draft.term.discovering.add(name)
         is_last = name in draft.term.last_looks
-        draft.add_effect(DiscoverTables(name, feed.feed_id, feed.spec, feed.spans, is_last))
+        positions = _positions(draft, name, feed) if reads_change_log(feed) else {}
+        draft.add_effect(DiscoverTables(name, feed.feed_id, feed.spec, feed.spans, is_last, positions))
+
+
+def _positions(draft: Draft, name: str, feed: FeedRecorded) -> Positions:
+    """By partition, as the feed's checkpoint says: a change log is one table's."""
+    said = draft.state.feed_progress.get(name)
+    if said is None or (said.feed_id, said.incarnation) != (feed.feed_id, feed.incarnation):
+        return {}
+    return {partition: offset for table in said.positions.values() for partition, offset in sorted(table.items())}
+
+
+class _SourcePart(msgspec.Struct, frozen=True):
+    change_log: str | None = None
+
+
+class _SpecPart(msgspec.Struct):
+    source: _SourcePart = _SourcePart()
+
+
+def reads_change_log(feed: FeedRecorded) -> bool:
+    """Whether its source is a change log of generations."""
+    return msgspec.json.decode(feed.spec, type=_SpecPart).source.change_log is not None
 
 
 def has_all(draft: Draft, name: str) -> bool:

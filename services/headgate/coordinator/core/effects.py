@@ -6,7 +6,7 @@ result)``. Effects are idempotent: a new owner asks again for every one whose re
 
 import msgspec
 
-from headgate.records.control import SpanPlan
+from headgate.records.control import Positions, SpanPlan
 
 __all__ = [
     "DiscoverTables",
@@ -52,7 +52,8 @@ class DiscoverTables(msgspec.Struct, frozen=True):
     """Look whether the source of a feed that runs is still what it was: ``spec`` as accepted, ``spans`` as planned.
 
     Result: TablesDiscovered, FeedRefused (the look itself is impossible), or EffectFailed; looked again in any case.
-    ``is_last``: the feed is at its target, and ends unless there is something new.
+    ``is_last``: the feed is at its target, and ends unless there is something new. ``positions``: for a change log,
+    which is told of it, what the sink has for certain, by partition.
     """
 
     feed: str
@@ -60,6 +61,7 @@ class DiscoverTables(msgspec.Struct, frozen=True):
     spec: str
     spans: tuple[SpanPlan, ...]
     is_last: bool = False
+    positions: Positions = {}
 
 
 class ForgetFeed(msgspec.Struct, frozen=True):

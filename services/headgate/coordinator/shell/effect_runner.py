@@ -36,13 +36,14 @@ from headgate.records.refusals import coded
 from headgate.records.spans import plan_of, table_of, wholes
 from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
 from headgate.sinks.registry import open_sink, plug_of, same_sink
+from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, reader_of_feed
 from headgate.sources.compaction import compaction_warnings
 from headgate.sources.discovery import look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
 from headgate.sources.origin import origins
 from headgate.sources.registry import SchemaRegistry
 from headgate.sources.topic_ids import TopicReplacedError, topic_ids
-from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables
+from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
 
 __all__ = ["FeedWork"]
 
@@ -61,8 +62,12 @@ class FeedWork:
     ``cluster_id`` is the log's identity, ``own_prefix`` that of the control topics, which are no sources.
     """
 
-    def __init__(self, connection: KafkaConnection, *, cluster_id: str, own_prefix: str) -> None:
+    def __init__(
+        self, connection: KafkaConnection, *, cluster_id: str, own_prefix: str, change_logs: ChangeLogs | None = None
+    ) -> None:
+        """``change_logs``: who knows of generations; without it no feed can read a change log."""
         self._connection = connection
+        self._change_logs = change_logs
         self._cluster_id = cluster_id
         self._own_prefix = own_prefix
 
@@ -96,13 +101,13 @@ class FeedWork:
                 return _refused(
                     "feed_spec", f"the request is for feed {effect.feed!r}, its description for {spec.feed!r}"
                 )
-            spans = plan_spans(self._connection, spec, self._own_prefix)
+            spans = plan_spans(self._connection, spec, self._own_prefix, self._change_logs)
             if spec.source.registry is not None:
                 SchemaRegistry(spec.source.registry).check()
             accepted, sink_id = self._check_sink(spec, spans)
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
             warnings = compaction_warnings(self._connection, spec, (plan.topic for plan in spans))
-        except SourceUnreachableError as error:
+        except (SourceUnreachableError, ChangeLogUnavailableError) as error:
             return EffectFailed(str(error))
         except (FeedSpecError, InvalidNameError) as error:
             return _refused("feed_spec", str(error))
@@ -115,7 +120,9 @@ class FeedWork:
             spec = parse_feed(effect.spec)
             found = look_again(self._connection, spec, effect.spans, self._own_prefix)
             joined, circles = self._without_circles(spec, found.joined)
-        except (SourceUnreachableError, SinkError) as error:
+            if spec.source.change_log is not None and self._change_logs is not None:
+                self._change_logs.report(spec.source.change_log, reader_of_feed(effect.feed), effect.positions)
+        except (SourceUnreachableError, ChangeLogUnavailableError, SinkError) as error:
             return EffectFailed(f"{error.code}: {error}")
         except (FeedSpecError, SourceError) as error:
             return FeedRefused(str(error))
@@ -144,9 +151,10 @@ class FeedWork:
             if isinstance(start, int):
                 self._check_evidence(parse_feed(effect.spec), start)
             known = self._as_they_are(effect.spans)
-            tables = [self._from(whole, start) for whole in known]
+            name = parse_feed(effect.spec).source.change_log
+            tables = [self._from(whole, start, name) for whole in known]
             spans = tuple(plan for old in effect.spans if (plan := plan_of(tables, old.span)) is not None)
-        except SourceUnreachableError as error:
+        except (SourceUnreachableError, ChangeLogUnavailableError) as error:
             return EffectFailed(str(error))
         except msgspec.MsgspecError as error:
             return FeedRefused(
@@ -194,8 +202,15 @@ class FeedWork:
         if source.target_ts is not None and ts >= source.target_ts:
             raise StartImpossibleError(f"{show_ts(ts)} is not before the feed's target {show_ts(source.target_ts)}")
 
-    def _from(self, plan: SpanPlan, start: str | int | dict[str, Positions]) -> SpanPlan:
+    def _from(self, plan: SpanPlan, start: str | int | dict[str, Positions], change_log: str | None) -> SpanPlan:
         """The plan of a whole table with other start offsets. Raises StartIncompleteError, SourceError."""
+        found = self._offsets_from(plan, start)
+        if change_log is None:
+            return found
+        within = within_change_log(self._connection, self._change_logs, change_log, found.start)
+        return replace(found, start=within)
+
+    def _offsets_from(self, plan: SpanPlan, start: str | int | dict[str, Positions]) -> SpanPlan:
         topic, partitions = plan.topic, sorted(plan.start)
         if isinstance(start, int):
             return replace(plan, start=offsets_at(self._connection, {topic: len(partitions)}, start)[topic])
@@ -268,7 +283,9 @@ class FeedWork:
             spec = parse_feed(effect.spec)
             with closing(open_sink(spec.sink)) as sink:
                 sink.forget(FeedIdentity(self._cluster_id, effect.feed_id, effect.feed))
-        except (FeedSpecError, SinkError) as error:
+            if spec.source.change_log is not None and self._change_logs is not None:
+                self._change_logs.forget(spec.source.change_log, reader_of_feed(effect.feed))
+        except (FeedSpecError, SinkError, SourceError) as error:
             return EffectFailed(str(error))
         return FeedForgotten()
 

@@ -2,7 +2,7 @@
 
 import time
 
-from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogError, Partition, Placed
+from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogError, Partition, Placed, Writer
 from headgate.eventlog.sharding import ANNOUNCE, shard_of
 from headgate.generation.core.state import GenerationState, evolve, new_state
 from headgate.records.base import Fact
@@ -36,8 +36,14 @@ class GenerationTail:
         self._partition = partition_of_set(log, name)
         # Owners' announcements say the schema level, below which nothing about generations can be said.
         self._reader = log.reader({ANNOUNCE: 0, self._partition: 0})
-        self._writer = log.writer(client)
+        self._client = client
+        self._writer: Writer | None = None
         self.state: GenerationState = new_state(self._partition.number)
+
+    @property
+    def position(self) -> int:
+        """The next offset of the set's partition: all before it is in ``state``."""
+        return self._reader.positions()[self._partition]
 
     def follow(self, timeout_seconds: float) -> bool:
         """Take what is new, waiting at most so long for the first; whether there was anything. Raises LogError."""
@@ -61,6 +67,8 @@ class GenerationTail:
 
         Raises LogError (LevelTooLowError where no owner has).
         """
+        if self._writer is None:  # most only read
+            self._writer = self._log.writer(self._client)
         deadline = time.monotonic() + LEVEL_SECONDS_MAX
         while True:
             try:
@@ -75,4 +83,5 @@ class GenerationTail:
     def close(self) -> None:
         """Let go. Idempotent."""
         self._reader.close()
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()

@@ -15,7 +15,9 @@ from headgate.generation.core.outbox import Written
 from headgate.generation.core.reading import Marker
 
 __all__ = [
+    "END",
     "POSITIONS_PARTITIONS",
+    "WRITER",
     "NotOursError",
     "change_headers",
     "decode_written",

@@ -27,6 +27,7 @@ __all__ = [
     "JoinLane",
     "LaneLost",
     "LeaveLane",
+    "Limited",
     "Looked",
     "Open",
     "Opened",
@@ -121,7 +122,7 @@ class Forget(msgspec.Struct, frozen=True):
 class Opened(msgspec.Struct, frozen=True):
     """Source and sink were looked at under ``epoch``; claimed there, if ``primary``. ``backlog`` in offsets.
 
-    ``target_ts`` is where the feed ends, if it does.
+    ``target_ts`` is where the feed ends, if it does. ``firsts``, ``limits`` and ``limits_at`` as in Limited.
     """
 
     epoch: Epoch
@@ -131,6 +132,9 @@ class Opened(msgspec.Struct, frozen=True):
     topic_id: str | None = None
     known_table: SourceTable | None = None
     target_ts: int | None = None
+    firsts: Positions = {}
+    limits: Positions = {}
+    limits_at: int = 0
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -211,6 +215,18 @@ class Failed(msgspec.Struct, frozen=True):
     retryable: bool
 
 
+class Limited(msgspec.Struct, frozen=True):
+    """Of a change log's partitions, what may be applied: offsets from ``firsts`` on, below ``limits``, where named.
+
+    ``opening`` is the span's that this is said of; ``limits_at`` the offset up to which the topic generation was read.
+    """
+
+    opening: int
+    firsts: Positions
+    limits: Positions
+    limits_at: int
+
+
 class Slowed(msgspec.Struct, frozen=True):
     """Its neighbours have waited for it: it shares no lane until then (monotonic seconds)."""
 
@@ -238,7 +254,7 @@ class Completed(msgspec.Struct, frozen=True):
 SpanInput: TypeAlias = (
     Add | Close | Remove | Forget
     | Opened | Settled | Sealed | CallFailed | Looked
-    | Placed | Served | Planned | BatchOver | Passed | SentBack | LaneLost | Failed | Slowed
+    | Placed | Served | Planned | BatchOver | Passed | SentBack | LaneLost | Failed | Slowed | Limited
     | RetryDue | SettleDue | Completed
 )  # fmt: skip
 

@@ -9,12 +9,12 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.agent.core.span.inputs import Opened, SpanResult
+from headgate.agent.core.span.inputs import Limited, Opened, SpanResult
 from headgate.formats.tables import SourceTable
 from headgate.formats.transactions import Tail
 from headgate.records.control import Positions
 
-__all__ = ["SpanProgress", "adopted", "completed", "opened", "passed", "quarantined_lately", "settled"]
+__all__ = ["SpanProgress", "adopted", "completed", "limited", "opened", "passed", "quarantined_lately", "settled"]
 
 QUARANTINE_WINDOW_SECONDS: Final = 3600.0
 """What ``quarantine_per_hour_max`` counts over, per run of a span: to resume a feed is to allow as many again."""
@@ -29,6 +29,8 @@ class SpanProgress(msgspec.Struct, frozen=True):
     offsets ahead of them; ``topic_id`` is Kafka's id of the topic then. ``known_table`` is the table that the topic's
     events are of. ``resolved``: partition → the newest watermark that all before is at the sink of; ``cut``: partitions
     whose next change was made after the feed's target; ``tail``: the newest transaction applied up to some change.
+    ``limits``: below which offset a partition of a change log may be applied by now, where not all of it may,
+    by the topic generation up to the offset ``limits_at``.
     ``passed_over`` counts changes of tables that nobody named, since it was opened. ``set_aside``: (monotonic seconds,
     number) of changes that went to quarantine in the last hour.
     """
@@ -36,6 +38,8 @@ class SpanProgress(msgspec.Struct, frozen=True):
     positions: Positions = {}
     read_to: Positions = {}
     rests_since: float | None = None
+    limits: Positions = {}
+    limits_at: int = 0
     opening: int = 0
     backlog: int = 0
     topic_id: str | None = None
@@ -61,8 +65,10 @@ def opened(progress: SpanProgress, seen: Opened) -> SpanProgress:
     return replace(
         progress,
         positions=seen.positions,
-        read_to={},
+        read_to=_behind(seen.positions, seen.firsts),
         rests_since=None,
+        limits=seen.limits,
+        limits_at=seen.limits_at,
         opening=progress.opening + 1,
         backlog=seen.backlog,
         topic_id=seen.topic_id,
@@ -71,6 +77,16 @@ def opened(progress: SpanProgress, seen: Opened) -> SpanProgress:
         cut=frozenset(),
         tail=None,
     )
+
+
+def limited(progress: SpanProgress, now: Limited) -> SpanProgress:
+    """What may be applied of a change log by now; what stands before ``firsts`` is no stream's, and has been read."""
+    read_to = {**progress.read_to, **_behind({p: progress.reached(p) for p in progress.positions}, now.firsts)}
+    return replace(progress, read_to=read_to, limits=now.limits, limits_at=now.limits_at)
+
+
+def _behind(reached: Positions, firsts: Positions) -> Positions:
+    return {partition: first for partition, first in firsts.items() if first > reached[partition]}
 
 
 def passed(

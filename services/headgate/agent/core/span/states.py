@@ -133,6 +133,15 @@ class Span(msgspec.Struct, frozen=True):
         return {p: position for p, position in self.positions.items() if p not in ended} if ended else self.positions
 
     @property
+    def readable(self) -> Positions:
+        """Positions of the partitions that may be read now: those awaited, but for streams that wait for others."""
+        limits = self.progress.limits
+        if not limits:
+            return self.awaited
+        reached = self.progress.reached
+        return {p: position for p, position in self.awaited.items() if p not in limits or reached(p) < limits[p]}
+
+    @property
     def is_at_target(self) -> bool:
         """Nothing more of it is wanted; it waits for the rest of the feed."""
         ended = self._ended()
@@ -151,7 +160,13 @@ class Span(msgspec.Struct, frozen=True):
     def owes(self, now: float) -> bool:
         """Whether it is time for the sink's positions to follow what has been read, though there was nothing of it."""
         rests_since = self.progress.rests_since
-        return self.writable and rests_since is not None and now - rests_since >= REST_SECONDS
+        rests = rests_since is not None and now - rests_since >= REST_SECONDS
+        return self.writable and (rests or self._owes_an_end())
+
+    def _owes_an_end(self) -> bool:
+        """A stream has been read to its end, which the sink does not show: others may wait for it."""
+        progress = self.progress
+        return any(progress.positions[p] < limit <= progress.reached(p) for p, limit in progress.limits.items())
 
     def status(self, *, lane_is_idle: bool = False) -> TaskStatus:
         """How it stands. Its lag is that of its last batch; none while its lane finds nothing to read."""

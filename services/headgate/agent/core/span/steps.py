@@ -17,6 +17,7 @@ from headgate.agent.core.span.inputs import (
     JoinLane,
     LaneLost,
     LeaveLane,
+    Limited,
     Looked,
     Open,
     Opened,
@@ -34,7 +35,7 @@ from headgate.agent.core.span.inputs import (
     TellFailure,
     TellRestart,
 )
-from headgate.agent.core.span.progress import SpanProgress, adopted, completed, opened, passed, settled
+from headgate.agent.core.span.progress import SpanProgress, adopted, completed, limited, opened, passed, settled
 from headgate.agent.core.span.states import Phase, Span, Stop
 from headgate.records.control import TaskState
 
@@ -224,6 +225,14 @@ def complete(span: Span, given: Completed, _now: float) -> Step:
 def slow(span: Span, given: Slowed, _now: float) -> Step:
     """It shares no lane for a while."""
     return Step(replace(span, alone_until=given.until))
+
+
+def limit(span: Span, given: Limited, _now: float) -> Step:
+    """What may be applied of a change log by now, if it was not opened since; a batch under way has its own plan."""
+    if given.opening != span.progress.opening or given.limits_at < span.progress.limits_at:
+        return Step(span)
+    progress = limited(span.progress, given)
+    return Step(span if progress == span.progress else replace(span, progress=progress))
 
 
 # --- off the lane, and failures ---------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from headgate.agent.core.span.inputs import (
     Failed,
     Forget,
     LaneLost,
+    Limited,
     Looked,
     Opened,
     Passed,
@@ -96,6 +97,7 @@ class Signal(StrEnum):
     """Its lane is over, and it was not the only one on it."""
     FAILED = "failed"
     SLOWED = "slowed"
+    LIMITED = "limited"
     RETRY_DUE = "retry_due"
     SETTLE_DUE = "settle_due"
     COMPLETED = "completed"
@@ -139,6 +141,7 @@ class Action(StrEnum):
     LOOK = "look"
     COMPLETE = "complete"
     SLOW = "slow"
+    LIMIT = "limit"
 
 
 _TABLE: Final = """
@@ -147,20 +150,20 @@ absent     add:begin close:begin_closing seal:keep stop:keep forget:keep
 opening    renew:renew promote:promise seal:recall stop:recall forget:keep
            opened:enter outdated:reopen call_failed:fail
 waiting    renew:reopen promote:reopen seal:end stop:end forget:keep
-           placed:place sent_back:restart failed:fail
+           placed:place limited:limit sent_back:restart failed:fail
 reading    renew:claim promote:promise seal:end stop:end forget:keep looked:look
-           served:show sent_back:restart lane_lost:lose failed:fail
+           served:show limited:limit sent_back:restart lane_lost:lose failed:fail
 claiming   add:- renew:renew promote:promise seal:recall stop:recall forget:keep
            opened:go_on outdated:reopen call_failed:fail
            served:keep sent_back:leave lane_lost:leave failed:leave
 claimed    seal:end stop:end forget:keep completed:complete
-           placed:take_over served:show planned:plan passed:note_read settle_due:settle
+           placed:take_over served:show planned:plan passed:note_read settle_due:settle limited:limit
            sent_back:restart lane_lost:lose failed:fail
 writing    seal:drain stop:drain forget:keep completed:complete
-           served:show written:adopt refused:adopt_failed
+           served:show written:adopt refused:adopt_failed limited:limit
            sent_back:restart lane_lost:lose failed:fail
 settling   seal:recall stop:recall forget:keep completed:complete
-           settled:follow call_failed:fail
+           settled:follow call_failed:fail limited:limit
            served:show sent_back:leave lane_lost:leave failed:leave
 retrying   renew:reopen promote:reopen seal:end stop:end forget:keep retry_due:reopen
 
@@ -177,7 +180,7 @@ failed     promote:keep seal:keep stop:keep forget:forget
 """Phase, and what each signal makes of it. Below: what is the same in every phase, if nothing else is said above;
 ``-`` says that it cannot be."""
 
-_ALWAYS: Final = "add:begin close:begin_closing again:keep looked:keep completed:keep slowed:slow"
+_ALWAYS: Final = "add:begin close:begin_closing again:keep looked:keep completed:keep slowed:slow limited:keep"
 
 
 def _read_table() -> dict[tuple[Phase, Signal], Action]:
@@ -214,6 +217,7 @@ _SIGNALS: Final[dict[type[SpanInput], Signal]] = {
     SentBack: Signal.SENT_BACK,
     Failed: Signal.FAILED,
     Slowed: Signal.SLOWED,
+    Limited: Signal.LIMITED,
     RetryDue: Signal.RETRY_DUE,
     SettleDue: Signal.SETTLE_DUE,
     Completed: Signal.COMPLETED,
