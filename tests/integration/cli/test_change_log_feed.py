@@ -1,0 +1,166 @@
+"""A feed over a change log as users run it: real processes, writers at work, switches, an agent that is killed."""
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from headgate.cli.exit_codes import ExitCode
+from headgate.config.settings import Settings
+from headgate.eventlog.kafka import KafkaLog
+from headgate.generation import ChangeWriter
+from integration.cli.conftest import Service, eventually, headgate
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
+
+SET = "goods"
+FEED = "shop"
+WRITERS = ("w0", "w1")
+KEYS = 30
+COUNT = 3_000
+PER_SECOND = 60
+BATCH = 20
+
+
+class Source(threading.Thread):
+    """A writer's thread: its change n sets its row n mod KEYS to n."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        super().__init__(daemon=True)
+        self._settings, self.name, self.written = settings, name, 0
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._write()
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def _write(self) -> None:
+        first = WRITERS.index(self.name) * 1_000
+        given = {"bootstrap": self._settings.bootstrap, "cluster": self._settings.cluster}
+        with ChangeWriter.open(SET, self.name, **given) as writer:
+            for start in range(0, COUNT, BATCH):
+                began = time.monotonic()
+                for number in range(start, start + BATCH):
+                    row = {"id": first + number % KEYS, "qty": number}
+                    event = {"before": None, "after": row, "source": {"ts_ms": 1_700_000_000_000}, "op": "c"}
+                    writer.write(json.dumps({"id": row["id"]}).encode(), json.dumps(event).encode(), number)
+                writer.flush()
+                self.written = start + BATCH
+                time.sleep(max(0.0, BATCH / PER_SECOND - (time.monotonic() - began)))
+
+
+@pytest.fixture
+def database(postgres_database: str) -> Iterator[psycopg.Connection]:
+    """With a table for the change log, and one that remembers what became visible, in its order."""
+    with psycopg.connect(postgres_database, autocommit=True) as opened:
+        opened.execute("CREATE TABLE goods (id bigint PRIMARY KEY, qty int)")
+        opened.execute("CREATE TABLE history (number bigserial, id bigint, qty int)")
+        opened.execute(
+            "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN INSERT INTO history (id, qty) VALUES (NEW.id, NEW.qty); RETURN NEW; END $$"
+        )
+        opened.execute("CREATE TRIGGER note AFTER INSERT OR UPDATE ON goods FOR EACH ROW EXECUTE FUNCTION note()")
+        yield opened
+
+
+@pytest.fixture
+def feed_file(settings: Settings, postgres_database: str, tmp_path: Path) -> Path:
+    given = {name: value for name, value in conninfo_to_dict(postgres_database).items() if value is not None}
+    password = tmp_path / "password"
+    password.write_text(str(given.pop("password", "")), encoding="utf-8")
+    sink = {"type": "postgresql", "dsn": make_conninfo("", **given), "password_file": str(password)}
+    sink["table"] = "public.goods"
+    file = tmp_path / "feed.yaml"
+    file.write_text(yaml.safe_dump({"feed": FEED, "source": {"change_log": SET}, "sink": sink}), encoding="utf-8")
+    return file
+
+
+def done(*arguments: str) -> str:
+    result = headgate(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def table() -> dict[str, Any]:
+    (row,) = json.loads(done("table", "list", FEED, "-o", "json"))
+    return dict(row)
+
+
+def generations() -> list[dict[str, Any]]:
+    return list(json.loads(done("generation", "list", SET, "-o", "json")))
+
+
+def test_a_feed_follows_a_change_log_whose_streams_are_switched_while_its_agent_is_killed(
+    settings: Settings,
+    log: KafkaLog,
+    feed_file: Path,
+    database: psycopg.Connection,
+    serve: Callable[..., Service],
+) -> None:
+    serve("coordinator", "coordinator")
+    serve("owner", "generation")
+    agents = {name: serve(name, "agent", "--name", name) for name in ("a1", "a2")}
+    topic = f"{log.cluster}-changes.public.goods"
+    missing = headgate("feed", "create", str(feed_file), "--dry-run")
+    assert missing.exit_code == ExitCode.SOURCE, missing.output
+    assert "there is no change log 'goods'" in missing.stderr
+    done("generation", "create", SET, "--topic", topic, "--partitions", "16", "--timeout", "120")
+    for agent in agents.values():
+        eventually(lambda agent=agent: agent.get("/readyz")[0] == 200, "the agent is ready", 300)
+    done("feed", "create", str(feed_file), "--timeout", "60")
+    sources = [Source(settings, name) for name in WRITERS]
+    for source in sources:
+        source.start()
+
+    def written(share: float) -> None:
+        eventually(lambda: all(source.written >= share * COUNT for source in sources), f"{share} is written")
+
+    written(0.1)
+    eventually(lambda: table()["state"] == "replicating", "it is replicated")
+    done("generation", "commit", SET, "--streams", "4", "--yes", "--timeout", "120")
+    written(0.3)
+    killed = table()["agent"]
+    agents[killed].process.kill()
+    agents[killed].process.wait(30)
+    done("generation", "commit", SET, "--streams", "2", "--yes", "--timeout", "120")
+    written(0.6)
+    done("generation", "commit", SET, "--streams", "5", "--yes", "--timeout", "120")
+    for source in sources:
+        source.join(300)
+        assert source.error is None
+        assert source.written == COUNT
+    wanted = {
+        1_000 * number + key: max(range(key, COUNT, KEYS)) for number in range(len(WRITERS)) for key in range(KEYS)
+    }
+    eventually(lambda: dict(database.execute("SELECT id, qty FROM goods").fetchall()) == wanted, "all is applied")
+    found: dict[int, list[int]] = {}
+    for key, value in database.execute("SELECT id, qty FROM history ORDER BY number").fetchall():
+        found.setdefault(key, []).append(value)
+    for key, values in found.items():
+        assert all(before < after for before, after in itertools.pairwise(values)), (key, values)
+    assert table()["agent"] != killed
+    eventually(lambda: "superseded" not in {each["phase"] for each in generations()}, "the feed has read all streams")
+    _is_refused_by_its_topic(feed_file, topic)
+    done("feed", "remove", FEED, "--timeout", "120")
+    done("generation", "commit", SET, "--streams", "1", "--yes", "--timeout", "120")
+    eventually(lambda: "superseded" not in {each["phase"] for each in generations()}, "nobody is waited for")
+
+
+def _is_refused_by_its_topic(feed_file: Path, topic: str) -> None:
+    spec = yaml.safe_load(feed_file.read_text(encoding="utf-8"))
+    other = feed_file.with_name("other.yaml")
+    other.write_text(yaml.safe_dump(spec | {"feed": "other", "source": {"topics": [topic]}}), encoding="utf-8")
+    refused = headgate("feed", "create", str(other), "--dry-run")
+    assert refused.exit_code == ExitCode.SOURCE, refused.output
+    assert "Say source.change_log: goods" in refused.stderr
