@@ -27,7 +27,7 @@ from headgate.provisioning.jvm import pyspark_jars
 __all__ = ["ArtifactSet", "Progress", "ensure", "plugin_path"]
 
 ArtifactSet = Literal[
-    "kafka", "debezium-postgres", "debezium-mariadb", "spark-kafka", "flink", "avro-converter", "mermaid"
+    "kafka", "debezium-postgres", "debezium-mariadb", "spark-kafka", "spark-avro", "flink", "avro-converter", "mermaid"
 ]
 # Called with the set's name, the number of files that are there, and the number of files in all.
 Progress = Callable[[str, int, int], None]
@@ -60,6 +60,8 @@ _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
         Coordinate("io.apicurio", "apicurio-registry-serdes-jsonschema-serde", _APICURIO),
     ),
     "spark-kafka": (Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", _SPARK),),
+    # For the example that reads control topics by Spark's from_avro; lanes do without it.
+    "spark-avro": (Coordinate("org.apache.spark", "spark-avro_2.13", _SPARK),),
     # A peer in `headgate bench peers`.
     "flink": (
         *(
@@ -83,6 +85,8 @@ _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
 }
 
 _ALONE = ("mermaid",)
+
+_FOR_SPARK = ("spark-kafka", "spark-avro")
 
 _PLUGINS = ("debezium-postgres", "debezium-mariadb", "avro-converter")
 
@@ -187,7 +191,7 @@ def _write_pins() -> None:
                 str(one): _sha256(local)
                 for one, local in sorted(jars.items())
                 if not (name in _PLUGINS and (one.organisation, one.name) in of_kafka)
-                and not (name == "spark-kafka" and _is_among(one.name, of_pyspark))
+                and not (name in _FOR_SPARK and _is_among(one.name, of_pyspark))
             }
     write_atomically(_PINS_FILE, (json.dumps(pins, indent=1) + "\n").encode())
 

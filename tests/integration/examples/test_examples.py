@@ -13,6 +13,8 @@ import pytest
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import read_snapshot
+from headgate.provisioning import artifacts
+from headgate.provisioning.java import java_home_for_spark
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 
 pytestmark = pytest.mark.integration
@@ -44,6 +46,33 @@ def test_the_topics_are_read_without_anything_of_ours(
     announced = standing.owner(0)
     assert announced is not None
     assert (said["value"]["owner_id"], said["value"]["owner_rev"]) == (announced.owner_id, announced.owner_rev)
+
+
+@pytest.mark.spark
+def test_spark_reads_the_same_records(
+    settings: Settings,
+    log: KafkaLog,
+    serve: Callable[..., Service],
+    spark_jars: tuple[Path, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner = serve("owner", "coordinator")
+    eventually(lambda: owner.get("/readyz")[0] == 200, "there is an owner")
+    jars = ",".join(map(str, (*spark_jars, *artifacts.ensure("spark-avro"))))
+    monkeypatch.setenv(
+        "PYSPARK_SUBMIT_ARGS", f"--master local[1] --jars {jars} --conf spark.ui.enabled=false pyspark-shell"
+    )
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(java_home_for_spark()))
+    read = example("topics_in_spark.py", settings.bootstrap, "announce", "--cluster", settings.cluster)
+    assert read.returncode == 0, read.stderr
+    by_key: dict[str, Any] = {line["key"]: line for line in map(json.loads, read.stdout.splitlines())}
+    standing = read_snapshot(log)
+    assert set(by_key) == {key.text() for key in standing.current if key.topic == "announce"}
+    announced = standing.owner(0)
+    assert announced is not None
+    said = by_key["coordinator/0"]
+    assert (said["type"], said["value"]["owner_id"]) == ("OwnerAnnounced", announced.owner_id)
 
 
 def test_a_request_is_one_record_and_its_outcome_another(
