@@ -22,6 +22,7 @@ class Cluster(msgspec.Struct, frozen=True):
     cluster: str
     shards: int = SHARDS
     replication_factor: int = 1
+    cloudevents: bool = False
     kafka: Mapping[str, Any] = {}
 
 

@@ -145,6 +145,9 @@ class Settings(BaseSettings):
     kafka: dict[str, str] = Field(
         default_factory=dict, description="any librdkafka property that no guarantee rests on"
     )
+    cloudevents: bool = Field(
+        default=False, description="give records of the control topics the headers of CloudEvents 1.0 (`ce_…`)"
+    )
     lease_seconds: float = Field(
         default=5.0,
         gt=LEASE_SECONDS_MIN,

@@ -114,6 +114,11 @@ class ClusterSettings(Protocol):
         ...
 
     @property
+    def cloudevents(self) -> bool:
+        """Whether records have the headers of CloudEvents."""
+        ...
+
+    @property
     def kafka(self) -> Mapping[str, KafkaProperty]:
         """Properties of librdkafka by their own names; none of FIXED_PROPERTIES."""
         ...

@@ -57,16 +57,31 @@ def open_log(settings: ClusterSettings) -> "KafkaLog":
     connection = KafkaConnection(settings.bootstrap, settings.kafka)
     broker = connection.broker_cluster_id()
     check_topics(settings)
-    return KafkaLog(connection, settings.cluster, shards=settings.shards, broker_cluster_id=broker)
+    return KafkaLog(
+        connection,
+        settings.cluster,
+        shards=settings.shards,
+        broker_cluster_id=broker,
+        cloudevents=settings.cloudevents,
+    )
 
 
 class KafkaLog:
     """A cluster's control topics on Kafka. Made by open_log."""
 
-    def __init__(self, connection: KafkaConnection, cluster: str, *, shards: int, broker_cluster_id: str) -> None:
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        cluster: str,
+        *,
+        shards: int,
+        broker_cluster_id: str,
+        cloudevents: bool = False,
+    ) -> None:
         self.connection = connection
         self.cluster = cluster
         self._shards = shards
+        self._cloudevents = cloudevents
         self._cluster_id = f"{broker_cluster_id}/{cluster}."
         known = schemas()
         self._codec = Codec(known, SchemaLevel(known.level))
@@ -124,11 +139,13 @@ class KafkaLog:
 
     def transactional_writer(self, transactional_id: str) -> KafkaTransactionalWriter:
         """An owner's log writer."""
-        return KafkaTransactionalWriter(self.connection, self.cluster, self._codec, self._check, transactional_id)
+        return KafkaTransactionalWriter(
+            self.connection, self.cluster, self._codec, self._check, transactional_id, cloudevents=self._cloudevents
+        )
 
     def writer(self, name: str) -> KafkaWriter:
         """An agent's log writer."""
-        return KafkaWriter(self.connection, self.cluster, self._codec, self._check, name)
+        return KafkaWriter(self.connection, self.cluster, self._codec, self._check, name, cloudevents=self._cloudevents)
 
     def close(self) -> None:
         """Let go of the administrative connection; readers and writers are closed by who made them. Idempotent."""

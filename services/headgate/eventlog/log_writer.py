@@ -4,11 +4,13 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
+from uuid import uuid4
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from headgate.eventlog.codec import CONTENT_TYPE, Codec
+from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.headers import Header, cloud_event, plain
 from headgate.eventlog.log import LogError, Partition, Placed
 from headgate.eventlog.topics import MESSAGE_BYTES_MAX, topic_name
 
@@ -31,13 +33,22 @@ class LogWriter:
     """What both writers share: a producer, and how a placed fact becomes a message."""
 
     def __init__(
-        self, connection: KafkaConnection, cluster: str, codec: Codec, check: Check, name: str, **fixed: Any
+        self,
+        connection: KafkaConnection,
+        cluster: str,
+        codec: Codec,
+        check: Check,
+        name: str,
+        *,
+        cloudevents: bool = False,
+        **fixed: Any,
     ) -> None:
         self._connection = connection
         self._cluster = cluster
         self._codec = codec
         self._check = check
         self._name = name
+        self._cloudevents = cloudevents
         self._producer: Producer | None = connection.client(
             Producer,
             client_id=name,
@@ -80,7 +91,7 @@ class LogWriter:
         """Hand one message to librdkafka. Raises KafkaException; BufferError if the queue stays full."""
         producer = self._open()
         key, value = message
-        headers = [("writer", self._name.encode()), ("content-type", CONTENT_TYPE.encode())]
+        headers = self._headers(placed)
         while True:
             try:
                 producer.produce(
@@ -88,7 +99,7 @@ class LogWriter:
                     partition=placed.partition.number,
                     key=key,
                     value=value,
-                    headers=headers if value is not None else headers[:1],
+                    headers=headers,
                     on_delivery=report,
                 )
             except BufferError:
@@ -97,6 +108,12 @@ class LogWriter:
                 producer.poll(QUEUE_FULL_POLL_SECONDS)
             else:
                 return
+
+    def _headers(self, placed: Placed) -> list[Header]:
+        headers = plain(self._name, placed)
+        if self._cloudevents:
+            headers += cloud_event(self._name, self._cluster, placed, event=uuid4(), now_ms=time.time_ns() // 1_000_000)
+        return headers
 
     def _deliver(
         self, placed: Sequence[Placed], messages: Sequence[tuple[bytes, bytes | None]], deadline: float

@@ -54,7 +54,16 @@ ABORT_SECONDS_MAX: Final = 3.0
 class KafkaTransactionalWriter(LogWriter):
     """One owner's log writer (see the port). ``name`` is the transactional.id."""
 
-    def __init__(self, connection: KafkaConnection, cluster: str, codec: Codec, check: Check, name: str) -> None:
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        cluster: str,
+        codec: Codec,
+        check: Check,
+        name: str,
+        *,
+        cloudevents: bool = False,
+    ) -> None:
         # Two clusters on one Kafka must not fence each other.
         self._transactional_id = transactional_id = f"{cluster}.{name}"
         super().__init__(
@@ -63,6 +72,7 @@ class KafkaTransactionalWriter(LogWriter):
             codec,
             check,
             name,
+            cloudevents=cloudevents,
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         )

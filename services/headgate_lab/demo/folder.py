@@ -22,6 +22,7 @@ class ClusterAt(msgspec.Struct, frozen=True):
     cluster: str = "headgate"
     shards: int = 1
     replication_factor: int = 1
+    cloudevents: bool = False
     kafka: dict[str, str] = {}
 
 

@@ -4,12 +4,13 @@ import os
 import time
 from contextlib import closing
 
+import msgspec
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from headgate.eventlog import writers
-from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import CommitRefusedError, CommitUncertainError, FencedError, LogError
 from headgate.eventlog.topics import MESSAGE_BYTES_MAX, topic_name
 from support.eventlog_contract import DISPATCH_0, SYNC_0, ended, facts, heartbeat, read_all, reported, tombstone
@@ -125,6 +126,26 @@ def test_records_say_who_wrote_them_and_in_which_format(cluster: Cluster, log: K
         {"writer": b"owner"},
     ]
     assert messages[0].key() == b"session/a1/s1"
+
+
+def test_records_are_cloudevents_where_that_is_wanted(cluster: Cluster, log: KafkaLog) -> None:
+    with closing(open_log(msgspec.structs.replace(cluster, cloudevents=True))) as wanted:
+        with closing(wanted.transactional_writer("owner")) as owner:
+            owner.init()
+            owner.commit([ended("s1"), ended("s2")])
+        with closing(wanted.writer("a1")) as agent:
+            agent.write([reported("done")], 10.0)
+    headers = []
+    for topic, count in (("dispatch", 2), ("sync", 1)):
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "look"})
+        consumer.assign([KafkaPartition(topic_name(cluster.cluster, topic), 0, 0)])
+        with closing(consumer):
+            headers += [dict(message.headers() or ()) for message in consumer.consume(count, 20)]
+    assert [each["ce_type"] for each in headers] == [b"headgate.SessionEnded"] * 2 + [b"headgate.TaskReported"]
+    assert headers[0]["ce_subject"] == b"session/a1/s1"
+    assert len({(each["ce_source"], each["ce_id"]) for each in headers}) == 3
+    assert {each["content-type"] for each in headers} == {b"application/avro"}
+    assert len(read_all(log, [DISPATCH_0])) == 2, "whoever knows nothing of it reads them as ever"
 
 
 def test_a_large_transaction_reports_every_offset(log: KafkaLog) -> None:

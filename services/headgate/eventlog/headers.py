@@ -1,0 +1,43 @@
+"""Headers of our records, for tools and programs: who wrote it, and, if wanted, what CloudEvents asks for.
+
+CloudEvents' Kafka binding in its binary mode: attributes are headers ``ce_…``, the content type is the header that
+every record of ours has, and the value stays as it is. A tombstone says that a key is gone: it is no event of a kind.
+Nothing of Headgate reads a header.
+"""
+
+import datetime
+from typing import Final
+from uuid import UUID
+
+from headgate.eventlog.codec import CONTENT_TYPE
+from headgate.eventlog.log import Placed
+
+__all__ = ["Header", "cloud_event", "plain"]
+
+Header = tuple[str, bytes]
+
+SPEC_VERSION: Final = "1.0"
+
+TYPE_PREFIX: Final = "headgate."
+
+
+def plain(writer: str, placed: Placed) -> list[Header]:
+    """Who wrote it, and what the value is."""
+    named = [("writer", writer.encode())]
+    return named if placed.fact.value is None else [*named, ("content-type", CONTENT_TYPE.encode())]
+
+
+def cloud_event(writer: str, cluster: str, placed: Placed, *, event: UUID, now_ms: int) -> list[Header]:
+    """The attributes of CloudEvents 1.0: source and id name the event, type the record, subject its key."""
+    if placed.fact.value is None:
+        return []
+    when = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC).isoformat(timespec="milliseconds")
+    attributes = {
+        "specversion": SPEC_VERSION,
+        "id": str(event),
+        "source": f"/headgate/{cluster}/{writer}",
+        "type": f"{TYPE_PREFIX}{type(placed.fact.value).__name__}",
+        "subject": placed.fact.key.text(),
+        "time": when.replace("+00:00", "Z"),
+    }
+    return [(f"ce_{name}", value.encode()) for name, value in sorted(attributes.items())]
