@@ -36,6 +36,7 @@ from headgate.records.generation import (
     GenerationRequested,
     GenerationRequestKey,
     GenerationRequestKind,
+    ReaderKey,
     SetRecorded,
     StreamsRecut,
 )
@@ -206,6 +207,31 @@ def gc(name: SetName, *, yes: Yes = False, timeout: Timeout = OUTCOME_SECONDS_DE
             note(f"would retire: {', '.join(drained) or 'none'} (--yes does it)")
             return
         note(_ask(tail, name, _request(GenerationRequestKind.RETIRE), timeout))
+
+
+@app.command()
+def forget(
+    name: SetName,
+    reader: Annotated[str, typer.Argument(help="a reader that is gone for good, as `generation list` names it")],
+    *,
+    yes: Yes = False,
+    cluster: ClusterOptions,
+) -> None:
+    """Wait no more for a reader. If it comes back, it may find that streams were retired before it has read them."""
+    with _opened(name, cluster) as (_, tail):
+        _record(tail, name)
+        readers = tail.state.readers.get(name, {})
+        if reader not in readers:
+            known = ", ".join(sorted(readers)) or "none"
+            raise CommandError(ExitCode.NOT_FOUND, f"change log {name!r} has no reader {reader!r}, but {known}")
+        if not yes:
+            read_epoch = readers[reader].read_epoch
+            note(
+                f"would forget reader {reader}, which has read what switches up to {read_epoch} closed (--yes does it)"
+            )
+            return
+        tail.say(Fact(ReaderKey(name, reader), None))
+        note(f"reader {reader} is forgotten: nothing waits for it")
 
 
 # --- how ---

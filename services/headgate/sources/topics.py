@@ -173,7 +173,7 @@ def check_no_change_log(change_logs: ChangeLogs | None, topics: Iterable[str]) -
     for topic in sorted(set(topics) & set(names)):
         raise NotAChangeLogError(
             f"topic {topic} is that of change log {names[topic]!r}: read as a plain topic, its keys' changes would "
-            f"come out of order. Say source.change_log: {names[topic]}"
+            f"come out of order. Say source.change_log: {names[topic]}, or a pattern that does not match it"
         )
 
 

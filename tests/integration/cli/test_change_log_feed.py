@@ -129,8 +129,12 @@ def test_a_feed_follows_a_change_log_whose_streams_are_switched_while_its_agent_
     written(0.1)
     eventually(lambda: table()["state"] == "replicating", "it is replicated")
     done("generation", "commit", SET, "--streams", "4", "--yes", "--timeout", "120")
+    written(0.2)
+    other = next(name for name in agents if name != table()["agent"])
+    done("table", "move", FEED, "public.goods", other, "--timeout", "120")
     written(0.3)
     killed = table()["agent"]
+    assert killed == other
     agents[killed].process.kill()
     agents[killed].process.wait(30)
     done("generation", "commit", SET, "--streams", "2", "--yes", "--timeout", "120")
@@ -143,18 +147,29 @@ def test_a_feed_follows_a_change_log_whose_streams_are_switched_while_its_agent_
     wanted = {
         1_000 * number + key: max(range(key, COUNT, KEYS)) for number in range(len(WRITERS)) for key in range(KEYS)
     }
+    _is_applied_in_order(database, wanted)
+    assert table()["agent"] != killed
+    eventually(lambda: "superseded" not in {each["phase"] for each in generations()}, "the feed has read all streams")
+    _is_refused_by_its_topic(feed_file, topic)
+    done("feed", "pause", FEED, "--timeout", "120")
+    database.execute("TRUNCATE goods, history")
+    done("feed", "resume", FEED, "--from", "earliest", "--timeout", "120")
+    _is_applied_in_order(database, wanted)
+    unknown = headgate("generation", "forget", SET, "nobody", "--yes")
+    assert unknown.exit_code == ExitCode.NOT_FOUND, unknown.output
+    assert f"has no reader 'nobody', but feed.{FEED}" in unknown.stderr
+    done("feed", "remove", FEED, "--timeout", "120")
+    done("generation", "commit", SET, "--streams", "1", "--yes", "--timeout", "120")
+    eventually(lambda: "superseded" not in {each["phase"] for each in generations()}, "nobody is waited for")
+
+
+def _is_applied_in_order(database: psycopg.Connection, wanted: dict[int, int]) -> None:
     eventually(lambda: dict(database.execute("SELECT id, qty FROM goods").fetchall()) == wanted, "all is applied")
     found: dict[int, list[int]] = {}
     for key, value in database.execute("SELECT id, qty FROM history ORDER BY number").fetchall():
         found.setdefault(key, []).append(value)
     for key, values in found.items():
         assert all(before < after for before, after in itertools.pairwise(values)), (key, values)
-    assert table()["agent"] != killed
-    eventually(lambda: "superseded" not in {each["phase"] for each in generations()}, "the feed has read all streams")
-    _is_refused_by_its_topic(feed_file, topic)
-    done("feed", "remove", FEED, "--timeout", "120")
-    done("generation", "commit", SET, "--streams", "1", "--yes", "--timeout", "120")
-    eventually(lambda: "superseded" not in {each["phase"] for each in generations()}, "nobody is waited for")
 
 
 def _is_refused_by_its_topic(feed_file: Path, topic: str) -> None:

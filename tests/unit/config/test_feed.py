@@ -20,6 +20,33 @@ def avro(registry: str) -> str:
 NOON = 1_795_262_400_000 << 18  # 2026-11-21T12:00:00Z
 
 
+def change_log(source: str) -> str:
+    return feed(source).replace("topics: [t], ", "")
+
+
+def test_a_change_log_instead_of_topics() -> None:
+    spec = parse_feed(change_log("change_log: orders, strict_generations: true"))
+    assert (spec.source.change_log, spec.source.strict_generations, spec.source.topics) == ("orders", True, ())
+    assert parse_feed(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("change_log: orders, topics: [t]", "either source.topics, source.topic_pattern or source.change_log"),
+        ("topics: [u], strict_generations: true", "is for source.change_log"),
+        ("change_log: orders, format: ticdc-canal-json, target_ts: 2026-11-21T12:00:00Z", "streams end at switches"),
+        ("change_log: orders, transaction_topic: a.t", "the ends of transactions count changes by topic"),
+        ("change_log: orders, tables: [s.a]", "source.tables"),
+        ("change_log: orders, topic_tables: {t: s.a}", "source.topic_tables"),
+    ],
+)
+def test_what_a_change_log_cannot_have_is_refused(source: str, complaint: str) -> None:
+    with pytest.raises(FeedSpecError) as caught:
+        parse_feed(change_log(source))
+    assert complaint in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "given", [NOON, str(NOON), "2026-11-21T12:00:00Z", "2026-11-21T13:00:00+01:00", "2026-11-21 12:00:00.000Z"]
 )

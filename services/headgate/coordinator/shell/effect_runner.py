@@ -119,14 +119,24 @@ class FeedWork:
         try:
             spec = parse_feed(effect.spec)
             found = look_again(self._connection, spec, effect.spans, self._own_prefix)
-            joined, circles = self._without_circles(spec, found.joined)
+            joined, others = self._without_change_logs(found.joined)
+            joined, circles = self._without_circles(spec, joined)
             if spec.source.change_log is not None and self._change_logs is not None:
                 self._change_logs.report(spec.source.change_log, reader_of_feed(effect.feed), effect.positions)
         except (SourceUnreachableError, ChangeLogUnavailableError, SinkError) as error:
             return EffectFailed(f"{error.code}: {error}")
         except (FeedSpecError, SourceError) as error:
             return FeedRefused(str(error))
-        return TablesDiscovered(joined, (*found.notices, *circles), found.grown)
+        return TablesDiscovered(joined, (*found.notices, *others, *circles), found.grown)
+
+    def _without_change_logs(self, joined: tuple[SpanPlan, ...]) -> tuple[tuple[SpanPlan, ...], tuple[str, ...]]:
+        """The tables whose topic is no change log's, and what is wrong with the others."""
+        names = self._change_logs.names_by_topic() if joined and self._change_logs is not None else {}
+        wrong = [plan.topic for plan in joined if plan.topic in names]
+        return (
+            tuple(plan for plan in joined if plan.topic not in names),
+            tuple(f"topic {topic} is left out: it is of change log {names[topic]}" for topic in wrong),
+        )
 
     def _without_circles(
         self, spec: FeedSpec, joined: tuple[SpanPlan, ...]

@@ -10,6 +10,7 @@ from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.generation.core.bounds import read_epoch_of, starts_of
 from headgate.generation.core.ranges import MapError
 from headgate.generation.shell.tail import GenerationTail
+from headgate.generation.shell.wire import positions_topic
 from headgate.records.base import Fact
 from headgate.records.control import Positions
 from headgate.records.generation import ReaderKey, ReaderReported, SetKey, SetRecorded
@@ -43,14 +44,17 @@ class FeedChangeLogs:
         return self._ask(name, seen)
 
     def names_by_topic(self) -> Mapping[str, str]:
-        """Topic → name of each change log."""
+        """Topic → name of each change log; that of its writers' positions holds no table either."""
         try:
             found = read_snapshot(self._log, all_partitions(self._log, ("generation",)))
         except LogError as error:
             raise ChangeLogUnavailableError(f"the topic generation cannot be read: {error}") from error
         sets = [(read.key, read.value) for read in found.standing()]
         return {
-            value.topic: key.set for key, value in sets if isinstance(key, SetKey) and isinstance(value, SetRecorded)
+            topic: key.set
+            for key, value in sets
+            if isinstance(key, SetKey) and isinstance(value, SetRecorded)
+            for topic in (value.topic, positions_topic(value.topic))
         }
 
     def report(self, name: str, reader: str, positions: Positions) -> None:
