@@ -5,7 +5,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from headgate.provisioning.time_scale import scaled_seconds
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -17,3 +20,10 @@ pytest_plugins = ["fixtures.parallel", "fixtures.services", "fixtures.capture"]
 # No test asserts a time, and neither does the library that makes its examples: a busy machine is not a finding.
 settings.register_profile("headgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headgate")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """The bound of each test (pyproject.toml) holds on a slow machine too (HEADGATE_TIME_SCALE)."""
+    if config.getoption("timeout") is None:
+        config.option.timeout = scaled_seconds(float(config.getini("timeout")))

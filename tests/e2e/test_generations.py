@@ -183,11 +183,11 @@ def test_the_same_load_on_a_topic_that_grows_is_reordered(kafka_bootstrap: str) 
 
 
 def _produce(bootstrap: str, topic: str, numbers: range) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "acks": "all"})
-    for number in numbers:
-        producer.produce(topic, key=str(number % KEYS), value=str(number).ljust(400))
-        producer.poll(0)
-    assert producer.flush(60) == 0
+    with Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "acks": "all"}) as producer:
+        for number in numbers:
+            producer.produce(topic, key=str(number % KEYS), value=str(number).ljust(400))
+            producer.poll(0)
+        assert producer.flush(60) == 0
 
 
 def _read(bootstrap: str, topic: str, partition: int) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """A Headgate cluster on a real broker, and somebody else on its topics: for tests of what the log port cannot do."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -43,6 +43,15 @@ class Foreigner:
 
     def flush(self) -> None:
         assert self.producer.flush(20) == 0
+
+    def close(self) -> None:
+        """Dropped, as our own writers are (log_writer.py): ``Producer.close`` fails on a fenced instance."""
+        self.producer.purge()
+        del self.producer
+
+
+Foreign = Callable[..., Foreigner]
+"""Makes one, given properties of its producer; it is closed when the test is over."""
 
 
 def set_topic(cluster: Cluster, topic: str, **settings: str) -> None:

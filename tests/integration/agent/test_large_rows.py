@@ -62,14 +62,14 @@ class Watched:
 @pytest.mark.timeout(900)
 def test_they_come_over_in_bounded_memory(bed: Bed) -> None:
     plan = _table_for_large_rows(bed)
-    producer = Producer(
-        {"bootstrap.servers": bed.bootstrap, "message.max.bytes": 2 * ROW_BYTES, "compression.type": "lz4"}
-    )
     text = "ä" * (ROW_BYTES // 2)
-    for number in range(ROWS):
-        value = msgspec.json.encode({"op": "c", "after": {"id": number, "name": text, "qty": number}})
-        producer.produce(plan.topic, value, b'{"id":%d}' % number, number % PARTITIONS)
-        producer.flush(60)
+    with Producer(
+        {"bootstrap.servers": bed.bootstrap, "message.max.bytes": 2 * ROW_BYTES, "compression.type": "lz4"}
+    ) as producer:
+        for number in range(ROWS):
+            value = msgspec.json.encode({"op": "c", "after": {"id": number, "name": text, "qty": number}})
+            producer.produce(plan.topic, value, b'{"id":%d}' % number, number % PARTITIONS)
+            producer.flush(60)
     executor = bed.executor()
     task = bed.task(plan, 1)
     watched = Watched(bed)

@@ -13,10 +13,12 @@ from typing import Any
 
 import psycopg
 import pytest
+import typer
 import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from typer.core import TyperGroup
 from typer.testing import CliRunner, Result
 
 from headgate.cli.main import app
@@ -27,6 +29,9 @@ from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
 
 DEADLINE_SECONDS = 180.0
 """For a fact to become true on a machine that does other things as well."""
+
+ANSWER_SECONDS = scaled_seconds(120.0)
+"""For the broker to answer, or a process that was told to end to be gone."""
 
 LEASE_SECONDS = 2.0
 
@@ -73,8 +78,15 @@ def log(settings: Settings) -> Iterator[KafkaLog]:
 
 
 def headgate(*arguments: str) -> Result:
-    """The command, in this process."""
-    return CliRunner().invoke(app, list(arguments))
+    """The command, in this process; it waits for outcomes as long as tests wait for facts, unless told otherwise."""
+    return CliRunner().invoke(app, list(arguments), default_map=_timeouts(typer.main.get_command(app)))
+
+
+def _timeouts(command: Any) -> dict[str, Any]:
+    """The default of every ``--timeout``, as click takes defaults: by command, then by option."""
+    if isinstance(command, TyperGroup):
+        return {name: _timeouts(each) for name, each in command.commands.items()}
+    return {"timeout": scaled_seconds(DEADLINE_SECONDS)}
 
 
 class Service:
@@ -99,7 +111,7 @@ class Service:
     def get(self, path: str) -> tuple[int, str]:
         port = eventually(lambda: self.said("started"), "the service has started")["http_port"]
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=ANSWER_SECONDS) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -108,7 +120,7 @@ class Service:
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(scaled_seconds(60))
+        self.process.wait(ANSWER_SECONDS)
         # Shown with a test that fails.
         lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
         sys.stdout.write("\n".join([f"--- {self.log_file.name}", *lines[-SHOWN_LINES:], ""]))
@@ -154,7 +166,7 @@ def shop_file(settings: Settings, log: KafkaLog, postgres_database: str, tmp_pat
     """The YAML of feed shop: 500 rows on a topic, in src.orders as they are to be, and an empty table for them."""
     topic = f"{settings.cluster}-shop.src.orders"
     for future in log.connection.admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        future.result(10)
+        future.result(ANSWER_SECONDS)
     given = {name: value for name, value in conninfo_to_dict(postgres_database).items() if value is not None}
     password = tmp_path / "password"
     password.write_text(str(given.pop("password", "")), encoding="utf-8")
@@ -162,11 +174,11 @@ def shop_file(settings: Settings, log: KafkaLog, postgres_database: str, tmp_pat
         database.execute("CREATE SCHEMA src; CREATE TABLE src.orders (id int PRIMARY KEY, what text)")
         database.execute(f"INSERT INTO src.orders SELECT n, 'ä' || n FROM generate_series(1, {ROWS}) n")
         database.execute("CREATE TABLE orders (id int PRIMARY KEY, what text)")
-    producer = Producer({"bootstrap.servers": settings.bootstrap, "enable.idempotence": True})
-    for number in range(1, ROWS + 1):
-        key, value = change(number)
-        producer.produce(topic, key=key, value=value)
-    assert producer.flush(30) == 0
+    with Producer({"bootstrap.servers": settings.bootstrap, "enable.idempotence": True}) as producer:
+        for number in range(1, ROWS + 1):
+            key, value = change(number)
+            producer.produce(topic, key=key, value=value)
+        assert producer.flush(ANSWER_SECONDS) == 0
     file = tmp_path / "shop.yaml"
     sink = {
         "type": "postgresql",

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from headgate.generation.shell.wire import positions_topic
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.ports import HOST, free_ports
 
@@ -118,7 +119,7 @@ def documented(source: str) -> list[AclBinding]:
 def granted(kafka: EmbeddedKafka, rules: list[AclBinding]) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for rule in admin.create_acls(rules).values():
-        rule.result(20)
+        rule.result(scaled_seconds(60))
 
 
 def revoked(kafka: EmbeddedKafka, rule: AclBinding) -> None:
@@ -126,4 +127,4 @@ def revoked(kafka: EmbeddedKafka, rule: AclBinding) -> None:
     pattern = AclBindingFilter(*given, rule.permission_type)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for deleted in admin.delete_acls([pattern]).values():
-        assert deleted.result(20)
+        assert deleted.result(scaled_seconds(60))

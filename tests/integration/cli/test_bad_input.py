@@ -10,7 +10,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import headgate
+from integration.cli.conftest import ANSWER_SECONDS, headgate
 
 pytestmark = pytest.mark.integration
 
@@ -56,16 +56,16 @@ def test_topic_that_is_not_compacted_is_refused(settings: Settings, log: KafkaLo
     entry = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, f"{settings.prefix}dispatch", incremental_configs=[entry])
     for future in log.connection.admin.incremental_alter_configs([resource]).values():
-        future.result(10)
+        future.result(ANSWER_SECONDS)
     result = headgate("agent", "list")
     assert result.exit_code == ExitCode.TOPICS_WRONG
     assert f"{settings.prefix}dispatch has cleanup.policy=delete" in result.stderr
 
 
 def _produce(settings: Settings, topic: str, key: bytes, value: bytes) -> None:
-    producer = Producer({"bootstrap.servers": settings.bootstrap})
-    producer.produce(f"{settings.prefix}{topic}", key=key, value=value, partition=0)
-    assert producer.flush(10) == 0
+    with Producer({"bootstrap.servers": settings.bootstrap}) as producer:
+        producer.produce(f"{settings.prefix}{topic}", key=key, value=value, partition=0)
+        assert producer.flush(ANSWER_SECONDS) == 0
 
 
 def test_garbage_is_shown_and_nothing_breaks(settings: Settings, log: KafkaLog) -> None:

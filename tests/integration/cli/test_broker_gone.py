@@ -9,8 +9,9 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.broker import EmbeddedKafka
-from integration.cli.conftest import ROWS, Service, change, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, eventually, headgate
 
 pytestmark = [
     pytest.mark.integration,
@@ -38,16 +39,27 @@ def kafka_bootstrap(broker: EmbeddedKafka) -> str:
     return broker.bootstrap
 
 
-@pytest.mark.timeout(1200)
+@pytest.fixture
+def producer(broker: EmbeddedKafka) -> Iterator[Producer]:
+    settings = {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "log_level": 0}
+    with Producer(settings) as producer:
+        yield producer
+
+
+@pytest.mark.timeout(scaled_seconds(1200))
 def test_a_feed_goes_on_after_its_broker_was_away(
-    broker: EmbeddedKafka, *, shop_file: Path, serve: Callable[..., Service], postgres_database: str
+    broker: EmbeddedKafka,
+    producer: Producer,
+    *,
+    shop_file: Path,
+    serve: Callable[..., Service],
+    postgres_database: str,
 ) -> None:
     node = serve("node", "node", "--name", "n1")
     eventually(lambda: node.get("/readyz")[0] == 200, "coordinator and agent are ready", seconds=300)
     created = headgate("feed", "create", str(shop_file))
     assert created.exit_code == 0, created.stderr
     (topic,) = yaml.safe_load(shop_file.read_text(encoding="utf-8"))["source"]["topics"]
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "log_level": 0})
 
     def put(first: int, last: int) -> None:
         for number in range(first, last + 1):
@@ -70,9 +82,9 @@ def test_a_feed_goes_on_after_its_broker_was_away(
     eventually(lambda: sessions_over() >= OUTAGE_SESSIONS, "it tries, and gives up, session after session")
     assert node.get("/readyz")[0] != 200, "it says that it is not ready"
     broker.start()
-    assert producer.flush(120) == 0
+    assert producer.flush(ANSWER_SECONDS) == 0
     put(ROWS + 201, ROWS + 300)
-    assert producer.flush(120) == 0
+    assert producer.flush(ANSWER_SECONDS) == 0
     eventually(lambda: rows() == ROWS + 300, "nothing is lost", seconds=300)
     assert len(node.lines()) - before < LINES_MAX
 

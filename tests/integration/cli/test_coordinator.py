@@ -36,7 +36,7 @@ from headgate.runtime.service import ServiceSettings
 from headgate.sinks.contract import Claim, FeedIdentity
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
-from integration.cli.conftest import Service, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate
 
 pytestmark = pytest.mark.integration
 
@@ -68,13 +68,13 @@ def test_killed_owner_is_replaced_and_a_resigning_one_at_once(log: KafkaLog, ser
     assert 'headgate_role_owner{shard="0"} 1.0' in first.get("/metrics")[1]
 
     first.process.send_signal(signal.SIGKILL)
-    first.process.wait(30)
+    first.process.wait(ANSWER_SECONDS)
     eventually(lambda: _owns(second) and _pid_owns(log, second), "the second has taken over")
 
     third = serve("third", "coordinator")
     eventually(lambda: third.get("/readyz")[0] == 200, "the third stands by")
     second.process.send_signal(signal.SIGTERM)
-    assert second.process.wait(30) == ExitCode.DONE
+    assert second.process.wait(ANSWER_SECONDS) == ExitCode.DONE
     assert second.lines()[-1]["event"] == "stopped"
     eventually(lambda: _owns(third) and _pid_owns(log, third), "the third has taken over")
 
@@ -123,11 +123,11 @@ def test_topics_are_created_when_asked_to(settings: Settings, serve: Serve) -> N
 def test_newer_schema_ends_the_process_with_its_code(settings: Settings, log: KafkaLog, serve: Serve) -> None:
     service = serve("one", "coordinator")
     eventually(lambda: _owns(service), "it owns the shard")
-    producer = Producer({"bootstrap.servers": settings.bootstrap})
-    newer = b"\x00" + (1099).to_bytes(4, "big") + b"whatever"
-    producer.produce(f"{settings.prefix}announce", key=b"agent/a/s", value=newer, partition=0)
-    assert producer.flush(10) == 0
-    assert service.process.wait(60) == ExitCode.NEWER_SCHEMA
+    with Producer({"bootstrap.servers": settings.bootstrap}) as producer:
+        newer = b"\x00" + (1099).to_bytes(4, "big") + b"whatever"
+        producer.produce(f"{settings.prefix}announce", key=b"agent/a/s", value=newer, partition=0)
+        assert producer.flush(ANSWER_SECONDS) == 0
+    assert service.process.wait(ANSWER_SECONDS) == ExitCode.NEWER_SCHEMA
     said = service.log_file.read_text(encoding="utf-8")
     assert "error:" in said
     assert "newer" in said
@@ -161,7 +161,7 @@ class _Shop:
 
     def make_topic(self, name: str, **settings: str) -> None:
         for future in self._log.connection.admin.create_topics([NewTopic(name, 2, 1, config=settings)]).values():
-            future.result(10)
+            future.result(ANSWER_SECONDS)
 
     def file(self, feed: str, **changes: Any) -> str:
         spec = {
@@ -402,7 +402,7 @@ def test_a_feed_without_tables_gets_them_when_their_topics_come(
     assert any("is left out: its table public.orders" in line for line in told["feed_held_by"])
 
     for future in log.connection.admin.create_partitions([NewPartitions(topic, 5)]).values():
-        future.result(10)
+        future.result(ANSWER_SECONDS)
 
     def grown() -> bool:
         feed = _feed(log, "late")
@@ -538,19 +538,19 @@ def test_a_sink_that_is_its_own_source_is_refused(
         database.execute("CREATE PUBLICATION p FOR TABLE orders")
         database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
         try:
-            _look_for_circles(settings, shop, name)
+            with Producer({"bootstrap.servers": settings.bootstrap}) as producer:
+                _look_for_circles(producer, shop, name)
         finally:
             database.execute("SELECT pg_drop_replication_slot(%s)", (name,))
 
 
-def _look_for_circles(settings: Settings, shop: _Shop, database: str) -> None:
+def _look_for_circles(producer: Producer, shop: _Shop, database: str) -> None:
     def event(**source: str) -> None:
         value = {"op": "c", "after": {"id": 1}, "source": {"connector": "postgresql", "schema": "public", **source}}
         producer.produce(shop.topic, json.dumps(value).encode(), b'{"id":1}', 1)
         producer.produce(shop.topic, None, b'{"id":1}', 1)
-        assert producer.flush(10) == 0
+        assert producer.flush(ANSWER_SECONDS) == 0
 
-    producer = Producer({"bootstrap.servers": settings.bootstrap})
     for other in ({"db": "elsewhere", "table": "orders"}, {"db": database, "table": "keyless"}):
         event(**other)
         assert headgate("feed", "create", shop.file("shop"), "--dry-run").exit_code == 0, other
@@ -581,10 +581,10 @@ def test_the_topics_of_a_feed_are_listed_with_how_far_it_has_come(
     shop.make_topic(shop.topic, **{"retention.ms": "3600000", "cleanup.policy": "delete"})
     created = headgate("feed", "create", shop.file("shop"))
     assert created.exit_code == 0, created.stderr
-    producer = Producer({"bootstrap.servers": log.connection.bootstrap_servers})
-    for _ in range(3):
-        producer.produce(shop.topic, value=b"{}", partition=1)
-    assert producer.flush(10) == 0
+    with Producer({"bootstrap.servers": log.connection.bootstrap_servers}) as producer:
+        for _ in range(3):
+            producer.produce(shop.topic, value=b"{}", partition=1)
+        assert producer.flush(ANSWER_SECONDS) == 0
 
     listed = headgate("topic", "list", "--feed", "shop", "-o", "json")
     assert listed.exit_code == 0, listed.stderr
@@ -596,8 +596,10 @@ def test_the_topics_of_a_feed_are_listed_with_how_far_it_has_come(
     assert [(row["first"], row["end"], row["position"], row["lag"]) for row in rows] == [(0, 0, 0, 0), (0, 3, 0, 3)]
     assert {(row["retention_ms"], row["cleanup_policy"]) for row in rows} == {(3_600_000, "delete")}
 
-    log.connection.admin.delete_topics([shop.topic])[shop.topic].result(10)
-    eventually(lambda: shop.topic not in log.connection.admin.list_topics(timeout=10).topics, "the topic is gone")
+    log.connection.admin.delete_topics([shop.topic])[shop.topic].result(ANSWER_SECONDS)
+    eventually(
+        lambda: shop.topic not in log.connection.admin.list_topics(timeout=ANSWER_SECONDS).topics, "the topic is gone"
+    )
     missing = headgate("topic", "list", "--feed", "shop", "-o", "json")
     assert missing.exit_code == ExitCode.SOURCE, missing.stderr
     assert shop.topic in json.loads(missing.stderr)["error"]["message"]

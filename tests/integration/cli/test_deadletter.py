@@ -18,7 +18,7 @@ from headgate.records.keys import DeadLetterKey, FeedKey
 from headgate.sources import resend as resending
 from headgate.sources.records import read_stretch
 from headgate.sources.resend import Original, look, resend
-from integration.cli.conftest import headgate
+from integration.cli.conftest import ANSWER_SECONDS, headgate
 
 pytestmark = pytest.mark.integration
 
@@ -38,19 +38,19 @@ class Shop:
     def __init__(self, log: KafkaLog, topic: str) -> None:
         self.log, self.topic = log, topic
         for future in log.connection.admin.create_topics([NewTopic(topic, 2, 1)]).values():
-            future.result(10)
+            future.result(ANSWER_SECONDS)
         self._producer = log.connection.client(Producer, enable_idempotence=True)
         self._log_writer = log.writer("test")
         record = FeedRecorded(
             "0-5", 1, 0, SPEC, (), WantedState.RUNNING, FeedState.NORMAL, None, None, None, changed_ms=0
         )
-        self._log_writer.write([place(Fact(FeedKey("shop"), record), 0)], 20)
+        self._log_writer.write([place(Fact(FeedKey("shop"), record), 0)], ANSWER_SECONDS)
 
     def put(self, *records: tuple[bytes | None, bytes | None]) -> None:
         """At the end of partition 1."""
         for key, value in records:
             self._producer.produce(self.topic, value, key, 1)
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(ANSWER_SECONDS) == 0
 
     def set_aside(self, offset: int, key: bytes | None, value: bytes, feed_id: str = "0-5") -> None:
         letter = ChangeQuarantined(
@@ -66,7 +66,7 @@ class Shop:
             quarantined_ms=8,
         )
         fact = Fact(DeadLetterKey("shop", "public.orders", self.topic, 1, offset), letter)
-        self._log_writer.write([place(fact, 0)], 20)
+        self._log_writer.write([place(fact, 0)], ANSWER_SECONDS)
 
     def records(self) -> list[tuple[bytes | None, bytes | None]]:
         end = look(self.log.connection, Original(self.topic, 1, 0, b"", b"")).end
@@ -74,6 +74,7 @@ class Shop:
 
     def close(self) -> None:
         self._log_writer.close()
+        self._producer.close()
 
 
 @pytest.fixture

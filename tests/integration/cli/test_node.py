@@ -17,16 +17,16 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import ROWS, Service, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
 
 
 def _set_aside(settings: Settings, topic: str) -> None:
     """A change that nobody can read does not hold the table: it is kept with its bytes."""
-    producer = Producer({"bootstrap.servers": settings.bootstrap})
-    producer.produce(topic, key=b'{"id":7}', value=b"\xffgarbage")
-    assert producer.flush(30) == 0
+    with Producer({"bootstrap.servers": settings.bootstrap}) as producer:
+        producer.produce(topic, key=b'{"id":7}', value=b"\xffgarbage")
+        assert producer.flush(ANSWER_SECONDS) == 0
 
     def places() -> list[str]:
         rows = json.loads(headgate("deadletter", "list", "shop", "-o", "json").stdout)
@@ -48,14 +48,14 @@ def _several_tables(settings: Settings, shop_file: Path, spec: dict[str, Any], d
             database.execute(f'CREATE TABLE "copy_{table}" (id int PRIMARY KEY, what text)')
     admin = AdminClient({"bootstrap.servers": settings.bootstrap})
     for future in admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        future.result(10)
-    producer = Producer({"bootstrap.servers": settings.bootstrap})
-    for number in range(1, 10):
-        for table in ("other", "left", "right"):
-            source = {"connector": "postgresql", "db": "d", "schema": "src", "table": table}
-            event = {"op": "c", "after": {"id": number, "what": table}, "source": source}
-            producer.produce(topic, json.dumps(event).encode(), json.dumps({"id": number}).encode())
-    assert producer.flush(30) == 0
+        future.result(ANSWER_SECONDS)
+    with Producer({"bootstrap.servers": settings.bootstrap}) as producer:
+        for number in range(1, 10):
+            for table in ("other", "left", "right"):
+                source = {"connector": "postgresql", "db": "d", "schema": "src", "table": table}
+                event = {"op": "c", "after": {"id": number, "what": table}, "source": source}
+                producer.produce(topic, json.dumps(event).encode(), json.dumps({"id": number}).encode())
+        assert producer.flush(ANSWER_SECONDS) == 0
     sink = spec["sink"] | {"table": "public.copy_{table}"}
     mixed = {"feed": "mixed", "source": {"topics": [topic], "tables": ["src.left", "src.right"]}, "sink": sink}
     shop_file.write_text(yaml.safe_dump(mixed), encoding="utf-8")
@@ -113,7 +113,7 @@ def test_a_feed_runs_is_verified_and_stops(
     assert "headgate_agent_sessions_total 1.0" in node.get("/metrics")[1]
 
     node.process.send_signal(signal.SIGTERM)
-    assert node.process.wait(scaled_seconds(60)) == ExitCode.DONE, node.log_file.read_text(encoding="utf-8")
+    assert node.process.wait(ANSWER_SECONDS) == ExitCode.DONE, node.log_file.read_text(encoding="utf-8")
     _said_once(node)
 
 
@@ -151,8 +151,8 @@ def test_an_agent_is_listed_while_its_spark_starts_and_can_be_stopped_then(
     eventually(lambda: psutil.Process(agent.process.pid).children(recursive=True), "Spark's JVM is being started")
     family = psutil.Process(agent.process.pid).children(recursive=True)
     agent.process.send_signal(signal.SIGTERM)
-    assert agent.process.wait(scaled_seconds(60)) == ExitCode.DONE, agent.log_file.read_text(encoding="utf-8")
+    assert agent.process.wait(ANSWER_SECONDS) == ExitCode.DONE, agent.log_file.read_text(encoding="utf-8")
     assert listed() == [], "it has taken its announcement with it"
-    _, alive = psutil.wait_procs(family, timeout=scaled_seconds(60))
+    _, alive = psutil.wait_procs(family, timeout=ANSWER_SECONDS)
     assert alive == []
     assert "Traceback" not in agent.log_file.read_text(encoding="utf-8")

@@ -33,7 +33,7 @@ from headgate.records.base import Fact
 from headgate.records.control import FeedProgressed
 from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate.views import service
-from integration.cli.conftest import ROWS, Service, change, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, eventually, headgate
 from integration.cli.guarded import CHANGE_LOG, GuardedKafka, documented, granted, revoked
 from support.eventlog_contract import ended
 from support.feeds import feed_of
@@ -128,7 +128,7 @@ def test_a_key_that_spark_cannot_read_is_refused(
     certified(guarded, monkeypatch)
     monkeypatch.setenv("HEADGATE_KAFKA__SSL_KEY_LOCATION", str(guarded.papers.old_key))
     refused = serve("refused", "agent", "--name", "a1")
-    assert refused.process.wait(60) == ExitCode.SETTING
+    assert refused.process.wait(ANSWER_SECONDS) == ExitCode.SETTING
     said = refused.log_file.read_text(encoding="utf-8")
     assert "openssl pkcs8" in said
     assert "Spark log level" not in said, "it is refused before Spark is started"
@@ -147,11 +147,17 @@ def test_what_a_lost_end_was_to_be_may_be_read_by_coordinators_only(guarded: Gua
         last_decision(agent, *asked)
 
 
+@pytest.fixture
+def producer(settings: Settings) -> Iterator[Producer]:
+    with Producer({"bootstrap.servers": settings.bootstrap}) as producer:
+        yield producer
+
+
 @pytest.mark.usefixtures("one_core_spark")
 def test_the_documented_rights_suffice(
     guarded: GuardedKafka,
     *,
-    settings: Settings,
+    producer: Producer,
     shop_file: Path,
     serve: Callable[..., Service],
     monkeypatch: pytest.MonkeyPatch,
@@ -170,10 +176,9 @@ def test_the_documented_rights_suffice(
 
     eventually(lambda: (table()["state"], table()["rows"]) == ("replicating", ROWS), "all rows are applied", 120)
     # The lane is at rest now, and it is Spark's Java client that hears of the next row.
-    producer = Producer({"bootstrap.servers": settings.bootstrap})
     key, value = change(ROWS + 1)
     producer.produce(topic, key=key, value=value)
-    assert producer.flush(30) == 0
+    assert producer.flush(ANSWER_SECONDS) == 0
     eventually(lambda: table()["rows"] == ROWS + 1, "the row is applied")
     assert "KafkaException" not in agent.log_file.read_text(encoding="utf-8"), "it got in at once"
     (reading,) = [
@@ -184,7 +189,7 @@ def test_the_documented_rights_suffice(
     revoked(guarded.kafka, reading)
     key, value = change(1 << 40)  # no id of the sink's; who it is can be read, so it may be sent again
     producer.produce(topic, key=key, value=value)
-    assert producer.flush(30) == 0
+    assert producer.flush(ANSWER_SECONDS) == 0
     why = eventually(lambda: table()["error"], "the table says what is wrong")
     assert f"topic {topic}, partition 0 from offset {ROWS + 1} on" in why
     assert f"Not authorized to access topics: [{topic}]" in why
@@ -230,7 +235,7 @@ def test_the_documented_rights_suffice_for_the_views(
         writer.write([Placed(checkpoints, Fact(at, None)), Placed(feeds, Fact(key, None))], 30)
     eventually(lambda: shown() == [], "and no more when it is gone")
     views.process.terminate()
-    assert views.process.wait(60) == ExitCode.DONE
+    assert views.process.wait(ANSWER_SECONDS) == ExitCode.DONE
     assert "uthoriz" not in views.log_file.read_text(encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ import pytest
 from fixtures.spark_cluster import SparkCluster, python_without
 from headgate.cli.exit_codes import ExitCode
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import ROWS, Service, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -25,7 +25,7 @@ def spark_master(tmp_path: Path) -> Iterator[str]:
         yield cluster.master
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(scaled_seconds(600))
 def test_tasks_run_on_executors_that_are_sent_the_package(
     *,
     spark_master: str,
@@ -61,11 +61,11 @@ def test_tasks_run_on_executors_that_are_sent_the_package(
     assert list((tmp_path / "cluster").glob("worker-0/app-*/*/headgate-*.zip")), "the executor has it from the driver"
 
     node.process.send_signal(signal.SIGTERM)
-    assert node.process.wait(60) == 0, node.log_file.read_text(encoding="utf-8")
+    assert node.process.wait(ANSWER_SECONDS) == 0, node.log_file.read_text(encoding="utf-8")
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(scaled_seconds(600))
 @pytest.mark.parametrize(
     ("hidden", "version", "said"),
     [

@@ -7,7 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import psutil
@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from fixtures.spark_cluster import SparkCluster, executors_of, python_without
 from headgate.config.settings import Settings
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import Service, change, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, Service, change, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
@@ -62,24 +62,28 @@ class Feeder:
         finally:
             self._ending.set()
             self._thread.join()
-        assert self._producer.flush(60) == 0
+        assert self._producer.flush(ANSWER_SECONDS) == 0
+
+    def close(self) -> None:
+        self._producer.close()
 
 
 @pytest.fixture
-def shop(settings: Settings, shop_file: Path, postgres_database: str) -> Feeder:
+def shop(settings: Settings, shop_file: Path, postgres_database: str) -> Iterator[Feeder]:
     """Feed shop, but over a topic with several partitions that nothing is on yet, and with an audit."""
     topic = f"{settings.cluster}-kills.src.orders"
     admin = AdminClient({"bootstrap.servers": settings.bootstrap})
     for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-        future.result(10)
+        future.result(ANSWER_SECONDS)
     spec = yaml.safe_load(shop_file.read_text(encoding="utf-8"))
     shop_file.write_text(yaml.safe_dump(spec | {"source": {"topics": [topic]}}), encoding="utf-8")
     with psycopg.connect(postgres_database, autocommit=True) as database:
         database.execute(AUDIT)
-    return Feeder(settings.bootstrap, topic)
+    with closing(Feeder(settings.bootstrap, topic)) as feeder:
+        yield feeder
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(scaled_seconds(1200))
 @pytest.mark.parametrize("is_standalone", [False, True], ids=["local-cluster", "standalone"])
 def test_killed_executors_and_workers_are_gone_on_without(
     *,
@@ -148,4 +152,4 @@ def test_killed_executors_and_workers_are_gone_on_without(
 
         eventually(well, "nothing is left of the errors")
         node.process.send_signal(signal.SIGTERM)
-        assert node.process.wait(scaled_seconds(60)) == 0, node.log_file.read_text(encoding="utf-8")
+        assert node.process.wait(ANSWER_SECONDS) == 0, node.log_file.read_text(encoding="utf-8")

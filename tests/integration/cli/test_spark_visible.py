@@ -18,13 +18,13 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.ports import free_ports
-from integration.cli.conftest import ROWS, Service, change, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, eventually, headgate
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
 
 
 def fetched(port: int, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=ANSWER_SECONDS) as answer:
         return str(answer.read().decode())
 
 
@@ -91,8 +91,8 @@ def test_pages_and_metrics_tell_of_the_query_and_a_stop_amid_a_batch_leaves_no_t
 
 def _append(settings: Settings, shop_file: Path) -> None:
     (topic,) = re.findall(r"- (\S+orders)", shop_file.read_text(encoding="utf-8"))
-    producer = Producer({"bootstrap.servers": settings.bootstrap})
-    for number in range(ROWS + 1, 2 * ROWS):
-        key, value = change(number)
-        producer.produce(topic, value, key)
-    assert producer.flush(30) == 0
+    with Producer({"bootstrap.servers": settings.bootstrap}) as producer:
+        for number in range(ROWS + 1, 2 * ROWS):
+            key, value = change(number)
+            producer.produce(topic, value, key)
+        assert producer.flush(ANSWER_SECONDS) == 0

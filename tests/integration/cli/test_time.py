@@ -20,12 +20,12 @@ from headgate.config.times import show_ts
 from headgate.eventlog.kafka import KafkaLog
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.ts import ts_of_ms
-from integration.cli.conftest import Service, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.spark,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(scaled_seconds(900)),
     pytest.mark.usefixtures("one_core_spark"),
 ]
 
@@ -57,7 +57,7 @@ class Ticdc:
     def watermark(self, ts: int) -> None:
         for partition in range(PARTITIONS):
             self._write(partition, ts, {"type": "TIDB_WATERMARK"}, {"watermarkTs": ts})
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(ANSWER_SECONDS) == 0
 
     def close(self) -> None:
         self._producer.close()
@@ -79,7 +79,7 @@ def feed(
     """A topic, an empty table, and the file of a feed between them."""
     topic = f"{settings.cluster}-shop.orders"
     for future in log.connection.admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-        future.result(10)
+        future.result(ANSWER_SECONDS)
     given = {name: value for name, value in conninfo_to_dict(postgres_database).items() if value is not None}
     password = tmp_path / "password"
     password.write_text(str(given.pop("password", "")), encoding="utf-8")

@@ -19,12 +19,12 @@ from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.ts import ts_of_ms
-from integration.cli.conftest import Service, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.spark,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(scaled_seconds(600)),
     pytest.mark.usefixtures("one_core_spark"),
 ]
 
@@ -47,7 +47,7 @@ class Debezium:
 
     def make(self, *topics: str) -> None:
         for future in self._log.connection.admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
-            future.result(10)
+            future.result(ANSWER_SECONDS)
 
     def transaction(self, number: int, at_ms: int, *changes: tuple[int, str], table: str = "goods") -> None:
         for order, (key, what) in enumerate(changes, 1):
@@ -61,7 +61,7 @@ class Debezium:
         counts = [{"data_collection": f"public.{table}", "event_count": len(changes)}]
         end = {"status": "END", "id": f"{number}:99", "ts_ms": at_ms, "event_count": len(changes)}
         self._write(self.ends, {"id": f"{number}:99"}, {**end, "data_collections": counts}, at_ms)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(ANSWER_SECONDS) == 0
 
     def close(self) -> None:
         self._producer.close()

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import Service, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate
 
 pytestmark = pytest.mark.integration
 
@@ -40,7 +40,7 @@ def made(
         database.execute(SHOP)
     topic = f"{settings.cluster}-shop.Odd_Sch.select"
     for future in log.connection.admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        future.result(10)
+        future.result(ANSWER_SECONDS)
     given = {name: value for name, value in conninfo_to_dict(postgres_database).items() if value is not None}
     password = tmp_path / "password"
     password.write_text(str(given.pop("password", "")), encoding="utf-8")
@@ -68,9 +68,9 @@ def made(
             "after": {"id": 1, "what": "ä"},
             "source": {"connector": "postgresql", "db": "x", "schema": "Odd Sch", "table": "select"},
         }
-        producer = Producer({"bootstrap.servers": settings.bootstrap})
-        producer.produce(topic, json.dumps(event).encode(), b'{"id": 1}')
-        assert producer.flush(10) == 0
+        with Producer({"bootstrap.servers": settings.bootstrap}) as producer:
+            producer.produce(topic, json.dumps(event).encode(), b'{"id": 1}')
+            assert producer.flush(ANSWER_SECONDS) == 0
         return make(name, **source)
 
     make.with_event = with_event  # type: ignore[attr-defined]

@@ -145,8 +145,7 @@ def test_mariadb_that_cannot_start_shows_its_log(folder: Path) -> None:
 
 
 def test_the_broker_keeps_its_records_over_stop_and_kill(folder: Path) -> None:
-    with EmbeddedKafka(folder / "kafka") as kafka:
-        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    with EmbeddedKafka(folder / "kafka") as kafka, Producer({"bootstrap.servers": kafka.bootstrap}) as producer:
         producer.produce("kept", b"value")
         assert producer.flush(DEADLINE_SECONDS) == 0
         killed = kafka.pid

@@ -2,13 +2,14 @@
 
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import CONTROL_TOPICS, create_topics, topic_name
-from support.kafka_cluster import Cluster
+from support.kafka_cluster import Cluster, Foreign, Foreigner
 
 
 @pytest.fixture
@@ -31,3 +32,10 @@ def log(cluster: Cluster) -> Iterator[KafkaLog]:
     opened = open_log(cluster)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def foreign(cluster: Cluster) -> Iterator[Foreign]:
+    """Other programs on the cluster's topics."""
+    with ExitStack() as opened:
+        yield lambda **properties: opened.enter_context(closing(Foreigner(cluster, **properties)))

@@ -20,14 +20,14 @@ from support.eventlog_contract import (
     read_to,
     read_until,
 )
-from support.kafka_cluster import Cluster, Foreigner, delete_before, first_offset, set_topic
+from support.kafka_cluster import Cluster, Foreign, Foreigner, delete_before, first_offset, set_topic
 
 pytestmark = pytest.mark.integration
 
 
-def transaction(cluster: Cluster, name: str) -> Foreigner:
+def transaction(foreign: Foreign, cluster: Cluster, name: str) -> Foreigner:
     """Another program's transaction on our topics, begun."""
-    foreigner = Foreigner(cluster, **{"transactional.id": f"{cluster.cluster}.{name}", "client.id": name})
+    foreigner = foreign(**{"transactional.id": f"{cluster.cluster}.{name}", "client.id": name})
     foreigner.producer.init_transactions(30)
     foreigner.producer.begin_transaction()
     return foreigner
@@ -38,11 +38,11 @@ def test_nothing_at_all(log: KafkaLog) -> None:
     assert list(read_to_end(log, [])) == []
 
 
-def test_an_aborted_transaction_at_the_end_is_passed(cluster: Cluster, log: KafkaLog) -> None:
+def test_an_aborted_transaction_at_the_end_is_passed(cluster: Cluster, log: KafkaLog, foreign: Foreign) -> None:
     with closing(log.transactional_writer("owner")) as owner:
         owner.init()
         owner.commit([ended("s1")])
-    foreigner = transaction(cluster, "other")
+    foreigner = transaction(foreign, cluster, "other")
     foreigner.put_fact(ended("aborted"))
     foreigner.flush()
     foreigner.producer.abort_transaction(20)
@@ -50,8 +50,8 @@ def test_an_aborted_transaction_at_the_end_is_passed(cluster: Cluster, log: Kafk
     assert log.end_offsets([DISPATCH_0])[DISPATCH_0] >= 3
 
 
-def test_a_topic_of_aborted_records_only(cluster: Cluster, log: KafkaLog) -> None:
-    foreigner = transaction(cluster, "other")
+def test_a_topic_of_aborted_records_only(cluster: Cluster, log: KafkaLog, foreign: Foreign) -> None:
+    foreigner = transaction(foreign, cluster, "other")
     foreigner.put_fact(ended("aborted"))
     foreigner.flush()
     assert log.end_offsets([DISPATCH_0]) == {DISPATCH_0: 1}, "the read_uncommitted end"
@@ -62,10 +62,10 @@ def test_a_topic_of_aborted_records_only(cluster: Cluster, log: KafkaLog) -> Non
 
 
 def test_an_open_transaction_of_another_stops_the_replay_loudly_and_hides_nothing(
-    cluster: Cluster, log: KafkaLog
+    cluster: Cluster, log: KafkaLog, foreign: Foreign
 ) -> None:
     """At the first end-of-partition event everything behind the open transaction would be lost in silence."""
-    foreigner = transaction(cluster, "other")
+    foreigner = transaction(foreign, cluster, "other")
     foreigner.put_fact(ended("open"))
     foreigner.flush()
     with closing(log.transactional_writer("owner")) as owner:
@@ -81,8 +81,10 @@ def test_an_open_transaction_of_another_stops_the_replay_loudly_and_hides_nothin
             assert facts(list(read_on_to(reader, ends))) == [ended("behind").fact]
 
 
-def test_keys_behind_an_open_transaction_are_seen_and_nothing_of_it_is_read(cluster: Cluster, log: KafkaLog) -> None:
-    foreigner = transaction(cluster, "other")
+def test_keys_behind_an_open_transaction_are_seen_and_nothing_of_it_is_read(
+    cluster: Cluster, log: KafkaLog, foreign: Foreign
+) -> None:
+    foreigner = transaction(foreign, cluster, "other")
     foreigner.put_fact(heartbeat(1))
     foreigner.flush()
     with closing(log.writer("a1")) as writer:
@@ -95,8 +97,10 @@ def test_keys_behind_an_open_transaction_are_seen_and_nothing_of_it_is_read(clus
     assert log.hidden_keys(ANNOUNCE, 0) == hidden, "an aborted one is a sign of life as well"
 
 
-def test_a_take_over_ends_the_dangling_transaction_before_the_replay(cluster: Cluster, log: KafkaLog) -> None:
-    dead = transaction(cluster, "owner")
+def test_a_take_over_ends_the_dangling_transaction_before_the_replay(
+    cluster: Cluster, log: KafkaLog, foreign: Foreign
+) -> None:
+    dead = transaction(foreign, cluster, "owner")
     dead.put_fact(ended("dangling"))
     dead.flush()
     with closing(log.transactional_writer("owner")) as owner:
@@ -126,8 +130,8 @@ def test_compaction_leaves_holes_and_the_position_passes_them(cluster: Cluster, 
     assert facts(read)[-1] == ended("roll", owner_rev=rolls - 1).fact
 
 
-def test_a_log_of_which_everything_was_deleted(cluster: Cluster, log: KafkaLog) -> None:
-    foreigner = Foreigner(cluster)
+def test_a_log_of_which_everything_was_deleted(cluster: Cluster, log: KafkaLog, foreign: Foreign) -> None:
+    foreigner = foreign()
     for n in range(3):
         foreigner.put_fact(ended(f"s{n}"))
     foreigner.flush()
@@ -138,9 +142,9 @@ def test_a_log_of_which_everything_was_deleted(cluster: Cluster, log: KafkaLog) 
         read_to(reader, {DISPATCH_0: 3})
 
 
-def test_garbage_is_told_with_its_place_and_skipped(cluster: Cluster, log: KafkaLog) -> None:
+def test_garbage_is_told_with_its_place_and_skipped(log: KafkaLog, foreign: Foreign) -> None:
     key, value = encode(ended("s1").fact)
-    foreigner = Foreigner(cluster)
+    foreigner = foreign()
     foreigner.put(DISPATCH_0, b"no/such/key/form", value)
     foreigner.put(DISPATCH_0, key, b'{"json": true}')
     foreigner.put_fact(ended("s1"))
@@ -154,8 +158,8 @@ def test_garbage_is_told_with_its_place_and_skipped(cluster: Cluster, log: Kafka
     assert facts([third]) == [ended("s1").fact]
 
 
-def test_a_newer_schema_ends_the_reading_for_good_after_what_stands_before_it(cluster: Cluster, log: KafkaLog) -> None:
-    foreigner = Foreigner(cluster)
+def test_a_newer_schema_ends_the_reading_for_good_after_what_stands_before_it(log: KafkaLog, foreign: Foreign) -> None:
+    foreigner = foreign()
     foreigner.put_fact(ended("before"))
     foreigner.put(DISPATCH_0, ended("s1").fact.key.text().encode(), b"\x00" + (1699).to_bytes(4, "big") + b"?")
     foreigner.put_fact(ended("behind"))

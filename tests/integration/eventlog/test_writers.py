@@ -14,14 +14,14 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import CommitRefusedError, CommitUncertainError, FencedError, LogError
 from headgate.eventlog.topics import MESSAGE_BYTES_MAX, topic_name
 from support.eventlog_contract import DISPATCH_0, SYNC_0, ended, facts, heartbeat, read_all, reported, tombstone
-from support.kafka_cluster import Cluster, Foreigner, set_topic
+from support.kafka_cluster import Cluster, Foreign, set_topic
 
 pytestmark = pytest.mark.integration
 
 
-def test_a_zombies_record_on_disk_is_never_visible(cluster: Cluster, log: KafkaLog) -> None:
+def test_a_zombies_record_on_disk_is_never_visible(cluster: Cluster, log: KafkaLog, foreign: Foreign) -> None:
     """The old owner's transaction had reached the broker when the new one took over; then it wakes up and commits."""
-    zombie = Foreigner(cluster, **{"transactional.id": f"{cluster.cluster}.owner"})
+    zombie = foreign(**{"transactional.id": f"{cluster.cluster}.owner"})
     zombie.producer.init_transactions(30)
     zombie.producer.begin_transaction()
     zombie.put_fact(ended("s1", owner_rev=1))
@@ -37,12 +37,12 @@ def test_a_zombies_record_on_disk_is_never_visible(cluster: Cluster, log: KafkaL
 
 
 def test_our_writer_is_fenced_by_anybody_with_its_id_and_says_so_for_ever(
-    cluster: Cluster, log: KafkaLog, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, log: KafkaLog, caplog: pytest.LogCaptureFixture, foreign: Foreign
 ) -> None:
     with closing(log.transactional_writer("owner")) as owner:
         owner.init()
         owner.commit([ended("s1")])
-        rival = Foreigner(cluster, **{"transactional.id": f"{cluster.cluster}.owner"})
+        rival = foreign(**{"transactional.id": f"{cluster.cluster}.owner"})
         rival.producer.init_transactions(30)
         for _ in range(2):
             with pytest.raises(FencedError, match=f"owner was fenced on Kafka at {cluster.bootstrap}"):

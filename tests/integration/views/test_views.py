@@ -222,14 +222,16 @@ def test_views_say_what_the_command_says_and_again_after_a_kill(shop_file: Path,
         assert service.process.poll() is None, "owner and agents go on without views"
 
 
-def put(settings: Settings, topic: str, key: bytes, value: bytes | None, **properties: Any) -> Producer:
-    producer = Producer({"bootstrap.servers": settings.bootstrap, **properties})
-    if properties:
-        producer.init_transactions(30)
-        producer.begin_transaction()
-    producer.produce(f"{settings.prefix}{topic}", key=key, value=value, partition=0)
-    producer.flush(30)
-    return producer
+def put(settings: Settings, topic: str, key: bytes, value: bytes | None, **properties: Any) -> None:
+    """One record, aborted if it is of a transaction."""
+    with Producer({"bootstrap.servers": settings.bootstrap, **properties}) as producer:
+        if properties:
+            producer.init_transactions(30)
+            producer.begin_transaction()
+        producer.produce(f"{settings.prefix}{topic}", key=key, value=value, partition=0)
+        producer.flush(30)
+        if properties:
+            producer.abort_transaction(30)
 
 
 def test_an_aborted_record_garbage_and_tombstones(settings: Settings, log: KafkaLog, serve: Serve) -> None:
@@ -237,7 +239,7 @@ def test_an_aborted_record_garbage_and_tombstones(settings: Settings, log: Kafka
         owner.init()
         owner.commit([ended("s1")])
     fact = ended("s2").fact
-    put(settings, "dispatch", *encode(fact), **{"transactional.id": "stranger"}).abort_transaction(30)
+    put(settings, "dispatch", *encode(fact), **{"transactional.id": "stranger"})
     put(settings, "dispatch", b"what is this", b"?")
     views = serve("views", "views")
     agent = ended("s1").fact.key
