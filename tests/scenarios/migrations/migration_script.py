@@ -2,8 +2,9 @@
 
 A script is blocks of commands, a line ``----``, and what happened: inputs, facts, effects. The database is played by
 the script: ``result m1 progressed ready`` answers the effect that is out about m1. Examinations answer themselves, as
-an ALTER of the table that the submission names, unless the script holds them. At the end of every script the state
-after replay of the full log, after replay of the compacted one, and the owner's live state must be the same.
+an ALTER of the table that the submission names, unless the script holds them. ``a & b`` come at once.
+At the end of every script the state after replay of the full log, after replay of the compacted one, and the owner's
+live state must be the same.
 """
 
 from collections.abc import Sequence
@@ -97,11 +98,15 @@ class World:
         self.requests = 0
 
     def run(self, line: str) -> None:
+        for command in line.split(" & "):
+            self.command(command)
+        self.settle()
+
+    def command(self, line: str) -> None:
         words = line.split()
         plain = [word for word in words if "=" not in word]
         options = dict(word.split("=", 1) for word in words if "=" in word)
         getattr(self, f"do_{plain[0]}")(*plain[1:], **options)
-        self.settle()
 
     def settle(self) -> None:
         for _ in range(TURNS_MAX):

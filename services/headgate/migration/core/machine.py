@@ -31,7 +31,7 @@ from headgate.migration.core.effects import (
     WatchMigration,
 )
 from headgate.migration.core.scheduling import CUTOVER_BACKOFF_SECONDS, cut_over_if_due, reverted, stop, tick
-from headgate.migration.core.state import MigrationsState, Term, digest, evolve, new_state
+from headgate.migration.core.state import PENDING, MigrationsState, Term, digest, evolve, new_state
 from headgate.migration.core.transitions import Phase, Signal, phase
 from headgate.records.migration import MigrationRecorded, MigrationRequestKey, MigrationState, MigrationStrategy
 from headgate.runtime.machine import (
@@ -272,6 +272,9 @@ def _cleaned_up(draft: Draft, name: str, result: Any) -> None:
         draft.signal(name, Signal.CLEANED_UP, draft.cause(artifacts=result.artifacts))
     elif not isinstance(result, EffectFailed):
         raise TypeError(f"a clean-up cannot end with {type(result).__name__}")
+    record = draft.migration(name)
+    if record is not None and record.state in PENDING:
+        draft.burst()  # it was retried meanwhile, and has waited for this
 
 
 MIGRATIONS: Final[Machine[MigrationsState]] = Machine(new_state=new_state, evolve=evolve, decide=decide, digest=digest)

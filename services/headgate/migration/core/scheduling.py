@@ -115,7 +115,8 @@ def _start_next(draft: Draft) -> None:
     if len(running) >= RUNNING_MAX:
         return
     for name, record in everything:
-        if record.state is not MigrationState.READY:
+        # What its former attempt left may still be being dropped: it must not be what this one makes.
+        if record.state is not MigrationState.READY or name in draft.term.busy:
             continue
         spec = draft.spec(record)
         if spec.in_order_completion and record.is_immediate and _pending_before(draft, record, spec):

@@ -117,7 +117,7 @@ launch         open_launch     .               .               .             .  
 complete       open_completion open_completion open_completion .             .                .                .
 throttle       set_throttle    set_throttle    set_throttle    .             .                .                .
 force_cutover  set_force       set_force       set_force       .             .                .                .
-cleaned_up     -               -               -               -             forget_artifacts forget_artifacts forget_artifacts
+cleaned_up     forget_artifacts forget_artifacts -              -             forget_artifacts forget_artifacts forget_artifacts
 """  # noqa: E501 - a table
 """The whole machine, ``-`` for never and ``.`` for keep."""
 
