@@ -733,6 +733,13 @@ class SinkContract:
             bench.sink.claim(claim)
         bench.sink.claim(claim_of(bench, 2, identity=theirs.identity))
 
+    def test_what_is_sealed_is_sealed_again_under_a_higher_epoch(self, bench: Bench) -> None:
+        for n in (1, 3):
+            assert bench.sink.seal(claim_of(bench, n)) == {0: 5, 1: 0}
+        for late in (2, 3):
+            with pytest.raises(SinkFencedError):
+                bench.sink.claim(claim_of(bench, late))
+
     def test_some_of_its_partitions_may_never_have_been_claimed(self, bench: Bench, writer: SinkWriter) -> None:
         part = claim_of(bench, 1, start={1: 3}, topic_id="first")
         bench.sink.claim(part)
