@@ -4,7 +4,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
@@ -96,7 +96,9 @@ class MysqlSite:
             mariadb_execute(url, statement)
 
     def through(self, port: int) -> dict[str, object]:
-        return self.spec | {"dsn": self._url.replace(f":{self.port}/", f":{port}/")}
+        parts = urlsplit(self._url)
+        here = parts._replace(netloc=f"{parts.netloc.rpartition('@')[0]}@127.0.0.1:{port}")
+        return self.spec | {"dsn": urlunsplit(here)}
 
     def history(self) -> list[str]:
         return [value for (value,) in mariadb_execute(self._url, "SELECT value FROM noted ORDER BY id")]

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from fixtures.services import mariadb_execute
-from fixtures.wire import Wire
+from fixtures.wire import HERE, Wire
 from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
@@ -50,10 +50,10 @@ def count_of(url: str) -> int:
     return int(mariadb_execute(url, "SELECT count(*) FROM t")[0][0])
 
 
-def moved(url: str, port: int, user: str | None = None) -> str:
-    """The same database by another port, or as another user."""
+def moved(url: str, port: int, user: str | None = None, host: str | None = None) -> str:
+    """The same database by another address, or as another user."""
     parts = urlsplit(url)
-    return f"mysql://{user or f'{parts.username}:{parts.password}'}@{parts.hostname}:{port}{parts.path}"
+    return f"mysql://{user or f'{parts.username}:{parts.password}'}@{host or parts.hostname}:{port}{parts.path}"
 
 
 def test_rights_that_are_taken_away_and_a_table_that_disappears(url: str) -> None:
@@ -92,7 +92,7 @@ def wire(url: str) -> Iterator[Wire]:
 
 
 def test_a_cut_connection_is_unavailable_and_the_same_batch_goes_on_when_it_is_back(url: str, wire: Wire) -> None:
-    sink = MysqlSink(RelationalSettings(moved(url, wire.port)))
+    sink = MysqlSink(RelationalSettings(moved(url, wire.port, host=HERE)))
     writer = sink.writer()
     sink.claim(CLAIM)
     writer.apply(batch(0, 3))
@@ -214,7 +214,7 @@ def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
     url: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
-    sink = MysqlSink(RelationalSettings(moved(url, wire.port)))
+    sink = MysqlSink(RelationalSettings(moved(url, wire.port, host=HERE)))
     sink.claim(CLAIM)
     writer = sink.writer()
     writer.apply(batch(0, 3))

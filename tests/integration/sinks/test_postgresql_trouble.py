@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from fixtures.wire import Wire
+from fixtures.wire import HERE, Wire
 from headgate.formats.change import ABSENT, Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
@@ -109,7 +109,7 @@ def wire(dsn: str) -> Iterator[Wire]:
 
 def test_a_cut_connection_is_unavailable_and_the_same_batch_goes_on_when_it_is_back(dsn: str, wire: Wire) -> None:
     parameters = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
-    sink = PostgresSink(RelationalSettings(make_conninfo("", **(parameters | {"port": str(wire.port)}))))
+    sink = PostgresSink(RelationalSettings(make_conninfo("", **(parameters | {"host": HERE, "port": str(wire.port)}))))
     writer = sink.writer()
     sink.claim(CLAIM)
     writer.apply(batch(0, 3))
@@ -262,7 +262,7 @@ def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
     dsn: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
-    sink = PostgresSink(RelationalSettings(make_conninfo(dsn, port=wire.port)))
+    sink = PostgresSink(RelationalSettings(make_conninfo(dsn, host=HERE, port=wire.port)))
     sink.claim(CLAIM)
     writer = sink.writer()
     writer.apply(batch(0, 3))
