@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo chaos test test-containers test-long lint fmt types bench sim sim-long mutants docs lock up clean
+.PHONY: help demo chaos test test-containers test-long lint fmt types bench sim sim-long mutants docs sbom lock up clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,7 @@ CONTAINERS = HEADGATE_TEST_PARTS=containers TESTCONTAINERS_RYUK_DISABLED=true $(
 
 test-containers: $(READY) ## docker-compose.yml with kills, and the integration suites of log and sinks on containers
 	infra/docker/local-images
+	infra/helm/local-helm
 	$(CONTAINERS) tests/containers -m containers -p no:randomly
 	$(CONTAINERS) tests/integration/eventlog tests/integration/sinks tests/integration/views
 
@@ -91,6 +92,11 @@ docs: $(READY) ## make the pages anew that are made from the code, and build sit
 	$(RUN)/python -m headgate_lab.pages
 	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --quiet
 	@echo "open site/index.html"
+
+SBOM = cyclonedx-bom==7.5.0
+
+sbom: $(READY) ## sbom.json: the Python packages of the product's image, as CycloneDX
+	$(RUN)/uv tool run --quiet --from $(SBOM) cyclonedx-py requirements requirements.image.lock --of JSON -o sbom.json
 
 lock: ## resolve anew and write requirements.lock, and of it the image's (hashes, no registry's host)
 	$(RUN)/uv lock --quiet
