@@ -205,6 +205,7 @@ class LogContract:
             writer.init()
             writer.commit([ended("s1")])
             ends = log.end_offsets([DISPATCH_0])
+            assert log.stable_offsets([DISPATCH_0]) == ends
             with closing(log.reader(ends)) as reader:
                 assert reader.poll(10, 0.0) == []
                 (offset,) = writer.commit([ended("s2")])
@@ -223,6 +224,8 @@ class LogContract:
         for unknown in (beyond, Partition("nonsense", 0)):
             with pytest.raises(LogError, match=unknown.topic):
                 log.end_offsets([unknown])
+            with pytest.raises(LogError, match=unknown.topic):
+                log.stable_offsets([unknown])
             with pytest.raises(LogError, match=unknown.topic):
                 log.reader({unknown: 0})
         with closing(log.transactional_writer("owner")) as writer:

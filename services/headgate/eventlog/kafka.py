@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import OffsetSpec
 
@@ -104,13 +104,19 @@ class KafkaLog:
 
     def end_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """The read_uncommitted ends, asked of the brokers now. Raises LogError."""
+        return self._ends(partitions, IsolationLevel.READ_UNCOMMITTED)
+
+    def stable_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """See the port."""
+        return self._ends(partitions, IsolationLevel.READ_COMMITTED)
+
+    def _ends(self, partitions: Sequence[Partition], isolation: IsolationLevel) -> dict[Partition, int]:
         self._check(partitions)
         if not partitions:
             return {}
         wanted = {KafkaPartition(topic_name(self.cluster, p.topic), p.number): p for p in partitions}
-        answers = ask_offsets(
-            self.connection, dict.fromkeys(wanted, OffsetSpec.latest()), "asking for the ends of the control topics"
-        )
+        latest = dict.fromkeys(wanted, OffsetSpec.latest())
+        answers = ask_offsets(self.connection, latest, "asking for the ends of the control topics", isolation)
         return {wanted[partition]: answer.offset for partition, answer in answers.items()}
 
     def hidden_keys(self, partition: Partition, start: int) -> list[Key]:

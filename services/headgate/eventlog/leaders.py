@@ -35,9 +35,12 @@ LEADER_MOVES: Final = frozenset(
 
 
 def ask_offsets(
-    connection: KafkaConnection, asked: Mapping[TopicPartition, OffsetSpec], what: str
+    connection: KafkaConnection,
+    asked: Mapping[TopicPartition, OffsetSpec],
+    what: str,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, Any]:
-    """What each leader answers (``offset``, -1 where there is none, and its ``timestamp``); ends are read_uncommitted.
+    """What each leader answers: ``offset``, -1 where there is none, and its ``timestamp``. ``isolation`` is of ends.
 
     Raises LogError: ``what`` says what was being done, BrokerUnreachableError if nobody answered.
     """
@@ -49,9 +52,7 @@ def ask_offsets(
         # Held until it has answered: a client that everybody has let go of takes the open questions with it, and
         # whoever finds that a leader has moved lets go of the one that others are asking.
         admin = connection.admin
-        futures = admin.list_offsets(
-            dict(asked), isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ADMIN_SECONDS_MAX
-        )
+        futures = admin.list_offsets(dict(asked), isolation_level=isolation, request_timeout=ADMIN_SECONDS_MAX)
         moved = False
         answers: dict[TopicPartition, Any] = {}
         for at, future in futures.items():

@@ -215,6 +215,13 @@ class Log(Protocol):
         """The read_uncommitted ends, now. Raises LogError."""
         ...
 
+    def stable_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """Up to where readers get now; an open transaction is the end. Raises LogError.
+
+        Whatever anybody has read before this call stands below.
+        """
+        ...
+
     def hidden_keys(self, partition: Partition, start: int) -> list[Key]:
         """Keys of all records from ``start`` to the present end, whatever becomes of their transactions.
 

@@ -103,7 +103,7 @@ class ChangeLogFollower:
         followed = self._follow(name)
         try:
             with followed.lock:
-                followed.tail.read_to_end()
+                followed.tail.read_what_is_committed()
                 state = followed.tail.state
                 unread = _neighbours_of(state, name, span)
             found = ask(unread) if unread else {}
@@ -135,7 +135,7 @@ class ChangeLogFollower:
         try:
             followed = self._follow(name)
             with followed.lock:
-                followed.tail.read_to_end()
+                followed.tail.read_what_is_committed()
                 self._tell(name, followed.tail)
                 return followed.tail.position
         except (LogError, MapError, ChangeLogUnavailableError) as error:

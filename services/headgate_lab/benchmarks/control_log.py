@@ -151,6 +151,10 @@ class FileLog(MemoryLog):
         """See Log."""
         return {partition: self.ends[partition] for partition in partitions}
 
+    def stable_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """See Log."""
+        return self.end_offsets(partitions)
+
     def reader(self, start: Mapping[Partition, int]) -> "_FileReader":  # type: ignore[override]
         """See Log."""
         return _FileReader(self, start)

@@ -300,6 +300,11 @@ class MemoryLog:
         self.check_connected()
         return {partition: self.broker.end_offset(partition) for partition in partitions}
 
+    def stable_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """Up to where readers get now."""
+        self.check_connected()
+        return {partition: self.broker.last_stable_offset(partition) for partition in partitions}
+
     def hidden_keys(self, partition: Partition, start: int) -> list[Key]:
         """Keys of all records from there on, but for what lags for this process."""
         self.check_connected()

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.eventlog.kafka import KafkaLog, open_log
-from headgate.eventlog.topics import create_topics
+from headgate.eventlog.topics import create_topics, topic_name
 from headgate.generation import ChangeWriter
 from headgate.generation.core.planning import resize
 from headgate.generation.core.state import current_of
@@ -257,6 +257,34 @@ def test_a_record_that_no_writer_wrote_stops_its_table(world: ChangeLogBed) -> N
     stranger.flush(20)
     status = until(lambda: (s := executor.status(task.id)) and s.state is TaskState.FAILED and s, "it fails")
     assert "no ChangeWriter wrote this record" in status.error
+
+
+def test_a_transaction_left_open_on_the_topic_of_generations_holds_up_no_feed(world: ChangeLogBed) -> None:
+    """As a killed owner leaves one, until it is fenced or the broker ends it."""
+    world.create()
+    world.report()
+    executor, task = world.executor(), world.task(world.plan(), 1)
+    executor.add_table(task, prepare=False)
+    topic = topic_name(world.log.cluster, "generation")
+    with world.writer("w") as writer:
+        world.write(writer, 0, 50)
+        world.await_rows(50)
+        killed = Producer(
+            {
+                "bootstrap.servers": world.bed.bootstrap,
+                "transactional.id": f"{world.log.cluster}-killed",
+                "transaction.timeout.ms": 600_000,
+            }
+        )
+        killed.init_transactions(30)
+        killed.begin_transaction()
+        killed.produce(topic, key=b"goods/reader/nobody", value=b"", partition=0)
+        assert killed.flush(30) == 0
+        try:
+            world.write(writer, 50, 50)
+            world.await_rows(100)
+        finally:
+            killed.abort_transaction(30)
 
 
 def test_a_feed_that_is_not_registered_does_not_begin(world: ChangeLogBed) -> None:

@@ -84,7 +84,7 @@ class FeedChangeLogs:
             with self._lock:
                 if name not in self._tails:
                     self._tails[name] = GenerationTail(self._log, name, "feeds-of-coordinator")
-                self._tails[name].read_to_end()
+                self._tails[name].read_what_is_committed()
                 return question(self._tails[name])
         except (LogError, MapError) as error:
             raise ChangeLogUnavailableError(f"change log {name}: {error}") from error

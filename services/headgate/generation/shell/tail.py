@@ -55,7 +55,13 @@ class GenerationTail:
 
     def read_to_end(self) -> None:
         """Take all up to the end that the topic has now. Raises LogError."""
-        end = self._log.end_offsets([self._partition])[self._partition]
+        self._read_to(self._log.end_offsets([self._partition])[self._partition])
+
+    def read_what_is_committed(self) -> None:
+        """Take all that anybody can have read by now, whatever transaction is open behind it. Raises LogError."""
+        self._read_to(self._log.stable_offsets([self._partition])[self._partition])
+
+    def _read_to(self, end: int) -> None:
         looks = 0
         while self._reader.positions()[self._partition] < end:
             looks = 0 if self.follow(0.1) else looks + 1

@@ -264,7 +264,9 @@ class SwitchWorld:
             at = self.random.randrange(len(log.streams) - 1)
             changes = (Recut((log.streams[at].id, log.streams[at + 1].id), (), ""),)
         else:
-            if kind in ("abort", "retire", "repair"):
+            # What is retired before the feed is registered is lost to it, and told: its histories begin with all.
+            is_known = not self.profile.feed_parts or SET in self.state().readers
+            if kind in ("abort", "repair") or (kind == "retire" and is_known):
                 self._ask(GenerationRequestKind(kind))
             return
         asked = tuple(StreamsRecut(tuple(map(str, change.streams)), change.cuts) for change in changes)
