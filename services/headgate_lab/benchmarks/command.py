@@ -99,12 +99,13 @@ def rest(
 def control(
     spans: Annotated[list[int] | None, typer.Option(min=1_024, help="sizes; 1024, 16384 and 131072 if none")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="runs of each size")] = 1,
+    shards: Annotated[int, typer.Option(min=1, max=256, help="coordinators that share the spans")] = 1,
     output: Format = Output.TABLE,
 ) -> None:
     """What deciding costs a coordinator: dispatch, events, idle ticks, a lost agent, replay, memory."""
-    options = ControlOptions(rounds=rounds)
+    options = ControlOptions(rounds=rounds, shards=shards)
     if spans:
-        options = ControlOptions(tuple(spans), rounds)
+        options = ControlOptions(tuple(spans), rounds, shards)
     _show(bench_control(options, note), output)
 
 

@@ -1,5 +1,7 @@
 """What deciding costs: the real coordinator in the real role loop, with up to 131 072 spans on 8 agents.
 
+With more than one shard each has its own coordinator and its part of the spans, measured one after the other.
+
 Nothing is waited for: the log is in memory (control_log.py, with the real codec at both ends), agents say
 "replicating" as soon as they are told to, and the loop's clock is the processor time that its turns have used. So every
 figure is processor time of the coordinator alone, decoding and encoding included, and another process on the machine
@@ -60,15 +62,18 @@ EVENTS: Final = 16_384
 TURNS_MAX: Final = 200_000
 REPLAY_SECONDS_MAX: Final = 300.0
 
+SUMS: Final = (("first_dispatch_of_all", "s", 1), ("replay_of_all", "s", 1), ("memory_of_all", "mib", 0))
+
 GOALS: Final = {"idle_tick": 1.0, "first_dispatch": 20.0, "replay": 10.0, "status_event": 100.0, "memory": 1024.0}
 """What was aimed at, for 131 072 spans, in each figure's own unit."""
 
 
 class ControlOptions(msgspec.Struct, frozen=True):
-    """Sizes, and how often each is run."""
+    """Sizes of a cluster, over how many shards its feeds are spread, and how often each is run."""
 
     spans: tuple[int, ...] = (1_024, 16_384, 131_072)
     rounds: int = 1
+    shards: int = 1
 
 
 def bench_control(options: ControlOptions, say: Callable[[str], None]) -> Report:
@@ -76,7 +81,7 @@ def bench_control(options: ControlOptions, say: Callable[[str], None]) -> Report
     collect_rarely()  # as a coordinator's process does
     figures: dict[str, Figure] = {}
     for spans in options.spans:
-        runs = [_measure(spans, number, say) for number in range(options.rounds)]
+        runs = [_measure_shards(spans, options.shards, number, say) for number in range(options.rounds)]
         for name, unit, digits in (
             ("first_dispatch", "s", 2),
             ("status_event", "us", 1),
@@ -87,10 +92,21 @@ def bench_control(options: ControlOptions, say: Callable[[str], None]) -> Report
             ("take_over", "s", 2),
             ("replay", "s", 2),
             ("memory", "mib", 0),
+            *(SUMS if options.shards > 1 else ()),
         ):
             values = [run[name] for run in runs]
             figures[f"{name}_{spans}_{unit}"] = median_of(values, unit, GOALS.get(name), digits)
     return Report("control", figures)
+
+
+def _measure_shards(spans: int, shards: int, number: int, say: Callable[[str], None]) -> dict[str, float]:
+    """The slowest of the shards, one after the other: they share nothing but agents; and what all cost together."""
+    size, rest = divmod(spans, shards)
+    runs = [_measure(size + (shard < rest), number, say) for shard in range(shards)]
+    slowest = {name: max(run[name] for run in runs) for name in runs[0]}
+    return slowest | {
+        f"{name}_of_all": sum(run[name] for run in runs) for name in ("first_dispatch", "replay", "memory")
+    }
 
 
 def _measure(spans: int, number: int, say: Callable[[str], None]) -> dict[str, float]:
@@ -156,9 +172,10 @@ class _World:
         self._until(lambda: self.role.status.state is RoleState.SERVING, "served")
         for session in self.sessions:
             self._write(AnswerKey(*session, 0), SyncAnswered(None, 1, 0, 0))
-        for number in range(self.spans // FEED_SPANS):
+        for number, first in enumerate(range(0, self.spans, FEED_SPANS)):
             name = f"feed-{number:05}"
-            wish = OperationRequested(OperationKind.CREATE_FEED, name, name, None, None, "bench", 0)
+            spec = f"{name} {min(FEED_SPANS, self.spans - first)}"
+            wish = OperationRequested(OperationKind.CREATE_FEED, name, spec, None, None, "bench", 0)
             self._write(RequestKey(f"create-{name}"), wish)
         used = self._until(lambda: len(self.held) == self.spans, "dispatched every span")
         return used + self._until(self._all_replicate, "seen every span replicate")
@@ -307,9 +324,9 @@ def _resolved(effect: Any) -> FeedResolved | TablesDiscovered:
         return TablesDiscovered()
     if not isinstance(effect, ResolveFeed):
         raise BenchError(f"the coordinator asked for {type(effect).__name__}, which nobody wanted")
-    name = effect.spec
+    name, _, tables = effect.spec.partition(" ")
     plans = tuple(
         SpanPlan(f"shop.{name}.t{i:04}", f"db.shop.{name}.t{i:04}", f"public.{name}_t{i:04}", {0: 0})
-        for i in range(FEED_SPANS)
+        for i in range(int(tables))
     )
     return FeedResolved('{"sink": {"type": "postgresql", "dsn": "target"}}', plans)
