@@ -22,7 +22,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.formats.change import DATA_ERRORS
 from headgate.migration.core.copy_steps import FeedSeen
 from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
-from headgate.migration.strategies.postgresql_lane import LastChange
+from headgate.migration.strategies.postgresql_cutover import LastChange
 from headgate.records.base import Fact
 from headgate.records.control import (
     FeedRecorded,
@@ -215,7 +215,7 @@ def _outcome(reader: Any, key: OutcomeKey) -> RequestSettled | None:
 
 
 class _Tail:
-    """See postgresql_lane.TopicTail. Reading begins with the first question."""
+    """See postgresql_cutover.TopicTail. Reading begins with the first question."""
 
     def __init__(self, connection: Any, topic: str, start: int) -> None:
         self._consumer = connection.client(Consumer, group_id="headgate-migration", enable_auto_commit=False)

@@ -29,7 +29,8 @@ from headgate.migration.strategies.copying import CopyingStrategy
 from headgate.migration.strategies.examining import checked_plan, plan_copy
 from headgate.migration.strategies.lane_plan import LanePlan, lane_plan
 from headgate.migration.strategies.online_steps import Copier, Note, OnlineWork, Parts
-from headgate.migration.strategies.postgresql_lane import FeedBehindError, PostgresLane
+from headgate.migration.strategies.postgresql_cutover import FeedBehindError, PostgresCutOver
+from headgate.migration.strategies.postgresql_lane import PostgresLane
 from headgate.migration.strategies.statement import StatementError, parse_statement
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import MigrationRecorded
@@ -160,16 +161,8 @@ class OnlineStrategy(CopyingStrategy):
         seconds = parse_spec(effect.record.spec).cutover_threshold_seconds
         tail = self._feeds.tail(work.plan.topic)
         try:
-            self._lane.cut_over(
-                work.plan,
-                memory,
-                seconds,
-                feed_id=work.held.position.feed_id,
-                built=work.held.built,
-                hot=work.hot,
-                tail=tail,
-                is_forced=effect.record.cutover_forced,
-            )
+            cut_over = PostgresCutOver(self._lane, work.plan, work.held.position.feed_id, tail, seconds)
+            cut_over.run(memory, built=work.held.built, hot=work.hot, is_forced=effect.record.cutover_forced)
         except FeedBehindError as error:
             work.behind, work.is_ready = str(error), False
             return self._progress(effect.record)

@@ -1,24 +1,15 @@
-"""What an online change needs of PostgreSQL beside the copy itself: capture, marks, the feed's position, the cut-over.
+"""What an online change needs of PostgreSQL beside the copy itself: capture, marks, the feed's position, differences.
 
 A *mark* is an update of one row that changes nothing: the server logs it, and the capturing connector sends it like any
-change. The cut-over must know that all changes of the table are on the topic, while it holds the table and nothing more
-can be written to it. It asks the server: a temporary replication slot of its own, made before the lock, lists what has
-been written to the table since, in the log's order. The last of these has a place in the log (LSN), and Debezium's
-event of the same change has the same one. When that event is on the topic, everything is, and the feed's position
-behind it says that everything is in the copy. A mark written after the slot was made sees to it that there is a last.
+change.
 """
 
-import struct
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-import msgspec
 from psycopg import sql
 
 from headgate.migration.core.copy_steps import Position
-from headgate.migration.strategies.contract import Chunk, LockUnavailableError, Memory, RefusedError, Table
+from headgate.migration.strategies.contract import Chunk, Memory, RefusedError, Table
 from headgate.migration.strategies.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.postgresql import PostgresServer, like
 from headgate.migration.strategies.postgresql_copy import casted, listed, table_of, within
@@ -26,10 +17,7 @@ from headgate.migration.strategies.postgresql_sessions import named, translating
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 
-__all__ = ["FeedBehindError", "LastChange", "PostgresLane", "TopicTail"]
-
-POLL_SECONDS: Final = 0.02
-"""Clients wait while the cut-over waits: it looks often."""
+__all__ = ["PostgresLane", "full_name", "identity", "renamed"]
 
 HOT_KEYS_MAX: Final = 1_000
 """Rows that are compared while the table is locked; so many take some ten milliseconds."""
@@ -39,9 +27,6 @@ ROW_BYTES_MIN: Final = 32
 
 SAMPLED_PAGES: Final = 64
 """Half a megabyte, read at once; long values are counted where they are pointed to from, and not read."""
-
-_OPERATIONS: Final = {"I": ("c",), "U": ("u", "c"), "D": ("d",)}
-"""What pgoutput calls a change → what Debezium calls it. An update of the key is a delete, then a create."""
 
 _PUBLICATION: Final = "SELECT pubname FROM pg_publication_tables WHERE schemaname = %s AND tablename = %s ORDER BY 1"
 
@@ -71,25 +56,6 @@ FROM pg_class WHERE oid = %s::regclass
 _IDENTITY: Final = "SELECT oid::bigint, relfilenode::bigint FROM pg_class WHERE oid = %s::regclass"
 
 
-class FeedBehindError(Exception):
-    """Clients would have had to wait for longer than they may, so nothing was locked. It passes by itself."""
-
-
-class LastChange(msgspec.Struct, frozen=True):
-    """The last change of a table in the server's log. ``operations``: what Debezium calls it."""
-
-    lsn: int
-    operations: tuple[str, ...]
-
-
-class TopicTail(Protocol):
-    """The end of the table's topic."""
-
-    def find(self, change: LastChange, seconds: float) -> int | None:
-        """The offset of that change's event; None if it has not come within the time."""
-        ...
-
-
 class PostgresLane:
     """One migration's table and its copy at ``server``; sessions are the server's."""
 
@@ -101,7 +67,7 @@ class PostgresLane:
     def primary(self, table: Table) -> tuple[str, ...]:
         """Columns of the primary key; empty if there is none."""
         with self.server.sessions.asking() as session, translating("describing the primary key"):
-            return tuple(row[0] for row in session.execute(_PRIMARY, (_full(table, session),)).fetchall())
+            return tuple(row[0] for row in session.execute(_PRIMARY, (full_name(table, session),)).fetchall())
 
     def capture(self, table: Table) -> str:
         """A publication that has the table. Raises RefusedError if its changes cannot be followed to the end."""
@@ -111,7 +77,7 @@ class PostgresLane:
             ((may,),) = session.execute(
                 "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
             ).fetchall()
-            markable = session.execute(_MARKABLE, (_full(table, session),)).fetchone()
+            markable = session.execute(_MARKABLE, (full_name(table, session),)).fetchone()
         if published is None:
             raise RefusedError(
                 f"{where} is in no publication, so no connector captures its changes: capture it with Debezium "
@@ -137,7 +103,7 @@ class PostgresLane:
             session.execute(like(plan.plan.before, plan.plan.shadow))
             session.execute(statement.on(named(schema, plan.plan.shadow).as_string(session)))
             for now, after in plan.renamed:
-                session.execute(_renamed(shadow, after, now))
+                session.execute(renamed(shadow, after, now))
             for name, kind in plan.dropped:
                 session.execute(
                     sql.SQL("ALTER TABLE {} ADD COLUMN {} {}").format(shadow, sql.Identifier(name), sql.SQL(kind))
@@ -149,7 +115,7 @@ class PostgresLane:
         held = plan.held
         keys = [old for old, _ in held.key]
         with self.server.sessions.part() as session, translating("setting a mark"), session.transaction():
-            found = session.execute(_MARKABLE, (_full(held.before, session),)).fetchone()
+            found = session.execute(_MARKABLE, (full_name(held.before, session),)).fetchone()
             row = session.execute(
                 sql.SQL(
                     "UPDATE {table} SET {column} = {column} WHERE ({keys}) = (SELECT {keys} FROM {table} LIMIT 1 FOR "
@@ -179,13 +145,12 @@ class PostgresLane:
         """Transactions that have written the table and have not ended, so far as others see; no lock is taken."""
         with translating("asking who writes the table"):
             main = self.server.sessions.main
-            return {row[0] for row in main.execute(_WRITERS, (_full(plan.held.before, main),)).fetchall()}
+            return {row[0] for row in main.execute(_WRITERS, (full_name(plan.held.before, main),)).fetchall()}
 
     def built(self, plan: LanePlan) -> str:
         """Which table this is and where it stores its rows: TRUNCATE and rewriting make another of it."""
         with translating("looking at the table's storage"):
-            main = self.server.sessions.main
-            found = main.execute(_IDENTITY, (_full(plan.held.before, main),)).fetchone()
+            found = identity(self.server.sessions.main, plan.held.before)
         return "" if found is None else f"{found[0]}/{found[1]}"
 
     def check_ours(self) -> None:
@@ -198,7 +163,7 @@ class PostgresLane:
         held, main = plan.held, self.server.sessions.main
         sizes = [sql.SQL("coalesce(pg_column_size({}), 0)").format(sql.Identifier(old)) for old, _ in held.pairs]
         with translating("looking at the size of its rows"):
-            share = main.execute(_SAMPLED_PERCENT, (SAMPLED_PAGES, _full(held.before, main))).fetchone()
+            share = main.execute(_SAMPLED_PERCENT, (SAMPLED_PAGES, full_name(held.before, main))).fetchone()
             row = main.execute(
                 sql.SQL("SELECT avg({}) FROM {} TABLESAMPLE SYSTEM ({})").format(
                     sql.SQL(" + ").join(sizes), table_of(held), sql.Literal(share[0])
@@ -209,9 +174,10 @@ class PostgresLane:
     def position(self, plan: LanePlan, feed_id: str) -> Position | None:
         """Where the feed stands, as its sink has it."""
         with translating("asking for the feed's position"):
-            return self._position(self.server.sessions.main, plan, feed_id)
+            return self.position_in(self.server.sessions.main, plan, feed_id)
 
-    def _position(self, session: Any, plan: LanePlan, feed_id: str) -> Position | None:
+    def position_in(self, session: Any, plan: LanePlan, feed_id: str) -> Position | None:
+        """The same, in a transaction of the caller's."""
         ((is_there,),) = session.execute("SELECT to_regclass('headgate.progress') IS NOT NULL").fetchall()
         if not is_there:
             return None
@@ -239,9 +205,10 @@ class PostgresLane:
         if not keys:
             return []
         with translating("comparing rows again"):
-            return self._among(self.server.rows.session(), plan, keys)
+            return self.among(self.server.rows.session(), plan, keys)
 
-    def _among(self, session: Any, plan: LanePlan, keys: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    def among(self, session: Any, plan: LanePlan, keys: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        """The same, in a transaction of the caller's."""
         names = listed([new for _, new in plan.held.key])
         rows = sql.SQL(", ").join(sql.SQL("({})").format(sql.SQL(", ").join(map(sql.Literal, key))) for key in keys)
         condition = sql.SQL("({}) IN ({})").format(names, rows)
@@ -278,150 +245,6 @@ class PostgresLane:
         )
         return [tuple(row) for row in session.execute(statement).fetchall()]
 
-    # --- the cut-over ---
-
-    def cut_over(
-        self,
-        plan: LanePlan,
-        memory: Memory,
-        lock_seconds: float,
-        *,
-        feed_id: str,
-        built: str,
-        hot: list[tuple[str, ...]],
-        tail: TopicTail,
-        is_forced: bool,
-    ) -> None:
-        """Put the copy in the table's place, once all that was written to the table is in it.
-
-        ``hot``: rows that were never seen equal while both changed; they are compared here, where nothing changes.
-        Raises FeedBehindError (nothing was locked), LockUnavailableError (everything is as before, it can be tried
-        again), RefusedError (the tables differ).
-        """
-        held, after = plan.held, plan.plan
-        schema, name = held.before.schema, held.before.name
-        table, shadow = table_of(held), named(schema, held.shadow)
-        with self._slot(plan) as slot:
-            self.mark(plan)
-            before = self._caught_up(slot, plan, feed_id, tail, lock_seconds)
-            if is_forced:
-                self.server.end_holders(after)
-            with self.server.sessions.part() as session, translating("the cut-over"), session.transaction():
-                session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
-                session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
-                deadline = time.monotonic() + lock_seconds
-                self._check_same(session, plan, built)
-                reached = self._drained(slot, session, plan, tail, deadline, before=before)
-                self._seal(session, plan, feed_id, reached, deadline)
-                if differing := self._among(session, plan, hot) if hot else []:
-                    raise RefusedError(
-                        f"the copy differs in {len(differing)} rows while nothing changes (key {differing[0]}): the "
-                        "table is untouched"
-                    )
-                self.server.claim(session, memory)
-                for column, _ in plan.dropped:
-                    session.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(shadow, sql.Identifier(column)))
-                for now, then in plan.renamed:
-                    session.execute(_renamed(shadow, now, then))
-                for text in self.server.handed_over(session, after):
-                    session.execute(text)
-                rename = sql.SQL("ALTER TABLE {} RENAME TO {}")
-                session.execute(rename.format(table, sql.Identifier(aside_name(held.shadow))))
-                session.execute(rename.format(shadow, sql.Identifier(name)))
-
-    def _check_same(self, session: Any, plan: LanePlan, built: str) -> None:
-        found = session.execute(_IDENTITY, (_full(plan.held.before, session),)).fetchone()
-        now = self.server.described(session, plan.held.before.schema, plan.held.before.name)
-        if found is None or f"{found[0]}/{found[1]}" != built or now is None:
-            raise RefusedError("the table was truncated or built anew since it was copied: submit the change again")
-        if now.definition != plan.held.before.definition:
-            raise RefusedError("the table's definition has changed since it was copied: submit the change again")
-
-    @contextmanager
-    def _slot(self, plan: LanePlan) -> Iterator["_Slot"]:
-        """A replication slot that ends with its session."""
-        with self.server.sessions.part() as session:
-            name = f"headgate_{self.server.mark}"
-            with translating("opening a temporary replication slot"):
-                (oid, _) = session.execute(_IDENTITY, (_full(plan.held.before, session),)).fetchone()
-                session.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput', true)", (name,))
-            yield _Slot(session, name, plan.publication, int(oid))
-
-    def _caught_up(self, slot: "_Slot", plan: LanePlan, feed_id: str, tail: TopicTail, seconds: float) -> int | None:
-        """Wait, while nobody is held up, until the mark is in the copy; the offset behind it, None without a mark.
-
-        Raises FeedBehindError: under the lock it would be waited for as long, and in vain.
-        """
-        deadline = time.monotonic() + seconds
-        self._flush()
-        last = slot.last_change()
-        if last is None:
-            return None
-        offset = tail.find(last, seconds)
-        while offset is not None and time.monotonic() < deadline:
-            if self._is_in_copy(self.server.sessions.main, plan, feed_id, offset + 1):
-                return offset + 1
-            time.sleep(POLL_SECONDS)
-        where = "the topic" if offset is None else "the copy"
-        raise FeedBehindError(
-            f"a change takes more than {seconds:g} s (--cutover-threshold) to {where}: the table was not locked"
-        )
-
-    def _drained(
-        self,
-        slot: "_Slot",
-        session: Any,
-        plan: LanePlan,
-        tail: TopicTail,
-        deadline: float,
-        *,
-        before: int | None,
-    ) -> int | None:
-        """The first offset behind the table's last change; None if the table is empty, and was when it was marked.
-
-        ``before`` is the offset behind the last change that was found before the lock.
-        """
-        self._flush()
-        last = slot.last_change()
-        if last is None and before is not None:
-            return before
-        if last is None:
-            if session.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(table_of(plan.held))).fetchone() is None:
-                return None
-            raise LockUnavailableError("clients held every row of the table, so that no mark could be set")
-        offset = tail.find(last, max(0.0, deadline - time.monotonic()))
-        if offset is None:
-            raise LockUnavailableError(
-                "the table's last change has not come to the topic while the table was locked: is the connector behind?"
-            )
-        return offset + 1
-
-    def _flush(self) -> None:
-        """What is not on the disk is not decoded: a commit that waits for the disk takes all before it along."""
-        main = self.server.sessions.main
-        with translating("waiting for the disk"), main.transaction():
-            main.execute("SET LOCAL synchronous_commit = 'local'")
-            main.execute("UPDATE headgate.migration SET stage = stage WHERE id = %s", (self.server.migration,))
-
-    def _seal(self, session: Any, plan: LanePlan, feed_id: str, reached: int | None, deadline: float) -> None:
-        """Close the feed's position, once all up to ``reached`` is in the copy: it writes nothing there any more."""
-        while not self._is_in_copy(session, plan, feed_id, reached):
-            if time.monotonic() >= deadline:
-                raise LockUnavailableError("the feed into the copy has not caught up while the table was locked")
-            time.sleep(POLL_SECONDS)
-        session.execute(
-            "UPDATE headgate.progress SET closed = true, updated_at = clock_timestamp() WHERE feed_id = %s AND "
-            "table_name = %s",
-            (feed_id, f"{plan.held.before.schema}.{plan.held.shadow}"),
-        )
-
-    def _is_in_copy(self, session: Any, plan: LanePlan, feed_id: str, reached: int | None) -> bool:
-        if reached is None:
-            shadow = named(plan.held.before.schema, plan.held.shadow)
-            return session.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(shadow)).fetchone() is None
-        seen = self._position(session, plan, feed_id)
-        return seen is not None and seen.next_offset >= reached
-
     # --- the end ---
 
     def artifacts(self, plan: LanePlan) -> tuple[Artifact, ...]:
@@ -437,33 +260,17 @@ class PostgresLane:
         return tuple(found)
 
 
-class _Slot:
-    """What has been written to one table since the slot was opened."""
-
-    def __init__(self, session: Any, name: str, publication: str, oid: int) -> None:
-        self._session = session
-        self._oid = oid
-        self._statement = (
-            "SELECT lsn - '0/0'::pg_lsn, data FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', "
-            "'1', 'publication_names', %s)"
-        )
-        self._arguments = (name, sql.Identifier(publication).as_string(session))
-
-    def last_change(self) -> LastChange | None:
-        """The last one since this was asked before, in the order of commits; None if there is none."""
-        with translating("reading the table's last changes"):
-            rows = self._session.execute(self._statement, self._arguments).fetchall()
-        last = None
-        for lsn, data in rows:
-            kind = chr(data[0])
-            if kind in _OPERATIONS and struct.unpack_from(">I", data, 1)[0] == self._oid:
-                last = LastChange(int(lsn), _OPERATIONS[kind])
-        return last
+def identity(session: Any, table: Table) -> tuple[int, int] | None:
+    """What another table of that name, or the same one built anew, has not: its number and its file's."""
+    row = session.execute(_IDENTITY, (full_name(table, session),)).fetchone()
+    return None if row is None else (int(row[0]), int(row[1]))
 
 
-def _full(table: Table, session: Any) -> str:
+def full_name(table: Table, session: Any) -> str:
+    """As the server reads it."""
     return named(table.schema, table.name).as_string(session)
 
 
-def _renamed(table: sql.Composable, before: str, after: str) -> sql.Composed:
+def renamed(table: sql.Composable, before: str, after: str) -> sql.Composed:
+    """The statement that renames a column."""
     return sql.SQL("ALTER TABLE {} RENAME COLUMN {} TO {}").format(table, sql.Identifier(before), sql.Identifier(after))
