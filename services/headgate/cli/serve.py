@@ -11,6 +11,7 @@ import typer
 
 from headgate.cli.copy_part import LateCopier
 from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.ingest_part import ingest_part
 from headgate.cli.options import ClusterOptions, CommandGroup, OptionGroup, cluster_flags
 from headgate.cli.running import Part, Surroundings, run_parts, surrounded
 from headgate.config.plugs import PlugError
@@ -109,6 +110,27 @@ def generation(
     flags = _flags(process, cluster, lease_seconds=lease_seconds)
     with surrounded("generation", flags, create=create) as around:
         run_parts([_generation_part(around, shard)], _stop_seconds(around.settings))
+
+
+@app.command()
+def ingest(
+    log_name: Annotated[str, typer.Argument(metavar="LOG", help="name of the change log")],
+    *,
+    topics: Annotated[list[str], typer.Option("--topic", help="keyed topic to copy; may be repeated")],
+    name: Annotated[
+        str, typer.Option("--name", help="processes of one name share the topics, and go on where one has stopped")
+    ] = "ingest",
+    skip: Annotated[
+        list[str] | None,
+        typer.Option("--skip", metavar="TOPIC/PARTITION/OFFSET", help="leave out this record; may be repeated"),
+    ] = None,
+    process: ProcessOptions,
+    cluster: ClusterOptions,
+) -> None:
+    """Copy keyed topics into a change log, each record once and per key in order."""
+    with surrounded("ingest", _flags(process, cluster), create=False) as around:
+        part = ingest_part(around, log_name, topics, name, skip or ())
+        run_parts([part], _stop_seconds(around.settings))
 
 
 @app.command()

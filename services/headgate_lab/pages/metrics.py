@@ -5,6 +5,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
+from headgate.generation.shell.ingest_metrics import IngestMetrics
 from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, new_registry
 from headgate.runtime.metrics import RoleMetrics
 from headgate.runtime.role import RoleState, RoleStatus
@@ -19,7 +20,7 @@ _PAGE_HEAD: Final = (
     "Every service answers `/metrics` on `HEADGATE_HTTP__PORT` in Prometheus's text format. Besides those below there",
     "are the usual `process_…` and `python_…` metrics. Counters begin at 0 with each process. A metric with labels has",
     "no value until there is something to count. This page is made from",
-    "`observability/metrics.py` and `runtime/metrics.py` by `make docs`.",
+    "`observability/metrics.py`, `runtime/metrics.py` and those of single services by `make docs`.",
     "",
     "| name | type | labels | meaning |",
     "|---|---|---|---|",
@@ -48,7 +49,7 @@ def page() -> str:
 
 
 def _registry() -> CollectorRegistry:
-    """All metrics of a coordinator, an agent and the views, each with a value."""
+    """All metrics of a coordinator, an agent, an ingest and the views, each with a value."""
     registry = new_registry()
     roles = RoleMetrics(registry)
     status = RoleStatus(RoleState.REPLAYING, None, False, None, None, None)
@@ -59,6 +60,7 @@ def _registry() -> CollectorRegistry:
     AgentFeeds(registry, _Example())
     AgentMemory(registry, lambda: {"driver": 0})
     AgentStream(registry, lambda: {"rows": 0, "batches": 0, "behind_rows": 0, "step_ms": {"addBatch": 0}})
+    IngestMetrics(registry, ["shop.orders"])
     ViewsMetrics(registry).watch(_Rebuilt())
     return registry
 

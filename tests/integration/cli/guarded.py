@@ -35,7 +35,9 @@ RESOURCES = {
 }
 CHANGE_LOGS = "the change logs' topics"
 CHANGE_LOG = "ledger"
-USERS = ("coordinator", "agent", "views", "migration", "generation", "writer", "reader", "operator", "stranger")
+COPIED_TOPICS = "the copied topics"
+COPIED_TOPIC = "copied.src.orders"
+USERS = ("coordinator", "agent", "views", "migration", "generation", "writer", "ingest", "reader", "operator", "stranger")
 
 
 class Papers:
@@ -95,7 +97,11 @@ class GuardedKafka:
 
 def documented(source: str) -> list[AclBinding]:
     """The table's rows as access rules, ``source`` for the feeds' topics, and for the change logs' those of one."""
-    named = {FEEDS_TOPICS: [source], CHANGE_LOGS: [CHANGE_LOG, positions_topic(CHANGE_LOG)]}
+    named = {
+        FEEDS_TOPICS: [source],
+        CHANGE_LOGS: [CHANGE_LOG, positions_topic(CHANGE_LOG)],
+        COPIED_TOPICS: [COPIED_TOPIC],
+    }
     rows = re.findall(
         r"^\| (\w+) \| (topic|group|cluster|transactional id) \| (.+?) \| (.+?) \|$", DOCUMENT.read_text(), re.MULTILINE
     )

@@ -34,7 +34,7 @@ from headgate.records.control import FeedProgressed
 from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate.views import service
 from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, eventually, headgate
-from integration.cli.guarded import CHANGE_LOG, GuardedKafka, documented, granted, revoked
+from integration.cli.guarded import CHANGE_LOG, COPIED_TOPIC, GuardedKafka, documented, granted, revoked
 from support.eventlog_contract import ended
 from support.feeds import feed_of
 
@@ -308,9 +308,46 @@ def test_the_documented_rights_suffice_for_change_logs(
         FeedChangeLogs(coordinators).report(CHANGE_LOG, "feed.shop", {})
         tail.read_to_end()
         assert "feed.shop" in tail.state.readers[CHANGE_LOG]
+    _copied(guarded, log, serve, monkeypatch)
     owner.process.terminate()
     assert owner.process.wait(scaled_seconds(60)) == ExitCode.DONE
     assert "uthoriz" not in owner.log_file.read_text(encoding="utf-8")
+
+
+def _copied(
+    guarded: GuardedKafka, log: KafkaLog, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into the change log, by the service; and without the right to its group it ends and says so."""
+    for future in log.connection.admin.create_topics([NewTopic(COPIED_TOPIC, 2, 1)]).values():
+        future.result(20)
+    with Producer({"bootstrap.servers": guarded.kafka.bootstrap}) as producer:
+        for number in range(10):
+            producer.produce(COPIED_TOPIC, key=f"copied-{number}", value=b"x")
+        assert producer.flush(ANSWER_SECONDS) == 0
+    become("ingest", guarded, monkeypatch)
+    ingest = serve("ingest", "ingest", CHANGE_LOG, "--topic", COPIED_TOPIC)
+    with (
+        closing(open_generation_log(guarded.by_password, CLUSTER, _as("reader"))) as reading,
+        closing(ChangeReader(reading, CHANGE_LOG, "copied")) as reader,
+    ):
+        copied: set[bytes | None] = set()
+
+        def is_copied() -> bool:
+            copied.update(change.key for change in reader.poll(0.2))
+            return sum(key is not None and key.startswith(b"copied-") for key in copied) == 10
+
+        eventually(is_copied, "all is copied")
+    ingest.process.terminate()
+    assert ingest.process.wait(scaled_seconds(60)) == ExitCode.DONE
+    assert "uthoriz" not in ingest.log_file.read_text(encoding="utf-8")
+    (joining,) = _of_groups("ingest.")
+    revoked(guarded.kafka, joining)
+    try:
+        without = serve("ingest-without", "ingest", CHANGE_LOG, "--topic", COPIED_TOPIC)
+        assert without.process.wait(scaled_seconds(60)) == ExitCode.LOG
+        assert "sharing the topics in a group" in without.log_file.read_text(encoding="utf-8")
+    finally:
+        granted(guarded.kafka, [joining])
 
 
 def test_a_writer_without_its_transactional_id_says_so_and_not_that_it_was_replaced(

@@ -37,6 +37,7 @@ class Change(msgspec.Struct, frozen=True):
     token: int
     key: bytes
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class Written(msgspec.Struct, frozen=True):

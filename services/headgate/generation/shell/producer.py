@@ -39,7 +39,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     partition: int
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, bytes]] = []
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 def transactional_id(cluster: str, name: str, writer: str) -> str:
@@ -101,7 +101,7 @@ class WriterProducer:
                     partition=record.partition,
                     key=record.key,
                     value=record.value,
-                    headers=record.headers,
+                    headers=list(record.headers),
                 )
             except BufferError:
                 if time.monotonic() >= deadline:

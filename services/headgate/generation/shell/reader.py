@@ -17,7 +17,7 @@ from headgate.generation.core.reading import Gap, Reading, StreamReading, Verdic
 from headgate.generation.core.state import current_of
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.shell.tail import GenerationTail
-from headgate.generation.shell.wire import marker_in, writer_in
+from headgate.generation.shell.wire import given_headers, marker_in, writer_in
 from headgate.records.base import Fact
 from headgate.records.generation import ReaderKey, ReaderReported
 
@@ -37,6 +37,7 @@ class ReadChange(msgspec.Struct, frozen=True):
     partition: int
     offset: int
     generation: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class ChangeReader:
@@ -161,7 +162,16 @@ class ChangeReader:
         if self._reading.take(stream.id, offset, writer, marker) is not Verdict.DELIVER:
             return []
         return [
-            ReadChange(message.key(), message.value(), writer, position, message.partition(), offset, stream.generation)
+            ReadChange(
+                message.key(),
+                message.value(),
+                writer,
+                position,
+                message.partition(),
+                offset,
+                stream.generation,
+                given_headers(message.headers()),
+            )
         ]
 
     def _start_of(self, message: Any) -> int:

@@ -19,10 +19,13 @@ __all__ = [
     "POSITIONS_PARTITIONS",
     "WRITER",
     "NotOursError",
+    "ReservedHeaderError",
     "change_headers",
+    "check_headers",
     "decode_written",
     "encode_written",
     "end_headers",
+    "given_headers",
     "marker_in",
     "positions_partition",
     "positions_topic",
@@ -33,6 +36,8 @@ WRITER: Final = "headgate-writer"
 POSITION: Final = "headgate-position"
 END: Final = "headgate-end"
 
+OURS: Final = frozenset({WRITER, POSITION, END})
+
 POSITIONS_PARTITIONS: Final = 4
 """A writer that starts reads one of them: a killed neighbour's open transaction holds up a quarter of the others."""
 
@@ -41,6 +46,25 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 class NotOursError(ValueError):
     """A record without our headers: somebody else writes to the change log's topic."""
+
+
+class ReservedHeaderError(ValueError):
+    """A change comes with a header of a name that is ours: it would say of the change what is not so."""
+
+
+def check_headers(headers: Headers) -> None:
+    """Raises ReservedHeaderError unless a change may come with these."""
+    reserved = sorted({name for name, _ in headers if name in OURS})
+    if reserved:
+        raise ReservedHeaderError(
+            f"a change must not have the header {', '.join(reserved)}: it is a change log's own. Is its source a "
+            "change log?"
+        )
+
+
+def given_headers(headers: Headers | None) -> tuple[tuple[str, bytes | None], ...]:
+    """Those that a change came with, in their order."""
+    return tuple((name, value) for name, value in headers or () if name not in OURS)
 
 
 def positions_topic(topic: str) -> str:

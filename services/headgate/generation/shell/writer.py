@@ -17,9 +17,11 @@ the log says.
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import ClassVar, Final, Self
+
+import msgspec
 
 from headgate.eventlog.connection import KafkaConnection, KafkaProperty
 from headgate.eventlog.kafka import KafkaLog
@@ -34,6 +36,7 @@ from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.shell.wire import (
     NotOursError,
     change_headers,
+    check_headers,
     encode_written,
     end_headers,
     positions_partition,
@@ -42,7 +45,14 @@ from headgate.generation.shell.wire import (
 from headgate.records.base import Fact
 from headgate.records.generation import WriterKey, WriterReported
 
-__all__ = ["ChangeWriter", "WriterError", "WriterReplacedError", "WriterStalledError", "open_generation_log"]
+__all__ = [
+    "ChangeWriter",
+    "WriterError",
+    "WriterLook",
+    "WriterReplacedError",
+    "WriterStalledError",
+    "open_generation_log",
+]
 
 OUTBOX_CHANGES: Final = 10_000
 """Changes that may wait to be written: some seconds of a switch under load."""
@@ -79,6 +89,15 @@ class WriterStalledError(WriterError):
     """Nothing was written for a while."""
 
     code: ClassVar[str] = "change-writer-stalled"
+
+
+class WriterLook(msgspec.Struct, frozen=True):
+    """A writer at one moment. ``position`` counts once it ``is_started``; ``waiting`` changes are not written yet."""
+
+    is_started: bool
+    position: int
+    waiting: int
+    last_error: str
 
 
 def open_generation_log(bootstrap: str, cluster: str, kafka: dict[str, KafkaProperty] | None = None) -> KafkaLog:
@@ -143,12 +162,19 @@ class ChangeWriter:
             self._wait(lambda: self._started)
             return self._outbox.written.position
 
-    def write(self, key: bytes, value: bytes | None, position: int) -> bool:
+    def write(
+        self,
+        key: bytes,
+        value: bytes | None,
+        position: int,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> bool:
         """Take one change; False if it stands on the log already. Waits while too many wait.
 
-        Raises PositionError for a position that is not behind the one before, WriterError.
+        Raises PositionError for a position that is not behind the one before, ReservedHeaderError, WriterError.
         """
-        change = Change(position, token_of_key(key), key, value)
+        check_headers(headers)
+        change = Change(position, token_of_key(key), key, value, tuple(headers))
         with self._changed:
             self._wait(lambda: self._started)
             while True:
@@ -156,6 +182,12 @@ class ChangeWriter:
                     return self._outbox.add(change)
                 except OutboxFullError:
                     self._wait(self._has_room)
+
+    def look(self) -> WriterLook:
+        """How it is doing, without waiting. Raises WriterError."""
+        with self._changed:
+            self._check()
+            return WriterLook(self._started, self._outbox.written.position, len(self._outbox), self._last_error)
 
     def _has_room(self) -> bool:
         return len(self._outbox) < self._outbox.limit
@@ -283,12 +315,15 @@ class ChangeWriter:
     def _outgoing(self, batch: Batch) -> list[Outgoing]:
         topic = self._topic()
         records = [
-            Outgoing(topic, partition, change.key, change.value, change_headers(self._writer, change.position))
+            Outgoing(topic, partition, change.key, change.value, self._headers(change))
             for change, partition in batch.changes
         ]
         where = positions_partition(self._writer)
         position = Outgoing(positions_topic(topic), where, self._writer.encode(), encode_written(batch.after))
         return [*records, position]
+
+    def _headers(self, change: Change) -> list[tuple[str, bytes | None]]:
+        return [*change.headers, *change_headers(self._writer, change.position)]
 
     def _commit(self, records: list[Outgoing]) -> None:
         if self._producer is None:

@@ -1,0 +1,342 @@
+"""``headgate serve ingest``: copies keyed topics into a change log, each record once and per key in order.
+
+A partition of an input topic is one writer of the change log (writer.py), and an offset is a position. So how far a
+partition was copied stands on the change log, in the transaction of what was copied, and a process that takes a
+partition over asks there. Processes share the partitions by a consumer group, which says who reads what and nothing
+else: it holds no offsets. One that has lost a partition and does not know it yet is fenced by the writer's id.
+
+Two clients: a *member* of the group, which reads nothing, and a *reader*, whose partitions are those whose writers are
+admitted, each from behind the position that the change log says. A writer that cannot write, during a switch or
+without a broker, holds up its own partition only.
+"""
+
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from prometheus_client import CollectorRegistry
+
+from headgate.eventlog.connection import PASSING_CODES, RIGHTS_CODES
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.log import LogError, NewerSchemaError
+from headgate.generation.core.ingesting import Place, keyless, writer_of
+from headgate.generation.shell.ingest_metrics import IngestMetrics, TopicFigures
+from headgate.generation.shell.wire import ReservedHeaderError
+from headgate.generation.shell.writer import ChangeWriter, WriterError, WriterLook, WriterReplacedError
+from headgate.observability.logs import logger
+from headgate.observability.probes import Probes
+from headgate.sources.offsets import OffsetExpiredError, SourceError, SourceUnreachableError, TopicMissingError
+from headgate.sources.topic_ids import TopicReplacedError, topic_ids
+
+__all__ = ["IngestService", "RecordRefusedError", "group_of"]
+
+LOOP: Final = "ingest"
+
+OUTBOX_CHANGES: Final = 2_000
+"""Of each partition: with the default of ten thousand, many partitions would need much memory during a switch."""
+
+RESUME_CHANGES: Final = 500
+"""Fewer waiting, and a partition that was paused is read again."""
+
+READ_MESSAGES: Final = 500
+"""Of one look. A partition is paused while an outbox could not take as many more."""
+
+LOOK_SECONDS: Final = 0.05
+"""How long one look waits for records."""
+
+FIGURES_SECONDS: Final = 1.0
+"""How often figures are made and writers are asked how they are."""
+
+IDS_SECONDS: Final = 10.0
+"""How often it is looked whether a topic was deleted and made again under the name."""
+
+RETRY_SECONDS: Final = 1.0
+"""Before a partition whose writer could not begin, or was replaced, is tried again."""
+
+REPLACED_MAX: Final = 10
+"""A neighbour that has lost a partition and does not know it may take the id once more; no member goes on with it."""
+
+SESSION_TIMEOUT_MS: Final = 10_000
+"""A process that was killed keeps its partitions for so long; the brokers' default is 45 s."""
+
+
+class RecordRefusedError(SourceError):
+    """A record that cannot be a change; nothing is skipped, so the process ends."""
+
+
+def group_of(cluster: str, log_name: str, name: str) -> str:
+    """The consumer group by which processes share the partitions."""
+    return f"{cluster}.ingest.{log_name}.{name}"
+
+
+class _Source:
+    """One partition that the group has given to this process."""
+
+    def __init__(self) -> None:
+        self.writer: ChangeWriter | None = None
+        self.is_read = False
+        self.is_paused = False
+        self.replaced = 0
+        self.retry_at = 0.0
+        self.waits_for = "its writer has not begun"
+
+
+Partitions = Collection[tuple[str, int]]
+
+
+class IngestService:
+    """One process. ``run`` returns when it was stopped."""
+
+    def __init__(
+        self,
+        log: KafkaLog,
+        log_name: str,
+        topics: Collection[str],
+        *,
+        name: str,
+        skip: Collection[Place] = (),
+        probes: Probes,
+        registry: CollectorRegistry,
+    ) -> None:
+        """Nothing is read or written before ``run``."""
+        self._log, self._log_name, self._name = log, log_name, name
+        self._topics, self._skip = sorted(set(topics)), frozenset(skip)
+        self._probes = probes
+        self._metrics = IngestMetrics(registry, self._topics)
+        self._sources: dict[tuple[str, int], _Source] = {}
+        self._ids: Mapping[str, str | None] = {}
+        self._figures_at = self._ids_at = 0.0
+        self._is_asked = self._has_joined = False
+        self._say = logger(service=LOOP)
+
+    def stop(self) -> None:
+        """End; safe in a signal handler, and when repeated."""
+        self._is_asked = True
+
+    def run(self) -> bool:
+        """Copy until stopped; always a clean stop. Raises SourceError, LogError."""
+        self._probes.expect(LOOP, "looking for the topics")
+        self._ids = topic_ids(self._log.connection, self._topics)
+        missing = [topic for topic in self._topics if topic not in self._ids]
+        if missing:
+            raise TopicMissingError(
+                f"topic {', '.join(missing)} does not exist: create it, let its connector create it, or correct --topic"
+            )
+        self._member, self._reader = self._clients()
+        try:
+            self._member.subscribe(
+                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+            )
+            while not self._is_asked:
+                self._turn()
+        finally:
+            self._leave(list(self._sources))
+            self._member.close()
+            self._reader.close()
+        return True
+
+    def _clients(self) -> tuple[Any, Any]:
+        shared: dict[str, Any] = {"enable_auto_commit": False, "enable_auto_offset_store": False}
+        member = self._log.connection.client(
+            Consumer,
+            client_id="headgate-ingest",
+            group_id=group_of(self._log.cluster, self._log_name, self._name),
+            partition_assignment_strategy="cooperative-sticky",
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            **shared,
+        )
+        reader = self._log.connection.client(
+            Consumer,
+            client_id="headgate-ingest-reader",
+            group_id="headgate-reader",
+            isolation_level="read_committed",
+            auto_offset_reset="error",
+            fetch_wait_max_ms=50,
+            **shared,
+        )
+        return member, reader
+
+    def _turn(self) -> None:
+        self._probes.turned(LOOP)
+        message = self._member.poll(0)
+        if message is not None and message.error() is not None:
+            if message.error().code() in RIGHTS_CODES:
+                raise self._log.connection.failed("sharing the topics in a group", KafkaException(message.error()))
+            self._judge(message)
+        for at, source in sorted(self._sources.items()):
+            self._guarded(at, source, self._tend)
+        for message in self._reader.consume(READ_MESSAGES, LOOK_SECONDS):
+            if message.error() is not None:
+                self._judge(message)
+            else:
+                self._take(message)
+        now = time.monotonic()
+        if now >= self._ids_at:
+            self._ids_at = now + IDS_SECONDS
+            self._check_ids()
+        if now >= self._figures_at:
+            self._figures_at = now + FIGURES_SECONDS
+            self._show()
+
+    # --- whose a partition is ---
+
+    def _on_assign(self, member: Any, partitions: list[TopicPartition]) -> None:
+        member.incremental_assign(partitions)
+        member.pause(partitions)
+        self._has_joined = True
+        for each in partitions:
+            self._sources[each.topic, each.partition] = _Source()
+        self._say.info("partitions given", partitions=[f"{each.topic}/{each.partition}" for each in partitions])
+
+    def _on_revoke(self, member: Any, partitions: list[TopicPartition]) -> None:
+        """What is not committed yet is left to the next owner, which begins behind what is."""
+        self._leave([(each.topic, each.partition) for each in partitions])
+        member.incremental_unassign(partitions)
+        self._say.info("partitions taken", partitions=[f"{each.topic}/{each.partition}" for each in partitions])
+
+    def _leave(self, partitions: Partitions) -> None:
+        for at in partitions:
+            source = self._sources.pop(at, None)
+            if source is not None:
+                self._end(at, source)
+
+    def _end(self, at: tuple[str, int], source: _Source) -> None:
+        if source.is_read:
+            self._reader.incremental_unassign([TopicPartition(*at)])
+            source.is_read = source.is_paused = False
+        writer, source.writer = source.writer, None
+        if writer is not None:
+            writer.close()
+
+    # --- one partition ---
+
+    def _guarded(self, at: tuple[str, int], source: _Source, act: Any) -> None:
+        """Do something with a partition's writer. One that has ended is begun anew, but for what must be told."""
+        try:
+            act(at, source)
+        except NewerSchemaError:
+            raise
+        except WriterReplacedError as error:
+            source.replaced += 1
+            if source.replaced > REPLACED_MAX:
+                raise WriterReplacedError(f"{error}: it is not one of the group's processes. End it") from error
+            self._later(at, source, error)
+        except (LogError, SourceUnreachableError) as error:
+            self._later(at, source, error)
+
+    def _later(self, at: tuple[str, int], source: _Source, error: Exception) -> None:
+        source.waits_for = str(error)
+        source.retry_at = time.monotonic() + RETRY_SECONDS
+        self._end(at, source)
+
+    def _tend(self, at: tuple[str, int], source: _Source) -> None:
+        topic, partition = at
+        if source.writer is None:
+            if time.monotonic() >= source.retry_at:
+                writer = writer_of(self._name, topic, partition, self._ids[topic])
+                source.writer = ChangeWriter(self._log, self._log_name, writer, outbox_changes=OUTBOX_CHANGES)
+            return
+        look = source.writer.look()
+        if not source.is_read:
+            source.waits_for = look.last_error
+            if look.is_started:
+                self._begin(at, source, look)
+        elif not source.is_paused and look.waiting > OUTBOX_CHANGES - READ_MESSAGES:
+            self._reader.pause([TopicPartition(*at)])
+            source.is_paused = True
+        elif source.is_paused and look.waiting < RESUME_CHANGES:
+            self._reader.resume([TopicPartition(*at)])
+            source.is_paused = False
+
+    def _begin(self, at: tuple[str, int], source: _Source, look: WriterLook) -> None:
+        offset = look.position + 1 if look.position >= 0 else OFFSET_BEGINNING
+        self._reader.incremental_assign([TopicPartition(*at, offset)])
+        source.is_read = True
+        self._say.info("partition begun", topic=at[0], partition=at[1], after=look.position)
+
+    def _take(self, message: Any) -> None:
+        at = (message.topic(), message.partition())
+        source = self._sources.get(at)
+        if source is None or source.writer is None or not source.is_read:
+            return  # it was fetched before the partition went
+        place = Place(*at, message.offset())
+        figures = self._metrics.topics[place.topic]
+        if place in self._skip:
+            figures.skipped += 1
+            self._say.warning("record left out, as --skip says", place=str(place))
+            return
+        if message.key() is None:
+            self._refuse(source.writer, keyless(place))
+
+        def write(_at: tuple[str, int], source: _Source) -> None:
+            if source.writer is not None:
+                headers = tuple(message.headers() or ())
+                figures.changes += source.writer.write(message.key(), message.value(), place.offset, headers)
+
+        try:
+            self._guarded(at, source, write)
+        except ReservedHeaderError as error:
+            said = f"topic {place.topic}, partition {place.partition}, offset {place.offset}: {error}. "
+            self._refuse(source.writer, f"{said}To leave this record out, start with --skip {place}")
+
+    def _refuse(self, writer: ChangeWriter | None, said: str) -> None:
+        """End; what stands before the record is written first, so that each start comes as far as it can."""
+        if writer is not None:
+            with suppress(WriterError):
+                writer.flush()
+        raise RecordRefusedError(said)
+
+    # --- what brokers say ---
+
+    def _judge(self, message: Any) -> None:
+        error = message.error()
+        where = f"topic {message.topic()}, partition {message.partition()}"
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise OffsetExpiredError(
+                f"{where}: what follows the last record that was copied has been deleted ({error.str()}), so changes "
+                "may be missing. To read what there is, start with another --name: it copies all partitions from "
+                "their oldest records, also what was copied before"
+            )
+        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
+            raise TopicMissingError(f"{where}: it does not exist any more ({error.str()})")
+        if error.code() not in PASSING_CODES and not error.retriable():
+            raise self._log.connection.failed(f"reading {where}", KafkaException(error))
+
+    def _check_ids(self) -> None:
+        with suppress(SourceUnreachableError):
+            now = topic_ids(self._log.connection, self._topics)
+            for topic, known in self._ids.items():
+                if now.get(topic) != known:
+                    raise TopicReplacedError(
+                        f"topic {topic} was deleted, or made again: its id was {known} and is {now.get(topic)}. If it "
+                        "is to be copied as a new topic, from its oldest record, start this process again"
+                    )
+
+    def _show(self) -> None:
+        waiting: dict[tuple[str, int], str] = {}
+        counted = {topic: TopicFigures() for topic in self._topics}
+        for at, source in sorted(self._sources.items()):
+            if source.writer is None or not source.is_read:
+                waiting[at] = source.waits_for
+                continue
+            with suppress(WriterError):
+                self._count(counted[at[0]], at, source.writer.look())
+        for topic, now in counted.items():
+            figures = self._metrics.topics[topic]
+            figures.partitions, figures.waiting, figures.behind = now.partitions, now.waiting, now.behind
+        if not self._has_joined:
+            self._probes.unready(LOOP, "joining the group")
+        elif waiting:
+            (topic, partition), reason = next(iter(waiting.items()))
+            self._probes.unready(LOOP, f"{len(waiting)} partitions wait; {topic}/{partition}: {reason}")
+        else:
+            self._probes.ready(LOOP)
+
+    def _count(self, figures: TopicFigures, at: tuple[str, int], look: WriterLook) -> None:
+        figures.partitions += 1
+        figures.waiting += look.waiting
+        low, high = self._reader.get_watermark_offsets(TopicPartition(*at), cached=True)
+        if high >= 0:
+            figures.behind += max(0, high - max(low, look.position + 1))

@@ -1,0 +1,267 @@
+"""``headgate serve ingest`` on a broker: processes that share a topic are killed, and a change log is switched."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from headgate.cli.exit_codes import ExitCode
+from headgate.eventlog.kafka import KafkaLog
+from headgate.generation import ChangeReader, ChangeWriter
+from headgate.generation.shell.reader import ReadChange
+from headgate.generation.shell.wire import ReservedHeaderError
+from headgate.records.control import OutcomeStatus
+from support.kafka_cluster import Cluster
+
+from .conftest import wait_until
+from .test_change_log import SET, Operator
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 4
+KEYS = 30
+HEADERS: list[tuple[str, str | bytes | None]] = [("trace", b"1"), ("trace", b"2"), ("empty", None)]
+
+
+class Ingest:
+    """A process; its log lines are JSON in a file."""
+
+    def __init__(self, cluster: Cluster, folder: Path, name: str, *arguments: str) -> None:
+        self._file = folder / f"{name}.log"
+        given = ["--bootstrap", cluster.bootstrap, "--cluster", cluster.cluster, "--http-port", "0"]
+        command = [sys.executable, "-m", "headgate", "serve", "ingest", *arguments, *given, "--log-format", "json"]
+        with self._file.open("ab") as out:
+            self.process = subprocess.Popen(command, stderr=out, env={**os.environ})
+
+    @property
+    def said(self) -> str:
+        return self._file.read_text(encoding="utf-8")
+
+    def get(self, path: str) -> tuple[int, str]:
+        lines = [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
+        port = next((line["http_port"] for line in reversed(lines) if line["event"] == "started"), None)
+        if port is None:
+            return 0, "not started"
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError as error:
+            return 0, str(error)
+
+    def is_ready(self) -> bool:
+        assert self.process.poll() is None, self.said
+        return self.get("/readyz")[0] == 200
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+
+    def end(self, code: ExitCode) -> str:
+        assert self.process.wait(90) == code, self.said
+        return self.said
+
+
+@pytest.fixture
+def ingest(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Ingest]]:
+    running: list[Ingest] = []
+
+    def start(name: str, *arguments: str) -> Ingest:
+        running.append(Ingest(cluster, tmp_path, name, *arguments))
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.kill()
+
+
+@pytest.fixture
+def topic(log: KafkaLog, cluster: Cluster) -> str:
+    name = f"{cluster.cluster}-shop"
+    for future in log.connection.admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
+        future.result(20)
+    return name
+
+
+class Source:
+    """A program that goes on writing numbered changes of a few keys, some of them deletions."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.written: dict[bytes, list[bytes | None]] = defaultdict(list)
+        self.count = 0
+        self._topic = topic
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, daemon=True)
+
+    def write(self, changes: int) -> None:
+        for _ in range(changes):
+            key = b"k%d" % (self.count % KEYS)
+            value = None if self.count % 11 == 0 else b"%d" % self.count
+            self._producer.produce(self._topic, key=key, value=value, headers=HEADERS)
+            self.written[key].append(value)
+            self.count += 1
+        assert self._producer.flush(60) == 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(60)
+
+    def _go_on(self) -> None:
+        while not self._stopped.wait(0.05):
+            self.write(20)
+
+
+def read_until(reader: ChangeReader, found: list[ReadChange], count: Callable[[], int]) -> None:
+    def is_read() -> bool:
+        found.extend(reader.poll(0.1))
+        return len(found) >= count()
+
+    wait_until(is_read, f"{count()} changes are on the log")
+
+
+def by_key(found: list[ReadChange]) -> dict[bytes, list[bytes | None]]:
+    values: dict[bytes, list[bytes | None]] = defaultdict(list)
+    for change in found:
+        assert change.key is not None
+        values[change.key].append(change.value)
+    return values
+
+
+def test_two_processes_share_a_topic_and_one_is_killed_amid_a_switch(
+    cluster: Cluster, log: KafkaLog, owner: Any, topic: str, ingest: Callable[..., Ingest]
+) -> None:
+    operator = Operator(log)
+    operator.create(partitions=64)
+    source = Source(cluster.bootstrap, topic)
+    one, two = (ingest(name, SET, "--topic", topic) for name in ("one", "two"))
+    found: list[ReadChange] = []
+    with closing(ChangeReader(log, SET, "r")) as reader:
+        wait_until(lambda: one.is_ready() and two.is_ready(), "both are ready")
+        wait_until(lambda: all("partition begun" in each.said for each in (one, two)), "both have partitions")
+        source.start()
+        try:
+            read_until(reader, found, lambda: 500)
+            assert operator.resize(8).status is OutcomeStatus.DONE
+            one.kill()
+            read_until(reader, found, lambda: 1_000)
+            one = ingest("one-again", SET, "--topic", topic)
+            assert operator.resize(3).status is OutcomeStatus.DONE
+            wait_until(lambda: one.is_ready() and "partition begun" in one.said, "it has partitions again")
+            two.kill()
+            assert operator.resize(16).status is OutcomeStatus.DONE
+            so_far = source.count
+            read_until(reader, found, lambda: so_far + 500)
+        finally:
+            source.stop()
+        read_until(reader, found, lambda: source.count)
+        wait_until(lambda: f'headgate_ingest_behind_records{{topic="{topic}"}} 0' in one.get("/metrics")[1], "all read")
+        found += reader.poll(1.0)
+        assert reader.gaps == []
+        assert reader.refused == 0
+    assert by_key(found) == source.written, "each key's changes once, in their order"
+    assert {change.headers for change in found} == {tuple(HEADERS)}
+    assert {change.writer.rsplit(".", 1)[0] for change in found} == {f"ingest.{topic}.{n}" for n in range(PARTITIONS)}
+    one.process.terminate()
+    one.end(ExitCode.DONE)
+    again = ingest("later", SET, "--topic", topic)
+    wait_until(again.is_ready, "one that was stopped is followed by another")
+    source.write(100)
+    with closing(ChangeReader(log, SET, "all")) as reader:
+        found = []
+        read_until(reader, found, lambda: source.count)
+        assert by_key(found) == source.written
+
+
+def test_a_record_that_cannot_be_a_change_ends_it_and_is_left_out_only_by_name(
+    cluster: Cluster, log: KafkaLog, owner: Any, topic: str, ingest: Callable[..., Ingest]
+) -> None:
+    Operator(log).create()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    producer.produce(topic, partition=2, key=b"a", value=b"first")
+    producer.produce(topic, partition=2, value=b"no key")
+    producer.produce(topic, partition=2, key=b"a", value=b"second", headers=[("headgate-end", b"7")])
+    producer.produce(topic, partition=2, key=b"", value=b"third")
+    assert producer.flush(30) == 0
+    said = ingest("one", SET, "--topic", topic).end(ExitCode.SOURCE)
+    assert f"topic {topic}, partition 2, offset 1: the record has no key" in said
+    assert f"--skip {topic}/2/1" in said
+    skipping = ("--skip", f"{topic}/2/1")
+    said = ingest("two", SET, "--topic", topic, *skipping).end(ExitCode.SOURCE)
+    assert "partition 2, offset 2: a change must not have the header headgate-end" in said
+    three = ingest("three", SET, "--topic", topic, *skipping, "--skip", f"{topic}/2/2")
+    found: list[ReadChange] = []
+    with closing(ChangeReader(log, SET, "r")) as reader:
+        read_until(reader, found, lambda: 2)
+    assert by_key(found) == {b"a": [b"first"], b"": [b"third"]}
+    assert three.said.count("record left out, as --skip says") == 2
+
+
+def test_what_does_not_exist_is_said(
+    cluster: Cluster, log: KafkaLog, owner: Any, topic: str, ingest: Callable[..., Ingest]
+) -> None:
+    operator = Operator(log)
+    operator.create()
+    nowhere = ingest("nowhere", SET, "--topic", "absent").end(ExitCode.SOURCE)
+    assert "topic absent does not exist" in nowhere
+    assert f"Known are: {SET}" in ingest("no-log", "absent", "--topic", topic).end(ExitCode.NOT_FOUND)
+    circle = ingest("circle", SET, "--topic", operator.topic).end(ExitCode.SETTING)
+    assert f"of the change log '{SET}'" in circle
+    control = ingest("control", SET, "--topic", f"{cluster.cluster}.announce").end(ExitCode.SETTING)
+    assert "is a control topic" in control
+    misnamed = ingest("misnamed", SET, "--topic", topic, "--skip", "3").end(ExitCode.SETTING)
+    assert "TOPIC/PARTITION/OFFSET" in misnamed
+    assert "--topik" in ingest("unknown", SET, "--topik", topic).end(ExitCode.USAGE)
+
+
+def test_what_was_deleted_before_it_was_copied_is_an_error(
+    cluster: Cluster, log: KafkaLog, owner: Any, topic: str, ingest: Callable[..., Ingest]
+) -> None:
+    Operator(log).create()
+    source = Source(cluster.bootstrap, topic)
+    source.write(200)
+    one = ingest("one", SET, "--topic", topic)
+    found: list[ReadChange] = []
+    with closing(ChangeReader(log, SET, "r")) as reader:
+        read_until(reader, found, lambda: 200)
+    one.process.terminate()
+    one.end(ExitCode.DONE)
+    source.write(200)
+    _delete(log, topic)
+    source.write(200)
+    assert "has been deleted" in ingest("two", SET, "--topic", topic).end(ExitCode.SOURCE)
+
+
+def _delete(log: KafkaLog, topic: str) -> None:
+    ends = [TopicPartition(topic, number, -1) for number in range(PARTITIONS)]
+    for future in log.connection.admin.delete_records(ends).values():
+        future.result(20)
+
+
+def test_a_writers_headers_pass_and_ours_are_refused(log: KafkaLog, owner: Any) -> None:
+    Operator(log).create()
+    with ChangeWriter(log, SET, "w") as writer:
+        writer.write(b"k", b"v", 0, [("a", b"1"), ("a", None)])
+        with pytest.raises(ReservedHeaderError, match="headgate-position"):
+            writer.write(b"k", b"v", 1, [("headgate-position", b"9")])
+    with closing(ChangeReader(log, SET, "r")) as reader:
+        found: list[ReadChange] = []
+        read_until(reader, found, lambda: 1)
+    assert found[0].headers == (("a", b"1"), ("a", None))
