@@ -37,7 +37,18 @@ CHANGE_LOGS = "the change logs' topics"
 CHANGE_LOG = "ledger"
 COPIED_TOPICS = "the copied topics"
 COPIED_TOPIC = "copied.src.orders"
-USERS = ("coordinator", "agent", "views", "migration", "generation", "writer", "ingest", "reader", "operator", "stranger")
+USERS = (
+    "coordinator",
+    "agent",
+    "views",
+    "migration",
+    "generation",
+    "writer",
+    "ingest",
+    "reader",
+    "operator",
+    "stranger",
+)
 
 
 class Papers:
