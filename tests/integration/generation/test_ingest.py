@@ -72,7 +72,7 @@ class Ingest:
         self.process.wait(30)
 
     def end(self, code: ExitCode) -> str:
-        assert self.process.wait(90) == code, self.said
+        assert self.process.wait(180) == code, self.said
         return self.said
 
 
@@ -95,6 +95,12 @@ def topic(log: KafkaLog, cluster: Cluster) -> str:
     for future in log.connection.admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
         future.result(20)
     return name
+
+
+@pytest.fixture
+def source(cluster: Cluster, topic: str) -> Iterator["Source"]:
+    with closing(Source(cluster.bootstrap, topic)) as made:
+        yield made
 
 
 class Source:
@@ -124,6 +130,9 @@ class Source:
         self._stopped.set()
         self._thread.join(60)
 
+    def close(self) -> None:
+        self._producer.close()
+
     def _go_on(self) -> None:
         while not self._stopped.wait(0.05):
             self.write(20)
@@ -146,11 +155,10 @@ def by_key(found: list[ReadChange]) -> dict[bytes, list[bytes | None]]:
 
 
 def test_two_processes_share_a_topic_and_one_is_killed_amid_a_switch(
-    cluster: Cluster, log: KafkaLog, owner: Any, topic: str, ingest: Callable[..., Ingest]
+    log: KafkaLog, owner: Any, topic: str, ingest: Callable[..., Ingest], source: Source
 ) -> None:
     operator = Operator(log)
     operator.create(partitions=64)
-    source = Source(cluster.bootstrap, topic)
     one, two = (ingest(name, SET, "--topic", topic) for name in ("one", "two"))
     found: list[ReadChange] = []
     with closing(ChangeReader(log, SET, "r")) as reader:
@@ -194,12 +202,12 @@ def test_a_record_that_cannot_be_a_change_ends_it_and_is_left_out_only_by_name(
     cluster: Cluster, log: KafkaLog, owner: Any, topic: str, ingest: Callable[..., Ingest]
 ) -> None:
     Operator(log).create()
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    producer.produce(topic, partition=2, key=b"a", value=b"first")
-    producer.produce(topic, partition=2, value=b"no key")
-    producer.produce(topic, partition=2, key=b"a", value=b"second", headers=[("headgate-end", b"7")])
-    producer.produce(topic, partition=2, key=b"", value=b"third")
-    assert producer.flush(30) == 0
+    with Producer({"bootstrap.servers": cluster.bootstrap}) as producer:
+        producer.produce(topic, partition=2, key=b"a", value=b"first")
+        producer.produce(topic, partition=2, value=b"no key")
+        producer.produce(topic, partition=2, key=b"a", value=b"second", headers=[("headgate-end", b"7")])
+        producer.produce(topic, partition=2, key=b"", value=b"third")
+        assert producer.flush(60) == 0
     said = ingest("one", SET, "--topic", topic).end(ExitCode.SOURCE)
     assert f"topic {topic}, partition 2, offset 1: the record has no key" in said
     assert f"--skip {topic}/2/1" in said
@@ -219,23 +227,23 @@ def test_what_does_not_exist_is_said(
 ) -> None:
     operator = Operator(log)
     operator.create()
-    nowhere = ingest("nowhere", SET, "--topic", "absent").end(ExitCode.SOURCE)
-    assert "topic absent does not exist" in nowhere
-    assert f"Known are: {SET}" in ingest("no-log", "absent", "--topic", topic).end(ExitCode.NOT_FOUND)
-    circle = ingest("circle", SET, "--topic", operator.topic).end(ExitCode.SETTING)
-    assert f"of the change log '{SET}'" in circle
-    control = ingest("control", SET, "--topic", f"{cluster.cluster}.announce").end(ExitCode.SETTING)
-    assert "is a control topic" in control
-    misnamed = ingest("misnamed", SET, "--topic", topic, "--skip", "3").end(ExitCode.SETTING)
-    assert "TOPIC/PARTITION/OFFSET" in misnamed
-    assert "--topik" in ingest("unknown", SET, "--topik", topic).end(ExitCode.USAGE)
+    refused = {
+        ingest("no-topic", SET, "--topic", "absent"): (ExitCode.SOURCE, "topic absent does not exist"),
+        ingest("no-log", "absent", "--topic", topic): (ExitCode.NOT_FOUND, f"Known are: {SET}"),
+        ingest("circle", SET, "--topic", operator.topic): (ExitCode.SETTING, f"of the change log '{SET}'"),
+        ingest("control", SET, "--topic", f"{cluster.cluster}.sync"): (ExitCode.SETTING, "is a control topic"),
+        ingest("misnamed", SET, "--topic", topic, "--skip", "3"): (ExitCode.SETTING, "TOPIC/PARTITION/OFFSET"),
+        ingest("stranger", SET, "--topic", topic, "--skip", "x/0/1"): (ExitCode.SETTING, "not among those of --topic"),
+        ingest("unknown", SET, "--topik", topic): (ExitCode.USAGE, "--topik"),
+    }
+    for process, (code, why) in refused.items():
+        assert why in process.end(code)
 
 
 def test_what_was_deleted_before_it_was_copied_is_an_error(
-    cluster: Cluster, log: KafkaLog, owner: Any, topic: str, ingest: Callable[..., Ingest]
+    log: KafkaLog, owner: Any, topic: str, ingest: Callable[..., Ingest], source: Source
 ) -> None:
     Operator(log).create()
-    source = Source(cluster.bootstrap, topic)
     source.write(200)
     one = ingest("one", SET, "--topic", topic)
     found: list[ReadChange] = []
