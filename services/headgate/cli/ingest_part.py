@@ -9,7 +9,6 @@ from headgate.generation.core.ingesting import Place, PlaceError
 from headgate.generation.shell.feeds import FeedChangeLogs
 from headgate.generation.shell.ingest import IngestService
 from headgate.generation.shell.tail import GenerationTail
-from headgate.generation.shell.wire import positions_topic
 from headgate.records.names import InvalidNameError, check_name
 
 __all__ = ["ingest_part"]
@@ -39,7 +38,7 @@ def _check_log(around: Surroundings, log_name: str) -> None:
     with closing(GenerationTail(around.log, log_name, "headgate-ingest")) as tail:
         tail.read_to_end()
         if log_name not in tail.state.sets:
-            known = ", ".join(sorted(FeedChangeLogs(around.log).names_by_topic().values())) or "none"
+            known = ", ".join(sorted(set(FeedChangeLogs(around.log).names_by_topic().values()))) or "none"
             raise CommandError(
                 ExitCode.NOT_FOUND,
                 f"there is no change log {log_name!r}: create it by `headgate generation create`. Known are: {known}",
@@ -48,8 +47,7 @@ def _check_log(around: Surroundings, log_name: str) -> None:
 
 def _check_topics(around: Surroundings, topics: Sequence[str]) -> None:
     """A change log that is read as a plain topic has its keys out of order, and one that is copied to itself no end."""
-    change_logs = FeedChangeLogs(around.log).names_by_topic()
-    theirs = {of: change_log for topic, change_log in change_logs.items() for of in (topic, positions_topic(topic))}
+    theirs = FeedChangeLogs(around.log).names_by_topic()
     for topic in topics:
         if topic in theirs:
             raise CommandError(

@@ -229,7 +229,7 @@ def test_what_does_not_exist_is_said(
     operator.create()
     refused = {
         ingest("no-topic", SET, "--topic", "absent"): (ExitCode.SOURCE, "topic absent does not exist"),
-        ingest("no-log", "absent", "--topic", topic): (ExitCode.NOT_FOUND, f"Known are: {SET}"),
+        ingest("no-log", "absent", "--topic", topic): (ExitCode.NOT_FOUND, f"Known are: {SET}\n"),
         ingest("circle", SET, "--topic", operator.topic): (ExitCode.SETTING, f"of the change log '{SET}'"),
         ingest("control", SET, "--topic", f"{cluster.cluster}.sync"): (ExitCode.SETTING, "is a control topic"),
         ingest("misnamed", SET, "--topic", topic, "--skip", "3"): (ExitCode.SETTING, "TOPIC/PARTITION/OFFSET"),
