@@ -160,6 +160,41 @@ def test_rows_of_a_table_that_a_client_empties_do_not_come_back(
     assert list(client.fetchall()) == [(1000, 1)]
 
 
+KEYS = {
+    "postgresql": {"bytea": "decode(lpad(to_hex(n), 8, '0'), 'hex')", "time": "time '00:00' + n * interval '1 s'"},
+    "mysql": {"varbinary(8)": "UNHEX(LPAD(HEX(n), 8, '0'))", "time(3)": "SEC_TO_TIME(n * 1000.5)"},
+}
+"""Types of a key whose values JSON has not, and an expression of a row's number n."""
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_another_owner_goes_on_at_the_place_that_was_noted(
+    url: str, clients: tuple[Any, Any], spec: MigrationSpec, number: int
+) -> None:
+    client = clients[0]
+    kind, value = list(KEYS["mysql" if url.startswith("mysql") else "postgresql"].items())[number]
+    client.execute("DROP TABLE items")
+    client.execute(f"CREATE TABLE items (id {kind} PRIMARY KEY, v int NOT NULL)")
+    numbers = "seq_1_to_500" if url.startswith("mysql") else "generate_series(1, 500) AS s(seq)"
+    client.execute(f"INSERT INTO items SELECT {value}, n FROM (SELECT seq AS n FROM {numbers}) t")
+    record = record_of(spec)
+    still = msgspec.structs.replace(record, throttle_ratio=1.0)
+    with closing(open_strategy("m", spec)) as first:
+        assert isinstance(first.start(fx.StartMigration("m", still, None, 1)), fx.Progressed)
+        watch = fx.WatchMigration("m", still, 1)
+        eventually(lambda: first.watch(watch).rows_copied == CHUNK, "it stands still after the first range")
+        note = first.watch(watch).note
+    record = msgspec.structs.replace(record, note=note)
+    with closing(open_strategy("m", spec)) as second:
+        assert isinstance(second.adopt(fx.AdoptMigration("m", record, owner_rev=2)), fx.Progressed)
+        watch = fx.WatchMigration("m", record, 2)
+        eventually(lambda: second.watch(watch).is_ready_to_complete, "it is copied and compared", 60)
+        assert second.watch(watch).rows_copied == ROWS, "every row once: the first range was not copied again"
+        assert isinstance(second.cut_over(fx.CutOverMigration("m", record, 2)), fx.Completed)
+    client.execute("SELECT count(*), sum(v) FROM items WHERE extra = 7")
+    assert [int(found) for found in client.fetchone()] == [ROWS, ROWS * (ROWS + 1) // 2]
+
+
 class Sleeper(threading.Thread):
     """A session at work until its server ends it."""
 

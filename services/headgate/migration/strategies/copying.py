@@ -4,6 +4,7 @@ The thread belongs to one migration and one term of an owner. Effects read its f
 is the strategy's own (``CopyWork.run``).
 """
 
+import datetime
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -14,7 +15,7 @@ from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.pace import Pace
 
-__all__ = ["CopyWork", "CopyingStrategy"]
+__all__ = ["CopyWork", "CopyingStrategy", "noted_key", "read_key"]
 
 
 class CopyWork(ABC):
@@ -98,3 +99,28 @@ class CopyingStrategy(ABC):
         """Let go of the database."""
         self._let_go()
         self._server.close()
+
+
+def noted_key(key: tuple[Any, ...]) -> list[Any]:
+    """A row's key as it stands on the log: JSON, and what the server takes for the column when it is read again."""
+    return [_noted(value) for value in key]
+
+
+def read_key(noted: list[Any] | None) -> tuple[Any, ...] | None:
+    """The key that ``noted_key`` has noted."""
+    if noted is None:
+        return None
+    return tuple(bytes.fromhex(value["hex"]) if isinstance(value, dict) else value for value in noted)
+
+
+def _noted(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    if isinstance(value, datetime.timedelta):
+        # MariaDB's TIME goes beyond a day, which str() would write in words.
+        seconds, rest = divmod(abs(value), datetime.timedelta(seconds=1))
+        sign = "-" if value < datetime.timedelta(0) else ""
+        return f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest.microseconds:06}"
+    return str(value)

@@ -21,7 +21,7 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
-from headgate.migration.strategies.copying import CopyWork
+from headgate.migration.strategies.copying import CopyWork, noted_key, read_key
 from headgate.migration.strategies.lane_plan import LanePlan
 from headgate.migration.strategies.postgresql_lane import HOT_KEYS_MAX, PostgresLane
 from headgate.migration.strategies.postgresql_ranges import RangeWork
@@ -87,13 +87,6 @@ class Held(msgspec.Struct, frozen=True):
 
     position: Position
     built: str
-
-
-def _storable(value: Any) -> Any:
-    """A key's value as it stands on the log: what the server takes as a literal of the column."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
 
 
 class Parts(NamedTuple):
@@ -248,7 +241,7 @@ class OnlineWork(CopyWork):
             self.held.position,
         )
         rows = max(1, min(RANGE_ROWS_MAX, RANGE_BYTES // self._lane.row_bytes(self.plan)))
-        at = None if self.note.upto is None else tuple(self.note.upto)
+        at = read_key(self.note.upto)
         is_last = False
         asked = time.monotonic()
 
@@ -266,7 +259,7 @@ class OnlineWork(CopyWork):
         def copied(chunks: list[Chunk], count: int) -> None:
             self.note.rows += count
             if chunks[-1].upto is not None:
-                self.note.upto = [_storable(value) for value in chunks[-1].upto]
+                self.note.upto = noted_key(chunks[-1].upto)
 
         self._copier.copy(work, next_ranges, copied, self.stopping)
         if is_last and not self.stopping.is_set():

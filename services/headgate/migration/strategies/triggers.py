@@ -12,10 +12,8 @@ difference ends the migration before the table is touched.
 Rows never leave the server: they do not pass through Spark, as those of strategy ``online`` do.
 """
 
-import datetime
 import time
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 
@@ -30,7 +28,7 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
-from headgate.migration.strategies.copying import CopyingStrategy, CopyWork
+from headgate.migration.strategies.copying import CopyingStrategy, CopyWork, noted_key, read_key
 from headgate.migration.strategies.examining import checked_plan, plan_copy
 from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded
@@ -151,7 +149,7 @@ class TriggersStrategy(CopyingStrategy):
             is_live=copy.is_alive() or copy.is_ready,
             throttle_reason=copy.pace.reason,
             artifacts=self._server.artifacts(copy.plan),
-            note=msgspec.json.encode(copy.note, enc_hook=_encode).decode(),
+            note=msgspec.json.encode(copy.note).decode(),
         )
 
     def cut_over(self, effect: fx.CutOverMigration) -> Any:
@@ -217,7 +215,7 @@ class _Copy(CopyWork):
             self._server.let_go()
 
     def _walk(self, start: list[Any] | None, work: Any) -> None:
-        above = None if start is None else tuple(start)
+        above = read_key(start)
         rows, refusals = self._chunk_rows, 0
         while not self.stopping.is_set():
             begun = time.monotonic()
@@ -241,7 +239,7 @@ class _Copy(CopyWork):
     def _copy_chunk(self, chunk: Chunk) -> None:
         self.note.rows += max(self._server.copy(self.plan, chunk), 0)
         if chunk.upto is not None:
-            self.note.upto = list(chunk.upto)
+            self.note.upto = noted_key(chunk.upto)
 
     def _compare_chunk(self, chunk: Chunk) -> None:
         rows = self._server.differing(self.plan, chunk)
@@ -254,10 +252,3 @@ class _Copy(CopyWork):
 
 def _written(plan: Plan) -> str:
     return msgspec.json.encode(plan).decode()
-
-
-def _encode(value: Any) -> Any:
-    """Keys of rows in a note: what the server takes as a literal of the column."""
-    if isinstance(value, datetime.date | UUID):
-        return str(value)
-    raise NotImplementedError(type(value).__name__)
