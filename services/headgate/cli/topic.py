@@ -10,6 +10,7 @@ import typer
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_flags, connected
 from headgate.cli.output import Output, note, show_rows
+from headgate.cli.rights import rights
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
 from headgate.config.settings import load_settings
 from headgate.config.wording import one_of
@@ -24,6 +25,8 @@ app = CommandGroup(help="The control topics, decoded.", no_args_is_help=True)
 
 POLL_SECONDS: Final = 0.5
 POLL_RECORDS_MAX: Final = 500
+
+app.command("rights")(rights)
 
 TopicName = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help=f"one of {', '.join(KEY_FORMS)}; default all")]
 

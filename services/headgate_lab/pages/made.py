@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from headgate_lab.pages import codes, imports, metrics, settings, topics, transitions
+from headgate_lab.pages import codes, imports, metrics, rights, settings, topics, transitions
 
 __all__ = ["DOCS", "PAGES"]
 
@@ -15,6 +15,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "exit-codes.md": codes.exit_codes_page,
     "metrics.md": metrics.page,
     "reference/imports.md": imports.page,
+    "reference/rights.md": rights.page,
     "reference/settings.md": settings.page,
     "reference/topics.md": topics.page,
     "reference/transitions.md": transitions.page,

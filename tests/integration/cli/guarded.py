@@ -1,17 +1,12 @@
 """A broker that lets nobody in without a name and a right: users by password, and services by certificate."""
 
-import re
 from pathlib import Path
 
 import trustme
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
     AdminClient,
-    ResourcePatternType,
-    ResourceType,
 )
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -20,22 +15,14 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from headgate.cli.rights import access_rule
+from headgate.config.rights import Topics, grants, who_has_rights
 from headgate.generation.shell.wire import positions_topic
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.ports import HOST, free_ports
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
-FEEDS_TOPICS = "the feeds' topics"
-RESOURCES = {
-    "cluster": ResourceType.BROKER,
-    "group": ResourceType.GROUP,
-    "topic": ResourceType.TOPIC,
-    "transactional id": ResourceType.TRANSACTIONAL_ID,
-}
-CHANGE_LOGS = "the change logs' topics"
 CHANGE_LOG = "ledger"
-COPIED_TOPICS = "the copied topics"
 COPIED_TOPIC = "copied.src.orders"
 USERS = (
     "coordinator",
@@ -106,31 +93,15 @@ class GuardedKafka:
         self.kafka = EmbeddedKafka(folder / "kafka", settings=settings, further_listeners=further)
 
 
-def documented(source: str) -> list[AclBinding]:
-    """The table's rows as access rules, ``source`` for the feeds' topics, and for the change logs' those of one."""
-    named = {
-        FEEDS_TOPICS: [source],
-        CHANGE_LOGS: [CHANGE_LOG, positions_topic(CHANGE_LOG)],
-        COPIED_TOPICS: [COPIED_TOPIC],
+def needed(source: str) -> list[AclBinding]:
+    """The table's rights as access rules, ``source`` for the feeds' topics, and for the change logs' those of one."""
+    topics = {
+        Topics.FEEDS: [source],
+        Topics.CHANGE_LOGS: [CHANGE_LOG, positions_topic(CHANGE_LOG)],
+        Topics.COPIED: [COPIED_TOPIC],
     }
-    rows = re.findall(
-        r"^\| (\w+) \| (topic|group|cluster|transactional id) \| (.+?) \| (.+?) \|$", DOCUMENT.read_text(), re.MULTILINE
-    )
-    assert {row[0] for row in rows} == set(USERS) - {"stranger"}
-    return [
-        AclBinding(
-            RESOURCES[resource],
-            name,
-            ResourcePatternType.PREFIXED if name.endswith(".") else ResourcePatternType.LITERAL,
-            f"User:{who}",
-            "*",
-            getattr(AclOperation, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()),
-            AclPermissionType.ALLOW,
-        )
-        for who, resource, names, operations in rows
-        for name in named.get(names) or re.findall("`(.+?)`", names)
-        for operation in operations.split(", ")
-    ]
+    assert set(who_has_rights()) == set(USERS) - {"stranger"}
+    return [access_rule(each, f"User:{each.who}") for each in grants("headgate", topics)]
 
 
 def granted(kafka: EmbeddedKafka, rules: list[AclBinding]) -> None:

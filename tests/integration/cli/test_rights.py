@@ -34,7 +34,7 @@ from headgate.records.control import FeedProgressed
 from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate.views import service
 from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, eventually, headgate
-from integration.cli.guarded import CHANGE_LOG, COPIED_TOPIC, GuardedKafka, documented, granted, revoked
+from integration.cli.guarded import CHANGE_LOG, COPIED_TOPIC, GuardedKafka, granted, needed, revoked
 from support.eventlog_contract import ended
 from support.feeds import feed_of
 
@@ -66,7 +66,7 @@ def kafka_prefix() -> str:
 @pytest.fixture
 def log(settings: Settings, guarded: GuardedKafka, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaLog]:
     """What shop_file asks for, with topics that the operator has made."""
-    granted(guarded.kafka, documented(f"{CLUSTER}-shop.src.orders"))
+    granted(guarded.kafka, needed(f"{CLUSTER}-shop.src.orders"))
     become("operator", guarded, monkeypatch)
     created = headgate("topic", "create", "--shards", "1")  # or finds them
     assert created.exit_code == 0, created.stderr
@@ -183,7 +183,7 @@ def test_the_documented_rights_suffice(
     assert "KafkaException" not in agent.log_file.read_text(encoding="utf-8"), "it got in at once"
     (reading,) = [
         rule
-        for rule in documented(topic)
+        for rule in needed(topic)
         if rule.principal == "User:agent" and rule.name == topic and rule.operation is AclOperation.READ
     ]
     revoked(guarded.kafka, reading)
@@ -212,7 +212,7 @@ def test_the_documented_rights_suffice_for_the_views(
         owner.commit([ended("s1")])
     # Not the topic of shop_file, which other tests on this broker make.
     topic, key, at = f"{CLUSTER}-seen.src.orders", FeedKey("seen"), FeedProgressKey("seen")
-    granted(guarded.kafka, documented(topic))
+    granted(guarded.kafka, needed(topic))
     feed = feed_of(topic, "a", partitions=1)
     feeds, checkpoints = Partition("changefeed", 0), Partition("checkpoint", 0)
     progress = FeedProgressed(feed.feed_id, feed.incarnation, 1, {"a": {0: 7}}, None, None, 0)
@@ -375,7 +375,7 @@ def test_a_coordinator_without_its_transactional_id_says_so_once_and_serves_when
 ) -> None:
     assert log.cluster_id, "the topics are there"
     become("coordinator", guarded, monkeypatch)
-    rules = [rule for rule in documented("x") if rule.restype is ResourceType.TRANSACTIONAL_ID]
+    rules = [rule for rule in needed("x") if rule.restype is ResourceType.TRANSACTIONAL_ID]
     assert rules
     try:
         for rule in rules:
@@ -399,7 +399,7 @@ def _roles(service: Service) -> list[dict[str, Any]]:
 
 def _of_groups(prefix: str) -> list[AclBinding]:
     """The documented rights to groups whose names begin with the cluster's and this prefix."""
-    rules = [rule for rule in documented("x") if rule.restype is ResourceType.GROUP]
+    rules = [rule for rule in needed("x") if rule.restype is ResourceType.GROUP]
     return [rule for rule in rules if rule.name == f"{CLUSTER}.{prefix}"]
 
 

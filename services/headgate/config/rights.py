@@ -1,0 +1,125 @@
+"""What each service may do on Kafka, where the brokers have an authorizer: one table, from which all else is made.
+
+The page of the documents, the command that shows or grants the rights, and a test that grants exactly these and then
+runs every service. A name that ends with a dot is a prefix.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+__all__ = ["RIGHTS", "Grant", "Resource", "Right", "Topics", "grants", "who_has_rights"]
+
+
+class Resource(StrEnum):
+    """Kafka's kinds of resources, as people call them."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional id"
+
+
+class Topics(StrEnum):
+    """Topics that no cluster's name tells."""
+
+    FEEDS = "the feeds' topics"
+    CHANGE_LOGS = "the change logs' topics"
+    COPIED = "the copied topics"
+
+
+class Right(NamedTuple):
+    """``names``: with ``{cluster}`` for the cluster's name, or one of Topics. ``operations``: as Kafka calls them."""
+
+    who: str
+    resource: Resource
+    names: tuple[str, ...] | Topics
+    operations: tuple[str, ...]
+
+
+class Grant(NamedTuple):
+    """One operation on one resource; ``is_prefix``: on all whose names begin so."""
+
+    who: str
+    resource: Resource
+    name: str
+    is_prefix: bool
+    operation: str
+
+
+_LOOK: Final = ("Describe", "DescribeConfigs", "Read")
+_CONTROL: Final = ("{cluster}.",)
+_DECIDED: Final = ("__transaction_state",)
+
+
+def _topic(who: str, names: tuple[str, ...] | Topics, *operations: str) -> Right:
+    return Right(who, Resource.TOPIC, names, operations)
+
+
+def _writes(who: str, *topics: str) -> Right:
+    return _topic(who, tuple(f"{{cluster}}.{topic}" for topic in topics), "Write")
+
+
+def _transactions(who: str, *names: str) -> Right:
+    return Right(who, Resource.TRANSACTIONAL_ID, names, ("Describe", "Write"))
+
+
+RIGHTS: Final[tuple[Right, ...]] = (
+    _topic("coordinator", _CONTROL, *_LOOK),
+    _writes("coordinator", "announce", "dispatch", "checkpoint", "changefeed", "generation"),
+    _transactions("coordinator", "{cluster}."),
+    _topic("coordinator", _DECIDED, "Describe", "Read"),
+    _topic("coordinator", Topics.FEEDS, *_LOOK),
+    _topic("agent", _CONTROL, *_LOOK),
+    _writes("agent", "announce", "sync", "checkpoint", "deadletter"),
+    _topic("agent", Topics.FEEDS, "Describe", "Read"),
+    _topic("views", _CONTROL, *_LOOK),
+    _topic("views", Topics.FEEDS, "Describe", "Read"),
+    Right("views", Resource.GROUP, ("{cluster}.views.", "{cluster}.feed."), ("Read", "Delete")),
+    _topic("migration", _CONTROL, *_LOOK),
+    _writes("migration", "announce", "migration", "changefeed"),
+    _topic("migration", Topics.FEEDS, "Describe", "Read"),
+    # The cluster's name occurs twice in an owner's transactional id.
+    _transactions("migration", "{cluster}.{cluster}.migration-0"),
+    _topic("migration", _DECIDED, "Describe", "Read"),
+    _topic("generation", _CONTROL, *_LOOK),
+    _writes("generation", "announce", "generation"),
+    _transactions("generation", "{cluster}.{cluster}.generation-0", "{cluster}.generation."),
+    _topic("generation", _DECIDED, "Describe", "Read"),
+    _topic("generation", Topics.CHANGE_LOGS, "Create", "Describe", "Read", "Write"),
+    _topic("writer", _CONTROL, *_LOOK),
+    _writes("writer", "generation"),
+    _transactions("writer", "{cluster}.generation."),
+    _topic("writer", Topics.CHANGE_LOGS, "Describe", "Read", "Write"),
+    _topic("ingest", _CONTROL, *_LOOK),
+    _writes("ingest", "generation"),
+    _transactions("ingest", "{cluster}.generation."),
+    _topic("ingest", Topics.CHANGE_LOGS, "Describe", "Read", "Write"),
+    _topic("ingest", Topics.COPIED, "Describe", "Read"),
+    Right("ingest", Resource.GROUP, ("{cluster}.ingest.",), ("Read",)),
+    _topic("reader", _CONTROL, *_LOOK),
+    _writes("reader", "generation"),
+    _topic("reader", Topics.CHANGE_LOGS, "Describe", "Read"),
+    _topic("operator", _CONTROL, "Create", *_LOOK),
+    _writes("operator", "changefeed", "deadletter"),
+    _writes("operator", "generation", "migration"),
+    _topic("operator", Topics.FEEDS, *_LOOK, "Write"),
+)
+"""All of them, by service."""
+
+
+def who_has_rights() -> tuple[str, ...]:
+    """Services, and whoever else needs a user of its own, in the order of the table."""
+    return tuple(dict.fromkeys(right.who for right in RIGHTS))
+
+
+def grants(cluster: str, topics: Mapping[Topics, Sequence[str]], who: Sequence[str] = ()) -> list[Grant]:
+    """What ``who`` (everybody if empty) needs in a cluster; ``topics`` says which topics are meant, none if absent."""
+    found: list[Grant] = []
+    for right in RIGHTS:
+        if who and right.who not in who:
+            continue
+        names = topics.get(right.names, ()) if isinstance(right.names, Topics) else right.names
+        for name in names:
+            full = name if isinstance(right.names, Topics) else name.format(cluster=cluster)
+            found += [Grant(right.who, right.resource, full, full.endswith("."), each) for each in right.operations]
+    return found
