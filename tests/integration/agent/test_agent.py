@@ -4,7 +4,6 @@ import threading
 import uuid
 from typing import Any
 
-import msgspec
 import pytest
 
 from headgate.agent.shell.service import AgentOptions, run_agent
@@ -27,6 +26,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import FeedKey, SpanKey
+from support.kafka_cluster import Cluster
 
 from .conftest import Bed, until
 
@@ -36,14 +36,6 @@ pytestmark = [
     # Py4J leaves its sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-
-class ClusterOf(msgspec.Struct, frozen=True):
-    bootstrap: str
-    cluster: str
-    shards: int = 1
-    replication_factor: int = 1
-    kafka: dict[str, Any] = {}
 
 
 class Owner:
@@ -105,7 +97,7 @@ class Owner:
 
 
 def test_a_dispatched_span_is_replicated_reported_and_sealed(bed: Bed) -> None:
-    settings = ClusterOf(bed.bootstrap, f"c{uuid.uuid4().hex[:8]}")
+    settings = Cluster(bed.bootstrap, f"c{uuid.uuid4().hex[:8]}", shards=1)
     create_topics(settings)
     log = open_log(settings)
     plan = bed.table("goods")

@@ -25,6 +25,7 @@ from headgate.records.keys import FeedProgressKey, SpanKey
 from headgate.records.spans import plan_of
 from headgate.replication.executor import SparkExecutor
 from headgate.runtime.service import ServiceSettings
+from support import kafka_cluster
 from support.executor_contract import ExecutorContract
 
 from .conftest import DEADLINE_SECONDS, Bed, until
@@ -51,14 +52,6 @@ $$ BEGIN INSERT INTO public.noted (id, name) VALUES (coalesce(NEW.id, OLD.id), N
 CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON hot FOR EACH ROW EXECUTE FUNCTION note()
 """
 """What the table itself saw: whatever our own rows at the sink say."""
-
-
-class ClusterOf(msgspec.Struct, frozen=True):
-    bootstrap: str
-    cluster: str
-    shards: int = 1
-    replication_factor: int = 1
-    kafka: dict[str, Any] = {}
 
 
 class Load:
@@ -99,7 +92,7 @@ class Cluster:
 
     def __init__(self, bed: Bed) -> None:
         bed.runtime.start()  # here, so that no deadline of a test has to wait for a JVM
-        settings = ClusterOf(bed.bootstrap, f"c{uuid.uuid4().hex[:8]}")
+        settings = kafka_cluster.Cluster(bed.bootstrap, f"c{uuid.uuid4().hex[:8]}", shards=1)
         create_topics(settings)
         self.log: KafkaLog = open_log(settings)
         self._coordinator = CoordinatorService(

@@ -16,7 +16,7 @@ from headgate.records.control import ChangeQuarantined, TaskState
 from headgate.records.keys import DeadLetterKey
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate.replication.plan import DeadLetterTarget
-from integration.agent.test_agent import ClusterOf
+from support.kafka_cluster import Cluster
 
 from .conftest import Bed, reached, until
 
@@ -39,7 +39,7 @@ def _quarantined(task: SpanTask, per_hour_max: int = 100) -> SpanTask:
 
 @pytest.fixture
 def log(bed: Bed) -> Iterator[KafkaLog]:
-    settings = ClusterOf(bed.bootstrap, f"c{uuid.uuid4().hex[:8]}", shards=2)
+    settings = Cluster(bed.bootstrap, f"c{uuid.uuid4().hex[:8]}", shards=2)
     create_topics(settings)
     made = open_log(settings)
     yield made
