@@ -36,8 +36,8 @@ chaos: $(READY) ## agents and owners killed, frozen, cut off in turn and at once
 # One order of tests, so that a red run is about the change; `make test SEED=random` draws another and prints it.
 SEED ?= 20261121
 
-# Two workers take whole files in turn, those that take long first (tests/fixtures/parallel.py).
-WORKERS ?= 2
+# Workers take whole files in turn, those that take long first (tests/fixtures/parallel.py).
+WORKERS ?= 3
 PYTEST = $(RUN)/pytest $(if $(filter random,$(SEED)),,--randomly-seed=$(SEED))
 
 test: $(READY) ## unit, scenarios, integration on a real broker and PostgreSQL, one end-to-end run
@@ -69,7 +69,7 @@ fmt: $(READY) ## format, and fix what can be fixed
 	$(RUN)/ruff check --fix .
 	$(RUN)/ruff format .
 
-bench: $(READY) ## figures, not tests: pipeline, peers, latency, move, tables, rest, control
+bench: $(READY) ## figures, not tests: pipeline, peers, latency, move, tables, rest, control, generation
 	$(RUN)/headgate bench pipeline
 	$(RUN)/headgate bench peers
 	$(RUN)/headgate bench latency --debezium
@@ -77,6 +77,7 @@ bench: $(READY) ## figures, not tests: pipeline, peers, latency, move, tables, r
 	$(RUN)/headgate bench tables
 	$(RUN)/headgate bench rest
 	$(RUN)/headgate bench control
+	$(RUN)/headgate bench generation
 
 sim: $(READY) ## the control plane in a simulated world of faults, a minute of it
 	$(RUN)/headgate sim --seeds 400

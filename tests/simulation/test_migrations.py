@@ -13,6 +13,7 @@ import pytest
 
 from headgate.eventlog.log import Partition, Placed
 from headgate.migration.core import effects as fx
+from headgate.migration.core.effects import ToolReported, ToolStatus
 from headgate.migration.core.kind import MIGRATION_KIND
 from headgate.migration.core.machine import MIGRATIONS, MigrationsState, new_state
 from headgate.migration.core.spec import MigrationSpec, written
@@ -36,6 +37,9 @@ from support.migration_model import Database, FencedAtDatabaseError
 TOPIC = Partition("migration", 0)
 LEASE_SECONDS = 2.0
 STEP_SECONDS = 0.25
+TOOL_CHANCE = 0.1
+"""That a tool makes its next step in a step of the world's: a migration takes some seconds."""
+
 FAULTY_STEPS = 600
 CALM_STEPS = 4_000
 MIGRATIONS_COUNT = 5
@@ -137,6 +141,7 @@ class World:
         self.now += STEP_SECONDS
         if self.is_faulty:
             self._fault()
+        self._tools_act()
         while len(self.processes) < 2:
             self.births += 1
             self.processes[f"o{self.births}"] = Process(self, f"o{self.births}")
@@ -150,6 +155,17 @@ class World:
                     process.role.turn(Now(self.now, round(self.now * 1000)))
             except RoleEndedError:
                 self.kill(name)
+
+    def _tools_act(self) -> None:
+        """Tools go on whatever becomes of their owners, and tell who started them, as far as that one hears it."""
+        for name, table in sorted(self.database.tables.items()):
+            owner = self.processes.get(table.tool_of or "")
+            if self.random.random() > TOOL_CHANCE or (report := self.database.tool_acts(name)) is None:
+                continue
+            if self.is_faulty and self.random.random() < 0.03:
+                report = ToolReported(name, ToolStatus.FAILED, message="so it says")
+            if owner is not None and not owner.frozen_steps and self.random.random() > 0.1:
+                owner.role.give(report)
 
     def _fault(self) -> None:
         chance = self.random
@@ -178,7 +194,7 @@ class World:
     def kill(self, name: str) -> None:
         self.kills += 1
         self.processes.pop(name).role.close()
-        self.database.process_died(name)
+        self.database.process_died(name, is_outlived=self.random.random() < 0.5)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -59,10 +59,43 @@ def test_a_feed_whose_agent_or_coordinator_dies_at_each_step(who: str) -> None:
     assert killed > 10, "the steps are really come to"
 
 
+@pytest.fixture
+def load_counts_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A history lasts a minute or two: reports and looks every second instead of every ten."""
+    monkeypatch.setattr("headgate.generation.core.life.REPORT_SECONDS", 1.0)
+    monkeypatch.setattr("headgate.generation.core.automatic.LOOK_SECONDS", 1.0)
+
+
+@pytest.mark.usefixtures("load_counts_soon")
+@pytest.mark.parametrize("seed", range(80, 84))
+def test_what_the_owner_splits_and_merges_by_itself_keeps_each_keys_order(seed: int) -> None:
+    storm = replace(STORMY, crash_rate=0.004, switch_rate=0.005 * (seed % 2), feed_parts=seed % 3, automatic=True)
+    counts = SwitchWorld(replace(storm, seed=seed, strict=seed % 4 == 0)).run()
+    assert counts["automatic"] > 1
+
+
+@pytest.mark.usefixtures("load_counts_soon")
+@pytest.mark.parametrize("who", ["effect", "owner", "writer"])
+def test_a_death_at_each_step_of_what_the_owner_wants_by_itself(who: str) -> None:
+    counts: Counter[str] = Counter()
+    for at in range(1, 13) if who == "effect" else range(100, 400, 10):
+        quiet = replace(QUIET, switch_rate=0, changes=60, automatic=True)
+        counts += SwitchWorld(replace(quiet, crashes=(Crash(who, at),))).run()
+    assert counts[f"{who} killed"] > 6, "the steps are really come to"
+    assert counts["automatic"] > 20
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(1000, 1400))
 def test_many_histories(seed: int) -> None:
     SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0)).run()
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("load_counts_soon")
+@pytest.mark.parametrize("seed", range(3000, 3200))
+def test_many_histories_of_automatic_mode(seed: int) -> None:
+    SwitchWorld(replace(STORMY, seed=seed, crash_rate=0.006, feed_parts=seed % 3, automatic=True)).run()
 
 
 @pytest.mark.long
@@ -103,7 +136,7 @@ def _nothing_is_held(patch: pytest.MonkeyPatch) -> None:
 
 def _no_end_is_written(patch: pytest.MonkeyPatch) -> None:
     switch: Any = WriterLife._switch
-    patch.setattr(WriterLife, "_switch", lambda life, step: switch(life, replace(step, ends=())))
+    patch.setattr(WriterLife, "_switch", lambda life, step, now: switch(life, replace(step, ends=()), now))
 
 
 def _children_do_not_wait(patch: pytest.MonkeyPatch) -> None:

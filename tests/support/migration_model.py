@@ -32,6 +32,8 @@ class Table:
     left: tuple[Artifact, ...] = ()
     tool_of: str | None = None
     """The process whose child does the work, where it is not the server itself."""
+    tool_rev: int = -1
+    """The term in which it was started."""
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Database:
             fenced()
             table.left = SHADOW
             table.tool_of = owner if is_tool(effect.record) else None
+            table.tool_rev = owner_rev
             yield progress(table)
         elif isinstance(effect, fx.CutOverMigration):
             yield None
@@ -79,6 +82,8 @@ class Database:
                 return fx.Stopped(table.left)
             case fx.WatchMigration() if is_tool(effect.record) and table.tool_of is None:
                 return fx.Broke("the tool has ended", table.left)
+            case fx.WatchMigration() if is_tool(effect.record):
+                return fx.ToolSeen(is_live=True, artifacts=table.left)
             case fx.WatchMigration():
                 table.copied = min(table.copied + 1, COPY_STEPS)
                 return progress(table)
@@ -87,10 +92,27 @@ class Database:
             case _:
                 raise TypeError(type(effect).__name__)
 
-    def process_died(self, owner: str) -> None:
-        """Tools are children of their owner's process."""
+    def tool_acts(self, migration: str) -> fx.ToolReported | None:
+        """A tool's next step, and what it says of it; None where no tool is at work.
+
+        It puts the copy in the table's place by itself, unless the migration was taken over since it was started.
+        """
+        table = self.tables.get(migration, Table())
+        if table.tool_of is None:
+            return None
+        if table.fence > table.tool_rev:
+            table.tool_of = None  # its sessions were ended, and nobody lets it have new ones
+            return None
+        if table.copied < COPY_STEPS:
+            table.copied += 1
+            return fx.ToolReported(migration, fx.ToolStatus.RUNNING, "copying", table.copied)
+        change(table)
+        return fx.ToolReported(migration, fx.ToolStatus.COMPLETE)
+
+    def process_died(self, owner: str, *, is_outlived: bool = False) -> None:
+        """Tools are children of their owner's process; one in a process group of its own may outlive it."""
         for table in self.tables.values():
-            if table.tool_of == owner:
+            if table.tool_of == owner and not is_outlived:
                 table.tool_of = None
 
     def check(self, name: str, record: MigrationRecorded) -> None:

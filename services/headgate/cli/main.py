@@ -1,21 +1,39 @@
-"""The ``headgate`` command: every group of commands hangs here, and every expected error ends here."""
+"""The ``headgate`` command: every group of commands hangs here, and every expected error ends here.
 
+A command's module is imported when the command is called: all of them together take a second of processor time.
+"""
+
+from collections.abc import Mapping
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from typing import Any, Final
 
 import typer
 from typer.main import get_command
 
 from headgate import SCHEMA_VERSION, __version__
-from headgate.cli import agents, coordinators, deadletter, feed, generations, migration, serve, tables, topic
 from headgate.cli.errors import Commands
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import CommandGroup, Format
 from headgate.cli.output import Output, show_object
-from headgate.cli.verify import verify
-from headgate.cli.why import why
+from headgate.config.wording import one_of
 
 __all__ = ["app"]
+
+OWN_COMMANDS: Final[Mapping[str, str]] = {
+    "serve": "headgate.cli.serve:app",
+    "feed": "headgate.cli.feed:app",
+    "table": "headgate.cli.tables:app",
+    "agent": "headgate.cli.agents:app",
+    "coordinator": "headgate.cli.coordinators:app",
+    "topic": "headgate.cli.topic:app",
+    "generation": "headgate.cli.generations:app",
+    "deadletter": "headgate.cli.deadletter:app",
+    "migration": "headgate.cli.migration:app",
+    "verify": "headgate.cli.verify:verify",
+    "why": "headgate.cli.why:why",
+}
+"""Where each is, in the order in which they are listed."""
 
 LAB_COMMANDS: Final = ("demo", "up", "chaos", "bench", "sim")
 """Commands of the distribution ``headgate-lab``. They are listed without it as well, and then say how to get it."""
@@ -26,22 +44,31 @@ GROUP: Final = "headgate.commands"
 
 class _AllCommands(Commands):
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*dict.fromkeys([*LAB_COMMANDS, *entry_points(group=GROUP).names]), *super().list_commands(ctx)]
+        of_others = dict.fromkeys([*LAB_COMMANDS, *entry_points(group=GROUP).names])
+        return [*of_others, *OWN_COMMANDS, *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
+        if cmd_name in OWN_COMMANDS:
+            return _command(cmd_name, resolve_name(OWN_COMMANDS[cmd_name]))
         found = tuple(entry_points(group=GROUP, name=cmd_name))
         if found:
             return _command(cmd_name, found[0].load())
         return _command(cmd_name, _missing) if cmd_name in LAB_COMMANDS else None
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """See the library's, which knows of no command that is not imported yet."""
+        if args[0].isidentifier() and self.get_command(ctx, args[0]) is None:
+            raise typer.BadParameter(f"command {one_of(args[0], self.list_commands(ctx))}", ctx)
+        return super().resolve_command(ctx, args)
+
 
 def _command(name: str, found: Any) -> Any:
     """A function, or a group of commands, under the name it is called by."""
     if not isinstance(found, typer.Typer):
-        alone = typer.Typer(add_completion=False)
+        alone = CommandGroup(add_completion=False)
         alone.command(name, context_settings=ANY_ARGUMENTS if found is _missing else None)(found)
         found = alone
     command = get_command(found)
@@ -60,23 +87,12 @@ def _missing(ctx: typer.Context) -> None:
     )
 
 
-app = CommandGroup(
-    cls=_AllCommands,
-    help="Keeps tables in step: change events from Kafka into databases, exactly once, from one writer per table.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(serve.app, name="serve")
-app.add_typer(feed.app, name="feed")
-app.add_typer(tables.app, name="table")
-app.add_typer(agents.app, name="agent")
-app.add_typer(coordinators.app, name="coordinator")
-app.add_typer(topic.app, name="topic")
-app.add_typer(generations.app, name="generation")
-app.add_typer(deadletter.app, name="deadletter")
-app.add_typer(migration.app, name="migration")
-app.command("verify")(verify)
-app.command("why")(why)
+app = CommandGroup(cls=_AllCommands, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def headgate() -> None:
+    """Keep tables in step: change events from Kafka into databases, exactly once, from one writer per table."""
 
 
 @app.command()

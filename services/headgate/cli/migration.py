@@ -23,6 +23,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec, MigrationSpecError, parse_spec, written
 from headgate.migration.shell.work import MigrationWork
+from headgate.migration.strategies.tool import said_by_tool
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.migration import (
@@ -57,11 +58,18 @@ class TargetOptions(OptionGroup, frozen=True):
     strategy: Annotated[
         MigrationStrategy,
         typer.Option(
-            "--strategy", help="online and triggers copy, through Spark or within the server; direct does not"
+            "--strategy",
+            help="online copies through Spark, triggers within the server, pt-osc and gh-ost by these programs; direct "
+            "does not copy",
         ),
     ] = MigrationStrategy.ONLINE
     topic: Annotated[
         str | None, typer.Option("--topic", help="which has the table's changes (Debezium JSON), for strategy online")
+    ] = None
+
+    tool_options: Annotated[
+        list[str] | None,
+        typer.Option("--tool-option", help="--name=value for pt-osc or gh-ost, as it is; may be repeated"),
     ] = None
 
     def password_path(self) -> str | None:
@@ -106,6 +114,7 @@ def submit(
             database=target.database,
             strategy=target.strategy,
             topic=target.topic,
+            tool_options=tuple(target.tool_options or ()),
             password_file=target.password_path(),
             context=context,
             allow_concurrent=allow_concurrent,
@@ -150,6 +159,7 @@ def plan(
             database=target.database,
             strategy=target.strategy,
             topic=target.topic,
+            tool_options=tuple(target.tool_options or ()),
             allow_lossy=allow_lossy,
             password_file=target.password_path(),
         )
@@ -198,7 +208,10 @@ def _follow(log: Log, migration: str, seconds: float) -> None:
 
 @app.command()
 def logs(migration: Id, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """What the log still has of a migration, record by record; compaction leaves the newest."""
+    """What the log still has of a migration, record by record; and the last lines of the program that did it.
+
+    Compaction leaves the newest record.
+    """
     columns = ("offset", "state", "stage", "rows_copied", "message")
     with connected(cluster) as (_, log):
         rows = [
@@ -209,6 +222,9 @@ def logs(migration: Id, *, output: Format = Output.TABLE, cluster: ClusterOption
         if not rows:
             raise CommandError(ExitCode.NOT_FOUND, f"no migration {migration}: see `headgate migration list`")
         show_rows(columns, rows, output)
+    if output is Output.TABLE:
+        for line in said_by_tool(str(rows[-1]["note"])):
+            note(line)
 
 
 def _simple(kind: MigrationRequestKind, help_text: str) -> Any:

@@ -52,8 +52,13 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def surrounded(service: str, flags: dict[str, Any], *, create: bool) -> Iterator[Surroundings]:
-    """Everything around one service, taken down in order. Raises SettingsError, LogError, PortTakenError."""
+def surrounded(
+    service: str, flags: dict[str, Any], *, create: bool, routes: Sequence[Any] = ()
+) -> Iterator[Surroundings]:
+    """Everything around one service, taken down in order; ``routes`` (aiohttp's) are served beside the probes.
+
+    Raises SettingsError, LogError, PortTakenError.
+    """
     settings = cluster_settings(flags)
     configure_logs(settings.log.format, settings.log.level)
     probes, registry = Probes(SILENCE_SECONDS_MAX), new_registry()
@@ -61,7 +66,7 @@ def surrounded(service: str, flags: dict[str, Any], *, create: bool) -> Iterator
         # aiohttp takes half a second to import; commands that only look do without it.
         from headgate.observability.http import OpsServer  # noqa: PLC0415
 
-        ops = OpsServer(settings.http.bind, settings.http.port, probes, registry)
+        ops = OpsServer(settings.http.bind, settings.http.port, probes, registry, routes)
         stack.callback(ops.close)
         if create:
             create_topics(settings)

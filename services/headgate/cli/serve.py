@@ -1,4 +1,7 @@
-"""``headgate serve``: the services themselves, in the foreground, until SIGTERM or Ctrl-C."""
+"""``headgate serve``: the services themselves, in the foreground, until SIGTERM or Ctrl-C.
+
+Each service is put together by a module of its own, which is imported for that service alone.
+"""
 
 import tempfile
 from collections.abc import Sequence
@@ -9,20 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from headgate.cli.copy_part import LateCopier
 from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.ingest_part import ingest_part
 from headgate.cli.options import ClusterOptions, CommandGroup, OptionGroup, cluster_flags
 from headgate.cli.running import Part, Surroundings, run_parts, surrounded
-from headgate.config.plugs import PlugError
 from headgate.config.settings import Settings
-from headgate.coordinator.schedulers.contract import Scheduler
-from headgate.coordinator.shell.effect_runner import FeedWork
-from headgate.coordinator.shell.service import CoordinatorService, load_schedulers
-from headgate.generation.shell.effect_runner import GenerationEffects
-from headgate.generation.shell.feeds import FeedChangeLogs
-from headgate.generation.shell.service import GenerationService
-from headgate.migration.shell.service import MigrationService
 from headgate.runtime.service import ServiceSettings
 
 __all__ = ["app"]
@@ -109,7 +102,8 @@ def generation(
     """Own change logs: switch their generations, so that they are re-partitioned without breaking any key's order."""
     flags = _flags(process, cluster, lease_seconds=lease_seconds)
     with surrounded("generation", flags, create=create) as around:
-        run_parts([_generation_part(around, shard)], _stop_seconds(around.settings))
+        part = import_module("headgate.cli.generation_part")
+        run_parts([part.generation_part(around, _service_settings(around, shard))], _stop_seconds(around.settings))
 
 
 @app.command()
@@ -129,8 +123,8 @@ def ingest(
 ) -> None:
     """Copy keyed topics into a change log, each record once and per key in order."""
     with surrounded("ingest", _flags(process, cluster), create=False) as around:
-        part = ingest_part(around, log_name, topics, name, skip or ())
-        run_parts([part], _stop_seconds(around.settings))
+        part = import_module("headgate.cli.ingest_part")
+        run_parts([part.ingest_part(around, log_name, topics, name, skip or ())], _stop_seconds(around.settings))
 
 
 @app.command()
@@ -139,8 +133,14 @@ def migration(
 ) -> None:
     """Campaign for the schema changes and own them: schedule them, and do them at their databases."""
     flags = _flags(process, cluster, lease_seconds=lease_seconds)
-    with surrounded("migration", flags, create=create) as around, _scratch(around) as scratch:
-        run_parts([_migration_part(around, scratch)], _stop_seconds(around.settings))
+    reports = import_module("headgate.migration.shell.reports").ToolReports()
+    with (
+        surrounded("migration", flags, create=create, routes=reports.routes()) as around,
+        _scratch(around) as scratch,
+    ):
+        part = import_module("headgate.cli.migration_part")
+        one = _service_settings(around, (0,))  # the topic has one partition: schema changes are few
+        run_parts([part.migration_part(around, one, Path(scratch), reports)], _stop_seconds(around.settings))
 
 
 @app.command()
@@ -179,18 +179,6 @@ def _stop_seconds(settings: Settings) -> float:
     return settings.shutdown_seconds + 1.0
 
 
-def _generation_part(around: Surroundings, shards: Sequence[int] | None) -> Part:
-    settings, log = around.settings, around.log
-    service = GenerationService(
-        _service_settings(around, shards),
-        log,
-        GenerationEffects(log.connection, log.cluster, settings.replication_factor),
-        probes=around.probes,
-        registry=around.registry,
-    )
-    return Part("generation", service.run, service.stop)
-
-
 def _service_settings(around: Surroundings, shards: Sequence[int] | None) -> ServiceSettings:
     """Of an owner of these shards, or of all. Raises CommandError for a shard that the cluster does not have."""
     settings, log = around.settings, around.log
@@ -209,44 +197,8 @@ def _service_settings(around: Surroundings, shards: Sequence[int] | None) -> Ser
 
 
 def _coordinator_part(around: Surroundings, shards: Sequence[int] | None) -> Part:
-    settings, log = around.settings, around.log
-    service = CoordinatorService(
-        _service_settings(around, shards),
-        log,
-        FeedWork(
-            log.connection,
-            cluster_id=log.cluster_id,
-            own_prefix=settings.prefix,
-            change_logs=FeedChangeLogs(log),
-        ),
-        probes=around.probes,
-        registry=around.registry,
-        schedulers=_schedulers(settings),
-    )
-    return Part("coordinator", service.run, service.stop)
-
-
-def _schedulers(settings: Settings) -> tuple[Scheduler, ...]:
-    try:
-        return load_schedulers(settings.schedulers.split(","))
-    except PlugError as error:
-        raise CommandError(ExitCode.SETTING, f"HEADGATE_SCHEDULERS: {error}") from error
-
-
-def _migration_part(around: Surroundings, scratch: str) -> Part:
-    one = (0,)  # the topic has one partition: schema changes are few
-    copier = LateCopier(around, Path(scratch))
-    service = MigrationService(
-        _service_settings(around, one), around.log, copier=copier, probes=around.probes, registry=around.registry
-    )
-
-    def run() -> None:
-        try:
-            service.run()
-        finally:
-            copier.stop()
-
-    return Part("migration", run, service.stop)
+    part = import_module("headgate.cli.coordinator_part")
+    return part.coordinator_part(around, _service_settings(around, shards))  # type: ignore[no-any-return]
 
 
 def _agent_part(around: Surroundings, scratch: str) -> Part:

@@ -339,6 +339,10 @@ class SinkSpec(_Strict):
         return self
 
 
+BATCH_INTERVAL_SECONDS_MAX: Final = 2.0
+"""A table moves, stops and takes its turn at the border of a batch, so all of that waits as long."""
+
+
 class FeedSpec(_Strict):
     """A changefeed as its owner wants it."""
 
@@ -347,6 +351,8 @@ class FeedSpec(_Strict):
     sink: SinkSpec
     batch_rows_max: int = Field(default=200_000, ge=1, le=2_000_000)
     """Most changes of one micro-batch; large when behind is what makes reducing pay."""
+    batch_interval_seconds: float = Field(default=0.0, ge=0.0, le=BATCH_INTERVAL_SECONDS_MAX)
+    """From the begin of one micro-batch to that of the next, at least (Spark's processing-time trigger)."""
     split: Literal["auto", "manual"] = "auto"
     """Who divides a table between agents: the split scheduler, by its load, or only ``headgate table split``."""
 

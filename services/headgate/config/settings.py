@@ -29,6 +29,7 @@ __all__ = [
     "AgentSettings",
     "HttpSettings",
     "LogSettings",
+    "MigrationSettings",
     "Settings",
     "SettingsError",
     "SparkSettings",
@@ -125,6 +126,15 @@ class AgentSettings(_Section):
         return check_name("agent", name)
 
 
+class MigrationSettings(_Section):
+    """Programs that an owner of schema changes may start."""
+
+    pt_osc: str = Field(
+        default="pt-online-schema-change", description="Percona's program, by its name on the PATH or by its path"
+    )
+    gh_ost: str = Field(default="gh-ost", description="GitHub's program, by its name on the PATH or by its path")
+
+
 def _property_name(text: str) -> str:
     return text.lower().replace("_", ".")
 
@@ -171,6 +181,7 @@ class Settings(BaseSettings):
     log: LogSettings = LogSettings()
     spark: SparkSettings = SparkSettings()
     agent: AgentSettings = Field(default_factory=AgentSettings)
+    migration: MigrationSettings = Field(default_factory=MigrationSettings)
 
     @field_validator("cluster")
     @classmethod

@@ -278,6 +278,10 @@ _FENCED_CODES: Final = frozenset(
 )
 
 
+_ASKED_BROKER: Final = re.compile(r"[a-z_]+://\S+/(?:bootstrap|\d+): ")
+"""As librdkafka names it: ``sasl_ssl://host:9092/1: ``."""
+
+
 def is_fenced(error: KafkaException) -> bool:
     """Whether this producer is over. _FENCED does not prove a rival: its own timeout looks the same."""
     kafka_error = error.args[0]
@@ -287,6 +291,12 @@ def is_fenced(error: KafkaException) -> bool:
 
 
 def reason_of(error: KafkaException) -> str:
-    """Code and text of ``error``, as one phrase."""
+    """Code and text of ``error``, as one phrase.
+
+    A right is the cluster's: which broker refused is left out, or the same refusal by another would be news.
+    """
     kafka_error = error.args[0]
-    return f"{kafka_error.name()}: {kafka_error.str()}"
+    text = kafka_error.str()
+    if kafka_error.code() in RIGHTS_CODES:
+        text = _ASKED_BROKER.sub("", text)
+    return f"{kafka_error.name()}: {text}"

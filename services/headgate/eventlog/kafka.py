@@ -258,10 +258,10 @@ class KafkaReader:
         if error is not None:
             self._positions[partition] = max(self._positions[partition], offset)
             return []
+        if self._is_passed_over(partition.topic, message.key()):
+            self._positions[partition] = offset + 1
+            return []
         try:
-            if self._is_known is not None and self._is_known(self._codec.decode_key(partition.topic, message.key())):
-                self._positions[partition] = offset + 1
-                return []
             key, value = self._codec.decode(partition.topic, message.key(), message.value())
         except CodecGarbage as garbage:
             read: Delivery | Garbage = Garbage(partition, offset, garbage.reason)
@@ -271,6 +271,14 @@ class KafkaReader:
             read = Delivery(partition, offset, key, value)
         self._positions[partition] = offset + 1
         return [read]
+
+    def _is_passed_over(self, topic: str, key: bytes | None) -> bool:
+        if self._is_known is None:
+            return False
+        try:
+            return self._is_known(self._codec.decode_key(topic, key))
+        except CodecGarbage:
+            return False  # Its value tells whether it is rubbish, or a newer Headgate's form of a key.
 
     def _judge(self, message: Message, error: KafkaError) -> None:
         """Raise what cannot heal; what librdkafka goes on trying is only noted."""

@@ -16,6 +16,8 @@ from headgate.records.control import MemberAnnounced, OwnerAnnounced, RequestSet
 __all__ = [
     "FOR_PEOPLE",
     "KEYS",
+    "AutomaticKey",
+    "AutomaticRecorded",
     "ChunkKey",
     "GenerationDescribed",
     "GenerationMemberKey",
@@ -27,6 +29,9 @@ __all__ = [
     "GenerationRequestKind",
     "GenerationRequested",
     "KeyLoad",
+    "LoadPolicy",
+    "PolicyRequestKey",
+    "PolicyRequested",
     "ReaderKey",
     "ReaderReported",
     "SetKey",
@@ -201,6 +206,36 @@ class GenerationRequested(msgspec.Struct, frozen=True):
     requested_ms: int
 
 
+class LoadPolicy(msgspec.Struct, frozen=True):
+    """By which loads a change log is re-partitioned, and how often at most: see generation/core/planning.py."""
+
+    split_above_per_second: float
+    merge_below_per_second: float
+    streams_max: int
+    streams_min: int
+    settle_seconds: float
+    changes_max: int
+    cool_down_seconds: float
+
+
+class PolicyRequested(msgspec.Struct, frozen=True):
+    """``<set>/policy/<id>``: an operator wants the owner to re-partition the log by itself; no policy: not any more."""
+
+    policy: LoadPolicy | None
+    requested_by: str
+    requested_ms: int
+
+
+class AutomaticRecorded(msgspec.Struct, frozen=True):
+    """``<set>/automatic``: automatic mode is on. ``suspended``: why it rests until a policy is set again; or empty."""
+
+    owner_rev: int
+    policy: LoadPolicy
+    set_by: str
+    set_ms: int
+    suspended: str
+
+
 class GenerationOwnerKey(Key, frozen=True, order=True):
     """``generation/<shard>`` on announce."""
 
@@ -240,6 +275,26 @@ class GenerationOutcomeKey(Key, frozen=True, order=True):
     by_owner: ClassVar[bool] = True
     set: str
     request: str
+
+
+class PolicyRequestKey(Key, frozen=True, order=True):
+    """``<set>/policy/<id>`` on generation, written by whoever asks; its outcome stands where requests' do."""
+
+    topic: ClassVar[str] = "generation"
+    infix: ClassVar[tuple[str, ...]] = ("policy",)
+    record: ClassVar[type] = PolicyRequested
+    set: str
+    request: str
+
+
+class AutomaticKey(Key, frozen=True, order=True):
+    """``<set>/automatic`` on generation."""
+
+    topic: ClassVar[str] = "generation"
+    infix: ClassVar[tuple[str, ...]] = ("automatic",)
+    record: ClassVar[type] = AutomaticRecorded
+    by_owner: ClassVar[bool] = True
+    set: str
 
 
 class WriterKey(Key, frozen=True, order=True):
@@ -288,6 +343,8 @@ KEYS: Final[tuple[type[Key], ...]] = (
     GenerationMemberKey,
     GenerationRequestKey,
     GenerationOutcomeKey,
+    PolicyRequestKey,
+    AutomaticKey,
     WriterKey,
     ReaderKey,
     ChunkKey,
@@ -296,6 +353,8 @@ KEYS: Final[tuple[type[Key], ...]] = (
 """In the order in which a key's text is tried: forms with a fixed first word come first within a topic."""
 
 FOR_PEOPLE: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
+    AutomaticRecorded: ("set_by", "suspended"),
     GenerationRequested: ("requested_by",),
+    PolicyRequested: ("requested_by",),
 }
 """See fitting.py."""

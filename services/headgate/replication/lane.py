@@ -132,6 +132,7 @@ class Lane:
         self._folder = Path(tempfile.mkdtemp(prefix="lane-", dir=scratch))
         stream = rows_of(session, source, self._starts).writeStream.queryName(self.name)
         stream = stream.option("checkpointLocation", self._folder.as_uri()).foreachBatch(self._on_batch)
+        stream = stream.trigger(processingTime=f"{round(source.interval_seconds * 1000)} milliseconds")
         with _starting:
             # Tasks of different lanes share the cores fairly; within a pool they would queue up.
             session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)

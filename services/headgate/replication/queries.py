@@ -142,6 +142,7 @@ class Queries:
         source = LaneSource(
             bootstrap=settings.bootstrap,
             rows_max=feed.batch_rows_max,
+            interval_seconds=feed.batch_interval_seconds,
             options=settings.lane_options,
             headers=feed.on_bad_change == "quarantine",
             marks=feed.source.change_log is not None,

@@ -28,7 +28,8 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
-from headgate.migration.strategies.postgresql_ranges import RangeWork, read_range, write_range
+from headgate.migration.strategies.range_work import RangeWork
+from headgate.migration.strategies.ranges import read_range, write_range
 from headgate.replication.archives import forget_archives
 from headgate.replication.causes import cause_of
 from headgate.replication.spark import SparkRuntime, SparkStartError, end_of_jvm

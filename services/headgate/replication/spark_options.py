@@ -28,7 +28,7 @@ REFUSED_OPTIONS: Final[dict[str, str]] = {
     "failondataloss": "a skipped offset is a lost change",
     "kafka.isolation.level": "changes of aborted transactions never happened",
     "maxoffsetspertrigger": "it is the feed's batch_rows_max",
-    "minoffsetspertrigger": "it would hold changes back",
+    "minoffsetspertrigger": "it is the feed's batch_interval_seconds",
     "spark.speculation": "two attempts of one task would race; the sink would refuse one and stop the span",
     "spark.task.maxfailures": "a second attempt of a task finds the sink moved; the agent restarts the lane instead",
     "spark.python.worker.reuse": "a sink connection would be made for every batch",

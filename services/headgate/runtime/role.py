@@ -158,6 +158,14 @@ class Role(Generic[StateT]):
             return True
         return term.finish(effect, result)
 
+    def give(self, given: Any) -> bool:
+        """Give the machine an input of its own, which it takes at the owner's next turn, from any thread.
+
+        False if this process owns nothing now, or too many wait: nothing was taken.
+        """
+        term = self._term
+        return term is not None and term.give(given)
+
     def resign(self) -> None:
         """Step down at the next turn, from any thread: the role then ends for good."""
         self._resigning = True

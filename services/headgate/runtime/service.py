@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -23,6 +24,7 @@ from headgate.eventlog.collector import collect_rarely
 from headgate.eventlog.log import Log, NewerSchemaError
 from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
+from headgate.records.base import Fact
 from headgate.runtime.kind import OwnerKind
 from headgate.runtime.machine import Machine, Now, ResignOwner
 from headgate.runtime.metrics import RoleMetrics
@@ -30,7 +32,14 @@ from headgate.runtime.presence import Presence
 from headgate.runtime.role import Role, RoleEndedError, TermEffect
 from headgate.runtime.settings import RoleSettings
 
-__all__ = ["SILENCE_SECONDS_MAX", "EffectRunner", "OwnerService", "RoleCrashedError", "ServiceSettings"]
+__all__ = [
+    "SILENCE_SECONDS_MAX",
+    "EffectRunner",
+    "OwnerObserver",
+    "OwnerService",
+    "RoleCrashedError",
+    "ServiceSettings",
+]
 
 StateT = TypeVar("StateT")
 
@@ -56,6 +65,16 @@ class EffectRunner(Protocol):
     def run(self, effect: Any) -> Any:
         """The result, of a type that the effect names. Raises nothing that can be expected."""
         ...
+
+
+class OwnerObserver(Generic[StateT]):
+    """Looks on, for a kind's own metrics; this one does nothing. Both are called by the thread of the shard's role."""
+
+    def committed(self, shard: int, facts: Sequence[Fact]) -> None:
+        """Facts that stand on the log now."""
+
+    def stands(self, shard: int, state: StateT | None) -> None:
+        """After each turn: the state of the owner; None while this process is none."""
 
 
 class RoleCrashedError(RuntimeError):
@@ -101,8 +120,10 @@ class OwnerService(Generic[StateT]):
         tell: Callable[[int, Any, Any], None],
         probes: Probes,
         registry: CollectorRegistry,
+        observer: OwnerObserver[StateT] | None = None,
     ) -> None:
         """``busy`` is the result of an effect when too many wait; ``tell`` hears (shard, effect, result) of each."""
+        self._observer = observer or OwnerObserver[StateT]()
         self._settings = settings
         self._effects = effects
         self._kind = kind
@@ -117,7 +138,13 @@ class OwnerService(Generic[StateT]):
         self._work: queue.Queue[tuple[int, TermEffect]] = queue.Queue(EFFECTS_WAITING_MAX)
         self._roles: dict[int, Role[StateT]] = {}
         for shard in sorted(settings.shards):
-            role = Role(settings.role(kind, shard), machine, log, run_effect=self._submitter(shard))
+            role = Role(
+                settings.role(kind, shard),
+                machine,
+                log,
+                run_effect=self._submitter(shard),
+                on_commit=partial(self._observer.committed, shard),
+            )
             self._roles[shard] = role
             self._metrics.watch(shard, _status_of(role), role.counters)
             self._probes.expect(self._name(shard))
@@ -186,6 +213,7 @@ class OwnerService(Generic[StateT]):
                 begun = time.monotonic()
                 pause = role.turn(Now(begun, _wall_ms()))
                 turn_seconds.observe(time.monotonic() - begun)
+                self._observer.stands(shard, role.view if role.status.owner_rev is not None else None)
                 self._probes.turned(name)
                 shown = self._show(role, name, shown, log)
                 if not role.wait(pause):

@@ -53,7 +53,8 @@ TURN_TIMERS_MAX: Final = 1_000
 """Timers fired in one turn; the rest is late, which timers may be."""
 
 RESULTS_MAX: Final = 10_000
-"""Results of effects that wait for their turn; more means that the machine has more effects out than it can take in."""
+"""Results of effects, and what is told from outside, that wait for their turn; more means that the machine is told more
+than it can take in."""
 
 
 class TermEffect(msgspec.Struct, frozen=True):
@@ -98,7 +99,7 @@ class Term(Generic[StateT]):
         self._facts: list[Fact] = []
         self._ended: list[SignOfLife] = []
         self._effects: list[Any] = []
-        self._results: deque[EffectFinished] = deque()
+        self._results: deque[Any] = deque()
         self._results_lock = threading.Lock()
         self._unfinished = 0
         self._judgement_ends: Mapping[Partition, int] | None = None
@@ -126,6 +127,14 @@ class Term(Generic[StateT]):
             if len(self._results) >= RESULTS_MAX:
                 return False
             self._results.append(EffectFinished(effect.effect, result))
+            return True
+
+    def give(self, given: Any) -> bool:
+        """Keep an input of the machine's own for the next turn, from any thread; False if too many wait already."""
+        with self._results_lock:
+            if len(self._results) >= RESULTS_MAX:
+                return False
+            self._results.append(given)
             return True
 
     def turn(self, now: Now, inbox: deque[Delivery], log: Log, positions: Mapping[Partition, int]) -> None:
@@ -191,7 +200,7 @@ class Term(Generic[StateT]):
                 return
             with self._results_lock:
                 finished = self._results.popleft()
-            self._unfinished -= 1
+            self._unfinished -= isinstance(finished, EffectFinished)
             self._decide(finished, now)
 
     def _fire_timers(self, now: Now) -> None:

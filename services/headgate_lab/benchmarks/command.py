@@ -8,8 +8,10 @@ import typer
 
 from headgate.cli.options import Format
 from headgate.cli.output import Output, note, show_rows
+from headgate.config.feed import BATCH_INTERVAL_SECONDS_MAX
 from headgate_lab.benchmarks.control import ControlOptions, bench_control
 from headgate_lab.benchmarks.figures import Report
+from headgate_lab.benchmarks.generation import GenerationOptions, bench_generation
 from headgate_lab.benchmarks.latency import LatencyOptions, bench_latency
 from headgate_lab.benchmarks.move import MoveOptions, bench_move
 from headgate_lab.benchmarks.peers.race import RACES, SIDES, PeersOptions, bench_peers
@@ -89,10 +91,13 @@ def rest(
     tables: Annotated[list[int] | None, typer.Option(min=1, help="numbers of tables; 1, 5, 100, 1000 if none")] = None,
     rate: Annotated[int, typer.Option(min=1, help="changes per second in all")] = 8,
     seconds: Annotated[float, typer.Option(min=5, help="counted seconds per number of tables")] = 60.0,
+    interval: Annotated[
+        float, typer.Option(min=0, max=BATCH_INTERVAL_SECONDS_MAX, help="the feed's batch_interval_seconds")
+    ] = 0.0,
     output: Format = Output.TABLE,
 ) -> None:
     """What an agent costs at rest: shares of a core for its driver, JVM and workers, and of the broker."""
-    _show(bench_rest(RestOptions(tuple(tables or (1, 5, 100, 1_000)), rate, seconds), note), output)
+    _show(bench_rest(RestOptions(tuple(tables or (1, 5, 100, 1_000)), rate, seconds, interval), note), output)
 
 
 @app.command("control")
@@ -107,6 +112,18 @@ def control(
     if spans:
         options = ControlOptions(tuple(spans), rounds, shards)
     _show(bench_control(options, note), output)
+
+
+@app.command("generation")
+def generation(
+    writers: Annotated[list[int] | None, typer.Option(min=1, help="numbers of writers; 1, 10 and 100 if none")] = None,
+    switches: Annotated[int, typer.Option(min=2, help="switches with each number of writers")] = 10,
+    rate: Annotated[int, typer.Option(min=10, help="changes per second in all")] = 200,
+    output: Format = Output.TABLE,
+) -> None:
+    """What a switch of a change log costs: its time, who waits for it and how long; and what routing a key costs."""
+    options = GenerationOptions(tuple(writers or (1, 10, 100)), switches, rate)
+    _show(bench_generation(options, note), output)
 
 
 def _show(report: Report, output: Output) -> None:

@@ -146,7 +146,14 @@ def _log_folder(folder: Path) -> Path:
 
 
 def make_task(
-    parts: Parts, topic: str, table: str, partitions: int, number: int, *, sink: SinkSpec | None = None
+    parts: Parts,
+    topic: str,
+    table: str,
+    partitions: int,
+    number: int,
+    *,
+    sink: SinkSpec | None = None,
+    interval_seconds: float = 0.0,
 ) -> SpanTask:
     """A task as an agent would get it, of a table never written before; all are of one feed, so they share lanes.
 
@@ -156,6 +163,7 @@ def make_task(
         feed="bench",
         source=SourceSpec(topic_pattern=r"bench\..*"),
         sink=sink or SinkSpec(type="postgresql", dsn=parts.dsn),
+        batch_interval_seconds=interval_seconds,
     )
     return SpanTask(
         id=SpanId("bench", table),

@@ -5,6 +5,7 @@ broker how far the log goes, and each answer with something in it is a micro-bat
 with an error if one is missing.
 """
 
+import statistics
 import time
 from collections.abc import Callable
 from typing import Final
@@ -31,11 +32,15 @@ TABLES_WITH_GOAL: Final = 5
 
 
 class RestOptions(msgspec.Struct, frozen=True):
-    """``rate`` changes a second in all, for ``seconds``, over each of the numbers of ``tables`` in turn."""
+    """``rate`` changes a second in all, for ``seconds``, over each of the numbers of ``tables`` in turn.
+
+    ``interval_seconds``: the feed's ``batch_interval_seconds``.
+    """
 
     tables: tuple[int, ...] = (1, 5, 100, 1_000)
     rate: int = 8
     seconds: float = 60.0
+    interval_seconds: float = 0.0
 
 
 def bench_rest(options: RestOptions, say: Callable[[str], None]) -> Report:
@@ -44,22 +49,24 @@ def bench_rest(options: RestOptions, say: Callable[[str], None]) -> Report:
     with bench_parts() as parts:
         for place, tables in enumerate(options.tables):
             say(f"{tables} table(s), {options.rate} changes/s in all, {options.seconds:.0f} s")
-            found = _at_rest(parts, options, place, tables)
+            found, late_ms = _at_rest(parts, options, place, tables)
             goals = GOALS_PERCENT if tables == TABLES_WITH_GOAL else {}
             say(", ".join(f"{name} {value:.1f} %" for name, value in found.items()))
             figures |= {
                 f"tables_{tables}_{name}_percent": median_of([value], "% of a core", goals.get(name))
                 for name, value in found.items()
             }
+            hundredths = statistics.quantiles(late_ms, n=100, method="inclusive")
+            figures |= {f"tables_{tables}_p{p}_ms": median_of([hundredths[p - 1]], "ms") for p in (50, 99)}
     return Report("rest", figures)
 
 
-def _at_rest(parts: Parts, options: RestOptions, place: int, tables: int) -> dict[str, float]:
+def _at_rest(parts: Parts, options: RestOptions, place: int, tables: int) -> tuple[dict[str, float], list[float]]:
     names = [f"public.rest_{place}_{number:04d}" for number in range(tables)]
     topics = [f"bench.{name}" for name in names]
     create_tables(parts, names, topics)
     tasks = [
-        make_task(parts, topic, name, 1, 10_000 * (place + 1) + number)
+        make_task(parts, topic, name, 1, 10_000 * (place + 1) + number, interval_seconds=options.interval_seconds)
         for number, (topic, name) in enumerate(zip(topics, names, strict=True))
     ]
     start_all(parts, tasks)
@@ -67,7 +74,7 @@ def _at_rest(parts: Parts, options: RestOptions, place: int, tables: int) -> dic
     clock = CpuClock({"driver": driver, "jvm": parts.jvm, "workers": parts.workers, "broker": parts.broker})
     rows, before, began = spark_rows(parts), clock.stock(), time.monotonic()
     course = Course(dict(zip(topics, names, strict=True)))
-    measure_latency(parts, LatencyOptions(options.rate, options.seconds), course, tasks)
+    late_ms = measure_latency(parts, LatencyOptions(options.rate, options.seconds), course, tasks)
     spent, passed = clock.seconds_since(before), time.monotonic() - began
     spark_rows_since(parts, rows, int(options.rate * options.seconds))
     for task in tasks:
@@ -79,4 +86,4 @@ def _at_rest(parts: Parts, options: RestOptions, place: int, tables: int) -> dic
                 raise BenchError(f"{task.id.span} was not sealed within {CLOSE_SECONDS_MAX:.0f} s")
             time.sleep(0.05)
         parts.executor.forget_table(task.id)
-    return {name: 100 * seconds / passed for name, seconds in spent.items()}
+    return {name: 100 * seconds / passed for name, seconds in spent.items()}, late_ms

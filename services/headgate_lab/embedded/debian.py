@@ -27,10 +27,11 @@ def library_path(root: Path) -> str:
     return ":".join(str(folder) for folder in sorted({path.parent for path in root.glob("**/*.so.*")}))
 
 
-def unpacked(package: str, program: str, instead: str) -> Path:
+def unpacked(package: str, program: str, instead: str, beside: Sequence[str] = ()) -> Path:
     """The folder that holds ``package``, and of its dependencies what the machine lacks; fetched on first use.
 
-    ``program`` is the path of the executable that must find its libraries. ArtifactError says what is missing and
+    ``program`` is the path (a pattern, where it differs between machines) of the executable or library that must find
+    its libraries. Packages ``beside`` come into the same folder as they are. ArtifactError says what is missing and
     that ``instead`` would do as well.
     """
     folder = cache_folder() / f"debian-{package}"
@@ -46,7 +47,7 @@ def unpacked(package: str, program: str, instead: str) -> Path:
                 shutil.rmtree(abandoned)
             with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=f"debian-{package}-new-") as temporary:
                 root = Path(temporary, "root")
-                _Packages(Path(temporary), instead).unpack(package, program, root)
+                _Packages(Path(temporary), instead).unpack(package, program, root, beside)
                 (root / _DONE).touch()
                 root.rename(folder)
     return folder
@@ -58,17 +59,25 @@ class _Packages:
         self._instead = instead
         self._options: list[str] = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
 
-    def unpack(self, package: str, program: str, root: Path) -> None:
+    def unpack(self, package: str, pattern: str, root: Path, beside: Sequence[str]) -> None:
         try:
-            self._fetch([package])
+            self._fetch([package, *beside])
         except ArtifactError:
             self._list_anew()
-            self._fetch([package])
+            self._fetch([package, *beside])
         self._open(root)
-        if self._unresolved(root / program):
-            self._fetch(self._lacking(package))
+        program = next(root.glob(pattern), None)
+        if program is None:
+            raise ArtifactError(f"{package} has no {pattern}: {self._instead}")
+        lacking = self._lacking(package) if self._unresolved(program) else []
+        known = {package, *beside}
+        while new := [name for name in lacking if name not in known]:
+            self._fetch(new)
             self._open(root)
-        unresolved = self._unresolved(root / program, library_path(root))
+            known.update(new)
+            # Modules of a language say nothing to ldd: what they need is taken whole.
+            lacking = [needed for name in new for needed in self._lacking(name)] if beside else []
+        unresolved = self._unresolved(program, library_path(root))
         if unresolved:
             raise ArtifactError(f"{program} of {package} finds no {', '.join(unresolved)}: {self._instead}")
 

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from headgate.generation.shell.ingest_metrics import IngestMetrics
+from headgate.generation.shell.metrics import GenerationMetrics, LogFigures
 from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, new_registry
 from headgate.runtime.metrics import RoleMetrics
 from headgate.runtime.role import RoleState, RoleStatus
@@ -49,7 +50,7 @@ def page() -> str:
 
 
 def _registry() -> CollectorRegistry:
-    """All metrics of a coordinator, an agent, an ingest and the views, each with a value."""
+    """All metrics of a coordinator, an owner of generations, an agent, an ingest and the views, each with a value."""
     registry = new_registry()
     roles = RoleMetrics(registry)
     status = RoleStatus(RoleState.REPLAYING, None, False, None, None, None)
@@ -60,6 +61,10 @@ def _registry() -> CollectorRegistry:
     AgentFeeds(registry, _Example())
     AgentMemory(registry, lambda: {"driver": 0})
     AgentStream(registry, lambda: {"rows": 0, "batches": 0, "behind_rows": 0, "step_ms": {"addBatch": 0}})
+    generations = GenerationMetrics(registry)
+    generations.figures[0] = {"orders": LogFigures()}
+    generations.switches.labels(set="orders", asked_by="operator", result="committed")
+    generations.switch_seconds.labels(set="orders")
     IngestMetrics(registry, ["shop.orders"])
     ViewsMetrics(registry).watch(_Rebuilt())
     return registry

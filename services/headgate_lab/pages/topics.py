@@ -25,6 +25,7 @@ _OTHERS: Final[dict[type[Key], str]] = {
     keys.DeadLetterKey: "an agent's session",
     generation.GenerationMemberKey: "that process of `headgate serve generation`",
     generation.GenerationRequestKey: "an operator's command",
+    generation.PolicyRequestKey: "an operator's command",
     generation.WriterKey: "that writer of the change log",
     generation.ReaderKey: "that reader of the change log",
     migration.MigrationMemberKey: "that process of `headgate serve migration`",

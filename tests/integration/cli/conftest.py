@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from typer.core import TyperGroup
 from typer.testing import CliRunner, Result
 
-from headgate.cli.main import app
+from headgate.cli.main import LAB_COMMANDS, app
 from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
@@ -79,13 +80,20 @@ def log(settings: Settings) -> Iterator[KafkaLog]:
 
 def headgate(*arguments: str) -> Result:
     """The command, in this process; it waits for outcomes as long as tests wait for facts, unless told otherwise."""
-    return CliRunner().invoke(app, list(arguments), default_map=_timeouts(typer.main.get_command(app)))
+    return CliRunner().invoke(app, list(arguments), default_map=_all_timeouts())
+
+
+@cache
+def _all_timeouts() -> dict[str, Any]:
+    return _timeouts(typer.main.get_command(app))
 
 
 def _timeouts(command: Any) -> dict[str, Any]:
     """The default of every ``--timeout``, as click takes defaults: by command, then by option."""
     if isinstance(command, TyperGroup):
-        return {name: _timeouts(each) for name, each in command.commands.items()}
+        context = command.context_class(command)
+        names = set(command.list_commands(context)) - set(LAB_COMMANDS)
+        return {name: _timeouts(command.get_command(context, name)) for name in names}
     return {"timeout": scaled_seconds(DEADLINE_SECONDS)}
 
 

@@ -12,7 +12,16 @@ import psycopg
 import pytest
 import yaml
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
-from confluent_kafka.admin import AclBinding, AclOperation, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from prometheus_client import CollectorRegistry
 
 from headgate.cli.exit_codes import ExitCode
@@ -445,3 +454,26 @@ def test_views_that_cannot_join_their_group_can_still_be_stopped(
             assert part.error is None
     finally:
         granted(guarded.kafka, [reading])
+
+
+def test_the_command_grants_what_it_shows(guarded: GuardedKafka) -> None:
+    asked = headgate(
+        *("topic", "rights", "agent", "--principal", "User:other-{who}", "--feed-topic", "shop.", "--grant"),
+        *("--bootstrap", guarded.kafka.bootstrap, "--cluster", "granted", "-o", "json"),
+    )
+    assert asked.exit_code == 0, asked.output
+    shown = {(row["name"], row["pattern"], row["operation"]) for row in json.loads(asked.stdout)}
+    assert ("shop.", "prefixed", "Read") in shown
+    everything = AclBindingFilter(
+        *(ResourceType.ANY, None, ResourcePatternType.ANY, "User:other-agent", None),
+        *(AclOperation.ANY, AclPermissionType.ANY),
+    )
+    admin = AdminClient({"bootstrap.servers": guarded.kafka.bootstrap})
+    found = admin.describe_acls(everything).result(scaled_seconds(60))
+    assert {
+        (rule.name, rule.resource_pattern_type.name.lower(), rule.operation.name.title().replace("_", ""))
+        for rule in found
+    } == shown
+    unknown = headgate("topic", "rights", "agnet")
+    assert unknown.exit_code == ExitCode.NOT_FOUND
+    assert "agent" in unknown.output

@@ -171,3 +171,13 @@ def test_a_newer_schema_ends_the_reading_for_good_after_what_stands_before_it(lo
                 read.extend(read_on_to(reader, {DISPATCH_0: 3}))
         assert reader.positions() == {DISPATCH_0: 1}
     assert facts(read) == [ended("before").fact]
+
+
+def test_a_newer_form_of_a_key_is_no_rubbish_to_who_passes_over_keys(log: KafkaLog, foreign: Foreign) -> None:
+    foreigner = foreign()
+    foreigner.put(DISPATCH_0, b"of/a/form/that/is/not/known", b"\x00" + (1699).to_bytes(4, "big") + b"?")
+    foreigner.flush()
+    with closing(log.reader({DISPATCH_0: 0})) as reader:
+        reader.pass_over(lambda _key: True)
+        with pytest.raises(NewerSchemaError, match="schema id 1699"):
+            list(read_on_to(reader, {DISPATCH_0: 1}))

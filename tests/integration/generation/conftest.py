@@ -1,11 +1,13 @@
 """A cluster of its own for every test, and an owner of generations on a thread."""
 
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+import structlog
 from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 
@@ -46,7 +48,16 @@ def log(cluster: Cluster) -> Iterator[KafkaLog]:
 
 
 @pytest.fixture
-def owner(log: KafkaLog, cluster: Cluster) -> Iterator[GenerationService]:
+def logs_apart() -> Iterator[None]:
+    """What a service on a thread logs is not among what a command answers in the same process."""
+    structlog.reset_defaults()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def owner(log: KafkaLog, cluster: Cluster, logs_apart: None) -> Iterator[GenerationService]:
     settings = ServiceSettings(
         cluster=cluster.cluster,
         shards=tuple(range(log.shards)),

@@ -1,6 +1,7 @@
 """Writers, a reader and the owner of generations on a real broker."""
 
 import time
+import uuid
 from collections import defaultdict
 from contextlib import closing
 from typing import Any
@@ -36,12 +37,10 @@ class Operator:
 
     def __init__(self, log: KafkaLog) -> None:
         self.topic = f"{log.cluster}.data"
-        self.tail = GenerationTail(log, SET, "operator")
-        self._number = 0
+        self.tail = GenerationTail(log, SET, "operator", reports_of=lambda _writer: True)
 
     def ask(self, kind: GenerationRequestKind, **fields: Any) -> RequestSettled:
-        self._number += 1
-        key = GenerationRequestKey(SET, f"r{self._number}")
+        key = GenerationRequestKey(SET, uuid.uuid4().hex)
         given = {"topic": "", "partitions": 0, "streams": 0, "epoch": 0, "changes": (), **fields}
         self.tail.say(Fact(key, GenerationRequested(kind=kind, requested_by="test", requested_ms=0, **given)))
         outcome = GenerationOutcomeKey(SET, key.request)

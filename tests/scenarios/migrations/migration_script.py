@@ -239,6 +239,9 @@ class World:
             ),
             "completed": fx.Completed("", left),
             "refused": fx.Refused(reason),
+            "seen": fx.ToolSeen(
+                "dead" not in flags, int(options["rows"]) if "rows" in options else None, artifacts=left
+            ),
             "broke": fx.Broke(reason, left),
             "not_there": fx.NotThere(),
             "cutover_failed": fx.CutOverFailed(reason),
@@ -247,6 +250,19 @@ class World:
             "failed": fx.EffectFailed(reason),
         }
         owner.role.finish(effect, results[kind])
+
+    def do_report(self, migration: str, status: str, *, stage: str = "", rows: str = "", reason: str = "") -> None:
+        """``report m1 running [stage=] [rows=]``: the tool of m1 says so to every process that owns."""
+        report = fx.ToolReported(
+            migration,
+            fx.ToolStatus(status),
+            stage,
+            number(rows),
+            is_ready_to_complete=stage == "ready",
+            message=reason.replace("_", " "),
+        )
+        for _, owner in sorted(self.owners.items()):
+            owner.role.give(report)
 
     # --- the end ---
 
@@ -265,6 +281,10 @@ class World:
         for item in reader.poll(100_000, 0.0):
             assert isinstance(item, Delivery)
             evolve(state, item.key, item.value, item.offset)
+
+
+def number(text: str | None) -> int | None:
+    return int(text) if text else None
 
 
 def spec_of(table: str, flags: Sequence[str], options: dict[str, str]) -> MigrationSpec:
@@ -307,7 +327,7 @@ def is_quiet(given: Any, lines: Sequence[str]) -> bool:
     match given:
         case TimerFired(name=name) if name.startswith("watch/"):
             return True
-        case EffectFinished(effect=fx.WatchMigration(), result=fx.Progressed()) | TimerFired():
+        case EffectFinished(effect=fx.WatchMigration(), result=fx.Progressed() | fx.ToolSeen()) | TimerFired():
             return not lines
         case _:
             return False
@@ -323,6 +343,9 @@ def describe_input(given: Any) -> str | None:
             return f"{delivery.key.text()}: {said}"
         case TimerFired(name=name):
             return f"timer {name}"
+        case fx.ToolReported():
+            more = [word for word in (given.stage, given.message) if word]
+            return f"report of {given.migration}: {' '.join([given.status, *more])}"
         case EffectFinished(effect=effect, result=result):
             about = getattr(effect, "migration", "")
             return f"{type(effect).__name__} {about}: {describe_result(result)}"

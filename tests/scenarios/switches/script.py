@@ -28,13 +28,19 @@ from headgate.generation.core.state import GenerationState, current_of
 from headgate.records.base import Fact, Key
 from headgate.records.control import OwnerAnnounced, RequestSettled
 from headgate.records.generation import (
+    AutomaticRecorded,
     GenerationDescribed,
     GenerationRequested,
     GenerationRequestKey,
     GenerationRequestKind,
+    KeyLoad,
+    LoadPolicy,
+    PolicyRequested,
+    PolicyRequestKey,
     ReaderKey,
     ReaderReported,
     SetRecorded,
+    StreamLoad,
     StreamsRecut,
     WriterKey,
     WriterReported,
@@ -163,19 +169,39 @@ class World:
     def do_request(self, request: str, kind: str) -> None:
         self.ask(request, GenerationRequestKind(kind))
 
-    def do_forget(self, request: str) -> None:
-        self.write(GenerationRequestKey(SET, request), None)
+    def do_forget(self, request: str, form: str = "request") -> None:
+        self.write(PolicyRequestKey(SET, request) if form == "policy" else GenerationRequestKey(SET, request), None)
 
     def do_writer(self, name: str, life: str, verb: str, *numbers: str) -> None:
-        """``writer w1 1 joins`` · ``promises 2 50`` (to generation 2, up to position 50) · ``at 2`` · ``leaves 70``."""
+        """``writer w1 1 joins`` · ``promises 2 50`` (to generation 2, up to position 50) · ``at 2`` · ``leaves 70``.
+
+        ``bears 2 900 100``: of generation 2, so many changes per second on its first stream, and its second.
+        """
         given = list(map(int, numbers))
         report = {
             "joins": lambda: WriterReported(0, 0, -1, False, (), 0),
             "promises": lambda: WriterReported(given[0] - 1, given[0], given[1], False, (), 0),
             "at": lambda: WriterReported(given[0], 0, -1, False, (), 0),
             "leaves": lambda: WriterReported(0, 0, given[0], True, (), 0),
+            "bears": lambda: WriterReported(given[0], 0, -1, False, self.loads(given[0], given[1:]), 0),
         }[verb]()
         self.write(WriterKey(SET, name, int(life)), report)
+
+    def do_policy(self, request: str, off: str = "", **limits: str) -> None:
+        """``policy p1 split=100 merge=40`` (max, settle, cool) · ``policy p2 off``."""
+        given = {"split": 100.0, "merge": 40.0, "max": 6.0, "settle": 0.0, "cool": 20.0}
+        given |= {name: float(value) for name, value in limits.items()}
+        policy = LoadPolicy(given["split"], given["merge"], int(given["max"]), 1, given["settle"], 8, given["cool"])
+        self.write(PolicyRequestKey(SET, request), PolicyRequested(None if off else policy, "script", 0))
+
+    def loads(self, epoch: int, per_second: list[int]) -> tuple[StreamLoad, ...]:
+        """As a writer counts them in ten seconds, its changes evenly among eight keys of each stream."""
+        loads = []
+        for stream, rate in zip(self.state().map_of(SET, epoch).streams, per_second, strict=True):
+            width = stream.end - stream.start
+            keys = tuple(KeyLoad(stream.start + width * number // 9, 1) for number in range(1, 9))
+            loads.append(StreamLoad(str(stream.id), 10 * rate, 10.0, keys if rate else ()))
+        return tuple(loads)
 
     def do_reader(self, name: str, epoch: str = "") -> None:
         self.write(ReaderKey(SET, name), ReaderReported(int(epoch), 0) if epoch else None)
@@ -250,16 +276,29 @@ def shown_value(value: Any) -> str:  # noqa: PLR0911 - a case for each record
             )
         case WriterReported():
             promise = f", promises {value.promise} for {value.promised_epoch}" if value.promised_epoch else ""
-            return f"leaves at {value.promise}" if value.leaving else f"at {value.epoch}{promise}"
+            loads = ", bears " + " ".join(f"{each.changes / each.seconds:g}" for each in value.loads)
+            at = f"at {value.epoch}{promise}{loads if value.loads else ''}"
+            return f"leaves at {value.promise}" if value.leaving else at
         case ReaderReported():
             return f"has read {value.read_epoch}"
         case GenerationRequested():
             return value.kind.value
+        case PolicyRequested():
+            return "no policy" if value.policy is None else shown_policy(value.policy)
+        case AutomaticRecorded():
+            return shown_policy(value.policy) + (f", suspended: {value.suspended}" if value.suspended else "")
         case RequestSettled():
             return f"{value.status.value}, {value.reason}"
         case OwnerAnnounced():
             return "announced"
     raise TypeError(value)
+
+
+def shown_policy(policy: LoadPolicy) -> str:
+    return (
+        f"split above {policy.split_above_per_second:g}, merge below {policy.merge_below_per_second:g}, "
+        f"cool down {policy.cool_down_seconds:g} s"
+    )
 
 
 def shown_generation(generation: Any) -> str:

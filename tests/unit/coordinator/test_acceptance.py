@@ -20,6 +20,7 @@ CHANGEABLE = {
     ("sink", "keyless"),
     ("sink", "not_the_source"),
     ("batch_rows_max",),
+    ("batch_interval_seconds",),
     ("on_bad_change",),
     ("quarantine_per_hour_max",),
     ("split",),

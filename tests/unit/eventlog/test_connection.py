@@ -5,10 +5,16 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from headgate.eventlog.codec import Codec
-from headgate.eventlog.connection import FIXED_PROPERTIES, BrokerUnreachableError, KafkaConnection, PropertyRefusedError
+from headgate.eventlog.connection import (
+    FIXED_PROPERTIES,
+    BrokerUnreachableError,
+    KafkaConnection,
+    PropertyRefusedError,
+    reason_of,
+)
 from headgate.eventlog.kafka import KafkaLog, KafkaReader
 from headgate.eventlog.schema_files import schemas
 from support.eventlog_contract import DISPATCH_0, heartbeat, read_until
@@ -70,3 +76,16 @@ def test_a_reader_does_not_stay_blind_for_ever(nobody: str) -> None:
     reader = KafkaReader(KafkaConnection(nobody), "headgate", Codec(schemas()), {DISPATCH_0: 0}, silent_seconds_max=0.5)
     with closing(reader), pytest.raises(BrokerUnreachableError, match=nobody):
         read_until(reader, lambda _: False)
+
+
+def test_a_refusal_is_the_same_whichever_broker_was_asked() -> None:
+    code = KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    told = {
+        reason_of(
+            KafkaException(KafkaError(code, f"No coordinator: sasl_ssl://127.0.0.1:9092/{broker}: Broker: refused"))
+        )
+        for broker in ("1", "bootstrap")
+    }
+    assert told == {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED: No coordinator: Broker: refused"}
+    down = KafkaException(KafkaError(KafkaError._TRANSPORT, "ssl://127.0.0.1:9092/1: Connect failed"))
+    assert "9092/1" in reason_of(down), "which one is down is what one wants to know"

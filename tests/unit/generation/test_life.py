@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.generation.core.following import Followed
-from headgate.generation.core.life import Act, LifeOverError, Report, Simple, Write, WriterLife
+from headgate.generation.core.life import REPORT_SECONDS, Act, LifeOverError, Report, Simple, Write, WriterLife
 from headgate.generation.core.outbox import Change, Outbox, Written
 from headgate.generation.core.planning import first_map, next_map, resize
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
@@ -23,6 +23,7 @@ BITS = random.Random(3).getrandbits  # noqa: S311 (ids, not secrets)
 ONE = first_map(8, 1, BITS)
 TWO = next_map(ONE, resize(ONE, 2), [1, 2], 8, BITS)
 FIRST = GenerationRecorded(1, GenerationPhase.COMMITTED, 1, 0, (), {}, (), "", 0)
+NOW = 100.0
 SECOND = replace(FIRST, epoch=2, follows=1)
 
 
@@ -34,8 +35,8 @@ def tell(state: GenerationState, generation: GenerationRecorded, *, life: int = 
     evolve(state, SetKey("s"), SetRecorded(0, "t", None, 8, 2, (generation,), writers), 0)
 
 
-def acts_of(life: WriterLife, written: Written | None = None) -> list[Act]:
-    turn, acts, answer = life.turn(), [], None
+def acts_of(life: WriterLife, written: Written | None = None, now: float = NOW) -> list[Act]:
+    turn, acts, answer = life.turn(now), [], None
     while True:
         try:
             acts.append(turn.send(answer))
@@ -71,7 +72,7 @@ def test_who_stood_still_until_its_generation_was_removed_is_over_and_writes_by_
 ) -> None:
     state, outbox, life = begun()
     outbox.add(Change(4, 0, b"k", None))
-    frozen = life.turn()
+    frozen = life.turn(NOW)
     assert isinstance(next(frozen), Write)
     tell(state, SECOND, life=admitted, is_over=is_over)
     # Its transaction is refused, since its transactional.id was taken; the shell looks at the newest records then.
@@ -93,8 +94,40 @@ def test_who_takes_the_id_and_reads_that_it_may_not_write_does_not_begin() -> No
     state, outbox = new_state(0), Outbox(10)
     tell(state, FIRST)
     life = WriterLife(state, "s", "w", 5, outbox, batch_changes=10)
-    turn = life.turn()
+    turn = life.turn(NOW)
     assert [next(turn), next(turn)] == [Simple.TAKE_ID, Simple.READ_RECORDS]
     tell(state, FIRST, life=6)
     assert list(turn) == []
     assert not life.is_started
+
+
+def test_load_is_reported_at_a_bounded_rate_and_counts_what_is_committed() -> None:
+    _, outbox, life = begun()
+    outbox.add(Change(4, 7, b"k", None))
+    assert isinstance(acts_of(life, now=NOW + 1)[0], Write)
+    assert acts_of(life, now=NOW + REPORT_SECONDS - 0.1) == []
+    outbox.add(Change(5, 7, b"k", None))
+    frozen = life.turn(NOW + REPORT_SECONDS - 0.1)
+    assert isinstance(next(frozen), Write), "its transaction comes to nothing"
+    outbox.begin(Written(4, 4))
+    (report,) = [act for act in acts_of(life, now=NOW + REPORT_SECONDS) if isinstance(act, Report)]
+    (load,) = report.loads
+    assert (load.stream, load.changes, load.seconds) == (str(ONE.streams[0].id), 2, REPORT_SECONDS)
+    assert report.record(5).loads == report.loads
+    assert acts_of(life, now=NOW + REPORT_SECONDS + 1) == []
+    (report,) = acts_of(life, now=NOW + 2 * REPORT_SECONDS)
+    assert isinstance(report, Report)
+    assert [each.changes for each in report.loads] == [0], "who writes nothing says so"
+
+
+def test_load_of_an_earlier_map_is_not_reported() -> None:
+    state, outbox, life = begun()
+    outbox.add(Change(4, 7, b"k", None))
+    acts_of(life, now=NOW + REPORT_SECONDS)
+    tell(state, SECOND)
+    assert acts_of(life, now=NOW + REPORT_SECONDS + 1) == [Report(Followed(2))]
+    assert acts_of(life, now=NOW + 2 * REPORT_SECONDS) == []
+    (report,) = acts_of(life, now=NOW + 2 * REPORT_SECONDS + 1)
+    assert isinstance(report, Report)
+    assert [each.stream for each in report.loads] == [str(TWO.streams[0].id)]
+    assert life.farewell().loads == ()

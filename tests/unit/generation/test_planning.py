@@ -1,5 +1,6 @@
 """When a log is cut otherwise: by load, with rest between the limits, within the budget, and never back and forth."""
 
+import math
 import random
 
 import pytest
@@ -63,6 +64,7 @@ def test_neighbours_with_little_load_are_merged_as_far_as_they_go() -> None:
     (change,) = plan(POLICY, log, loads).changes
     assert change.streams == tuple(stream.id for stream in log.streams[:2])
     assert plan(replace(POLICY, streams_min=5), log, loads).changes == ()
+    assert plan(POLICY, log, loads, merge=False).changes == ()
 
 
 def test_between_the_limits_and_while_it_settles_nothing_happens() -> None:
@@ -83,6 +85,17 @@ def test_the_budget_goes_to_the_hottest_and_the_rest_is_told() -> None:
     made = plan(replace(POLICY, changes_max=2), log, loads)
     assert [change.streams for change in made.changes] == [(log.streams[1].id,), (log.streams[2].id,)]
     assert "next plan" in made.left[0]
+
+
+def test_partitions_that_are_free_are_not_exceeded() -> None:
+    log = logs(3)
+    loads = {stream.id: evenly(stream, 200 + 100 * number) for number, stream in enumerate(log.streams)}
+    made = plan(POLICY, log, loads, free=5)
+    assert [change.streams[0] for change in made.changes] == [stream.id for stream in log.streams[1:]]
+    assert "only 1 partitions are free" in made.left[0]
+    cold = {stream.id: evenly(stream, 1) for stream in log.streams}
+    assert plan(POLICY, log, cold, free=0).changes == ()
+    assert len(plan(POLICY, log, cold, free=1).changes) == 1
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=12))
@@ -119,7 +132,14 @@ def test_a_plan_can_be_done_and_is_not_undone_by_the_next(rates: list[float]) ->
         replace(POLICY, streams_min=17),
         replace(POLICY, streams_min=0),
         replace(POLICY, changes_max=0),
+        replace(POLICY, cool_down_seconds=0.9),
+        replace(POLICY, cool_down_seconds=math.nan),
         replace(POLICY, settle_seconds=-1),
+        replace(POLICY, settle_seconds=math.nan),
+        replace(POLICY, settle_seconds=math.inf),
+        replace(POLICY, split_above_per_second=math.nan),
+        replace(POLICY, split_above_per_second=math.inf),
+        replace(POLICY, merge_below_per_second=math.nan),
         replace(POLICY, merge_below_per_second=-1),
     ],
 )

@@ -46,6 +46,8 @@ OURS: dict[type[msgspec.Struct], set[str]] = {
     generation.WriterReported: {"epoch", "promised_epoch", "promise", "reported_ms"},
     generation.ReaderReported: {"read_epoch", "reported_ms"},
     generation.GenerationRequested: {"topic", "partitions", "streams", "epoch", "requested_ms"},
+    generation.PolicyRequested: {"requested_ms"},
+    generation.AutomaticRecorded: {"owner_rev", "set_ms"},
     MigrationRequested: {"migration", "spec", "requested_ms"},
     MigrationRecorded: {
         *("owner_rev", "sequence", "spec", "action", "table", "stage", "attempt", "retries", "cutover_attempts"),

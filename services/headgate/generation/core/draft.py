@@ -5,13 +5,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from headgate.generation.core.ranges import LogMap, MapSwitch
-from headgate.generation.core.state import GenerationState, Term, chunks_of
+from headgate.generation.core.state import GenerationState, chunks_of
+from headgate.generation.core.term import AutomaticMemory, Term
 from headgate.records.base import Fact, Key
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.fitting import fitted
 from headgate.records.generation import (
+    AutomaticKey,
+    AutomaticRecorded,
     ChunkKey,
     GenerationOutcomeKey,
+    GenerationPhase,
     GenerationRecorded,
     SetKey,
     SetRecorded,
@@ -96,6 +100,48 @@ class Draft:
     def switch_to(self, name: str, generation: GenerationRecorded) -> MapSwitch:
         """What the switch to a generation closes and opens. Raises MapError."""
         return MapSwitch.between(self.map_of(name, generation.follows), self.map_of(name, generation.epoch))
+
+    def free_partitions(self, name: str, current: LogMap) -> list[int]:
+        """Partitions without a stream that anybody writes or has still to read. Raises MapError."""
+        record = self.record(name)
+        taken = {stream.partition for stream in current.streams}
+        for generation in record.generations:
+            if generation.phase is GenerationPhase.SUPERSEDED:
+                taken |= {stream.partition for stream in self.map_of(name, generation.epoch).streams}
+        return [number for number in range(record.partitions) if number not in taken]
+
+    # --- automatic mode ---
+
+    def automatic(self, name: str) -> AutomaticRecorded | None:
+        """What automatic mode goes by, as it is decided so far; None if it is off."""
+        key = AutomaticKey(name)
+        if key in self._deletions:
+            return None
+        fact = self._facts.get(key)
+        if fact is not None and isinstance(fact.value, AutomaticRecorded):
+            return fact.value
+        return self.state.automatic.get(name)
+
+    def put_automatic(self, name: str, record: AutomaticRecorded | None) -> None:
+        """Decide what it goes by; None: it is off."""
+        key = AutomaticKey(name)
+        self._deletions.pop(key, None)
+        self._facts.pop(key, None)
+        if record is None:
+            self._deletions[key] = Fact(key, None)
+        else:
+            self._facts[key] = Fact(key, fitted(replace(record, owner_rev=self.term.owner_rev)))
+
+    def memory(self, name: str) -> AutomaticMemory:
+        """What automatic mode remembers of a set in this term."""
+        return self.term.automatic.setdefault(name, AutomaticMemory())
+
+    def note_committed(self, name: str, epoch: int) -> None:
+        """Remember when a generation came into force, as long as it is on record."""
+        memory = self.memory(name)
+        known = {each.epoch for each in self.record(name).generations}
+        memory.committed = {each: at for each, at in memory.committed.items() if each in known}
+        memory.committed[epoch] = self.now.monotonic
 
     # --- writers ---
 

@@ -7,21 +7,27 @@ the acts are all that others can see of it, so whatever can go wrong with a writ
     READ_RECORDS  read the topic generation to the end that it has now
     READ_WRITTEN  read how far the log says that this writer is; the act's answer is a Written
     Write, End    one transaction, under the id that was taken
-    Report        say how far this life has followed
+    Report        say how far this life has followed, and what load it has written
 """
 
 from collections.abc import Generator
 from enum import Enum, auto
+from typing import Final
 
 import msgspec
 
 from headgate.generation.core.following import Followed, Step, StepKind, next_step
+from headgate.generation.core.load_sketch import LoadSketch
 from headgate.generation.core.outbox import Batch, Outbox, Written
 from headgate.generation.core.ranges import LogStream
 from headgate.generation.core.state import GenerationState
-from headgate.records.generation import WriterReported
+from headgate.records.generation import StreamLoad, WriterReported
 
-__all__ = ["Act", "End", "LifeOverError", "Report", "Simple", "Turn", "Write", "WriterLife"]
+__all__ = ["REPORT_SECONDS", "Act", "End", "LifeOverError", "Report", "Simple", "Turn", "Write", "WriterLife"]
+
+REPORT_SECONDS: Final = 10.0
+"""Between two reports of load. All who follow the log fetch each of them, some 3 KB: a hundred writers make ten a
+second. A shorter time has fewer changes in it, and a log is not re-partitioned for a burst of seconds."""
 
 
 class LifeOverError(Exception):
@@ -55,14 +61,17 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """``followed``, for everybody to see."""
+    """``followed``, for everybody to see; ``loads``, if they were measured by the generation that it follows."""
 
     followed: Followed
+    loads: tuple[StreamLoad, ...] = ()
 
     def record(self, now_ms: int, *, leaving: bool = False) -> WriterReported:
         """As a record; ``promise`` of a life that leaves is its last position."""
         at = self.followed
-        return WriterReported(at.epoch, at.promised_epoch, at.promise, leaving=leaving, loads=(), reported_ms=now_ms)
+        return WriterReported(
+            at.epoch, at.promised_epoch, at.promise, leaving=leaving, loads=self.loads, reported_ms=now_ms
+        )
 
 
 Act = Simple | Write | End | Report
@@ -82,10 +91,13 @@ class WriterLife:
         self._outbox, self._batch_changes = outbox, batch_changes
         self._closed: tuple[LogStream, ...] = ()
         self._has_asked = False
+        self._sketch = LoadSketch(seed=life)
+        self._measured_from = 0.0
 
-    def turn(self) -> Turn:
+    def turn(self, now: float) -> Turn:
         """The acts that are due; each is done when the next is asked for. READ_WRITTEN wants its answer sent.
 
+        ``now``: monotonic seconds.
         Raises LifeOverError, and MapError where a generation's chunks are missing or corrupt.
         """
         step = self._step()
@@ -97,9 +109,9 @@ class WriterLife:
                     yield Report(self.followed)
                     self._has_asked = True
             case StepKind.START:
-                yield from self._start()
+                yield from self._start(now)
             case StepKind.SWITCH:
-                yield from self._switch(step)
+                yield from self._switch(step, now)
             case StepKind.PROMISE:
                 yield from self._promise(step)
             case StepKind.RELEASE:
@@ -107,6 +119,7 @@ class WriterLife:
                 self.followed = Followed(self.followed.epoch)
             case StepKind.WRITE:
                 yield from self._write()
+                yield from self._report_load(now)
 
     def farewell(self) -> Report:
         """What a life that stops for good has written is its promise."""
@@ -115,7 +128,7 @@ class WriterLife:
     def _step(self) -> Step:
         return next_step(self._state, self._name, self._writer, self.life, self.followed)
 
-    def _start(self) -> Turn:
+    def _start(self, now: float) -> Turn:
         yield Simple.TAKE_ID
         # The id is taken; what the log says now is what counts, also whether this life may write at all.
         yield Simple.READ_RECORDS
@@ -124,14 +137,15 @@ class WriterLife:
             return
         written = yield Simple.READ_WRITTEN
         self._outbox.begin(written or Written())
-        yield from self._switch(step)
+        yield from self._switch(step, now)
         self.is_started = True
 
-    def _switch(self, step: Step) -> Turn:
+    def _switch(self, step: Step, now: float) -> Turn:
         if step.ends:
             yield End(step.epoch, step.ends, step.position)
         self._closed = ()
         self.followed = Followed(step.epoch)
+        self._measure_from(now)
         yield Report(self.followed)
 
     def _promise(self, step: Step) -> Turn:
@@ -148,3 +162,15 @@ class WriterLife:
         if batch is not None:
             yield Write(batch)
             self._outbox.commit()
+            self._sketch.count(batch)
+
+    def _report_load(self, now: float) -> Turn:
+        if now - self._measured_from < REPORT_SECONDS:
+            return
+        loads = self._sketch.loads(self._state.map_of(self._name, self.followed.epoch), now)
+        self._measure_from(now)
+        yield Report(self.followed, loads)
+
+    def _measure_from(self, now: float) -> None:
+        self._measured_from = now
+        self._sketch.begin(now)

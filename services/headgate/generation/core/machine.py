@@ -2,13 +2,15 @@
 
 phases      every transition of a generation, as a table      switching   what each does, and what brings it about
 requests    what operators ask, and what becomes of it         draft       a decision while it is being made
-state       records by their keys; one owner's memory          effects     what is done outside, and its answers
+automatic   what the owner wants by itself, by load            term        one owner's memory
+admission   writers that come and go                           state       records by their keys
+effects     what is done outside, and its answers
 """
 
 from typing import Any, Final
 
 from headgate.eventlog.log import Delivery
-from headgate.generation.core import requests
+from headgate.generation.core import automatic, requests
 from headgate.generation.core.draft import Draft
 from headgate.generation.core.effects import (
     CreateLog,
@@ -24,13 +26,16 @@ from headgate.generation.core.effects import (
     WriterFenced,
 )
 from headgate.generation.core.phases import Signal
-from headgate.generation.core.state import GenerationState, Term, digest, evolve, new_state
+from headgate.generation.core.state import GenerationState, digest, evolve, new_state
 from headgate.generation.core.switching import RETRY_SECONDS, advance, raise_signal, resume, take_fenced
+from headgate.generation.core.term import Term
 from headgate.records.generation import (
     GenerationOutcomeKey,
     GenerationPhase,
     GenerationRequested,
     GenerationRequestKey,
+    PolicyRequested,
+    PolicyRequestKey,
     ReaderKey,
     WriterKey,
 )
@@ -55,7 +60,7 @@ class NotOwnerError(Exception):
 def decide(state: GenerationState, given: Any, now: Now) -> Decision:
     """What follows from one input. Changes nothing of ``state`` but its term's memory and the maps that it keeps."""
     if isinstance(given, TermBegan):
-        state.term = Term(given.owner_rev)
+        state.term = Term(given.owner_rev, now.monotonic)
     if state.term is None:
         raise NotOwnerError(f"{type(given).__name__} before TermBegan")
     draft = Draft(state, state.term, now)
@@ -63,6 +68,9 @@ def decide(state: GenerationState, given: Any, now: Now) -> Decision:
         case TermBegan():
             for name in sorted(state.sets):
                 resume(draft, name)
+                automatic.resume(draft, name)
+            for asked, policy in sorted(state.policies.items(), key=lambda each: each[1].offset):
+                automatic.answer(draft, asked, policy.request)
             for key, placed in sorted(state.requests.items(), key=lambda each: each[1].offset):
                 requests.answer(draft, key, placed.request)
         case Arrived(delivery=delivery):
@@ -81,11 +89,16 @@ def decide(state: GenerationState, given: Any, now: Now) -> Decision:
 def _on_record(draft: Draft, delivery: Delivery) -> None:
     key, value = delivery.key, delivery.value
     match key:
-        case WriterKey() | ReaderKey() if draft.find(key.set) is not None:
+        case WriterKey() if draft.find(key.set) is not None:
+            automatic.hear(draft, key, value)
             _advance(draft, key.set)
+        case ReaderKey() if draft.find(key.set) is not None:
+            _advance(draft, key.set)
+        case PolicyRequestKey() if isinstance(value, PolicyRequested):
+            automatic.answer(draft, key, value)
         case GenerationRequestKey() if isinstance(value, GenerationRequested):
             requests.answer(draft, key, value)
-        case GenerationRequestKey():
+        case GenerationRequestKey() | PolicyRequestKey():
             outcome = GenerationOutcomeKey(key.set, key.request)
             if draft.outcome(outcome) is not None:
                 draft.delete_outcome(outcome)
@@ -113,6 +126,9 @@ def _on_timer(draft: Draft, timer: str) -> None:
     kind, epoch, name = timer.split("/", 2)
     if draft.find(name) is None:
         _retry_create(draft, name)
+        return
+    if kind == automatic.TIMER:
+        automatic.look(draft, name)
         return
     generation = draft.generation(name, int(epoch))
     if generation is not None and kind in TIMER_SIGNALS:

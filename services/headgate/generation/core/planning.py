@@ -6,6 +6,7 @@ of its own, and nothing more can be done for it. Neighbours with little load are
 happens, and a stream that was opened a short while ago is left alone, so that a plan is not undone by the next one.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
@@ -19,6 +20,9 @@ from headgate.generation.core.stream_id import StreamId
 __all__ = ["Load", "Plan", "Policy", "PolicyError", "Recut", "first_map", "next_map", "plan", "resize"]
 
 RANDOM_BITS: Final = 38
+
+COOL_DOWN_SECONDS_MIN: Final = 1.0
+"""A switch takes some tenths of a second, during which the ranges that it changes stand still."""
 
 Draw = Callable[[int], int]
 """Of a number of bits, a number of so many random bits."""
@@ -34,6 +38,7 @@ class Policy(msgspec.Struct, frozen=True):
     A stream is split above ``split_above_per_second``; neighbours are merged while they have less than
     ``merge_below_per_second`` together. ``settle_seconds``: so long a new stream is left alone. ``changes_max``: so
     many splits and merges in one plan, each of which stops the writers of its ranges for a moment.
+    ``cool_down_seconds``: automatic mode makes no other switch for so long after one of its own.
     """
 
     split_above_per_second: float
@@ -42,6 +47,7 @@ class Policy(msgspec.Struct, frozen=True):
     streams_min: int = 1
     settle_seconds: float = 60.0
     changes_max: int = 8
+    cool_down_seconds: float = 120.0
 
     def checked(self) -> "Policy":
         """Itself. Raises PolicyError: a merged stream must be far from being split again."""
@@ -52,8 +58,14 @@ class Policy(msgspec.Struct, frozen=True):
             )
         if not 1 <= self.streams_min <= self.streams_max:
             raise PolicyError(f"streams_min ({self.streams_min}) is to be 1 to streams_max ({self.streams_max})")
-        if self.changes_max < 1 or self.settle_seconds < 0:
-            raise PolicyError("changes_max is to be 1 or more, settle_seconds not below 0")
+        if not math.isfinite(self.split_above_per_second):
+            raise PolicyError(f"split_above_per_second ({self.split_above_per_second}) is to be a finite number")
+        if self.changes_max < 1 or not 0 <= self.settle_seconds < math.inf:
+            raise PolicyError("changes_max is to be 1 or more, settle_seconds finite and not below 0")
+        if not COOL_DOWN_SECONDS_MIN <= self.cool_down_seconds < math.inf:
+            raise PolicyError(
+                f"cool_down_seconds ({self.cool_down_seconds}) is to be {COOL_DOWN_SECONDS_MIN:g} or more, and finite"
+            )
         return self
 
 
@@ -83,11 +95,17 @@ class Plan(msgspec.Struct, frozen=True):
     left: tuple[str, ...] = ()
 
 
-def plan(policy: Policy, log: LogMap, loads: Mapping[StreamId, Load]) -> Plan:
-    """What to change now. A stream without a known load is left alone. Raises PolicyError."""
+def plan(
+    policy: Policy, log: LogMap, loads: Mapping[StreamId, Load], *, merge: bool = True, free: int | None = None
+) -> Plan:
+    """What to change now. A stream without a known load is left alone; without ``merge``, nothing is merged.
+
+    ``free``: partitions for new streams, of which each takes one; None: they are not counted. Raises PolicyError.
+    """
     policy.checked()
     left: list[str] = []
     budget = policy.streams_max - len(log.streams)
+    slots = len(log.streams) + policy.streams_max if free is None else free
     splits: dict[StreamId, Recut] = {}
     hot = [(loads[stream.id].per_second, stream) for stream in log.streams if _is_hot(policy, loads.get(stream.id))]
     for per_second, stream in sorted(hot, key=lambda each: (-each[0], each[1].id)):
@@ -98,10 +116,14 @@ def plan(policy: Policy, log: LogMap, loads: Mapping[StreamId, Load]) -> Plan:
             left.append(f"{stream.id}: {per_second:.0f} changes/s; it waits for the next plan")
         elif len(cuts) > budget:
             left.append(f"{stream.id}: {per_second:.0f} changes/s, but there are {policy.streams_max} streams at most")
+        elif len(cuts) + 1 > slots:
+            left.append(f"{stream.id}: {per_second:.0f} changes/s, but only {slots} partitions are free")
         else:
             budget -= len(cuts)
+            slots -= len(cuts) + 1
             splits[stream.id] = Recut((stream.id,), cuts, f"{per_second:.0f} changes/s")
-    merges = _merges(policy, log, loads, policy.changes_max - len(splits), len(log.streams) - policy.streams_min)
+    most = min(policy.changes_max - len(splits), slots) if merge else 0
+    merges = _merges(policy, log, loads, most, len(log.streams) - policy.streams_min)
     order = {stream.id: number for number, stream in enumerate(log.streams)}
     return Plan(tuple(sorted((*splits.values(), *merges), key=lambda change: order[change.streams[0]])), tuple(left))
 

@@ -1,4 +1,4 @@
-"""What operators and plans ask for, and what becomes of it.
+"""What operators ask for, and what becomes of it; and what automatic mode wants, which comes after them.
 
 Requests for a switch that come while another one is under way wait. Those that wait are taken up together, in the order
 of the log, as one switch, as far as they do not touch the same streams. Checks that come while one is made are answered
@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from headgate.generation.core import automatic
 from headgate.generation.core.draft import Draft
 from headgate.generation.core.effects import CreateLog, EffectRefused, LogSeen, LookAtLog
 from headgate.generation.core.phases import Signal
 from headgate.generation.core.planning import Recut, first_map, next_map
 from headgate.generation.core.ranges import LogMap, MapError, check_switch
+from headgate.generation.core.splitmix import Splitmix
 from headgate.generation.core.state import current_of, open_switch_of
 from headgate.generation.core.stream_id import StreamId, StreamIdError
 from headgate.generation.core.switching import advance, prepare, raise_signal
@@ -29,8 +31,6 @@ from headgate.records.generation import (
 )
 
 __all__ = ["answer", "begin_waiting", "take_created", "take_look", "take_repair"]
-
-_MASK = (1 << 64) - 1
 
 
 def answer(draft: Draft, key: GenerationRequestKey, request: GenerationRequested) -> None:
@@ -76,6 +76,7 @@ def take_look(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None:
         return
     if open_switch_of(record) is None:
         _choose(draft, name, result)
+    draft.memory(name).proposal = None
     advance(draft, name)
 
 
@@ -150,6 +151,7 @@ def _abort(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded, who
         draft.settle(outcome, OutcomeStatus.REFUSED, "no switch is prepared: what is committed cannot be taken back")
         return
     raise_signal(draft, outcome.set, prepared.epoch, Signal.ABANDONED, f"taken back by {who}")
+    automatic.suspend(draft, outcome.set, f"generation {prepared.epoch} was taken back by {who}")
     draft.settle(outcome, OutcomeStatus.DONE, f"generation {prepared.epoch} is aborted")
 
 
@@ -196,7 +198,7 @@ def _choose(draft: Draft, name: str, seen: LogSeen) -> None:
     if current is None:
         return
     before = draft.map_of(name, current.epoch)
-    free = _free_partitions(draft, name, before)
+    free = draft.free_partitions(name, before)
     epoch = record.last_epoch + 1
 
     def made_of(changes: Sequence[Recut]) -> LogMap:
@@ -221,20 +223,29 @@ def _choose(draft: Draft, name: str, seen: LogSeen) -> None:
         chosen = changes
         taken.append(outcome)
     if not chosen:
+        _choose_proposal(draft, name, current.epoch, made_of)
         return
     for outcome in taken:
         draft.settle(outcome, OutcomeStatus.ACCEPTED, f"generation {epoch} is prepared")
+    automatic.suspend(draft, name, f"generation {epoch} was asked for by {_who(draft, taken)}")
     prepare(draft, name, made_of(chosen), tuple(outcome.request for outcome in taken), f"{len(chosen)} changes")
 
 
-def _free_partitions(draft: Draft, name: str, current: LogMap) -> list[int]:
-    """Partitions without a stream that anybody writes or has still to read."""
-    record = draft.record(name)
-    taken = {stream.partition for stream in current.streams}
-    for generation in record.generations:
-        if generation.phase is GenerationPhase.SUPERSEDED:
-            taken |= {stream.partition for stream in draft.map_of(name, generation.epoch).streams}
-    return [number for number in range(record.partitions) if number not in taken]
+def _choose_proposal(draft: Draft, name: str, epoch: int, made_of: Callable[[Sequence[Recut]], LogMap]) -> None:
+    """What automatic mode wants, if nobody else wants anything."""
+    proposal = draft.memory(name).proposal
+    if proposal is None or proposal.epoch != epoch:
+        return
+    try:
+        log = made_of(proposal.changes)
+    except MapError:
+        return  # Partitions are missing that were free at its look: the next one plans by those that there are.
+    prepare(draft, name, log, (), f"automatic: {len(proposal.changes)} changes, the first by {proposal.changes[0].why}")
+
+
+def _who(draft: Draft, taken: Sequence[GenerationOutcomeKey]) -> str:
+    keys = (GenerationRequestKey(outcome.set, outcome.request) for outcome in taken)
+    return ", ".join(sorted({draft.state.requests[key].request.requested_by for key in keys}))
 
 
 def _what_is_wrong(record: SetRecorded, seen: LogSeen) -> str | None:
@@ -257,20 +268,5 @@ def _recut(asked: StreamsRecut) -> Recut:
     return Recut(tuple(map(StreamId.parse, asked.streams)), asked.cuts, "")
 
 
-class _Splitmix:
-    """Random bits from one number, the same for every reader of it (Steele, Lea, Flood: splitmix64)."""
-
-    def __init__(self, seed: int) -> None:
-        self._state = seed & _MASK
-
-    def bits(self, count: int) -> int:
-        """So many bits, at most 64."""
-        self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
-        value = self._state
-        value = ((value ^ value >> 30) * 0xBF58476D1CE4E5B9) & _MASK
-        value = ((value ^ value >> 27) * 0x94D049BB133111EB) & _MASK
-        return (value ^ value >> 31) >> (64 - count)
-
-
 def _drawer(entropy: int) -> Callable[[int], int]:
-    return _Splitmix(entropy).bits
+    return Splitmix(entropy).bits

@@ -14,10 +14,13 @@ import msgspec
 
 from headgate.generation.core.ranges import LogMap, LogStream, MapError
 from headgate.generation.core.stream_id import StreamId, StreamIdError
+from headgate.generation.core.term import Term
 from headgate.records.base import Key, Record
 from headgate.records.control import OwnerAnnounced, RequestSettled
 from headgate.records.defaults import without_defaults
 from headgate.records.generation import (
+    AutomaticKey,
+    AutomaticRecorded,
     ChunkKey,
     GenerationDescribed,
     GenerationOutcomeKey,
@@ -26,6 +29,8 @@ from headgate.records.generation import (
     GenerationRecorded,
     GenerationRequested,
     GenerationRequestKey,
+    PolicyRequested,
+    PolicyRequestKey,
     ReaderKey,
     ReaderReported,
     SetKey,
@@ -37,8 +42,8 @@ from headgate.records.generation import (
 
 __all__ = [
     "GenerationState",
+    "PlacedPolicy",
     "PlacedRequest",
-    "Term",
     "chunks_of",
     "current_of",
     "digest",
@@ -59,12 +64,11 @@ class PlacedRequest(msgspec.Struct, frozen=True):
     request: GenerationRequested
 
 
-@dataclass(slots=True)
-class Term:
-    """One owner's memory: effects that are under way, by what they are about."""
+class PlacedPolicy(msgspec.Struct, frozen=True):
+    """As PlacedRequest, for what automatic mode is to go by."""
 
-    owner_rev: int
-    running: set[tuple[Any, ...]] = field(default_factory=set)
+    offset: int
+    request: PolicyRequested
 
 
 @dataclass(slots=True)
@@ -79,6 +83,8 @@ class GenerationState:
     readers: dict[str, dict[str, ReaderReported]] = field(default_factory=dict)
     requests: dict[GenerationRequestKey, PlacedRequest] = field(default_factory=dict)
     outcomes: dict[GenerationOutcomeKey, RequestSettled] = field(default_factory=dict)
+    automatic: dict[str, AutomaticRecorded] = field(default_factory=dict)
+    policies: dict[PolicyRequestKey, PlacedPolicy] = field(default_factory=dict)
     maps: dict[tuple[str, int], LogMap] = field(default_factory=dict)
     term: Term | None = None
 
@@ -115,6 +121,10 @@ def evolve(state: GenerationState, key: Key, value: Record | None, offset: int) 
             _put(state.requests, key, PlacedRequest(offset, value) if isinstance(value, GenerationRequested) else None)
         case GenerationOutcomeKey():
             _adopt(state.outcomes, key, value)
+        case PolicyRequestKey():
+            _put(state.policies, key, PlacedPolicy(offset, value) if isinstance(value, PolicyRequested) else None)
+        case AutomaticKey():
+            _adopt(state.automatic, key.set, value)
         case GenerationOwnerKey() if key.shard == state.shard and isinstance(value, OwnerAnnounced):
             state.owner_rev = max(state.owner_rev, offset if value.owner_rev is None else value.owner_rev)
         case _:
@@ -130,6 +140,8 @@ def digest(state: GenerationState) -> str:
         *((f"reader {name}", record) for name, record in _flat(state.readers)),
         *((f"outcome {key.text()}", outcome) for key, outcome in state.outcomes.items()),
         *((f"request {key.text()} {placed.offset}", placed.request) for key, placed in state.requests.items()),
+        *((f"automatic {name}", automatic) for name, automatic in state.automatic.items()),
+        *((f"policy {key.text()} {asked.offset}", asked.request) for key, asked in state.policies.items()),
     )
     body = hashlib.sha256(str(state.owner_rev).encode())
     for name, record in sorted(parts, key=lambda part: part[0]):

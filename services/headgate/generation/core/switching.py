@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from headgate.generation.core.admission import admit_writers, end_life, has_ended, let_leave
 from headgate.generation.core.draft import Draft
 from headgate.generation.core.effects import FenceWriter, MeasureEnds, WriteEnds
 from headgate.generation.core.phases import Action, Signal, action_for
@@ -20,9 +21,7 @@ from headgate.records.generation import (
     GenerationPhase,
     GenerationRecorded,
     SetRecorded,
-    WriterAdmitted,
     WriterCut,
-    WriterKey,
 )
 
 __all__ = ["advance", "prepare", "raise_signal", "resume", "take_fenced"]
@@ -50,7 +49,7 @@ STEPS_MAX: Final = 1_000
 def advance(draft: Draft, name: str) -> None:
     """Take every step that is due."""
     for _ in range(STEPS_MAX):
-        _admit_writers(draft, name)
+        admit_writers(draft, name)
         due = _due(draft, name)
         if due is None:
             _ask_for_ends(draft, name)
@@ -109,7 +108,7 @@ def prepare(draft: Draft, name: str, log: LogMap, requests: tuple[str, ...], rea
 
 def take_fenced(draft: Draft, name: str, writer: str, position: int) -> None:
     """A writer has been fenced: it writes no more, and what it has written is its promise in whatever switch waits."""
-    _let_leave(draft, name, writer, position)
+    let_leave(draft, name, writer, position)
 
 
 def _due(draft: Draft, name: str) -> tuple[int, Signal] | None:
@@ -122,7 +121,7 @@ def _due(draft: Draft, name: str) -> tuple[int, Signal] | None:
             case GenerationPhase.CLOSING if _successor(record, each) is not None:
                 about = ("measure", name, each.epoch)
                 if not draft.is_running(about) and all(
-                    _has_ended(draft, name, _follower(record, each), cut) for cut in _follower(record, each).cuts
+                    has_ended(draft, name, _follower(record, each), cut) for cut in _follower(record, each).cuts
                 ):
                     return each.epoch, Signal.ENDED
             case GenerationPhase.SUPERSEDED if _is_read(draft, name, each):
@@ -155,11 +154,6 @@ def _promise(draft: Draft, name: str, generation: GenerationRecorded, cut: Write
     return None if report is None or report.promised_epoch != generation.epoch else report.promise
 
 
-def _has_ended(draft: Draft, name: str, generation: GenerationRecorded, cut: WriterCut) -> bool:
-    report = draft.report_of(name, cut.writer, cut.life)
-    return cut.ended or (report is not None and report.epoch >= generation.epoch)
-
-
 def _is_read(draft: Draft, name: str, generation: GenerationRecorded) -> bool:
     closed_by = _follower(draft.record(name), generation).epoch
     return all(reader.read_epoch >= closed_by for reader in draft.state.readers.get(name, {}).values())
@@ -171,6 +165,7 @@ def _is_read(draft: Draft, name: str, generation: GenerationRecorded) -> bool:
 def _commit(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     cuts = tuple(replace(cut, position=_promise(draft, name, generation, cut)) for cut in generation.cuts)
     draft.change(name, generation.epoch, phase=GenerationPhase.COMMITTED, cuts=cuts)
+    draft.note_committed(name, generation.epoch)
     for request in generation.requests:
         draft.settle(
             GenerationOutcomeKey(name, request), OutcomeStatus.DONE, f"generation {generation.epoch} is committed"
@@ -204,8 +199,8 @@ def _close(draft: Draft, name: str, generation: GenerationRecorded, _reason: str
 def _end_for_silent(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     successor = _follower(draft.record(name), generation)
     for cut in successor.cuts:
-        if cut.life is not None and not _has_ended(draft, name, successor, cut):
-            _end_life(draft, name, cut.writer)
+        if cut.life is not None and not has_ended(draft, name, successor, cut):
+            end_life(draft, name, cut.writer)
             draft.change_cut(name, successor.epoch, cut.writer, life=None)
 
 
@@ -244,78 +239,6 @@ _ACTIONS: Final[dict[Action, Callable[[Draft, str, GenerationRecorded, str], Non
     Action.DRAIN: _drain,
     Action.RETIRE: _retire,
 }
-
-
-# --- writers that come and go ---
-
-
-def _admit_writers(draft: Draft, name: str) -> None:
-    """Let new lives write where no switch could miss them; see that those that left are not waited for."""
-    reports = draft.state.writers.get(name, {})
-    newest: dict[str, int] = {}
-    for writer, life in reports:
-        newest[writer] = max(life, newest.get(writer, -1))
-    admitted = {each.writer: each for each in draft.record(name).writers}
-    for writer, life in sorted(newest.items()):
-        known = admitted.get(writer)
-        if known is None or known.life < life:
-            if not reports[writer, life].leaving and _may_join(draft, name, writer, life):
-                draft.admit(name, WriterAdmitted(writer, life, is_over=False))
-                _forget_earlier(draft, name, writer, life)
-        elif known.life == life and not known.is_over and reports[writer, life].leaving:
-            _let_leave(draft, name, writer, reports[writer, life].promise)
-
-
-def _may_join(draft: Draft, name: str, writer: str, life: int) -> bool:  # noqa: PLR0911 - a case for each phase
-    """Whether a life may write from now on, by the switch that is under way. Its part in that switch passes to it."""
-    generation = open_switch_of(draft.record(name))
-    if draft.is_running(("fence", name, writer)) or current_of(draft.record(name)) is None:
-        return False
-    if generation is None:
-        return True
-    is_prepared = generation.phase is GenerationPhase.PREPARED
-    cut = next((each for each in generation.cuts if each.writer == writer), None)
-    if cut is None:
-        # It does not know of the switch, nor the switch of it: the next map is for it.
-        return not is_prepared
-    if is_prepared:
-        if cut.life is None:
-            return False
-        draft.change_cut(name, generation.epoch, writer, life=life, position=None)
-        return True
-    if _has_ended(draft, name, generation, cut):
-        draft.change_cut(name, generation.epoch, writer, life=life, ended=True)
-        return True
-    if cut.life is None:
-        return False
-    draft.change_cut(name, generation.epoch, writer, life=life)
-    return True
-
-
-def _let_leave(draft: Draft, name: str, writer: str, position: int) -> None:
-    generation = open_switch_of(draft.record(name))
-    _end_life(draft, name, writer)
-    cut = None if generation is None else next((each for each in generation.cuts if each.writer == writer), None)
-    if generation is None or cut is None:
-        return
-    if generation.phase is GenerationPhase.PREPARED:
-        draft.change_cut(name, generation.epoch, writer, life=None, position=position)
-    elif _has_ended(draft, name, generation, cut):
-        draft.change_cut(name, generation.epoch, writer, ended=True)
-    else:
-        draft.change_cut(name, generation.epoch, writer, life=None)
-
-
-def _end_life(draft: Draft, name: str, writer: str) -> None:
-    known = next((each for each in draft.record(name).writers if each.writer == writer), None)
-    if known is not None and not known.is_over:
-        draft.admit(name, replace(known, is_over=True))
-
-
-def _forget_earlier(draft: Draft, name: str, writer: str, life: int) -> None:
-    for other, earlier in sorted(draft.state.writers.get(name, {})):
-        if other == writer and earlier < life:
-            draft.forget_life(WriterKey(name, writer, earlier))
 
 
 def _ask_for_ends(draft: Draft, name: str) -> None:

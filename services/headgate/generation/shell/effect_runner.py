@@ -1,6 +1,7 @@
 """The effects of the owner of generations on Kafka: topics made and looked at, writers fenced, ENDs in their place."""
 
 import secrets
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -35,6 +36,9 @@ _POSITIONS: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 """A record per transaction, of which the last counts: a writer that starts reads little more than the last minute's."""
+
+NEW_POLL_SECONDS: Final = 0.05
+"""Between two looks at a topic that was just created: brokers hear of it within milliseconds, or are busy."""
 
 _MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
@@ -78,7 +82,7 @@ class GenerationEffects:
             case CreateLog(topic=topic, partitions=partitions):
                 self._create(topic, partitions, {})
                 self._create(positions_topic(topic), POSITIONS_PARTITIONS, _POSITIONS)
-                return self._look(topic)
+                return self._look_at_new(topic)
             case LookAtLog(topic=topic):
                 return self._look(topic)
             case FenceWriter(topic=topic, writer=writer):
@@ -106,6 +110,13 @@ class GenerationEffects:
                 ) from error
             if code != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._connection.failed(f"creating topic {topic}", error) from error
+
+    def _look_at_new(self, topic: str) -> LogSeen | EffectRefused:
+        """A topic is created when the controller says so; the broker that is asked next may hear of it later."""
+        deadline = time.monotonic() + ADMIN_SECONDS_MAX
+        while isinstance(seen := self._look(topic), EffectRefused) and time.monotonic() < deadline:
+            time.sleep(NEW_POLL_SECONDS)
+        return seen
 
     def _look(self, topic: str) -> LogSeen | EffectRefused:
         admin = self._connection.admin

@@ -15,22 +15,23 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 from prometheus_client import CollectorRegistry
 
-from headgate.eventlog.connection import PASSING_CODES, RIGHTS_CODES
+from headgate.eventlog.connection import RIGHTS_CODES
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, NewerSchemaError
 from headgate.generation.core.ingesting import Place, keyless, writer_of
+from headgate.generation.shell.ingest_clients import judge, open_clients
 from headgate.generation.shell.ingest_metrics import IngestMetrics, TopicFigures
 from headgate.generation.shell.wire import ReservedHeaderError
 from headgate.generation.shell.writer import ChangeWriter, WriterError, WriterLook, WriterReplacedError
 from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
-from headgate.sources.offsets import OffsetExpiredError, SourceError, SourceUnreachableError, TopicMissingError
+from headgate.sources.offsets import SourceError, SourceUnreachableError, TopicMissingError
 from headgate.sources.topic_ids import TopicReplacedError, topic_ids
 
-__all__ = ["IngestService", "RecordRefusedError", "group_of"]
+__all__ = ["IngestService", "RecordRefusedError"]
 
 LOOP: Final = "ingest"
 
@@ -58,17 +59,9 @@ RETRY_SECONDS: Final = 1.0
 REPLACED_MAX: Final = 10
 """A neighbour that has lost a partition and does not know it may take the id once more; no member goes on with it."""
 
-SESSION_TIMEOUT_MS: Final = 10_000
-"""A process that was killed keeps its partitions for so long; the brokers' default is 45 s."""
-
 
 class RecordRefusedError(SourceError):
     """A record that cannot be a change; nothing is skipped, so the process ends."""
-
-
-def group_of(cluster: str, log_name: str, name: str) -> str:
-    """The consumer group by which processes share the partitions."""
-    return f"{cluster}.ingest.{log_name}.{name}"
 
 
 class _Source:
@@ -124,7 +117,7 @@ class IngestService:
             raise TopicMissingError(
                 f"topic {', '.join(missing)} does not exist: create it, let its connector create it, or correct --topic"
             )
-        self._member, self._reader = self._clients()
+        self._member, self._reader = open_clients(self._log, self._log_name, self._name)
         try:
             self._member.subscribe(
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
@@ -137,39 +130,18 @@ class IngestService:
             self._reader.close()
         return True
 
-    def _clients(self) -> tuple[Any, Any]:
-        shared: dict[str, Any] = {"enable_auto_commit": False, "enable_auto_offset_store": False}
-        member = self._log.connection.client(
-            Consumer,
-            client_id="headgate-ingest",
-            group_id=group_of(self._log.cluster, self._log_name, self._name),
-            partition_assignment_strategy="cooperative-sticky",
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            **shared,
-        )
-        reader = self._log.connection.client(
-            Consumer,
-            client_id="headgate-ingest-reader",
-            group_id="headgate-reader",
-            isolation_level="read_committed",
-            auto_offset_reset="error",
-            fetch_wait_max_ms=50,
-            **shared,
-        )
-        return member, reader
-
     def _turn(self) -> None:
         self._probes.turned(LOOP)
         message = self._member.poll(0)
         if message is not None and message.error() is not None:
             if message.error().code() in RIGHTS_CODES:
                 raise self._log.connection.failed("sharing the topics in a group", KafkaException(message.error()))
-            self._judge(message)
+            judge(self._log.connection, message)
         for at, source in sorted(self._sources.items()):
             self._guarded(at, source, self._tend)
         for message in self._reader.consume(READ_MESSAGES, LOOK_SECONDS):
             if message.error() is not None:
-                self._judge(message)
+                judge(self._log.connection, message)
             else:
                 self._take(message)
         now = time.monotonic()
@@ -289,20 +261,6 @@ class IngestService:
         raise RecordRefusedError(said)
 
     # --- what brokers say ---
-
-    def _judge(self, message: Any) -> None:
-        error = message.error()
-        where = f"topic {message.topic()}, partition {message.partition()}"
-        if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise OffsetExpiredError(
-                f"{where}: what follows the last record that was copied has been deleted ({error.str()}), so changes "
-                "may be missing. To read what there is, start with another --name: it copies all partitions from "
-                "their oldest records, also what was copied before"
-            )
-        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
-            raise TopicMissingError(f"{where}: it does not exist any more ({error.str()})")
-        if error.code() not in PASSING_CODES and not error.retriable():
-            raise self._log.connection.failed(f"reading {where}", KafkaException(error))
 
     def _check_ids(self) -> None:
         with suppress(SourceUnreachableError):

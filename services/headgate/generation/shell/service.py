@@ -9,6 +9,7 @@ from headgate.generation.core.effects import EffectFailed
 from headgate.generation.core.kind import GENERATION_KIND
 from headgate.generation.core.machine import GENERATION
 from headgate.generation.core.state import GenerationState
+from headgate.generation.shell.metrics import GenerationMetrics
 from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
 from headgate.runtime.service import EffectRunner, OwnerService, ServiceSettings
@@ -39,6 +40,7 @@ class GenerationService(OwnerService[GenerationState]):
             tell=_tell,
             probes=probes,
             registry=registry,
+            observer=GenerationMetrics(registry),
         )
 
 

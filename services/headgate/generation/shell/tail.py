@@ -1,11 +1,17 @@
-"""The records of one set as they come: what writers, readers and commands know of generations."""
+"""The records of one set as they come: what writers, readers and commands know of generations.
+
+Writers report to the owner. Whoever else follows a set leaves their reports out unread: with many writers most of the
+topic is reports, and each would be decoded by each of them.
+"""
 
 import time
+from collections.abc import Callable
 
 from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogError, Partition, Placed, Writer
 from headgate.eventlog.sharding import ANNOUNCE, shard_of
 from headgate.generation.core.state import GenerationState, evolve, new_state
 from headgate.records.base import Fact
+from headgate.records.generation import WriterKey
 
 __all__ = ["GenerationTail", "partition_of_set"]
 
@@ -30,12 +36,20 @@ def partition_of_set(log: Log, name: str) -> Partition:
 class GenerationTail:
     """Reads the partition of one set; ``state`` is what it says."""
 
-    def __init__(self, log: Log, name: str, client: str) -> None:
-        """``client`` names the process in what it writes. Raises LogError."""
+    def __init__(
+        self, log: Log, name: str, client: str, *, reports_of: Callable[[str], bool] = lambda _writer: False
+    ) -> None:
+        """``client`` names the process in what it writes; ``reports_of``: the writers whose reports are read.
+
+        Raises LogError.
+        """
         self._log = log
         self._partition = partition_of_set(log, name)
         # Owners' announcements say the schema level, below which nothing about generations can be said.
         self._reader = log.reader({ANNOUNCE: 0, self._partition: 0})
+        self._reader.pass_over(
+            lambda key: isinstance(key, WriterKey) and not (key.set == name and reports_of(key.writer))
+        )
         self._client = client
         self._writer: Writer | None = None
         self.state: GenerationState = new_state(self._partition.number)
@@ -71,7 +85,7 @@ class GenerationTail:
     def say(self, fact: Fact) -> None:
         """Write a record and wait until it stands; before that, until an owner has announced the level for it.
 
-        Raises LogError (LevelTooLowError where no owner has).
+        Raises LogError: no owner has, or LevelTooLowError.
         """
         if self._writer is None:  # most only read
             self._writer = self._log.writer(self._client)
@@ -79,7 +93,12 @@ class GenerationTail:
         while True:
             try:
                 self._writer.write([Placed(self._partition, fact)], WRITE_SECONDS_MAX)
-            except LevelTooLowError:
+            except LevelTooLowError as error:
+                if time.monotonic() >= deadline and self.state.owner_rev < 0:
+                    raise LogError(
+                        f"no owner of change logs has announced itself within {LEVEL_SECONDS_MAX:g} s: is "
+                        "`headgate serve generation` running?"
+                    ) from error
                 if time.monotonic() >= deadline:
                     raise
                 self.follow(0.2)

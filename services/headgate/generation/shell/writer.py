@@ -27,23 +27,16 @@ from headgate.eventlog.connection import KafkaConnection, KafkaProperty
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, NewerSchemaError
 from headgate.eventlog.topics import topic_name
-from headgate.generation.core.life import Act, End, LifeOverError, Report, Simple, Write, WriterLife
-from headgate.generation.core.outbox import Batch, Change, Outbox, OutboxFullError, Written
+from headgate.generation.core.life import LifeOverError, WriterLife
+from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, Written
 from headgate.generation.core.ranges import MapError
 from headgate.generation.core.tokens import token_of_key
-from headgate.generation.shell.producer import Outgoing, WriterProducer, read_written
 from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.shell.wire import (
     NotOursError,
-    change_headers,
     check_headers,
-    encode_written,
-    end_headers,
-    positions_partition,
-    positions_topic,
 )
-from headgate.records.base import Fact
-from headgate.records.generation import WriterKey, WriterReported
+from headgate.generation.shell.writer_acts import WriterActs
 
 __all__ = [
     "ChangeWriter",
@@ -131,8 +124,8 @@ class ChangeWriter:
         self._log, self._name, self._writer = log, name, writer
         self._batch_changes, self._wait_seconds = batch_changes, wait_seconds
         self._outbox = Outbox(outbox_changes)
-        self._tail = GenerationTail(log, name, f"writer-{writer}")
-        self._producer: WriterProducer | None = None
+        self._tail = GenerationTail(log, name, f"writer-{writer}", reports_of=lambda other: other == writer)
+        self._acts = WriterActs(log, name, writer, self._tail)
         self._life: WriterLife | None = None
         self._changed = threading.Condition()
         self._started = False
@@ -258,8 +251,8 @@ class ChangeWriter:
 
     def _turn(self) -> None:
         life = self._life or self._begin_life()
-        self._tail.follow(0.0 if len(self._outbox) and self._producer is not None else IDLE_SECONDS)
-        turn = life.turn()
+        self._tail.follow(0.0 if len(self._outbox) and self._acts.has_id else IDLE_SECONDS)
+        turn = life.turn(time.monotonic())
         answer: Written | None = None
         while True:
             with self._changed:
@@ -269,7 +262,7 @@ class ChangeWriter:
                     self._started = self._started or life.is_started
                     self._changed.notify_all()
                     return
-            answer = self._carry_out(act)
+            answer = self._acts.carry_out(act, life.life)
 
     def _begin_life(self) -> WriterLife:
         self._tail.read_to_end()
@@ -284,58 +277,8 @@ class ChangeWriter:
         return self._life
 
     def _lose_life(self) -> None:
-        producer, self._producer = self._producer, None
         self._life = None
-        if producer is not None:
-            producer.close()
-
-    def _carry_out(self, act: Act) -> Written | None:
-        match act:
-            case Simple.TAKE_ID:
-                self._take_id()
-            case Simple.READ_RECORDS:
-                self._tail.read_to_end()
-            case Simple.READ_WRITTEN:
-                return read_written(self._log.connection, self._topic(), self._writer)
-            case End(epoch=epoch, partitions=partitions, position=position):
-                headers = end_headers(self._writer, epoch, position)
-                self._commit([Outgoing(self._topic(), number, None, None, headers) for number in partitions])
-            case Write(batch=batch):
-                self._commit(self._outgoing(batch))
-            case Report():
-                self._say(act.record(time.time_ns() // 1_000_000))
-        return None
-
-    def _take_id(self) -> None:
-        if self._producer is not None:
-            self._producer.close()
-        self._producer = WriterProducer(self._log.connection, self._log.cluster, self._name, self._writer)
-        self._producer.init()
-
-    def _outgoing(self, batch: Batch) -> list[Outgoing]:
-        topic = self._topic()
-        records = [
-            Outgoing(topic, partition, change.key, change.value, self._headers(change))
-            for change, partition in batch.changes
-        ]
-        where = positions_partition(self._writer)
-        position = Outgoing(positions_topic(topic), where, self._writer.encode(), encode_written(batch.after))
-        return [*records, position]
-
-    def _headers(self, change: Change) -> list[tuple[str, bytes | None]]:
-        return [*change.headers, *change_headers(self._writer, change.position)]
-
-    def _commit(self, records: list[Outgoing]) -> None:
-        if self._producer is None:
-            raise LogError(f"writer {self._writer} has not started")
-        self._producer.commit(records)
-
-    def _topic(self) -> str:
-        return self._tail.state.sets[self._name].topic
-
-    def _say(self, report: WriterReported) -> None:
-        if self._life is not None:
-            self._tail.say(Fact(WriterKey(self._name, self._writer, self._life.life), report))
+        self._acts.let_go()
 
     def _fail(self, error: LogError) -> None:
         with self._changed:
@@ -344,12 +287,11 @@ class ChangeWriter:
 
     def _leave(self) -> None:
         """The last word: nobody has to wait for this life."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            producer.close()
+        had_id = self._acts.has_id
+        self._acts.let_go()
         try:
-            if self._fatal is None and producer is not None and self._life is not None:
-                self._say(self._life.farewell().record(time.time_ns() // 1_000_000, leaving=True))
+            if self._fatal is None and had_id and self._life is not None:
+                self._acts.say(self._life.farewell(), self._life.life, leaving=True)
         except LogError as error:
             self._last_error = str(error)
         self._tail.close()

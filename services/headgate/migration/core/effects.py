@@ -7,13 +7,18 @@ be run again by another owner after this one died in the middle of it: it finds 
     ExamineMigration   Examined | ExamineRefused                   reads only; before anything is accepted
     StartMigration     Progressed | Refused | Completed            Refused: the database is as it was before
     AdoptMigration     Progressed | NotThere | Completed | Broke   takes over what another owner has begun
-    WatchMigration     Progressed | Completed | Broke              returns at once
+    WatchMigration     Progressed | ToolSeen | Completed | Broke   returns at once
     CutOverMigration   Completed | CutOverFailed | Broke           CutOverFailed: the table is as before, go on
     StopMigration      Stopped | Completed                         nothing of it writes any more; or: it came too late
     CleanUpMigration   CleanedUp
 
 Any of them may answer EffectFailed: it could not be done now, what is true is not known; it is asked again.
+
+A program that does a migration (pt-online-schema-change, gh-ost) says by itself how it goes: ToolReported. That is an
+input, and no fact: what came of it is looked up at the database.
 """
+
+from enum import StrEnum
 
 import msgspec
 
@@ -39,6 +44,9 @@ __all__ = [
     "StartMigration",
     "StopMigration",
     "Stopped",
+    "ToolReported",
+    "ToolSeen",
+    "ToolStatus",
     "WatchMigration",
 ]
 
@@ -138,6 +146,38 @@ class Progressed(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+class ToolSeen(msgspec.Struct, frozen=True):
+    """A tool's process, as its owner sees it; how far it is, it reports by itself. None: as it is recorded."""
+
+    is_live: bool
+    rows_copied: int | None = None
+    eta_seconds: int | None = None
+    throttle_reason: str = ""
+    artifacts: tuple[Artifact, ...] = ()
+    note: str = ""
+
+
+class ToolStatus(StrEnum):
+    """What a tool can say of itself; the words of Vitess's report-status."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    FAILED = "failed"
+
+
+class ToolReported(msgspec.Struct, frozen=True):
+    """What a tool says of its migration. ``stage`` empty, numbers None: as before."""
+
+    migration: str
+    status: ToolStatus
+    stage: str = ""
+    rows_copied: int | None = None
+    progress_percent: float | None = None
+    eta_seconds: int | None = None
+    is_ready_to_complete: bool = False
+    message: str = ""
+
+
 class Refused(msgspec.Struct, frozen=True):
     """It was not begun, and the database is as it was."""
 
@@ -157,6 +197,7 @@ class Broke(msgspec.Struct, frozen=True):
 
     reason: str
     artifacts: tuple[Artifact, ...] = ()
+    note: str = ""
 
 
 class NotThere(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
     transitions   every transition of one migration, as a table     scheduling   a tick: who may run, cut over, must end
     requests      what operators ask, and what becomes of it        effects      what is done at databases
+    progress      how far it is, by looks and by tools' reports
     state         what the log says; one owner's memory             draft        a decision while it is made
 
 Ticks come every minute, and in a burst after whatever may have made room (draft.py). What runs is watched every second:
@@ -11,7 +12,7 @@ time; an effect that could not be done is asked again, as the next owner would.
 
 from typing import Any, Final
 
-from headgate.migration.core import requests
+from headgate.migration.core import progress, requests
 from headgate.migration.core.draft import Draft
 from headgate.migration.core.effects import (
     AdoptMigration,
@@ -28,9 +29,12 @@ from headgate.migration.core.effects import (
     StartMigration,
     StopMigration,
     Stopped,
+    ToolReported,
+    ToolSeen,
     WatchMigration,
 )
-from headgate.migration.core.scheduling import CUTOVER_BACKOFF_SECONDS, cut_over_if_due, reverted, stop, tick
+from headgate.migration.core.progress import WATCH_SECONDS
+from headgate.migration.core.scheduling import CUTOVER_BACKOFF_SECONDS, reverted, stop, tick
 from headgate.migration.core.state import PENDING, MigrationsState, Term, digest, evolve, new_state
 from headgate.migration.core.transitions import Phase, Signal, phase
 from headgate.records.migration import MigrationRecorded, MigrationRequestKey, MigrationState, MigrationStrategy
@@ -50,17 +54,12 @@ __all__ = ["MIGRATIONS", "MigrationsState", "TermNotBegunError", "decide", "dige
 TICK_SECONDS: Final = 60.0
 """The seed's; bursts do the rest."""
 
-WATCH_SECONDS: Final = 1.0
-"""How often a running migration is asked how far it is; the operator's throttle is obeyed within this time."""
-
 AGAIN_SECONDS: Final = 2.0
 """Pause before an effect that could not be done is asked again: the database may be starting."""
 
-PROGRESS_SECONDS_MIN: Final = 5.0
-"""Rows copied are recorded at most so often; a new stage at once."""
-
 ADOPTABLE: Final = frozenset({MigrationStrategy.ONLINE, MigrationStrategy.TRIGGERS, MigrationStrategy.DIRECT})
-"""What stands at the database alone. The other tools are children of the owner's process: they are lost with it."""
+"""What stands at the database alone. The other tools are children of the owner's process: what they do is lost with it,
+for nobody else hears what they say."""
 
 
 class TermNotBegunError(Exception):
@@ -89,6 +88,8 @@ def decide(state: MigrationsState, given: Any, now: Now) -> Decision:
         case EffectFinished(effect=effect, result=result):
             _on_result(draft, effect, result)
             requests.settle_waiting(draft)
+        case ToolReported():
+            progress.tool_reported(draft, given)
         case _:
             raise TypeError(f"the scheduler of migrations knows no input {type(given).__name__}")
     return draft.decision()
@@ -128,7 +129,7 @@ def _on_timer(draft: Draft, name: str) -> None:
         case "burst":
             tick(draft)
         case "watch":
-            _watch(draft, subject)
+            progress.watch(draft, subject)
         case "again":
             _again(draft, subject)
         case "examine":
@@ -138,12 +139,6 @@ def _on_timer(draft: Draft, name: str) -> None:
                 draft.signal(subject, Signal.THROTTLE, draft.cause(throttle_ratio=0.0))
         case _:
             raise TypeError(f"no rule for timer {name}")
-
-
-def _watch(draft: Draft, name: str) -> None:
-    record = draft.migration(name)
-    if record is not None and phase(record) is Phase.RUNNING and name not in draft.term.busy:
-        draft.ask(name, WatchMigration(name, record))
 
 
 def _again(draft: Draft, name: str) -> None:
@@ -190,7 +185,9 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
 def _apply_result(draft: Draft, name: str, effect: Any, result: Any) -> None:
     match result:
         case Progressed():
-            _progressed(draft, name, effect, result)
+            progress.progressed(draft, name, effect, result)
+        case ToolSeen():
+            progress.tool_seen(draft, name, effect, result)
         case Completed():
             cause = draft.cause(result.message, artifacts=result.artifacts, note=result.note)
             draft.signal(name, Signal.COMPLETED, cause)
@@ -202,7 +199,7 @@ def _apply_result(draft: Draft, name: str, effect: Any, result: Any) -> None:
             draft.signal(name, Signal.REFUSED, draft.cause(result.reason))
             draft.burst()
         case Broke():
-            draft.signal(name, Signal.BROKE, draft.cause(result.reason, artifacts=result.artifacts))
+            draft.signal(name, Signal.BROKE, draft.cause(result.reason, artifacts=result.artifacts, note=result.note))
         case NotThere():
             _begin_anew(draft, name)
         case CutOverFailed():
@@ -211,36 +208,6 @@ def _apply_result(draft: Draft, name: str, effect: Any, result: Any) -> None:
             _not_done(draft, name, effect)
         case _:
             raise TypeError(f"{type(effect).__name__} cannot end with {type(result).__name__}")
-
-
-def _progressed(draft: Draft, name: str, effect: Any, result: Progressed) -> None:
-    record, term, now = draft.migration(name), draft.term, draft.now.monotonic
-    if record is None:
-        return
-    if result.is_live:
-        term.live_at[name] = now
-    is_news = isinstance(effect, StartMigration | AdoptMigration) or (
-        (record.stage, record.is_ready_to_complete, record.throttle_reason, record.artifacts)
-        != (result.stage, result.is_ready_to_complete, result.throttle_reason, result.artifacts)
-    )
-    is_further = (record.rows_copied, record.note) != (result.rows_copied, result.note)
-    if is_news or (is_further and now - term.written_at.get(name, now - PROGRESS_SECONDS_MIN) >= PROGRESS_SECONDS_MIN):
-        term.written_at[name] = now
-        cause = draft.cause(
-            stage=result.stage,
-            rows_copied=result.rows_copied,
-            table_rows=result.table_rows,
-            eta_seconds=result.eta_seconds,
-            is_ready_to_complete=result.is_ready_to_complete,
-            throttle_reason=result.throttle_reason,
-            artifacts=result.artifacts,
-            note=result.note,
-        )
-        draft.signal(name, Signal.PROGRESSED, cause)
-    if result.is_ready_to_complete and not record.was_ready:
-        draft.burst()  # another may copy now
-    draft.set_timer(f"watch/{name}", WATCH_SECONDS)
-    cut_over_if_due(draft, name)
 
 
 def _begin_anew(draft: Draft, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from headgate.migration.core.draft import Draft
 from headgate.migration.core.effects import EffectFailed, Examined, ExamineMigration, ExamineRefused
 from headgate.migration.core.scheduling import cut_over_if_due, reverted, stop
-from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
+from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, parse_spec, written
 from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import Signal
 from headgate.records.control import OutcomeStatus
@@ -21,6 +21,7 @@ from headgate.records.migration import (
     MigrationRequested,
     MigrationRequestKind,
     MigrationState,
+    MigrationStrategy,
 )
 from headgate.records.names import InvalidNameError, check_name
 
@@ -273,10 +274,12 @@ def _wish(draft: Draft, request: str, wish: MigrationRequested) -> None:
     ratio = wish.throttle_ratio if wish.throttle_ratio is not None else 1.0
     if wish.kind is MigrationRequestKind.THROTTLE and not 0.0 <= ratio <= 1.0:
         return draft.settle(request, OutcomeStatus.REFUSED, f"a ratio is 0 to 1, not {ratio:g}")
+    if wish.migration != ALL and (reason := _why_not_this_one(draft, wish.migration, wish.kind, ratio)) is not None:
+        return draft.settle(request, OutcomeStatus.REFUSED, reason)
     touched = 0
     for name in names:
         before = draft.migration(name)
-        if before is None or before.state in TERMINAL:
+        if before is None or before.state in TERMINAL or _why_not_this_one(draft, name, wish.kind, ratio):
             continue
         cause = draft.cause("cancelled by " + (wish.requested_by or "an operator"), throttle_ratio=ratio)
         draft.signal(name, _SIGNALS[wish.kind], cause)
@@ -289,6 +292,17 @@ def _wish(draft: Draft, request: str, wish: MigrationRequested) -> None:
     else:
         draft.settle(request, OutcomeStatus.DONE, f"{wish.kind} of {touched} migration{'s' * (touched != 1)}")
     return draft.burst()
+
+
+def _why_not_this_one(draft: Draft, name: str, kind: MigrationRequestKind, ratio: float) -> str | None:
+    """What a program of somebody else's cannot be asked for."""
+    record = draft.migration(name)
+    strategy = None if record is None else draft.spec(record).strategy
+    if kind is MigrationRequestKind.FORCE_CUTOVER and strategy in TOOLS:
+        return f"strategy {strategy} cuts over by itself, and ends nobody's session"
+    if kind is MigrationRequestKind.THROTTLE and strategy is MigrationStrategy.PT_OSC and ratio not in (0.0, 1.0):
+        return "strategy pt-osc goes or stands still: a ratio of 0 or 1"
+    return None
 
 
 def _follow(draft: Draft, name: str, wish: MigrationRequested) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from headgate.records.migration import MigrationStrategy
 
-__all__ = ["CHUNK_ROWS_DEFAULT", "MigrationSpec", "MigrationSpecError", "parse_spec", "written"]
+__all__ = ["CHUNK_ROWS_DEFAULT", "TOOLS", "MigrationSpec", "MigrationSpecError", "parse_spec", "written"]
 
 THRESHOLD_SECONDS_MIN: Final = 1.0
 THRESHOLD_SECONDS_MAX: Final = 30.0
@@ -24,6 +24,10 @@ CHUNK_ROWS_DEFAULT: Final = 1_000
 
 COPYING: Final = frozenset({MigrationStrategy.ONLINE, MigrationStrategy.TRIGGERS})
 """Strategies that copy the table row by row."""
+
+
+TOOLS: Final = frozenset({MigrationStrategy.PT_OSC, MigrationStrategy.GH_OST})
+"""Programs of others."""
 
 
 class MigrationSpecError(ValueError):
@@ -86,14 +90,27 @@ def parse_spec(text: str | None) -> MigrationSpec:
         raise MigrationSpecError("threads_running_max is at least 1")
     if spec.lag_seconds_max is not None and spec.lag_seconds_max < 0:
         raise MigrationSpecError("lag_seconds_max is not negative")
+    _check_tool(spec)
     throttles = spec.threads_running_max is not None or spec.lag_seconds_max is not None
     if throttles and spec.strategy not in COPYING:
         raise MigrationSpecError(
             f"strategy {spec.strategy} cannot be slowed down: limits of load and lag are for online and triggers"
+            + ("; this one takes them as --tool-option" if spec.strategy in TOOLS else "")
         )
     if spec.topic is not None and spec.strategy is not MigrationStrategy.ONLINE:
         raise MigrationSpecError(f"strategy {spec.strategy} reads no topic: --topic is for online")
     return spec
+
+
+def _check_tool(spec: MigrationSpec) -> None:
+    if spec.tool_options and spec.strategy not in TOOLS:
+        raise MigrationSpecError(f"strategy {spec.strategy} runs no program: --tool-option is for pt-osc and gh-ost")
+    if spec.strategy in TOOLS and spec.force_cutover_after_seconds is not None:
+        raise MigrationSpecError(f"strategy {spec.strategy} cuts over by itself: --force-cutover-after is not for it")
+    if spec.strategy is MigrationStrategy.PT_OSC and (spec.postpone_completion or spec.in_order_completion):
+        raise MigrationSpecError(
+            "strategy pt-osc renames as soon as it has copied: its completion cannot be postponed, nor ordered"
+        )
 
 
 def written(spec: MigrationSpec) -> str:

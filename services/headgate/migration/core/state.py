@@ -60,6 +60,8 @@ class Term:
     """When progress was recorded last (monotonic)."""
     ready_since: dict[str, float] = field(default_factory=dict)
     """Since when a migration waits for its cut-over (monotonic)."""
+    said_failed: dict[str, str] = field(default_factory=dict)
+    """Tools that have reported that they failed, and what they said; forgotten once that was looked at."""
     uncertain: set[str] = field(default_factory=set)
     """Migrations of which it is not known what an effect has done: found out before anything else is tried."""
     cleaning: set[str] = field(default_factory=set)
@@ -69,6 +71,7 @@ class Term:
         """What was remembered of an earlier attempt."""
         for memory in (self.live_at, self.cutover_after, self.kept_since, self.written_at, self.ready_since):
             memory.pop(migration, None)
+        self.said_failed.pop(migration, None)
         self.cleaning.discard(migration)
         self.uncertain.discard(migration)
 

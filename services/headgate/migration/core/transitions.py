@@ -287,6 +287,7 @@ def _end_failed(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
         ending=MigrationState.FAILED,
         message=cause.message,
         artifacts=cause.artifacts or record.artifacts,
+        note=cause.note or record.note,
     )
 
 

@@ -7,6 +7,7 @@ still to be made.
 import os
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import Any, Final
 from uuid import uuid4
@@ -22,7 +23,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.formats.change import DATA_ERRORS
 from headgate.migration.core.copy_steps import FeedSeen
 from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
-from headgate.migration.strategies.postgresql_cutover import LastChange
+from headgate.migration.strategies.lane import LastChange, Target
 from headgate.records.base import Fact
 from headgate.records.control import (
     FeedRecorded,
@@ -38,7 +39,7 @@ from headgate.sources.offsets import SourceError, end_offsets
 from headgate.sources.origin import Origin, origins
 from headgate.sources.topics import present_topics
 
-__all__ = ["ChangeFeeds", "FeedsUnavailableError"]
+__all__ = ["ChangeFeeds", "FeedsUnavailableError", "Search"]
 
 REQUEST_SECONDS_MAX: Final = 60.0
 """For a request to be answered for good: a take-over of a lost coordinator and draining a batch fit in."""
@@ -57,6 +58,8 @@ class FeedsUnavailableError(DatabaseUnavailableError):
 
 class _Source(msgspec.Struct):
     lsn: int | None = None
+    gtid: str | None = None
+    pos: int = 0
 
 
 class _Event(msgspec.Struct):
@@ -76,14 +79,14 @@ class ChangeFeeds:
 
     # --- the topic ---
 
-    def check_topic(self, topic: str, database: str, table: str) -> None:
-        """Raise RefusedError unless the topic can be of that table ("schema.table"), with one partition."""
+    def check_topic(self, topic: str, table: Sequence[Origin]) -> None:
+        """Raise RefusedError unless the topic can be of that table (any of these), with one partition."""
         try:
             present = present_topics(self._log.connection)
             if topic not in present:
                 raise RefusedError(
-                    f"--topic {topic} does not exist: name the one that has the changes of {table} (a connector "
-                    "makes it with the table's first change)"
+                    f"--topic {topic} does not exist: name the one that has the changes of {table[0].in_full} (a "
+                    "connector makes it with the table's first change)"
                 )
             if present[topic] != 1:
                 raise RefusedError(
@@ -93,10 +96,10 @@ class ChangeFeeds:
             found = origins(self._log.connection, {topic: 1}).get(topic)
         except (SourceError, LogError) as error:
             raise FeedsUnavailableError(str(error)) from error
-        if found is not None and found != Origin("postgresql", database, table):
+        if found is not None and found not in table:
             raise RefusedError(
                 f"topic {topic} has changes of {found.connector} {found.database}, table {found.in_full}, not of "
-                f"database {database}, table {table}"
+                f"database {table[0].database}, table {table[0].in_full}"
             )
 
     def tail(self, topic: str) -> "_Tail":
@@ -134,14 +137,14 @@ class ChangeFeeds:
         is_stopped = record.state is FeedState.STOPPED and record.wanted is WantedState.STOPPED
         return FeedSeen.STOPPED if is_stopped else FeedSeen.GOING
 
-    def create(self, feed: str, topic: str, dsn: str, password_file: str | None, table: str) -> None:
+    def create(self, feed: str, topic: str, target: Target, password_file: str | None, table: str) -> None:
         """Have the feed begin with the topic's next change. Raises RefusedError, FeedsUnavailableError."""
         spec = FeedSpec.model_validate(
             {
                 "feed": feed,
                 "source": SourceSpec(topics=(topic,), format="debezium-json", start="latest"),
                 "sink": SinkSpec.model_validate(
-                    {"type": "postgresql", "dsn": dsn, "table": table, "not_the_source": True}
+                    {"type": target.sink, "dsn": target.dsn, "table": table, "not_the_source": True}
                     | ({} if password_file is None else {"password_file": password_file})
                 ),
                 "split": "manual",
@@ -215,7 +218,7 @@ def _outcome(reader: Any, key: OutcomeKey) -> RequestSettled | None:
 
 
 class _Tail:
-    """See postgresql_cutover.TopicTail. Reading begins with the first question."""
+    """See lane.TopicTail. Reading begins with the first question."""
 
     def __init__(self, connection: Any, topic: str, start: int) -> None:
         self._consumer = connection.client(Consumer, group_id="headgate-migration", enable_auto_commit=False)
@@ -224,10 +227,10 @@ class _Tail:
 
     def find(self, change: LastChange, seconds: float) -> int | None:
         """See TopicTail."""
-        deadline = time.monotonic() + seconds
+        deadline, search = time.monotonic() + seconds, Search(change)
         while (left := deadline - time.monotonic()) > 0:
             for message in self._consumer.consume(num_messages=POLL_RECORDS_MAX, timeout=min(TAIL_POLL_SECONDS, left)):
-                if message.error() is None and _is(message.value(), change):
+                if message.error() is None and search.ends_with(message.value()):
                     return int(message.offset())
         return None
 
@@ -236,9 +239,22 @@ class _Tail:
         self._consumer.close()
 
 
-def _is(value: bytes | None, change: LastChange) -> bool:
-    event = _event(value or b"")
-    return event is not None and event.source.lsn == change.lsn and event.op in change.operations
+class Search:
+    """For one change's event, among all of a topic's in their order."""
+
+    def __init__(self, change: LastChange) -> None:
+        self._change = change
+        self._places: set[int] = set()
+
+    def ends_with(self, value: bytes | None) -> bool:
+        """Whether this record has the change. A connector that was started again may send an event twice."""
+        event, change = _event(value or b""), self._change
+        if event is None or event.op not in change.operations:
+            return False
+        if change.lsn not in (None, event.source.lsn) or change.gtid not in (None, event.source.gtid):
+            return False
+        self._places.add(event.source.pos)
+        return len(self._places) == change.places
 
 
 def _event(value: bytes) -> _Event | None:

@@ -10,13 +10,26 @@ from headgate.migration.core.kind import MIGRATION_KIND
 from headgate.migration.core.machine import MIGRATIONS
 from headgate.migration.core.state import MigrationsState
 from headgate.migration.shell.feeds import ChangeFeeds
+from headgate.migration.shell.reports import ToolReports
 from headgate.migration.shell.work import MigrationWork
 from headgate.migration.strategies.online_steps import Copier
+from headgate.migration.strategies.tool import Tools
 from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
-from headgate.runtime.service import OwnerService, ServiceSettings
+from headgate.runtime.service import OwnerObserver, OwnerService, ServiceSettings
 
 __all__ = ["MigrationService"]
+
+
+class _Standing(OwnerObserver[MigrationsState]):
+    """Tells the endpoint of tools what the owner knows."""
+
+    def __init__(self, reports: ToolReports) -> None:
+        self._reports = reports
+
+    def stands(self, shard: int, state: MigrationsState | None) -> None:
+        del shard  # there is one
+        self._reports.stands(state)
 
 
 class MigrationService(OwnerService[MigrationsState]):
@@ -28,11 +41,13 @@ class MigrationService(OwnerService[MigrationsState]):
         log: KafkaLog,
         *,
         copier: Copier,
+        reports: ToolReports,
+        tools: Tools,
         probes: Probes,
         registry: CollectorRegistry,
     ) -> None:
         """Nothing is read or written before ``run``."""
-        self._migration_work = MigrationWork(ChangeFeeds(log), copier)
+        self._migration_work = MigrationWork(ChangeFeeds(log), copier, tools)
         super().__init__(
             settings,
             MIGRATION_KIND,
@@ -43,7 +58,10 @@ class MigrationService(OwnerService[MigrationsState]):
             tell=_tell,
             probes=probes,
             registry=registry,
+            observer=_Standing(reports),
         )
+        role = self.roles[min(self.roles)]
+        reports.serve(role.give, lambda: role.status.owner_id)
 
     def run(self) -> bool:
         """See the runtime's; what is under way here is let go of at the end."""

@@ -19,17 +19,22 @@ from headgate.migration.strategies.contract import (
     SupersededError,
 )
 from headgate.migration.strategies.direct import DirectStrategy
+from headgate.migration.strategies.gh_ost import GhOstStrategy
 from headgate.migration.strategies.mariadb import MariadbServer
+from headgate.migration.strategies.mariadb_cutover import MariadbOnline
 from headgate.migration.strategies.online import OnlineStrategy
 from headgate.migration.strategies.online_steps import Copier
 from headgate.migration.strategies.postgresql import PostgresServer
+from headgate.migration.strategies.postgresql_cutover import PostgresOnline
+from headgate.migration.strategies.pt_osc import PtOscStrategy
+from headgate.migration.strategies.tool import Tools
 from headgate.migration.strategies.triggers import TriggersStrategy
 from headgate.observability.logs import logger
 from headgate.records.migration import MigrationStrategy
 
 __all__ = ["MigrationWork", "open_strategy"]
 
-_SCHEMES: Final = {
+_SCHEMES: Final[dict[str, type[MariadbServer] | type[PostgresServer]]] = {
     "mysql": MariadbServer,
     "mariadb": MariadbServer,
     "postgresql": PostgresServer,
@@ -38,11 +43,15 @@ _SCHEMES: Final = {
 
 
 def open_strategy(
-    migration: str, spec: MigrationSpec, feeds: ChangeFeeds | None = None, copier: Copier | None = None
+    migration: str,
+    spec: MigrationSpec,
+    feeds: ChangeFeeds | None = None,
+    copier: Copier | None = None,
+    tools: Tools | None = None,
 ) -> Any:
     """The strategy that a spec names, at the database that it names. Raises RefusedError; opens nothing yet.
 
-    Without ``feeds`` and ``copier`` strategy online can only examine.
+    Without ``feeds`` and ``copier`` strategy online can only examine; pt-osc and gh-ost without ``tools``.
     """
     scheme = spec.database.partition("://")[0]
     kind = _SCHEMES.get(scheme)
@@ -56,19 +65,24 @@ def open_strategy(
             return DirectStrategy(server)
         case MigrationStrategy.TRIGGERS:
             return TriggersStrategy(server, migration)
-        case MigrationStrategy.ONLINE if isinstance(server, PostgresServer):
-            return OnlineStrategy(server, feeds, copier, migration)
         case MigrationStrategy.ONLINE:
-            raise RefusedError("strategy online is built for PostgreSQL only: use strategy triggers")
-        case other:
-            raise RefusedError(f"strategy {other} is not built yet: use online, triggers or direct")
+            lane = PostgresOnline(server) if isinstance(server, PostgresServer) else MariadbOnline(server)
+            return OnlineStrategy(server, lane, feeds, copier, migration)
+        case MigrationStrategy.PT_OSC | MigrationStrategy.GH_OST if not isinstance(server, MariadbServer):
+            raise RefusedError(f"strategy {spec.strategy} knows MariaDB only: use online or triggers")
+        case MigrationStrategy.PT_OSC:
+            return PtOscStrategy(server, migration, tools)
+        case MigrationStrategy.GH_OST:
+            return GhOstStrategy(server, migration, tools)
 
 
 class MigrationWork:
     """Runs effects; ``close`` ends everything that this process has under way."""
 
-    def __init__(self, feeds: ChangeFeeds | None = None, copier: Copier | None = None) -> None:
-        self._feeds, self._copier = feeds, copier
+    def __init__(
+        self, feeds: ChangeFeeds | None = None, copier: Copier | None = None, tools: Tools | None = None
+    ) -> None:
+        self._feeds, self._copier, self._tools = feeds, copier, tools
         self._lock = threading.Lock()
         self._open: dict[str, tuple[int, Any]] = {}
 
@@ -99,7 +113,7 @@ class MigrationWork:
         return fx.Broke(str(error), effect.record.artifacts)
 
     def _examine(self, effect: fx.ExamineMigration) -> Any:
-        with closing(open_strategy(effect.migration, effect.spec, self._feeds, self._copier)) as strategy:
+        with closing(open_strategy(effect.migration, effect.spec, self._feeds, self._copier, self._tools)) as strategy:
             return strategy.examine(effect.spec, effect.reverted)
 
     def _run(self, effect: Any) -> Any:
@@ -129,7 +143,9 @@ class MigrationWork:
         if known is not None and known[0] == effect.owner_rev:
             return known[1]
         self._close(effect.migration)
-        strategy = open_strategy(effect.migration, parse_spec(effect.record.spec), self._feeds, self._copier)
+        strategy = open_strategy(
+            effect.migration, parse_spec(effect.record.spec), self._feeds, self._copier, self._tools
+        )
         with self._lock:
             self._open[effect.migration] = (effect.owner_rev, strategy)
         return strategy

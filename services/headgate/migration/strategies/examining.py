@@ -34,7 +34,7 @@ def plan_copy(server: Any, migration: str, statement: Statement, spec: Migration
     before = server.look(statement)
     if before is None:
         raise RefusedError(f"table {statement.table} does not exist in {server.address}")
-    shadow = shadow_name(before.name, migration, server.name_bytes_max)
+    shadow = shadow_name(before.name, migration, server.name_bytes_max, server.shadow_prefix)
     if before.obstacles:
         return make_plan(statement, before, before, shadow, allow_lossy=spec.allow_lossy)
     after = server.rehearse(statement, before)

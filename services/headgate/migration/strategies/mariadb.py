@@ -4,25 +4,18 @@ A shadow is kept in step by triggers, so both tables change in one transaction. 
 shadow (a value that the new type does not hold, a second row under a new unique key) must not fail the client's
 statement: it is left out, and the comparison before the cut-over finds it.
 
-Cut-over, as gh-ost does it: one session locks the table and a *sentry* table, a second one waits with
-RENAME t → sentry, shadow → t, sentry → shadow. Only when it is seen waiting does the first drop the sentry and unlock.
-If either session is lost before that, the sentry is in the way of the rename, which therefore fails: no moment exists
-at which clients find no table. Whether the rename came into force is seen by the number that InnoDB gave the shadow.
+The cut-over is in mariadb_swap.py. Whether it came into force is seen by the number that InnoDB gave the copy.
 """
 
 import re
-import threading
-import time
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from headgate.migration.strategies.contract import (
     Column,
-    DatabaseUnavailableError,
-    LockUnavailableError,
     Memory,
     Plan,
     RefusedError,
@@ -31,15 +24,13 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.mariadb_copy import MariadbCopy
 from headgate.migration.strategies.mariadb_sessions import MariadbSessions, Session, quoted
+from headgate.migration.strategies.mariadb_swap import TableSwap
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 
 __all__ = ["MariadbServer"]
 
 NAME_BYTES_MAX: Final = 64
-POLL_SECONDS: Final = 0.01
-"""Between two looks whether the rename waits: writers wait meanwhile."""
-
 _PLAIN: Final = re.compile(r"^[A-Za-z0-9_$]+$")
 """Names that InnoDB's own tables write as they are."""
 
@@ -55,20 +46,23 @@ class MariadbServer:
 
     dialect: Literal["mysql", "postgres"] = "mysql"
     name_bytes_max = NAME_BYTES_MAX
+    shadow_prefix = ""
+    """The table's own name comes first: see mariadb_swap."""
 
     def __init__(self, migration: str, dsn: str, password_file: str | None) -> None:
         """Nothing is opened yet. Raises RefusedError."""
-        self._id = migration
-        self._mark = sha256(migration.encode()).hexdigest()[:8]
+        self.migration = migration
+        self.password_file = password_file
+        self.mark = sha256(migration.encode()).hexdigest()[:8]
         self.sessions = MariadbSessions(migration, dsn, password_file)
         self.address = self.sessions.address
-        self._rows = MariadbCopy(self.sessions)
-        self.next_bound = self._rows.next_bound
-        self.copy = self._rows.copy
-        self.differing = self._rows.differing
-        self.load = self._rows.load
-        self.duplicates = self._rows.duplicates
-        self.let_go = self._rows.let_go
+        self.rows = MariadbCopy(self.sessions)
+        self.next_bound = self.rows.next_bound
+        self.copy = self.rows.copy
+        self.differing = self.rows.differing
+        self.load = self.rows.load
+        self.duplicates = self.rows.duplicates
+        self.let_go = self.rows.let_go
 
     # --- whose it is ---
 
@@ -84,7 +78,7 @@ class MariadbServer:
             raise SupersededError(f"owner {memory.owner_rev} has the migration")
         if memory is None:
             return None
-        main.run("UPDATE headgate.migration SET owner_rev = %s WHERE id = %s", (owner_rev, self._id))
+        main.run("UPDATE headgate.migration SET owner_rev = %s WHERE id = %s", (owner_rev, self.migration))
         return msgspec.structs.replace(memory, owner_rev=owner_rev)
 
     def note(self, memory: Memory) -> None:
@@ -93,61 +87,62 @@ class MariadbServer:
             "INSERT INTO headgate.migration VALUES (%s, %s, %s, %s, %s, %s, %s) ON DUPLICATE KEY UPDATE owner_rev = "
             "VALUES(owner_rev), attempt = VALUES(attempt), stage = VALUES(stage), before_text = VALUES(before_text), "
             "after_text = VALUES(after_text), shadow_identity = VALUES(shadow_identity)",
-            (self._id, memory.owner_rev, memory.attempt, memory.stage, memory.before, memory.after, memory.identity),
+            (self.migration, *msgspec.structs.astuple(memory)),
         )
 
     def _memory(self, session: Session) -> Memory | None:
         rows = session.run(
             "SELECT owner_rev, attempt, stage, before_text, after_text, shadow_identity FROM headgate.migration "
             "WHERE id = %s",
-            (self._id,),
+            (self.migration,),
         )
         return Memory(*rows[0]) if rows else None
 
     def forget(self) -> None:
         """The migration has ended and nothing of it is left."""
-        self.sessions.main.run("DELETE FROM headgate.migration WHERE id = %s", (self._id,))
+        self.sessions.main.run("DELETE FROM headgate.migration WHERE id = %s", (self.migration,))
 
     # --- describing ---
 
     def look(self, statement: Statement) -> Table | None:
         """See contract."""
-        return self._look(statement.schema or self.sessions.database, statement.table)
+        with self.sessions.asking() as session:
+            return self.described(session, statement.schema or self.sessions.database, statement.table)
 
-    def _look(self, schema: str, name: str) -> Table | None:
-        with self._asking() as session:
-            found = session.run(
-                "SELECT table_schema, table_name, table_type, IFNULL(table_rows, 0), engine FROM "
-                "information_schema.tables WHERE table_schema = %s AND table_name = %s",
-                (schema, name),
-            )
-            if not found:
-                return None
-            (schema, name, kind, rows, engine) = found[0]
-            columns = session.run(
-                "SELECT column_name, column_type, is_nullable, column_default IS NOT NULL OR extra LIKE %s, "
-                "is_generated <> 'NEVER' FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
-                "ORDER BY ordinal_position",
-                ("%auto_increment%", schema, name),
-            )
-            keys: dict[str, list[str]] = {}
-            for index, column in session.run(
-                "SELECT index_name, column_name FROM information_schema.statistics WHERE table_schema = %s AND "
-                "table_name = %s AND non_unique = 0 AND sub_part IS NULL ORDER BY index_name <> 'PRIMARY', index_name, "
-                "seq_in_index",
-                (schema, name),
-            ):
-                keys.setdefault(index, []).append(column)
-            text = session.run(f"SHOW CREATE TABLE {quoted(schema, name)}")[0][1] if kind == "BASE TABLE" else kind
-            return Table(
-                schema=schema,
-                name=name,
-                columns=tuple(Column(c[0], c[1], c[2] == "YES", bool(c[3]), bool(c[4])) for c in columns),
-                keys={index: tuple(names) for index, names in keys.items()},
-                definition=_definition(text),
-                rows=int(rows),
-                obstacles=tuple(self._obstacles(session, schema, name, kind, engine)),
-            )
+    def described(self, session: Session, schema: str, name: str) -> Table | None:
+        """The table of that name."""
+        found = session.run(
+            "SELECT table_schema, table_name, table_type, IFNULL(table_rows, 0), engine FROM "
+            "information_schema.tables WHERE table_schema = %s AND table_name = %s",
+            (schema, name),
+        )
+        if not found:
+            return None
+        (schema, name, kind, rows, engine) = found[0]
+        columns = session.run(
+            "SELECT column_name, column_type, is_nullable, column_default IS NOT NULL OR extra LIKE %s, "
+            "is_generated <> 'NEVER' FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
+            "ORDER BY ordinal_position",
+            ("%auto_increment%", schema, name),
+        )
+        keys: dict[str, list[str]] = {}
+        for index, column in session.run(
+            "SELECT index_name, column_name FROM information_schema.statistics WHERE table_schema = %s AND "
+            "table_name = %s AND non_unique = 0 AND sub_part IS NULL ORDER BY index_name <> 'PRIMARY', index_name, "
+            "seq_in_index",
+            (schema, name),
+        ):
+            keys.setdefault(index, []).append(column)
+        text = session.run(f"SHOW CREATE TABLE {quoted(schema, name)}")[0][1] if kind == "BASE TABLE" else kind
+        return Table(
+            schema=schema,
+            name=name,
+            columns=tuple(Column(c[0], c[1], c[2] == "YES", bool(c[3]), bool(c[4])) for c in columns),
+            keys={index: tuple(names) for index, names in keys.items()},
+            definition=_definition(text),
+            rows=int(rows),
+            obstacles=tuple(self._obstacles(session, schema, name, kind, engine)),
+        )
 
     def _obstacles(self, session: Session, schema: str, name: str, kind: str, engine: str) -> list[str]:
         if kind != "BASE TABLE":
@@ -157,7 +152,7 @@ class MariadbServer:
             found.append(f"its engine is {engine}; only InnoDB tables are copied under load: use strategy direct")
         if not _PLAIN.match(name) or not _PLAIN.match(schema):
             found.append("its name has characters beyond A-Z a-z 0-9 _ $: use strategy direct")
-        mark = f"%hg{self._mark}%"
+        mark = f"%hg{self.mark}%"
         triggers = session.run(
             "SELECT trigger_name FROM information_schema.triggers WHERE event_object_schema = %s AND "
             "event_object_table = %s AND trigger_name NOT LIKE %s",
@@ -181,19 +176,16 @@ class MariadbServer:
         if statement.action == "drop":
             return None
         schema = table.schema if table is not None else statement.schema or self.sessions.database
-        name = f"_hg_rehearsal_{self._mark}"
-        with self._asking() as session:
+        name = f"_hg_rehearsal_{self.mark}"
+        with self.sessions.asking() as session:
             session.run(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
             try:
                 if statement.action == "alter" and table is not None:
                     session.run(f"CREATE TABLE {quoted(schema, name)} LIKE {quoted(schema, table.name)}")
                 session.run(statement.on(quoted(schema, name)))
-                return self._look(schema, name)
+                return self.described(session, schema, name)
             finally:
                 session.run(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
-
-    def _asking(self) -> Any:
-        return self.sessions.asking()
 
     def check_load(self, *, with_lag: bool) -> None:
         """See contract."""
@@ -233,21 +225,31 @@ class MariadbServer:
         self._drop_triggers(plan)
         main.run(f"DROP TABLE IF EXISTS {quoted(schema, plan.shadow)}, {quoted(schema, self._sentry(plan))}")
         self.note(memory)
-        main.run(f"CREATE TABLE {quoted(schema, plan.shadow)} LIKE {quoted(schema, plan.before.name)}")
-        main.run(statement.on(quoted(schema, plan.shadow)))
-        ((counter,),) = main.run(
-            "SELECT IFNULL(auto_increment, 0) FROM information_schema.tables WHERE table_schema = %s AND table_name = "
-            "%s",
-            (schema, plan.before.name),
-        )
-        if counter:
-            main.run(f"ALTER TABLE {quoted(schema, plan.shadow)} AUTO_INCREMENT = {int(counter)}")
-        identity = self._identity(schema, plan.shadow)
+        self.build(statement, plan)
+        identity = self.identity(schema, plan.shadow)
         self.note(Memory(memory.owner_rev, memory.attempt, "begun", memory.before, memory.after, identity))
-        for statement_text in self._rows.triggers(plan, self._mark):
+        for statement_text in self.rows.triggers(plan, self.mark):
             main.run(statement_text)
 
-    def _identity(self, schema: str, name: str) -> str:
+    def build(self, statement: Statement, plan: Plan) -> None:
+        """The copy, empty, in its new form."""
+        main, schema = self.sessions.main, plan.before.schema
+        main.run(f"CREATE TABLE {quoted(schema, plan.shadow)} LIKE {quoted(schema, plan.before.name)}")
+        main.run(statement.on(quoted(schema, plan.shadow)))
+        if counter := self.counter(schema, plan.before.name):
+            main.run(f"ALTER TABLE {quoted(schema, plan.shadow)} AUTO_INCREMENT = {counter}")
+
+    def counter(self, schema: str, name: str) -> int:
+        """A table's next AUTO_INCREMENT; 0 if nothing in it counts."""
+        ((counter,),) = self.sessions.main.run(
+            "SELECT IFNULL(auto_increment, 0) FROM information_schema.tables WHERE table_schema = %s AND table_name = "
+            "%s",
+            (schema, name),
+        )
+        return int(counter)
+
+    def identity(self, schema: str, name: str) -> str:
+        """InnoDB's numbers of the table and its partitions: a rename keeps them, TRUNCATE and rewriting do not."""
         rows = self.sessions.main.run(
             "SELECT table_id FROM information_schema.innodb_sys_tables WHERE name = %s OR name LIKE %s ORDER BY 1",
             (f"{schema}/{name}", f"{schema}/{name}#%"),
@@ -255,7 +257,7 @@ class MariadbServer:
         return ",".join(str(row[0]) for row in rows)
 
     def _drop_triggers(self, plan: Plan) -> None:
-        for name in self._rows.trigger_names(self._mark):
+        for name in self.rows.trigger_names(self.mark):
             self.sessions.main.run(f"DROP TRIGGER IF EXISTS {quoted(plan.before.schema, name)}")
 
     def _sentry(self, plan: Plan) -> str:
@@ -265,40 +267,18 @@ class MariadbServer:
 
     def is_changed(self, memory: Memory, plan: Plan) -> bool:
         """See contract."""
-        return bool(memory.identity) and self._identity(plan.before.schema, plan.before.name) == memory.identity
+        return bool(memory.identity) and self.identity(plan.before.schema, plan.before.name) == memory.identity
 
     def cut_over(self, plan: Plan, memory: Memory, lock_seconds: float, *, is_forced: bool) -> None:
         """See contract."""
         table, shadow = quoted(plan.before.schema, plan.before.name), quoted(plan.before.schema, plan.shadow)
-        sentry = quoted(plan.before.schema, self._sentry(plan))
-        main = self.sessions.main
-        main.wait_at_most(lock_seconds)
-        main.run(f"DROP TABLE IF EXISTS {sentry}")
-        main.run(f"CREATE TABLE {sentry} (id int) COMMENT 'headgate: a cut-over is under way'")
+        swap = TableSwap(self.sessions, plan.before.schema, plan.before.name, self._sentry(plan), lock_seconds)
         if is_forced:
-            self._end_holders(lock_seconds)
-        try:
-            with self.sessions.part("lock") as holder, self.sessions.part("rename") as renamer:
-                holder.wait_at_most(lock_seconds)
-                renamer.wait_at_most(3 * lock_seconds)
-                holder.run(f"LOCK TABLES {sentry} WRITE, {table} WRITE")
-                self._check_same_table(plan, memory)
-                rename = _Rename(
-                    renamer, f"RENAME TABLE {table} TO {sentry}, {shadow} TO {table}, {sentry} TO {shadow}"
-                )
-                rename.start()
-                try:
-                    self._await_waiting(rename, lock_seconds)
-                    holder.run(f"DROP TABLE {sentry}")
-                    holder.run("UNLOCK TABLES")
-                    rename.finish(3 * lock_seconds)
-                except BaseException:
-                    # The sentry goes only when the rename is gone: one that still waits would then come into force.
-                    self.sessions.end_part(main, "rename")
-                    raise
-        finally:
-            if not self.is_changed(memory, plan):
-                main.run(f"DROP TABLE IF EXISTS {sentry}")
+            self.end_holders(lock_seconds)
+        with swap.locked() as holder:
+            swap.lock(holder)
+            self._check_same_table(plan, memory)
+            swap.rename(holder, f"{table} TO {swap.sentry}, {shadow} TO {table}, {swap.sentry} TO {shadow}")
         self._drop_triggers(plan)
 
     def _check_same_table(self, plan: Plan, memory: Memory) -> None:
@@ -306,7 +286,7 @@ class MariadbServer:
 
         InnoDB makes another table then, and numbers tables in the order in which they are made.
         """
-        now = [int(number) for number in self._identity(plan.before.schema, plan.before.name).split(",") if number]
+        now = [int(number) for number in self.identity(plan.before.schema, plan.before.name).split(",") if number]
         copy = [int(number) for number in memory.identity.split(",") if number]
         if now and copy and max(now) > min(copy):
             raise RefusedError(
@@ -314,22 +294,7 @@ class MariadbServer:
                 "migration and retry it"
             )
 
-    def _await_waiting(self, rename: "_Rename", seconds: float) -> None:
-        """Return when the rename is seen waiting. Raises LockUnavailableError."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if rename.error is not None:
-                raise rename.error
-            rows = self.sessions.main.run(
-                "SELECT state FROM information_schema.processlist WHERE id = %s AND info LIKE 'RENAME%%'",
-                (rename.number,),
-            )
-            if rows and "metadata lock" in (rows[0][0] or ""):
-                return
-            time.sleep(POLL_SECONDS)
-        raise LockUnavailableError("the rename was not seen waiting for the table")
-
-    def _end_holders(self, older_seconds: float) -> None:
+    def end_holders(self, older_seconds: float) -> None:
         """Forced: end sessions whose transaction is older than a cut-over may wait: one of them holds the table."""
         for (number,) in self.sessions.main.run(
             "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_mysql_thread_id <> 0 AND "
@@ -361,7 +326,7 @@ class MariadbServer:
 
     def in_step(self, plan: Plan) -> bool:
         """Whether the triggers are all there: without them the copy is worth nothing."""
-        names = self._rows.trigger_names(self._mark)
+        names = self.rows.trigger_names(self.mark)
         ((found,),) = self.sessions.main.run(
             "SELECT COUNT(*) FROM information_schema.triggers WHERE trigger_schema = %s AND trigger_name IN (%s, %s, "
             "%s)",
@@ -378,35 +343,8 @@ class MariadbServer:
 
     def close(self) -> None:
         """See contract."""
-        self._rows.close()
+        self.rows.close()
         self.sessions.close()
-
-
-class _Rename:
-    """The statement that waits, on a thread of its own."""
-
-    def __init__(self, session: Session, statement: str) -> None:
-        self.number = session.number
-        self.error: Exception | None = None
-        self._session = session
-        self._statement = statement
-        self._thread = threading.Thread(target=self._run, name="rename", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._session.run(self._statement)
-        except (DatabaseUnavailableError, LockUnavailableError, RefusedError) as error:
-            self.error = error
-
-    def finish(self, seconds: float) -> None:
-        self._thread.join(seconds)
-        if self._thread.is_alive():
-            raise DatabaseUnavailableError("the rename does not return")
-        if self.error is not None:
-            raise self.error
 
 
 def _definition(text: str) -> str:

@@ -8,12 +8,14 @@ Keys are compared column by column, since MariaDB does not use an index for (a, 
 """
 
 import threading
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from headgate.migration.strategies.contract import Chunk, Load, Plan, Table
 from headgate.migration.strategies.mariadb_sessions import MariadbSessions, Session, quoted
+from headgate.migration.strategies.mariadb_text import beyond, within
 
-__all__ = ["MariadbCopy"]
+__all__ = ["MariadbCopy", "differing_rows"]
 
 _TEXT_TYPES: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
 
@@ -26,44 +28,42 @@ TABLE_LOCK_SECONDS: Final = 5
 
 
 class MariadbCopy:
-    """Statements over a plan's rows; each thread has a session of its own."""
+    """Statements over a plan's rows, in one session; threads use it one after the other."""
 
     def __init__(self, sessions: MariadbSessions) -> None:
         self._sessions = sessions
-        self._local = threading.local()
-        self._open: list[Any] = []
+        self._opening = threading.Lock()
+        self._session: Session | None = None
+        self._manager: AbstractContextManager[Session] | None = None
 
-    def session(self, part: str) -> Session:
-        """This thread's session; ``part`` names it the first time."""
-        if not hasattr(self._local, "session"):
-            # Kept, because a context manager that is forgotten closes what it manages.
-            self._local.manager = self._sessions.part(part)
-            session = self._local.manager.__enter__()
-            session.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            session.run(f"SET SESSION lock_wait_timeout = {TABLE_LOCK_SECONDS}, innodb_lock_wait_timeout = 0")
-            self._local.session = session
-            self._open.append(session)
-        kept: Session = self._local.session
-        return kept
+    def session(self) -> Session:
+        """Opened when it is first asked for, and again after it was lost."""
+        with self._opening:
+            if self._session is None or self._session.is_closed:
+                # Kept, because a context manager that is forgotten closes what it manages.
+                self._manager = self._sessions.part("copy")
+                self._session = self._manager.__enter__()
+                self._session.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                self._session.run(f"SET SESSION lock_wait_timeout = {TABLE_LOCK_SECONDS}, innodb_lock_wait_timeout = 0")
+            return self._session
 
     def let_go(self) -> None:
-        """End this thread's session."""
-        if hasattr(self._local, "session"):
-            self._local.session.close()
-            del self._local.session, self._local.manager
+        """End the session."""
+        with self._opening:
+            if self._session is not None:
+                self._session.close()
+            self._session = self._manager = None
 
     def close(self) -> None:
-        """End every session."""
-        for session in self._open:
-            session.close()
-        self._open = []
+        """The same."""
+        self.let_go()
 
     def next_bound(self, plan: Plan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
         """See contract."""
         columns = [old for old, _ in plan.key]
-        where, parameters = _above(columns, above)
+        where, parameters = beyond(columns, above, ">", ">")
         listed = ", ".join(map(quoted, columns))
-        found = self.session("copy0").run(
+        found = self.session().run(
             f"SELECT {listed} FROM {quoted(plan.before.schema, plan.before.name)} WHERE {where} "
             f"ORDER BY {listed} LIMIT 1 OFFSET {int(rows) - 1}",
             parameters,
@@ -73,22 +73,22 @@ class MariadbCopy:
     def copy(self, plan: Plan, chunk: Chunk) -> int:
         """See contract."""
         schema = plan.before.schema
-        where, parameters = _within([old for old, _ in plan.key], chunk)
+        where, parameters = within([old for old, _ in plan.key], chunk)
         statement = (
             f"INSERT IGNORE INTO {quoted(schema, plan.shadow)} ({', '.join(quoted(new) for _, new in plan.pairs)}) "
             f"SELECT {', '.join(quoted(old) for old, _ in plan.pairs)} FROM {quoted(schema, plan.before.name)} "
             f"WHERE {where} LOCK IN SHARE MODE"
         )
-        return self.session("copy0").count(statement, parameters)
+        return self.session().count(statement, parameters)
 
     def load(self) -> Load:
         """See contract; a primary does not know how far its replicas are."""
-        ((_, running),) = self.session("copy0").run("SHOW GLOBAL STATUS LIKE 'Threads_running'")
+        ((_, running),) = self.session().run("SHOW GLOBAL STATUS LIKE 'Threads_running'")
         return Load(int(running) - 1)
 
     def differing(self, plan: Plan, chunk: Chunk) -> int:
         """See contract: a consistent snapshot sees both tables at one moment, because triggers change them together."""
-        session = self.session("copy0")
+        session = self.session()
         session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         session.run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         try:
@@ -99,20 +99,10 @@ class MariadbCopy:
             session.run("COMMIT")
 
     def _missing(self, session: Session, plan: Plan, chunk: Chunk, *, forward: bool) -> int:
-        """Rows of the table without their equal in the shadow; backward, rows of the shadow that the table has not."""
-        schema = plan.before.schema
-        names = (plan.before.name, plan.shadow) if forward else (plan.shadow, plan.before.name)
-        keys = plan.key if forward else tuple((new, old) for old, new in plan.key)
-        on = " AND ".join(f"a.{quoted(mine)} = b.{quoted(theirs)}" for mine, theirs in keys)
-        where, parameters = _within([mine for mine, _ in keys], chunk, prefix="a.")
-        unequal = [f"b.{quoted(keys[0][1])} IS NULL"]
-        if forward:
-            unequal += [_unequal(plan, old, new) for old, new in plan.pairs if new not in plan.loose]
-        ((rows,),) = session.run(
-            f"SELECT COUNT(*) FROM {quoted(schema, names[0])} a LEFT JOIN {quoted(schema, names[1])} b ON {on} "
-            f"WHERE {where} AND ({' OR '.join(unequal)})",
-            parameters,
-        )
+        keys = [pair[0 if forward else 1] for pair in plan.key]
+        where, parameters = within(keys, chunk, prefix="a.")
+        shadow = quoted(plan.before.schema, plan.shadow)
+        ((rows,),) = session.run(f"SELECT COUNT(*) {differing_rows(plan, shadow, where, forward=forward)}", parameters)
         return int(rows)
 
     def duplicates(self, table: Table, columns: tuple[str, ...]) -> bool:
@@ -150,6 +140,21 @@ class MariadbCopy:
         ]
 
 
+def differing_rows(plan: Plan, shadow: str, where: str, *, forward: bool) -> str:
+    """FROM …: rows ``a`` of the table without their equal in the copy; backward, rows of the copy that it has not.
+
+    ``where`` is a condition on ``a``; ``shadow``: the copy as it is named, quoted.
+    """
+    table = quoted(plan.before.schema, plan.before.name)
+    first, second = (table, shadow) if forward else (shadow, table)
+    keys = plan.key if forward else tuple((new, old) for old, new in plan.key)
+    on = " AND ".join(f"a.{quoted(mine)} = b.{quoted(theirs)}" for mine, theirs in keys)
+    unequal = [f"b.{quoted(keys[0][1])} IS NULL"]
+    if forward:
+        unequal += [_unequal(plan, old, new) for old, new in plan.pairs if new not in plan.loose]
+    return f"FROM {first} a LEFT JOIN {second} b ON {on} WHERE {where} AND ({' OR '.join(unequal)})"
+
+
 def _unequal(plan: Plan, old: str, new: str) -> str:
     first, second = f"a.{quoted(old)}", f"b.{quoted(new)}"
     before, after = plan.before.column(old), plan.after.column(new)
@@ -158,31 +163,3 @@ def _unequal(plan: Plan, old: str, new: str) -> str:
         # As the characters are, not as a collation sees them; a changed character set leaves them what they are.
         first, second = (f"CONVERT({side} USING utf8mb4) COLLATE utf8mb4_bin" for side in (first, second))
     return f"NOT ({first} <=> {second})"
-
-
-def _above(columns: list[str], bound: tuple[Any, ...] | None, prefix: str = "") -> tuple[str, tuple[Any, ...]]:
-    return _beyond(columns, bound, ">", ">", prefix)
-
-
-def _within(columns: list[str], chunk: Chunk, prefix: str = "") -> tuple[str, tuple[Any, ...]]:
-    above, first = _beyond(columns, chunk.above, ">", ">", prefix)
-    upto, second = _beyond(columns, chunk.upto, "<", "<=", prefix)
-    return f"{above} AND {upto}", first + second
-
-
-def _beyond(
-    columns: list[str], bound: tuple[Any, ...] | None, strict: str, last: str, prefix: str
-) -> tuple[str, tuple[Any, ...]]:
-    """(a, b) > (x, y) as (a > x OR (a = x AND b > y)), behind a condition on a alone that an index can use."""
-    if bound is None:
-        return "TRUE", ()
-    names = [prefix + quoted(column) for column in columns]
-    cases, parameters = [], []
-    for index, name in enumerate(names):
-        is_last = index == len(names) - 1
-        equal = [f"{before} = %s" for before in names[:index]]
-        cases.append(" AND ".join([*equal, f"{name} {last if is_last else strict} %s"]))
-        parameters += [*bound[:index], bound[index]]
-    if len(names) == 1:
-        return cases[0], tuple(parameters)
-    return f"{names[0]} {strict}= %s AND ({' OR '.join(cases)})", (bound[0], *parameters)

@@ -6,6 +6,7 @@ owner that was frozen cannot open new ones once its successor has them.
 """
 
 import math
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import pymysql
+from pymysql.cursors import SSCursor
 
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
@@ -32,8 +34,17 @@ READ_SECONDS: Final = 60
 END_POLL_SECONDS: Final = 0.02
 """Between two looks whether a session that was killed is gone."""
 
-PARTS: Final = ("main", "lock", "rename", *(f"copy{number}" for number in range(16)))
-"""Sessions that a new owner ends. That of a direct statement (``direct``) is left: the server goes on with it."""
+LEAVING_SECONDS: Final = 2
+"""For a session that this process has just closed to be gone at the server, so that the next one can have its name."""
+
+TASKS_MAX: Final = 64
+"""Tasks of one copy that read and write at once."""
+
+TASKS: Final = tuple(f"task{number}" for number in range(TASKS_MAX))
+
+PARTS: Final = ("main", "lock", "rename", "mark", "copy", "tool", *TASKS)
+"""Sessions that a new owner ends, ``tool`` is that of a program which it does not know. That of a direct statement
+(``direct``) is left: the server goes on with it."""
 
 PORT: Final = 3306
 _LOST: Final = frozenset({1053, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 1040, 1129, 4031, 0})
@@ -81,15 +92,16 @@ def why_not_mariadb(version: str) -> str | None:
 
 
 class Session:
-    """One session, autocommit."""
+    """One session, autocommit. Several threads may use it: one statement comes after the other."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
+        self._lock = threading.Lock()
 
     def run(self, statement: str, parameters: tuple[Any, ...] | None = None) -> list[tuple[Any, ...]]:
         """The rows of a statement. Raises what ``translated`` gives."""
         try:
-            with self.connection.cursor() as cursor:
+            with self._lock, self.connection.cursor() as cursor:
                 cursor.execute(statement, parameters)
                 return list(cursor.fetchall())
         except pymysql.Error as error:
@@ -98,11 +110,28 @@ class Session:
     def count(self, statement: str, parameters: tuple[Any, ...] | None = None) -> int:
         """How many rows a statement has changed."""
         try:
-            with self.connection.cursor() as cursor:
+            with self._lock, self.connection.cursor() as cursor:
                 cursor.execute(statement, parameters)
                 return int(cursor.rowcount)
         except pymysql.Error as error:
             raise translated(error, statement.strip().split("\n")[0][:80]) from error
+
+    def stream(self, statement: str, parameters: tuple[Any, ...] | None = None) -> Iterator[tuple[Any, ...]]:
+        """The rows one by one, as the server sends them; the session is closed if they are not read to the end."""
+        cursor = self.connection.cursor(SSCursor)
+        is_over = False
+        try:
+            cursor.execute(statement, parameters)
+            yield from cursor
+            is_over = True
+        except pymysql.Error as error:
+            raise translated(error, statement.strip().split("\n")[0][:80]) from error
+        finally:
+            if is_over:
+                cursor.close()
+            else:
+                cursor.connection = None  # its end would read the rest
+                self.close()
 
     def wait_at_most(self, seconds: float) -> None:
         """Locks of tables and rows are waited for so long."""
@@ -113,6 +142,11 @@ class Session:
     def number(self) -> int:
         """Its id at the server."""
         return int(self.connection.thread_id())
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is known to be over."""
+        return not self.connection.open
 
     def close(self) -> None:
         """Let go. Idempotent."""
@@ -149,13 +183,19 @@ class MariadbSessions:
             self._main.close()
             self._main = None
         session = self.open(READ_SECONDS)
-        for part in PARTS:
+        for part in self._held(session):
             self.end_part(session, part)
         ((got,),) = session.run("SELECT GET_LOCK(%s, %s)", (self.lock_name("main"), CONNECT_SECONDS))
         if got != 1:
             session.close()
             raise DatabaseUnavailableError("an earlier owner's session does not end")
         self._main = session
+
+    def _held(self, session: Session) -> list[str]:
+        """Parts that somebody holds, in the order in which they are ended."""
+        held = ", ".join(f"IS_USED_LOCK('{self.lock_name(part)}')" for part in PARTS)
+        (numbers,) = session.run(f"SELECT {held}")
+        return [part for part, number in zip(PARTS, numbers, strict=True) if number is not None]
 
     def end_part(self, session: Session, part: str) -> None:
         """End who holds that part's lock, and return when it is gone. Raises DatabaseUnavailableError."""
@@ -188,7 +228,7 @@ class MariadbSessions:
         """A session for one part of the work; only while the migration is ours. Raises SupersededError."""
         session = self.open(read_seconds)
         try:
-            ((got,),) = session.run("SELECT GET_LOCK(%s, 0)", (self.lock_name(name),))
+            ((got,),) = session.run("SELECT GET_LOCK(%s, %s)", (self.lock_name(name), LEAVING_SECONDS))
             ((mine,),) = session.run("SELECT IS_USED_LOCK(%s) = %s", (self.lock_name("main"), self.main.number))
             if got != 1 or mine != 1:
                 raise SupersededError(f"another owner has the migration (part {name})")
@@ -196,13 +236,19 @@ class MariadbSessions:
         finally:
             session.close()
 
+    def task(self) -> Session:
+        """A session of a task elsewhere, which a new owner can end. Raises DatabaseUnavailableError, RefusedError."""
+        session = self.open(READ_SECONDS)
+        for number in range(TASKS_MAX):
+            part = TASKS[(session.number + number) % TASKS_MAX]
+            if session.run("SELECT GET_LOCK(%s, 0)", (self.lock_name(part),)) == [(1,)]:
+                return session
+        session.close()
+        raise DatabaseUnavailableError(f"more than {TASKS_MAX} tasks copy at once")
+
     def open(self, read_seconds: float | None) -> Session:
         """A session without a lock. Raises DatabaseUnavailableError, RefusedError."""
-        parts = urlsplit(self.address)
-        try:
-            password = "" if self._password_file is None else Path(self._password_file).read_text("utf-8").rstrip("\n")
-        except OSError as error:
-            raise RefusedError(f"--password-file {self._password_file}: {error.strerror}") from error
+        parts, password = urlsplit(self.address), self.password()
         try:
             connection = pymysql.connect(
                 host=parts.hostname,
@@ -225,6 +271,13 @@ class MariadbSessions:
             raise RefusedError(f"{parts.hostname}:{parts.port}: {reason}")
         session.run("SET SESSION time_zone = '+00:00', sql_notes = 0, wait_timeout = 86400")
         return session
+
+    def password(self) -> str:
+        """As it stands in its file. Raises RefusedError."""
+        try:
+            return "" if self._password_file is None else Path(self._password_file).read_text("utf-8").rstrip("\n")
+        except OSError as error:
+            raise RefusedError(f"--password-file {self._password_file}: {error.strerror}") from error
 
     @contextmanager
     def asking(self) -> Iterator[Session]:

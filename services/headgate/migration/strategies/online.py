@@ -27,12 +27,10 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.copying import CopyingStrategy
 from headgate.migration.strategies.examining import checked_plan, plan_copy
+from headgate.migration.strategies.lane import CutOver, FeedBehindError, Lane
 from headgate.migration.strategies.lane_plan import LanePlan, lane_plan
 from headgate.migration.strategies.online_steps import Copier, Note, OnlineWork, Parts
-from headgate.migration.strategies.postgresql_cutover import FeedBehindError, PostgresCutOver
-from headgate.migration.strategies.postgresql_lane import PostgresLane
 from headgate.migration.strategies.statement import StatementError, parse_statement
-from headgate.records.identifiers import show_identifier
 from headgate.records.migration import MigrationRecorded
 
 __all__ = ["OnlineStrategy"]
@@ -41,9 +39,9 @@ __all__ = ["OnlineStrategy"]
 class OnlineStrategy(CopyingStrategy):
     """One migration done by Spark; see contract.Strategy."""
 
-    def __init__(self, server: Any, feeds: Any, copier: Copier | None, migration: str) -> None:
+    def __init__(self, server: Any, lane: Lane, feeds: Any, copier: Copier | None, migration: str) -> None:
         super().__init__(server)
-        self._lane = PostgresLane(server)
+        self._lane = lane
         self._feeds = feeds
         self._copier = copier
         self._migration = migration
@@ -57,9 +55,7 @@ class OnlineStrategy(CopyingStrategy):
             _, plan = checked_plan(self._server, self._migration, spec)
             lane = self._checked(plan, spec)
             if self._feeds is not None:
-                before = plan.before
-                table = show_identifier((before.schema, before.name))
-                self._feeds.check_topic(lane.topic, self._server.sessions.database, table)
+                self._feeds.check_topic(lane.topic, self._lane.origins(plan.before))
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
         return fx.Examined(
@@ -94,7 +90,7 @@ class OnlineStrategy(CopyingStrategy):
             return fx.Refused(str(error))
         memory = Memory(effect.owner_rev, effect.record.attempt, "begun", msgspec.json.encode(plan).decode())
         try:
-            self._lane.make(statement, plan, memory, spec.cutover_threshold_seconds)
+            memory = self._lane.make(statement, plan, memory, spec.cutover_threshold_seconds)
         except RefusedError as error:
             return fx.Broke(str(error), self._lane.artifacts(plan))
         self._begin(effect.record, plan, memory, spec, Note())
@@ -109,7 +105,7 @@ class OnlineStrategy(CopyingStrategy):
         if memory is None or memory.stage == "stopped" or memory.attempt != effect.record.attempt:
             return fx.NotThere()
         plan = _plan_of(memory)
-        if not self._lane.artifacts(plan):
+        if not self._lane.is_made(plan, memory):
             return fx.NotThere()
         if self._work is None or self._work.is_over_in_vain:
             note = msgspec.json.decode(effect.record.note, type=Note) if effect.record.note else Note()
@@ -118,11 +114,14 @@ class OnlineStrategy(CopyingStrategy):
 
     def _completed(self, record: MigrationRecorded, memory: Memory | None) -> Any:
         """Completed, if the copy is in the table's place; the feed is gone then."""
-        if memory is None or memory.stage != "changed" or memory.attempt != record.attempt:
+        if memory is None or memory.attempt != record.attempt:
+            return None
+        plan = _plan_of(memory)
+        if not self._server.is_changed(memory, plan.plan):
             return None
         self._let_go()
         self._feeds.remove(self._feed)
-        return fx.Completed("seen in force", self._lane.artifacts(_plan_of(memory)))
+        return fx.Completed("seen in force", self._lane.artifacts(plan))
 
     def _begin(
         self, record: MigrationRecorded, plan: LanePlan, memory: Memory, spec: MigrationSpec, note: Note
@@ -158,27 +157,33 @@ class OnlineStrategy(CopyingStrategy):
         work = self._work
         if memory is None or work is None or not work.is_ready or work.held is None:
             return fx.CutOverFailed("the copy is not ready any more")
-        seconds = parse_spec(effect.record.spec).cutover_threshold_seconds
         tail = self._feeds.tail(work.plan.topic)
+        asked = CutOver(
+            work.plan,
+            memory,
+            work.held.position.feed_id,
+            tail,
+            parse_spec(effect.record.spec).cutover_threshold_seconds,
+            work.held.built,
+            work.hot,
+            effect.record.cutover_forced,
+        )
+        failure: Any = None
         try:
-            cut_over = PostgresCutOver(self._lane, work.plan, work.held.position.feed_id, tail, seconds)
-            cut_over.run(memory, built=work.held.built, hot=work.hot, is_forced=effect.record.cutover_forced)
+            self._lane.cut_over(asked)
         except FeedBehindError as error:
             work.behind, work.is_ready = str(error), False
             return self._progress(effect.record)
-        except LockUnavailableError as error:
-            return fx.CutOverFailed(str(error))
         except RefusedError as error:
-            return fx.Broke(str(error), self._lane.artifacts(work.plan))
-        except DatabaseUnavailableError as error:
-            # The answer may have been lost on the way: it is looked up, never guessed.
-            found = self._server.take_over(effect.owner_rev)
-            if found is None or found.stage != "changed":
-                return fx.CutOverFailed(str(error))
+            failure = fx.Broke(str(error), self._lane.artifacts(work.plan))
+        except (LockUnavailableError, DatabaseUnavailableError) as error:
+            failure = fx.CutOverFailed(str(error))
         finally:
             tail.close()
-        # If the coordinator does not answer now, the migration is taken up again, and the feed removed then.
-        return self._completed(effect.record, self._server.take_over(effect.owner_rev))
+        # The answer may have been lost on the way: what became of it is looked up, never guessed. If the coordinator
+        # does not answer now, the migration is taken up again, and the feed removed then.
+        done = self._completed(effect.record, self._server.take_over(effect.owner_rev))
+        return done or failure or fx.CutOverFailed("the cut-over has come to its end, and is not seen in force")
 
     def stop(self, effect: fx.StopMigration) -> Any:
         """See contract."""

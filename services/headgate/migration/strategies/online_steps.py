@@ -22,9 +22,9 @@ from headgate.migration.strategies.contract import (
     SupersededError,
 )
 from headgate.migration.strategies.copying import CopyWork, noted_key, read_key
+from headgate.migration.strategies.lane import HOT_KEYS_MAX, Lane
 from headgate.migration.strategies.lane_plan import LanePlan
-from headgate.migration.strategies.postgresql_lane import HOT_KEYS_MAX, PostgresLane
-from headgate.migration.strategies.postgresql_ranges import RangeWork
+from headgate.migration.strategies.range_work import RangeWork
 from headgate.records.identifiers import show_identifier
 
 __all__ = ["Copier", "Held", "Note", "OnlineWork", "Parts"]
@@ -93,7 +93,7 @@ class Parts(NamedTuple):
     """What a migration is done with: its database, its feed by name, and Spark."""
 
     server: Any
-    lane: PostgresLane
+    lane: Lane
     feeds: Any
     feed: str
     copier: Copier
@@ -130,22 +130,23 @@ class OnlineWork(CopyWork):
     # --- steps ---
 
     def run(self) -> None:
-        """See CopyWork."""
+        """See CopyWork. It ends where its main session is lost: whose the migration is must be found out anew."""
         try:
+            self._lane.hold_form(self.plan)
             while not self.stopping.is_set():
+                self._lane.check_ours()
                 try:
                     self._step()
                 except _PASSING as error:
                     self.pace.reason = str(error)
                     self.stopping.wait(AGAIN_SECONDS)
-        except (RefusedError, SupersededError) as error:
+        except (RefusedError, SupersededError, *_PASSING) as error:
             self.error = error
         finally:
             self.is_ready = False
             self._server.let_go()
 
     def _step(self) -> None:
-        self._lane.check_ours()
         record = self._feeds.record(self._feed)
         feed = self._feeds.seen(record)
         step = next_step(cast("CopyStage", self._memory.stage), feed)
@@ -176,7 +177,7 @@ class OnlineWork(CopyWork):
         self.stage = "starting the feed"
         held = self.plan.held
         table = show_identifier((held.before.schema, held.shadow))
-        self._feeds.create(self._feed, self.plan.topic, self._server.address, self._server.password_file, table)
+        self._feeds.create(self._feed, self.plan.topic, self._lane.target(), self._server.password_file, table)
 
     def _prove(self) -> None:
         """See one change come through; a table without rows has none to show."""
@@ -214,11 +215,10 @@ class OnlineWork(CopyWork):
         position = self._lane.position(self.plan, feed_id)
         if position is None or not position.is_closed:
             raise DatabaseUnavailableError(f"feed {self._feed} is stopped, but not sealed at its sink: {position}")
-        writers = self._lane.writers(self.plan)
-        while writers:
+        is_hidden = self._lane.hidden(self.plan)
+        while is_hidden():
             if self.stopping.wait(POLL_SECONDS):
                 return
-            writers &= self._lane.writers(self.plan)
         self.held = Held(position, self._lane.built(self.plan))
         self._remember("paused")
 

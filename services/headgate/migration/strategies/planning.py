@@ -21,9 +21,9 @@ _TYPE: Final = re.compile(r"^([a-z ]+?)\s*(?:\(([^)]*)\))?\s*(unsigned)?(?:\s+ze
 _UNBOUNDED: Final = 2**40
 
 
-def shadow_name(table: str, migration: str, limit: int) -> str:
+def shadow_name(table: str, migration: str, limit: int, prefix: str = "_") -> str:
     """The name of the copy. Raises RefusedError if the server cannot have such a long one."""
-    name = f"_{table}_hg{sha256(migration.encode()).hexdigest()[:8]}"
+    name = f"{prefix}{table}_hg{sha256(migration.encode()).hexdigest()[:8]}"
     if len(name.encode()) > limit:
         raise RefusedError(
             f"table {table}: the copy's name {name} would be longer than the server's {limit} bytes; "

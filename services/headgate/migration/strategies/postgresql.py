@@ -74,6 +74,7 @@ class PostgresServer:
 
     dialect: Literal["mysql", "postgres"] = "postgres"
     name_bytes_max = NAME_BYTES_MAX
+    shadow_prefix = "_"
 
     def __init__(self, migration: str, dsn: str, password_file: str | None) -> None:
         """Nothing is opened yet. Raises RefusedError."""

@@ -11,18 +11,26 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-import msgspec
 from psycopg import sql
 
-from headgate.migration.strategies.contract import LockUnavailableError, Memory, RefusedError
-from headgate.migration.strategies.lane_plan import LanePlan, aside_name
+from headgate.migration.strategies.contract import LockUnavailableError
+from headgate.migration.strategies.lane import (
+    CutOver,
+    LastChange,
+    check_same,
+    differs_at_rest,
+    not_in_copy,
+    not_on_topic,
+    too_slow,
+)
+from headgate.migration.strategies.lane_plan import aside_name
 from headgate.migration.strategies.postgresql_copy import table_of
 from headgate.migration.strategies.postgresql_lane import PostgresLane, identity, renamed
 from headgate.migration.strategies.postgresql_sessions import named, translating
 
-__all__ = ["FeedBehindError", "LastChange", "PostgresCutOver", "TopicTail"]
+__all__ = ["PostgresOnline"]
 
 POLL_SECONDS: Final = 0.02
 """Clients wait while the cut-over waits: it looks often."""
@@ -31,64 +39,42 @@ _OPERATIONS: Final = {"I": ("c",), "U": ("u", "c"), "D": ("d",)}
 """What pgoutput calls a change → what Debezium calls it. An update of the key is a delete, then a create."""
 
 
-class FeedBehindError(Exception):
-    """Clients would have had to wait for longer than they may, so nothing was locked. It passes by itself."""
+class PostgresOnline(PostgresLane):
+    """The whole of lane.Lane."""
+
+    def cut_over(self, asked: CutOver) -> None:
+        """See Lane."""
+        _CutOver(self, asked).run()
 
 
-class LastChange(msgspec.Struct, frozen=True):
-    """The last change of a table in the server's log. ``operations``: what Debezium calls it."""
+class _CutOver:
+    """One try."""
 
-    lsn: int
-    operations: tuple[str, ...]
-
-
-class TopicTail(Protocol):
-    """The end of the table's topic."""
-
-    def find(self, change: LastChange, seconds: float) -> int | None:
-        """The offset of that change's event; None if it has not come within the time."""
-        ...
-
-
-class PostgresCutOver:
-    """One try. ``seconds``: how long clients may wait for the table."""
-
-    def __init__(self, lane: PostgresLane, plan: LanePlan, feed_id: str, tail: TopicTail, seconds: float) -> None:
+    def __init__(self, lane: PostgresLane, asked: CutOver) -> None:
         self._lane = lane
-        self._plan = plan
-        self._feed_id = feed_id
-        self._tail = tail
-        self._seconds = seconds
+        self._asked = asked
+        self._plan, self._feed_id, self._tail, self._seconds = asked.plan, asked.feed_id, asked.tail, asked.seconds
 
-    def run(self, memory: Memory, *, built: str, hot: list[tuple[str, ...]], is_forced: bool) -> None:
-        """Put the copy in the table's place, once all that was written to the table is in it.
-
-        ``hot``: rows that were never seen equal while both changed; they are compared here, where nothing changes.
-        Raises FeedBehindError (nothing was locked), LockUnavailableError (everything is as before, it can be tried
-        again), RefusedError (the tables differ).
-        """
-        plan, server, seconds = self._plan, self._lane.server, self._seconds
+    def run(self) -> None:
+        plan, server, seconds, hot = self._plan, self._lane.server, self._seconds, self._asked.hot
         held, after = plan.held, plan.plan
         schema, name = held.before.schema, held.before.name
         table, shadow = table_of(held), named(schema, held.shadow)
         with self._slot() as slot:
             self._lane.mark(plan)
             before = self._caught_up(slot)
-            if is_forced:
+            if self._asked.is_forced:
                 server.end_holders(after)
             with server.sessions.part() as session, translating("the cut-over"), session.transaction():
                 session.execute(f"SET LOCAL lock_timeout = {int(seconds * 1000)}")
                 session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
                 deadline = time.monotonic() + seconds
-                self._check_same(session, built)
+                self._check_same(session)
                 reached = self._drained(slot, session, deadline, before)
                 self._seal(session, reached, deadline)
                 if differing := self._lane.among(session, plan, hot) if hot else []:
-                    raise RefusedError(
-                        f"the copy differs in {len(differing)} rows while nothing changes (key {differing[0]}): the "
-                        "table is untouched"
-                    )
-                server.claim(session, memory)
+                    raise differs_at_rest(differing)
+                server.claim(session, self._asked.memory)
                 for column, _ in plan.dropped:
                     session.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(shadow, sql.Identifier(column)))
                 for now, then in plan.renamed:
@@ -99,14 +85,11 @@ class PostgresCutOver:
                 session.execute(rename.format(table, sql.Identifier(aside_name(held.shadow))))
                 session.execute(rename.format(shadow, sql.Identifier(name)))
 
-    def _check_same(self, session: Any, built: str) -> None:
+    def _check_same(self, session: Any) -> None:
         before = self._plan.held.before
         found = identity(session, before)
         now = self._lane.server.described(session, before.schema, before.name)
-        if found is None or f"{found[0]}/{found[1]}" != built or now is None:
-            raise RefusedError("the table was truncated or built anew since it was copied: submit the change again")
-        if now.definition != before.definition:
-            raise RefusedError("the table's definition has changed since it was copied: submit the change again")
+        check_same(before, self._asked.built, now, "" if found is None else f"{found[0]}/{found[1]}")
 
     @contextmanager
     def _slot(self) -> Iterator["_Slot"]:
@@ -134,10 +117,7 @@ class PostgresCutOver:
             if self._is_in_copy(self._lane.server.sessions.main, offset + 1):
                 return offset + 1
             time.sleep(POLL_SECONDS)
-        where = "the topic" if offset is None else "the copy"
-        raise FeedBehindError(
-            f"a change takes more than {self._seconds:g} s (--cutover-threshold) to {where}: the table was not locked"
-        )
+        raise too_slow(self._seconds, is_on_topic=offset is not None)
 
     def _drained(self, slot: "_Slot", session: Any, deadline: float, before: int | None) -> int | None:
         """The first offset behind the table's last change; None if the table is empty, and was when it was marked.
@@ -154,9 +134,7 @@ class PostgresCutOver:
             raise LockUnavailableError("clients held every row of the table, so that no mark could be set")
         offset = self._tail.find(last, max(0.0, deadline - time.monotonic()))
         if offset is None:
-            raise LockUnavailableError(
-                "the table's last change has not come to the topic while the table was locked: is the connector behind?"
-            )
+            raise not_on_topic()
         return offset + 1
 
     def _flush(self) -> None:
@@ -171,7 +149,7 @@ class PostgresCutOver:
         """Close the feed's position, once all up to ``reached`` is in the copy: it writes nothing there any more."""
         while not self._is_in_copy(session, reached):
             if time.monotonic() >= deadline:
-                raise LockUnavailableError("the feed into the copy has not caught up while the table was locked")
+                raise not_in_copy()
             time.sleep(POLL_SECONDS)
         session.execute(
             "UPDATE headgate.progress SET closed = true, updated_at = clock_timestamp() WHERE feed_id = %s AND "
@@ -206,7 +184,7 @@ class _Slot:
         for lsn, data in rows:
             kind = chr(data[0])
             if kind in _OPERATIONS and struct.unpack_from(">I", data, 1)[0] == self._oid:
-                last = LastChange(int(lsn), _OPERATIONS[kind])
+                last = LastChange(_OPERATIONS[kind], lsn=int(lsn))
         return last
 
 

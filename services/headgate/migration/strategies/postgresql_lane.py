@@ -1,26 +1,26 @@
 """What an online change needs of PostgreSQL beside the copy itself: capture, marks, the feed's position, differences.
 
-A *mark* is an update of one row that changes nothing: the server logs it, and the capturing connector sends it like any
-change.
+A mark is an update of one row to what it is: PostgreSQL logs that.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from psycopg import sql
 
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.strategies.contract import Chunk, Memory, RefusedError, Table
+from headgate.migration.strategies.lane import Target
 from headgate.migration.strategies.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.postgresql import PostgresServer, like
 from headgate.migration.strategies.postgresql_copy import casted, listed, table_of, within
 from headgate.migration.strategies.postgresql_sessions import named, translating
 from headgate.migration.strategies.statement import Statement
+from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact
+from headgate.sources.origin import Origin
 
 __all__ = ["PostgresLane", "full_name", "identity", "renamed"]
-
-HOT_KEYS_MAX: Final = 1_000
-"""Rows that are compared while the table is locked; so many take some ten milliseconds."""
 
 ROW_BYTES_MIN: Final = 32
 """A row's header and line pointer take as much."""
@@ -57,7 +57,7 @@ _IDENTITY: Final = "SELECT oid::bigint, relfilenode::bigint FROM pg_class WHERE 
 
 
 class PostgresLane:
-    """One migration's table and its copy at ``server``; sessions are the server's."""
+    """See lane.Lane; sessions are the server's."""
 
     def __init__(self, server: PostgresServer) -> None:
         self.server = server
@@ -65,12 +65,12 @@ class PostgresLane:
     # --- before anything is touched ---
 
     def primary(self, table: Table) -> tuple[str, ...]:
-        """Columns of the primary key; empty if there is none."""
+        """See Lane."""
         with self.server.sessions.asking() as session, translating("describing the primary key"):
             return tuple(row[0] for row in session.execute(_PRIMARY, (full_name(table, session),)).fetchall())
 
     def capture(self, table: Table) -> str:
-        """A publication that has the table. Raises RefusedError if its changes cannot be followed to the end."""
+        """See Lane."""
         where = f"table {table.schema}.{table.name}"
         with self.server.sessions.asking() as session, translating("asking how the table is captured"):
             published = session.execute(_PUBLICATION, (table.schema, table.name)).fetchone()
@@ -92,10 +92,18 @@ class PostgresLane:
             raise RefusedError(f"{where} has no column that can be updated, so no mark can be set: use triggers")
         return str(published[0])
 
+    def origins(self, table: Table) -> tuple[Origin, ...]:
+        """See Lane."""
+        return (Origin("postgresql", self.server.sessions.database, show_identifier((table.schema, table.name))),)
+
+    def target(self) -> Target:
+        """See Lane."""
+        return Target("postgresql", self.server.address)
+
     # --- the copy ---
 
-    def make(self, statement: Statement, plan: LanePlan, memory: Memory, lock_seconds: float) -> None:
-        """The copy, empty, with columns called as the table's; what an earlier attempt has left is dropped first."""
+    def make(self, statement: Statement, plan: LanePlan, memory: Memory, lock_seconds: float) -> Memory:
+        """See Lane."""
         schema, shadow = plan.plan.before.schema, named(plan.plan.before.schema, plan.plan.shadow)
         with self.server.sessions.part() as session, translating("making the copy"), session.transaction():
             session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
@@ -109,9 +117,17 @@ class PostgresLane:
                     sql.SQL("ALTER TABLE {} ADD COLUMN {} {}").format(shadow, sql.Identifier(name), sql.SQL(kind))
                 )
             self.server.note_in(session, memory)
+        return memory
+
+    def is_made(self, plan: LanePlan, memory: Memory) -> bool:  # noqa: ARG002 - it is made in one transaction
+        """See Lane."""
+        return bool(self.artifacts(plan))
+
+    def hold_form(self, plan: LanePlan) -> None:
+        """See Lane: a cut-over that is broken off leaves nothing behind."""
 
     def mark(self, plan: LanePlan) -> tuple[str, ...] | None:
-        """Update a row of the table to what it is; its key as text, None if there was no row to be had."""
+        """See Lane."""
         held = plan.held
         keys = [old for old, _ in held.key]
         with self.server.sessions.part() as session, translating("setting a mark"), session.transaction():
@@ -130,7 +146,7 @@ class PostgresLane:
         return None if row is None else tuple(row)
 
     def has(self, plan: LanePlan, key: tuple[str, ...]) -> bool:
-        """Whether the copy has the row."""
+        """See Lane."""
         held = plan.held
         condition = sql.SQL("({}) = ({})").format(
             listed([new for _, new in held.key]), sql.SQL(", ").join(map(sql.Literal, key))
@@ -141,25 +157,35 @@ class PostgresLane:
             )
             return found.fetchone() is not None
 
-    def writers(self, plan: LanePlan) -> set[str]:
-        """Transactions that have written the table and have not ended, so far as others see; no lock is taken."""
+    def hidden(self, plan: LanePlan) -> Callable[[], bool]:
+        """See Lane: PostgreSQL may hand a transaction to its log before others see it. No lock is taken."""
+        left = self._writers(plan)
+
+        def ask() -> bool:
+            left.intersection_update(self._writers(plan))
+            return bool(left)
+
+        return ask
+
+    def _writers(self, plan: LanePlan) -> set[str]:
+        """Transactions that have written the table and have not ended, so far as others see."""
         with translating("asking who writes the table"):
             main = self.server.sessions.main
             return {row[0] for row in main.execute(_WRITERS, (full_name(plan.held.before, main),)).fetchall()}
 
     def built(self, plan: LanePlan) -> str:
-        """Which table this is and where it stores its rows: TRUNCATE and rewriting make another of it."""
+        """See Lane."""
         with translating("looking at the table's storage"):
             found = identity(self.server.sessions.main, plan.held.before)
         return "" if found is None else f"{found[0]}/{found[1]}"
 
     def check_ours(self) -> None:
-        """Raises DatabaseUnavailableError where another owner has ended this one's session."""
+        """See Lane."""
         with translating("asking the main session"):
             self.server.sessions.main.execute("SELECT 1")
 
     def row_bytes(self, plan: LanePlan) -> int:
-        """Of an average row, as rows of some pages tell: statistics may be old, or there may be none yet."""
+        """See Lane: rows of some pages."""
         held, main = plan.held, self.server.sessions.main
         sizes = [sql.SQL("coalesce(pg_column_size({}), 0)").format(sql.Identifier(old)) for old, _ in held.pairs]
         with translating("looking at the size of its rows"):
@@ -172,7 +198,7 @@ class PostgresLane:
         return ROW_BYTES_MIN + int(row[0] or 0)
 
     def position(self, plan: LanePlan, feed_id: str) -> Position | None:
-        """Where the feed stands, as its sink has it."""
+        """See Lane."""
         with translating("asking for the feed's position"):
             return self.position_in(self.server.sessions.main, plan, feed_id)
 
@@ -190,7 +216,7 @@ class PostgresLane:
     # --- comparing ---
 
     def differing(self, plan: LanePlan, chunk: Chunk) -> list[tuple[str, ...]]:
-        """Keys, as text, of rows of the range that differ, or that only one of the two tables has."""
+        """See Lane."""
         held = plan.held
         with translating("comparing a range"):
             return self._differing(
@@ -201,7 +227,7 @@ class PostgresLane:
             )
 
     def still_differing(self, plan: LanePlan, keys: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-        """Those of ``keys`` whose rows differ now."""
+        """See Lane."""
         if not keys:
             return []
         with translating("comparing rows again"):
@@ -248,7 +274,7 @@ class PostgresLane:
     # --- the end ---
 
     def artifacts(self, plan: LanePlan) -> tuple[Artifact, ...]:
-        """What of the migration stands at the database now."""
+        """See Lane."""
         schema, main = plan.held.before.schema, self.server.sessions.main
         found = []
         for name in (plan.held.shadow, aside_name(plan.held.shadow)):

@@ -1,40 +1,23 @@
 """One range of a table, read and written in PostgreSQL's own text form: what Spark's tasks do at the database.
 
 A row is one line of COPY, so a value arrives as the server has said it, whatever its type. Casts to the new types are
-the reading server's. A range is written in one transaction, which first looks, under the rows' locks, whether the copy
-is still this one's to fill (``core/copy_steps.py``).
+the reading server's.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any, Final
 
-import msgspec
 from psycopg import sql
 
-from headgate.migration.core.copy_steps import Position, may_write
-from headgate.migration.strategies.contract import Chunk, Plan, RefusedError, SupersededError
+from headgate.migration.strategies.contract import Chunk
 from headgate.migration.strategies.postgresql_copy import casted, listed, table_of, within
 from headgate.migration.strategies.postgresql_sessions import PostgresSessions, named, translating
+from headgate.migration.strategies.range_work import WRITE_LOCK_SECONDS, RangeWork, check_may_write
 
-__all__ = ["RangeWork", "read_range", "write_range"]
-
-WRITE_LOCK_SECONDS: Final = 10
-"""For the two rows that are asked whether the range may be written; nobody holds them for longer than a request."""
+__all__ = ["read_range", "write_range"]
 
 _STAGED: Final = sql.Identifier("headgate_rows")
-
-
-class RangeWork(msgspec.Struct, frozen=True):
-    """Which copy is filled, and what must still hold when a range of it is written."""
-
-    migration: str
-    database: str
-    password_file: str | None
-    plan: Plan
-    owner_rev: int
-    attempt: int
-    held: Position
 
 
 def _opened(work: RangeWork) -> Any:
@@ -42,7 +25,7 @@ def _opened(work: RangeWork) -> Any:
 
 
 def read_range(work: RangeWork, chunk: Chunk) -> Iterator[bytes]:
-    """The range's rows, a line each. Raises DatabaseUnavailableError, RefusedError, LockUnavailableError."""
+    """See ranges."""
     plan = work.plan
     statement = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT").format(
         sql.SQL(", ").join(casted(plan, sql.Identifier(old), new) for old, new in plan.pairs),
@@ -60,7 +43,7 @@ def read_range(work: RangeWork, chunk: Chunk) -> Iterator[bytes]:
 
 
 def write_range(work: RangeWork, lines: Iterable[bytes]) -> int:
-    """Write the rows, all or none; how many there were. Raises what ``read_range`` does, and SupersededError."""
+    """See ranges."""
     plan = work.plan
     shadow = named(plan.before.schema, plan.shadow)
     columns = [new for _, new in plan.pairs]
@@ -94,18 +77,11 @@ def write_range(work: RangeWork, lines: Iterable[bytes]) -> int:
 
 
 def _check(session: Any, work: RangeWork) -> None:
-    mine = session.execute(
+    memory = session.execute(
         "SELECT owner_rev, attempt, stage FROM headgate.migration WHERE id = %s FOR SHARE", (work.migration,)
     ).fetchone()
-    if mine != (work.owner_rev, work.attempt, "paused"):
-        raise SupersededError(f"the copy is not this owner's to fill any more: {mine}")
-    found = session.execute(
+    position = session.execute(
         "SELECT feed_id, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = %s FOR SHARE",
-        (work.held.feed_id, f"{work.plan.before.schema}.{work.plan.shadow}"),
+        (work.held.feed_id, work.table_name),
     ).fetchone()
-    seen = None if found is None else Position(*found)
-    if not may_write(work.held, seen):
-        raise RefusedError(
-            f"the feed into the copy was to stand still at offset {work.held.next_offset} and does not ({seen}): "
-            "somebody has resumed it, and what it has deleted might come back; submit the change again"
-        )
+    check_may_write(work, memory, position)

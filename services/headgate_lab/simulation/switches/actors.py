@@ -150,12 +150,12 @@ class SimWriter(Follower):
         """How far it is, for who looks on."""
         return self._life.followed
 
-    def step(self) -> None:
-        """Decide one thing, or do what was decided before."""
+    def step(self, now: float) -> None:
+        """Decide one thing, or do what was decided before; ``now`` in seconds."""
         try:
             if self._turn is None:
                 self.follow()
-                self._turn = self._life.turn()
+                self._turn = self._life.turn(now)
                 self._decide(None)
             elif self._decided is not None:
                 self._decide(self._carry_out(self._decided))

@@ -10,17 +10,12 @@ from typing import Final
 
 import msgspec
 
-from headgate.eventlog.log import Partition, Placed
+from headgate.eventlog.log import Partition
 from headgate.generation.core.machine import GENERATION, new_state
-from headgate.generation.core.planning import Recut, resize
-from headgate.generation.core.state import GenerationState, current_of, evolve
-from headgate.records.base import Fact
+from headgate.generation.core.state import GenerationState, evolve
 from headgate.records.generation import (
     GenerationPhase,
-    GenerationRequested,
-    GenerationRequestKey,
-    GenerationRequestKind,
-    StreamsRecut,
+    SetRecorded,
 )
 from headgate_lab.memory_log.log import CommitFault, MemoryBroker
 from headgate_lab.memory_log.partition import Entry
@@ -34,6 +29,7 @@ from headgate_lab.simulation.switches.actors import (
 )
 from headgate_lab.simulation.switches.data_log import DataLog, DataRecord
 from headgate_lab.simulation.switches.feed import FeedAgent, FeedCoordinator, SinkOfFeed
+from headgate_lab.simulation.switches.operator import Operator
 
 __all__ = ["Crash", "Judge", "OrderBrokenError", "SwitchProfile", "SwitchWorld"]
 
@@ -56,7 +52,10 @@ class Crash(msgspec.Struct, frozen=True):
 
 
 class SwitchProfile(msgspec.Struct, frozen=True):
-    """What a history has. ``feed_parts``: a feed reads, by so many agents; 0: a ChangeReader does."""
+    """What a history has. ``feed_parts``: a feed reads, by so many agents; 0: a ChangeReader does.
+
+    ``automatic``: the owner splits and merges by itself, too.
+    """
 
     seed: int
     steps: int = 2_500
@@ -71,6 +70,7 @@ class SwitchProfile(msgspec.Struct, frozen=True):
     strict: bool = False
     crashes: tuple[Crash, ...] = ()
     feed_parts: int = 0
+    automatic: bool = False
 
 
 class Judge:
@@ -125,12 +125,15 @@ class SwitchWorld:
         self.agents: dict[int, FeedAgent] = {}
         self.counts: Counter[str] = Counter()
         self._steps: Counter[str] = Counter()
-        self._requests = 0
+        self.operator = Operator(
+            self.broker, self.random, profile.partitions, self.state, is_feed=bool(profile.feed_parts)
+        )
+        self._unasked: set[int] = set()
         self._still_until: dict[str, float] = {}
 
     def run(self) -> Counter[str]:
         """The whole history; what has happened in it, by name. Raises OrderBrokenError."""
-        self._ask(GenerationRequestKind.CREATE, topic="t", partitions=self.profile.partitions, streams=1)
+        self.operator.create()
         for _ in range(self.profile.steps):
             self._step(calm=False)
         self._calm_down()
@@ -143,6 +146,10 @@ class SwitchWorld:
     def _observe(self, partition: Partition, entry: Entry) -> None:
         if partition == GENERATION_TOPIC and not isinstance(entry.key, str):
             evolve(self._observed, entry.key, entry.value, entry.offset)
+            if isinstance(entry.value, SetRecorded):
+                unasked = {each.epoch for each in entry.value.generations if not each.requests}
+                self.counts["automatic"] += len(unasked - self._unasked)
+                self._unasked |= unasked
 
     # --- one step ---
 
@@ -151,7 +158,9 @@ class SwitchWorld:
         actors = [self._owner_step, self._owner_step, self._writer_step, self._writer_step, self._reader_step]
         self.random.choice(actors)(calm)
         if not calm and self.random.random() < self.profile.switch_rate:
-            self._ask_for_something()
+            self.operator.ask_for_something()
+        if self.profile.automatic:
+            self.operator.keep_automatic()
 
     def _dies(self, who: str, *, calm: bool) -> bool:
         self._steps[who] += 1
@@ -187,7 +196,7 @@ class SwitchWorld:
         if self.zombies and self.random.random() < 0.1:
             # A process that stood still goes on as if nothing had happened.
             zombie = self.random.choice(self.zombies)
-            zombie.step()
+            zombie.step(self.now)
             zombie.feed(more=True)
             if zombie.is_over:
                 self.zombies.remove(zombie)
@@ -208,7 +217,7 @@ class SwitchWorld:
         if not calm and self.random.random() < self.profile.freeze_rate:
             self._freeze(name)
             return
-        writer.step()
+        writer.step(self.now)
         writer.feed(more=calm or self.random.random() < 0.5)
 
     def _freeze(self, name: str) -> None:
@@ -244,48 +253,6 @@ class SwitchWorld:
             self.agents[part] = FeedAgent(self.broker, self.data, self.sink, own, deliver, strict=strict)
             return
         self.agents[part].step()
-
-    # --- what is asked for ---
-
-    def _ask_for_something(self) -> None:
-        record = self.state().sets.get(SET)
-        current = None if record is None else current_of(record)
-        if record is None or current is None:
-            return
-        log = self.state().map_of(SET, current.epoch)
-        kind = self.random.choice(["resize", "split", "merge", "abort", "retire", "repair"])
-        changes: tuple[Recut, ...] = ()
-        if kind == "resize":
-            changes = resize(log, self.random.randint(1, max(1, self.profile.partitions // 2)))
-        elif kind == "split":
-            stream = self.random.choice(log.streams)
-            changes = (Recut((stream.id,), (self.random.randint(stream.start + 1, stream.end - 1),), ""),)
-        elif kind == "merge" and len(log.streams) > 1:
-            at = self.random.randrange(len(log.streams) - 1)
-            changes = (Recut((log.streams[at].id, log.streams[at + 1].id), (), ""),)
-        else:
-            # What is retired before the feed is registered is lost to it, and told: its histories begin with all.
-            is_known = not self.profile.feed_parts or SET in self.state().readers
-            if kind in ("abort", "repair") or (kind == "retire" and is_known):
-                self._ask(GenerationRequestKind(kind))
-            return
-        asked = tuple(StreamsRecut(tuple(map(str, change.streams)), change.cuts) for change in changes)
-        self._ask(GenerationRequestKind.SWITCH, epoch=current.epoch, changes=asked)
-
-    def _ask(
-        self,
-        kind: GenerationRequestKind,
-        *,
-        topic: str = "",
-        partitions: int = 0,
-        streams: int = 0,
-        epoch: int = 0,
-        changes: tuple[StreamsRecut, ...] = (),
-    ) -> None:
-        self._requests += 1
-        request = GenerationRequested(kind, topic, partitions, streams, epoch, changes, "sim", 0)
-        key = GenerationRequestKey(SET, f"q{self._requests:04}")
-        self.broker.append(Placed(GENERATION_TOPIC, Fact(key, request)), 2)
 
     # --- the end ---
 

@@ -1,0 +1,39 @@
+"""A coordinator put together from the settings."""
+
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.running import Part, Surroundings
+from headgate.config.plugs import PlugError
+from headgate.config.settings import Settings
+from headgate.coordinator.schedulers.contract import Scheduler
+from headgate.coordinator.shell.effect_runner import FeedWork
+from headgate.coordinator.shell.service import CoordinatorService, load_schedulers
+from headgate.generation.shell.feeds import FeedChangeLogs
+from headgate.runtime.service import ServiceSettings
+
+__all__ = ["coordinator_part"]
+
+
+def coordinator_part(around: Surroundings, owner: ServiceSettings) -> Part:
+    """The service of this process, not started. Raises CommandError for a scheduler that cannot be loaded."""
+    settings, log = around.settings, around.log
+    service = CoordinatorService(
+        owner,
+        log,
+        FeedWork(
+            log.connection,
+            cluster_id=log.cluster_id,
+            own_prefix=settings.prefix,
+            change_logs=FeedChangeLogs(log),
+        ),
+        probes=around.probes,
+        registry=around.registry,
+        schedulers=_schedulers(settings),
+    )
+    return Part("coordinator", service.run, service.stop)
+
+
+def _schedulers(settings: Settings) -> tuple[Scheduler, ...]:
+    try:
+        return load_schedulers(settings.schedulers.split(","))
+    except PlugError as error:
+        raise CommandError(ExitCode.SETTING, f"HEADGATE_SCHEDULERS: {error}") from error

@@ -1,0 +1,186 @@
+"""``headgate generation plan|automatic``: the load of a change log's streams, and which to split or merge by it.
+
+Writers report what they write. ``--measure-log`` looks at the log itself instead, for writers of another kind or an
+older version: how far the partitions' ends move, which counts the marks of transactions too, and which keys come last.
+"""
+
+import time
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+from msgspec.structs import asdict
+
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.generation_requests import SetName, Yes, ask_policy, commit, map_of, opened, record_of
+from headgate.cli.options import ClusterOptions, Format, Timeout
+from headgate.cli.output import Output, note, show_object
+from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.leaders import ask_offsets
+from headgate.generation.core.life import REPORT_SECONDS
+from headgate.generation.core.planning import Load, Policy, PolicyError, plan
+from headgate.generation.core.ranges import LogMap, LogStream
+from headgate.generation.core.reported_loads import SILENT_SECONDS, ReportedLoads, ages_of, sum_loads
+from headgate.generation.core.stream_id import StreamId
+from headgate.generation.core.tokens import token_of_key
+from headgate.generation.shell.tail import GenerationTail
+from headgate.records.generation import LoadPolicy
+
+__all__ = ["automatic", "show_plan"]
+
+SAMPLE_MESSAGES: Final = 2_000
+"""Of a stream's last messages, that tell which keys its load has."""
+
+
+def show_plan(
+    name: SetName,
+    *,
+    split_above: Annotated[float, typer.Option("--split-above", help="changes per second of one stream")],
+    merge_below: Annotated[float, typer.Option("--merge-below", help="changes per second of neighbours together")] = 0,
+    streams_max: Annotated[int, typer.Option("--streams-max", min=1)] = 64,
+    streams_min: Annotated[int, typer.Option("--streams-min", min=1)] = 1,
+    measure_log: Annotated[
+        float | None,
+        typer.Option("--measure-log", min=0.5, help="measure the log for so many seconds; ask no writer"),
+    ] = None,
+    yes: Yes = False,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    cluster: ClusterOptions,
+) -> None:
+    """Say by the load of each stream which to split or merge; with --yes, do it."""
+    try:
+        policy = Policy(split_above, merge_below, streams_max, streams_min, settle_seconds=0).checked()
+    except PolicyError as error:
+        raise CommandError(ExitCode.SETTING, str(error)) from error
+    with opened(name, cluster) as (log, tail):
+        known = map_of(tail, name, None)
+        if measure_log is None:
+            reported = reported_loads(tail, name)
+            _tell(name, known, reported)
+            made = plan(policy, known, reported.streams, merge=reported.is_complete)
+        else:
+            made = plan(policy, known, _measured(log, record_of(tail, name).topic, known, measure_log))
+        for change in made.changes:
+            what = "merge" if not change.cuts else f"cut behind {', '.join(map(str, change.cuts))}"
+            note(f"{what}: {', '.join(map(str, change.streams))} ({change.why})")
+        for left in made.left:
+            note(f"left: {left}")
+        commit(tail, name, made.changes, yes=yes, timeout=timeout)
+
+
+def automatic(
+    name: SetName,
+    *,
+    split_above: Annotated[float | None, typer.Option("--split-above", help="changes per second of one stream")] = None,
+    merge_below: Annotated[float, typer.Option("--merge-below", help="changes per second of neighbours together")] = 0,
+    streams_max: Annotated[int | None, typer.Option("--streams-max", min=1, help="[half of the partitions]")] = None,
+    streams_min: Annotated[int, typer.Option("--streams-min", min=1)] = 1,
+    settle: Annotated[float, typer.Option("--settle", help="seconds for which a new stream is left alone")] = 60.0,
+    cool_down: Annotated[float, typer.Option("--cool-down", help="seconds between two switches of its own")] = 120.0,
+    changes_max: Annotated[int, typer.Option("--changes-max", min=1, help="splits and merges of one switch")] = 8,
+    off: Annotated[bool, typer.Option("--off", help="end automatic mode")] = False,
+    yes: Yes = False,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Let the owner split and merge by load, by itself: with --split-above, set by what; without, show it."""
+    if off and split_above is not None:
+        raise CommandError(ExitCode.SETTING, "--off ends automatic mode, --split-above begins it: give one of them")
+    with opened(name, cluster) as (_, tail):
+        record = record_of(tail, name)
+        if split_above is None and not off:
+            _show_automatic(tail, name, output)
+            return
+        policy = None
+        if split_above is not None:
+            most = streams_max or max(1, record.partitions // 2)
+            policy = _policy(Policy(split_above, merge_below, most, streams_min, settle, changes_max, cool_down))
+        if not yes:
+            what = "end automatic mode" if policy is None else f"set {msgspec.json.encode(policy).decode()}"
+            note(f"would {what} (--yes does it)")
+            return
+        note(ask_policy(tail, name, policy, timeout))
+
+
+def _policy(policy: Policy) -> LoadPolicy:
+    try:
+        return LoadPolicy(**asdict(policy.checked()))
+    except PolicyError as error:
+        raise CommandError(ExitCode.SETTING, str(error)) from error
+
+
+def _show_automatic(tail: GenerationTail, name: str, output: Output) -> None:
+    found = tail.state.automatic.get(name)
+    if found is None:
+        show_object({"set": name, "state": "off"}, output)
+        return
+    state = f"suspended: {found.suspended}; set the policy again to go on" if found.suspended else "on"
+    show_object({"set": name, "state": state, "set_by": found.set_by, **asdict(found.policy)}, output)
+
+
+def reported_loads(tail: GenerationTail, name: str) -> ReportedLoads:
+    """What writers have reported of the generation in force."""
+    known = map_of(tail, name, None)
+    reports = tail.state.writers.get(name, {})
+    ages = ages_of(reports, time.time_ns() // 1_000_000)
+    # A report is of the generation in force, so all of its streams have been open for as long as it measured.
+    opened_for = dict.fromkeys((stream.id for stream in known.streams), REPORT_SECONDS)
+    return sum_loads(record_of(tail, name), known, reports, ages, opened_for)
+
+
+def _tell(name: str, known: LogMap, reported: ReportedLoads) -> None:
+    """What is known, and of whom. Raises CommandError if nobody has reported."""
+    for each in reported.writers:
+        note(f"writer {each.writer}: {each.per_second:.1f} changes/s, reported {each.age_seconds:.0f} s ago")
+    for writer in reported.silent:
+        note(f"writer {writer}: silent for more than {SILENT_SECONDS:.0f} s; it counts as writing nothing")
+    for writer in reported.unknown:
+        note(f"writer {writer}: not known yet, so nothing is merged (it reports every {REPORT_SECONDS:.0f} s)")
+    for writer, wrong in sorted(reported.refused.items()):
+        note(f"writer {writer}: its report is refused, so nothing is merged: {wrong}")
+    if not reported.writers:
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"no writer has reported the load of change log {name!r} in the last {SILENT_SECONDS:.0f} s by its "
+            f"generation {known.generation}: start its writers (they report every {REPORT_SECONDS:.0f} s), or measure "
+            "the log itself, by --measure-log 5",
+        )
+
+
+def _measured(log: KafkaLog, topic: str, known: LogMap, seconds: float) -> dict[StreamId, Load]:
+    """What each stream bears now, by how far its partition's end moves; and which keys its last changes had."""
+    before = _ends(log, topic, known)
+    time.sleep(seconds)
+    after = _ends(log, topic, known)
+    loads = {}
+    for stream in known.streams:
+        moved = after[stream.partition] - before[stream.partition]
+        sample = _sample(log, topic, stream, after[stream.partition]) if moved else ()
+        loads[stream.id] = Load(moved / seconds, seconds, sample)
+    return loads
+
+
+def _ends(log: KafkaLog, topic: str, known: LogMap) -> dict[int, int]:
+    asked = {TopicPartition(topic, stream.partition): OffsetSpec.latest() for stream in known.streams}
+    return {at.partition: answer.offset for at, answer in ask_offsets(log.connection, asked, "measuring load").items()}
+
+
+def _sample(log: KafkaLog, topic: str, stream: LogStream, end: int) -> tuple[tuple[int, float], ...]:
+    consumer: Any = log.connection.client(
+        Consumer, client_id="headgate-sample", group_id="headgate-reader", enable_auto_commit=False
+    )
+    counted: dict[int, float] = {}
+    try:
+        first = max(stream.start_offset, end - SAMPLE_MESSAGES)
+        consumer.assign([TopicPartition(topic, stream.partition, first)])
+        for message in consumer.consume(SAMPLE_MESSAGES, 2.0):
+            if message.error() is None and message.key() is not None:
+                token = token_of_key(message.key())
+                counted[token] = counted.get(token, 0.0) + 1.0
+    finally:
+        consumer.close()
+    return tuple(sorted(counted.items()))

@@ -1,0 +1,21 @@
+"""The owner of change logs put together from the settings."""
+
+from headgate.cli.running import Part, Surroundings
+from headgate.generation.shell.effect_runner import GenerationEffects
+from headgate.generation.shell.service import GenerationService
+from headgate.runtime.service import ServiceSettings
+
+__all__ = ["generation_part"]
+
+
+def generation_part(around: Surroundings, owner: ServiceSettings) -> Part:
+    """The service of this process, not started."""
+    log = around.log
+    service = GenerationService(
+        owner,
+        log,
+        GenerationEffects(log.connection, log.cluster, around.settings.replication_factor),
+        probes=around.probes,
+        registry=around.registry,
+    )
+    return Part("generation", service.run, service.stop)

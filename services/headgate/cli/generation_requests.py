@@ -1,0 +1,145 @@
+"""What the commands about change logs share: a log's records, and a request of which they wait what becomes.
+
+A request is a record on the topic generation, and so is its outcome, as with feeds.
+"""
+
+import getpass
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.options import ClusterOptions, connected
+from headgate.cli.output import note
+from headgate.eventlog.kafka import KafkaLog
+from headgate.generation.core.planning import Recut
+from headgate.generation.core.ranges import LogMap
+from headgate.generation.core.state import current_of
+from headgate.generation.shell.tail import GenerationTail
+from headgate.records.base import Fact
+from headgate.records.control import OutcomeStatus, RequestSettled
+from headgate.records.generation import (
+    GenerationOutcomeKey,
+    GenerationRequested,
+    GenerationRequestKey,
+    GenerationRequestKind,
+    LoadPolicy,
+    PolicyRequested,
+    PolicyRequestKey,
+    SetRecorded,
+    StreamsRecut,
+)
+
+__all__ = ["SetName", "Yes", "ask", "ask_policy", "commit", "map_of", "opened", "record_of", "request_of"]
+
+SetName = Annotated[str, typer.Argument(metavar="SET", help="name of the change log")]
+Yes = Annotated[bool, typer.Option("--yes", help="do it; without this, only say what would be done")]
+
+
+@contextmanager
+def opened(name: str, cluster: ClusterOptions) -> Iterator[tuple[KafkaLog, GenerationTail]]:
+    """The records of a change log, read to their end. Raises LogError."""
+    with (
+        connected(cluster) as (_, log),
+        closing(GenerationTail(log, name, "headgate-cli", reports_of=lambda _writer: True)) as tail,
+    ):
+        tail.read_to_end()
+        yield log, tail
+
+
+def record_of(tail: GenerationTail, name: str) -> SetRecorded:
+    """What is recorded of a change log. Raises CommandError if it is not there."""
+    record = tail.state.sets.get(name)
+    if record is None:
+        known = ", ".join(sorted(tail.state.sets)) or "none"
+        raise CommandError(ExitCode.NOT_FOUND, f"there is no change log {name!r}; known beside it are: {known}")
+    return record
+
+
+def map_of(tail: GenerationTail, name: str, generation: int | None) -> LogMap:
+    """The map of a generation, by default of the one in force. Raises CommandError, MapError."""
+    record = record_of(tail, name)
+    current = current_of(record)
+    epoch = generation if generation is not None else (0 if current is None else current.epoch)
+    if epoch not in {each.epoch for each in record.generations}:
+        raise CommandError(ExitCode.NOT_FOUND, f"change log {name!r} has no generation {epoch}, or it is retired")
+    return tail.state.map_of(name, epoch)
+
+
+def commit(tail: GenerationTail, name: str, changes: tuple[Recut, ...], *, yes: bool, timeout: float) -> None:
+    """Ask for a switch that makes these changes, or say what it would do. Raises CommandError."""
+    if not changes:
+        note("nothing is to be changed")
+        return
+    if not yes:
+        opened = sum(len(change.cuts) + 1 for change in changes)
+        note(f"would close {sum(len(change.streams) for change in changes)} streams and open {opened} (--yes does it)")
+        return
+    asked = tuple(StreamsRecut(tuple(map(str, change.streams)), change.cuts) for change in changes)
+    current = current_of(record_of(tail, name))
+    epoch = 0 if current is None else current.epoch
+    note(ask(tail, name, request_of(GenerationRequestKind.SWITCH, epoch=epoch, changes=asked), timeout))
+
+
+def request_of(
+    kind: GenerationRequestKind,
+    *,
+    topic: str = "",
+    partitions: int = 0,
+    streams: int = 0,
+    epoch: int = 0,
+    changes: tuple[StreamsRecut, ...] = (),
+) -> GenerationRequested:
+    """A request of this user, now."""
+    return GenerationRequested(kind, topic, partitions, streams, epoch, changes, _user(), time.time_ns() // 1_000_000)
+
+
+def ask(tail: GenerationTail, name: str, request: GenerationRequested, timeout: float) -> str:
+    """Write a request, wait for what becomes of it, delete it. Raises CommandError."""
+    return _ask(tail, GenerationRequestKey(name, uuid4().hex), request, timeout)
+
+
+def ask_policy(tail: GenerationTail, name: str, policy: LoadPolicy | None, timeout: float) -> str:
+    """Set what automatic mode is to go by, or end it. Raises CommandError."""
+    request = PolicyRequested(policy, _user(), time.time_ns() // 1_000_000)
+    return _ask(tail, PolicyRequestKey(name, uuid4().hex), request, timeout)
+
+
+def _user() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def _ask(
+    tail: GenerationTail,
+    key: GenerationRequestKey | PolicyRequestKey,
+    request: GenerationRequested | PolicyRequested,
+    timeout: float,
+) -> str:
+    outcome = GenerationOutcomeKey(key.set, key.request)
+    deadline = time.monotonic() + timeout
+    tail.say(Fact(key, request))
+    try:
+        settled = _await(tail, outcome, deadline)
+    finally:
+        tail.say(Fact(key, None))
+    if settled is None or settled.status is OutcomeStatus.ACCEPTED:
+        said = "no owner has answered: is `headgate serve generation` running?" if settled is None else settled.reason
+        raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"not settled within {timeout:g} s: {said}")
+    if settled.status is not OutcomeStatus.DONE:
+        raise CommandError(ExitCode.REQUEST_REFUSED, settled.reason)
+    return settled.reason
+
+
+def _await(tail: GenerationTail, outcome: GenerationOutcomeKey, deadline: float) -> RequestSettled | None:
+    while True:
+        settled = tail.state.outcomes.get(outcome)
+        if settled is not None and settled.status is not OutcomeStatus.ACCEPTED:
+            return settled
+        if time.monotonic() >= deadline:
+            return settled
+        tail.follow(0.2)

@@ -1,0 +1,43 @@
+"""One owner's memory: what it has set out to do that no record says. It dies with the term, and no digest is of it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from headgate.generation.core.planning import Recut
+from headgate.generation.core.stream_id import StreamId
+
+__all__ = ["AutomaticMemory", "Proposal", "Term"]
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """What automatic mode wants to change of generation ``epoch``."""
+
+    epoch: int
+    changes: tuple[Recut, ...]
+
+
+@dataclass(slots=True)
+class AutomaticMemory:
+    """What automatic mode remembers of one set in this term; times are monotonic seconds.
+
+    ``heard``: writer → its life, and when that last reported its load. ``committed``: epoch → when. ``wanted``: streams
+    that the look before wanted to split (True) or to merge. ``proposal`` waits for a look at the topic.
+    """
+
+    heard: dict[str, tuple[int, float]] = field(default_factory=dict)
+    committed: dict[int, float] = field(default_factory=dict)
+    rests_until: float = float("-inf")
+    wanted: frozenset[tuple[StreamId, bool]] = frozenset()
+    proposal: Proposal | None = None
+
+
+@dataclass(slots=True)
+class Term:
+    """One owner's memory: effects that are under way, by what they are about; and of automatic mode, by set."""
+
+    owner_rev: int
+    began: float
+    running: set[tuple[Any, ...]] = field(default_factory=set)
+    automatic: dict[str, AutomaticMemory] = field(default_factory=dict)

@@ -1,0 +1,62 @@
+"""The two clients of ``headgate serve ingest``: a member of its group, and a reader; and what their errors mean.
+
+The member shares partitions with other processes and reads nothing; the reader is told where to begin, and belongs to
+no group (ingest.py says why).
+"""
+
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from headgate.eventlog.connection import PASSING_CODES, KafkaConnection
+from headgate.eventlog.kafka import KafkaLog
+from headgate.sources.offsets import OffsetExpiredError, TopicMissingError
+
+__all__ = ["group_of", "judge", "open_clients"]
+
+SESSION_TIMEOUT_MS: Final = 10_000
+"""A process that was killed keeps its partitions for so long; the brokers' default is 45 s."""
+
+
+def group_of(cluster: str, log_name: str, name: str) -> str:
+    """The consumer group by which processes share the partitions."""
+    return f"{cluster}.ingest.{log_name}.{name}"
+
+
+def open_clients(log: KafkaLog, log_name: str, name: str) -> tuple[Any, Any]:
+    """The member and the reader; neither holds a partition yet."""
+    shared: dict[str, Any] = {"enable_auto_commit": False, "enable_auto_offset_store": False}
+    member = log.connection.client(
+        Consumer,
+        client_id="headgate-ingest",
+        group_id=group_of(log.cluster, log_name, name),
+        partition_assignment_strategy="cooperative-sticky",
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        **shared,
+    )
+    reader = log.connection.client(
+        Consumer,
+        client_id="headgate-ingest-reader",
+        group_id="headgate-reader",
+        isolation_level="read_committed",
+        auto_offset_reset="error",
+        fetch_wait_max_ms=50,
+        **shared,
+    )
+    return member, reader
+
+
+def judge(connection: KafkaConnection, message: Any) -> None:
+    """What an error means that a client was given; what passes by itself is let pass. Raises SourceError, LogError."""
+    error = message.error()
+    where = f"topic {message.topic()}, partition {message.partition()}"
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        raise OffsetExpiredError(
+            f"{where}: what follows the last record that was copied has been deleted ({error.str()}), so changes "
+            "may be missing. To read what there is, start with another --name: it copies all partitions from "
+            "their oldest records, also what was copied before"
+        )
+    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
+        raise TopicMissingError(f"{where}: it does not exist any more ({error.str()})")
+    if error.code() not in PASSING_CODES and not error.retriable():
+        raise connection.failed(f"reading {where}", KafkaException(error))

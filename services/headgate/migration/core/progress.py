@@ -1,0 +1,129 @@
+"""How far a running migration is: what looks at it find, and what tools report of themselves.
+
+Progress is recorded when it says something new: a new stage at once, rows at most every few seconds. A tool's report
+is a sign of life, and its progress. That it is done, or has failed, it may say too: then it is looked at once, for only
+what is seen at the database is a fact. One that has said that it failed, and still runs, is ended.
+"""
+
+from typing import Any, Final
+
+from headgate.migration.core.draft import Draft
+from headgate.migration.core.effects import (
+    AdoptMigration,
+    Progressed,
+    StartMigration,
+    ToolReported,
+    ToolSeen,
+    ToolStatus,
+    WatchMigration,
+)
+from headgate.migration.core.scheduling import cut_over_if_due
+from headgate.migration.core.transitions import Phase, Signal, phase
+from headgate.records.migration import MigrationRecorded
+
+__all__ = ["WATCH_SECONDS", "progressed", "tool_reported", "tool_seen", "watch"]
+
+WATCH_SECONDS: Final = 1.0
+"""How often a running migration is asked how far it is; the operator's throttle is obeyed within this time."""
+
+PROGRESS_SECONDS_MIN: Final = 5.0
+"""Rows copied are recorded at most so often; a new stage at once."""
+
+
+def watch(draft: Draft, name: str) -> None:
+    """Look at one that runs, unless an effect of it is out."""
+    record = draft.migration(name)
+    if record is not None and phase(record) is Phase.RUNNING and name not in draft.term.busy:
+        draft.ask(name, WatchMigration(name, record))
+
+
+def progressed(draft: Draft, name: str, effect: Any, result: Progressed) -> None:
+    """What a look, a start or an adoption has found."""
+    record = draft.migration(name)
+    if record is None:
+        return
+    _note(draft, name, record, result, is_first=isinstance(effect, StartMigration | AdoptMigration))
+    draft.set_timer(f"watch/{name}", WATCH_SECONDS)
+    cut_over_if_due(draft, name)
+
+
+def tool_seen(draft: Draft, name: str, effect: Any, result: ToolSeen) -> None:
+    """A tool's process was looked at: what it reports by itself stays as it is."""
+    record = draft.migration(name)
+    if record is None:
+        return
+    if phase(record) is Phase.RUNNING and (said := draft.term.said_failed.pop(name, None)) is not None:
+        draft.signal(name, Signal.BROKE, draft.cause(said, artifacts=result.artifacts, note=result.note))
+        return
+    found = Progressed(
+        record.stage,
+        _or(result.rows_copied, record.rows_copied),
+        record.table_rows,
+        _or(result.eta_seconds, record.eta_seconds),
+        is_ready_to_complete=record.is_ready_to_complete,
+        is_live=result.is_live,
+        throttle_reason=result.throttle_reason,
+        artifacts=result.artifacts,
+        note=result.note,
+    )
+    progressed(draft, name, effect, found)
+
+
+def tool_reported(draft: Draft, report: ToolReported) -> None:
+    """A tool's report; one that comes late, when its migration does not run any more, says nothing."""
+    record = draft.migration(report.migration)
+    if record is None or phase(record) is not Phase.RUNNING:
+        return
+    rows = report.rows_copied
+    if rows is None and report.progress_percent is not None and record.table_rows:
+        rows = int(record.table_rows * report.progress_percent / 100)
+    found = Progressed(
+        report.stage or record.stage,
+        _or(rows, record.rows_copied),
+        max(record.table_rows, rows or 0),
+        _or(report.eta_seconds, record.eta_seconds),
+        is_ready_to_complete=record.is_ready_to_complete or report.is_ready_to_complete,
+        throttle_reason=record.throttle_reason,
+        artifacts=record.artifacts,
+        note=record.note,
+    )
+    _note(draft, report.migration, record, found, is_first=False)
+    if report.status is ToolStatus.FAILED:
+        draft.term.said_failed[report.migration] = f"the tool says that it has failed: {report.message or 'no reason'}"
+    if report.status is ToolStatus.RUNNING:
+        cut_over_if_due(draft, report.migration)
+    else:
+        watch(draft, report.migration)
+
+
+def _or(number: int | None, known: int) -> int:
+    return known if number is None else number
+
+
+def _note(draft: Draft, name: str, record: MigrationRecorded, result: Progressed, *, is_first: bool) -> None:
+    """Remember that it lives, and record what is new."""
+    term, now = draft.term, draft.now.monotonic
+    if result.is_live:
+        term.live_at[name] = now
+    is_news = is_first or (record.stage, record.is_ready_to_complete, record.throttle_reason, record.artifacts) != (
+        result.stage,
+        result.is_ready_to_complete,
+        result.throttle_reason,
+        result.artifacts,
+    )
+    is_further = (record.rows_copied, record.note) != (result.rows_copied, result.note)
+    if is_news or (is_further and now - term.written_at.get(name, now - PROGRESS_SECONDS_MIN) >= PROGRESS_SECONDS_MIN):
+        term.written_at[name] = now
+        cause = draft.cause(
+            stage=result.stage,
+            rows_copied=result.rows_copied,
+            table_rows=result.table_rows,
+            eta_seconds=result.eta_seconds,
+            is_ready_to_complete=result.is_ready_to_complete,
+            throttle_reason=result.throttle_reason,
+            artifacts=result.artifacts,
+            note=result.note,
+        )
+        draft.signal(name, Signal.PROGRESSED, cause)
+    if result.is_ready_to_complete and not record.was_ready:
+        draft.burst()  # another may copy now

@@ -1,0 +1,60 @@
+"""Whether a table of MariaDB can be changed by strategy online: its changes are logged whole, and the user may do it.
+
+Whether a connector reads the log is not asked here: a mark shows it, once the migration runs.
+"""
+
+from contextlib import suppress
+from typing import Final
+
+from headgate.migration.strategies.contract import RefusedError, Table
+from headgate.migration.strategies.mariadb_mark import markable
+from headgate.migration.strategies.mariadb_sessions import Session, quoted
+
+__all__ = ["check_capture"]
+
+VERSION_MIN: Final = (10, 6)
+"""Knows SKIP LOCKED; RENAME COLUMN and columns that are added and dropped at once are older."""
+
+_IN_FORCE: Final = "SELECT VERSION(), @@log_bin, @@global.binlog_format, @@global.binlog_row_image"
+
+
+def check_capture(session: Session, table: Table, probe: str) -> None:
+    """Raise RefusedError unless it can; ``probe`` is the name of a table that may be made and dropped again."""
+    where = f"table {table.schema}.{table.name}"
+    ((version, is_logged, form, image),) = session.run(_IN_FORCE)
+    if tuple(int(part) for part in str(version).split("-")[0].split(".")[:2]) < VERSION_MIN:
+        least = ".".join(map(str, VERSION_MIN))
+        raise RefusedError(f"{where}: strategy online needs MariaDB {least} or later, this is {version}")
+    if not is_logged or str(form).upper() != "ROW" or str(image).upper() != "FULL":
+        raise RefusedError(
+            f"{where}: changes are followed by the server's log, which must have whole rows (log_bin is "
+            f"{'ON' if is_logged else 'OFF'}, binlog_format {form}, binlog_row_image {image}): set log_bin, "
+            "binlog_format=ROW, binlog_row_image=FULL, or use strategy triggers"
+        )
+    if not markable(table):
+        raise RefusedError(f"{where} has no column beside its key that can be updated: use strategy triggers")
+    _check_rights(session, table, quoted(table.schema, probe))
+
+
+def _check_rights(session: Session, table: Table, probe: str) -> None:
+    full, column = quoted(table.schema, table.name), quoted(markable(table)[0].name)
+    tries = {
+        "PROCESS ON *.*": ["SELECT 1 FROM information_schema.innodb_sys_tables LIMIT 1"],
+        f"SELECT, UPDATE ON {full}": [f"UPDATE {full} SET {column} = {column} WHERE FALSE"],
+        f"CREATE, DROP, LOCK TABLES ON {quoted(table.schema)}.*": [
+            f"CREATE OR REPLACE TABLE {probe} (id int)",
+            f"LOCK TABLES {probe} WRITE",
+            "UNLOCK TABLES",
+        ],
+    }
+    missing = []
+    for right, statements in tries.items():
+        try:
+            for statement in statements:
+                session.run(statement)
+        except RefusedError as error:
+            missing.append(f"{right} ({error})")
+    with suppress(RefusedError):
+        session.run(f"DROP TABLE IF EXISTS {probe}")
+    if missing:
+        raise RefusedError(f"the user lacks rights that strategy online needs: GRANT {'; '.join(missing)}")

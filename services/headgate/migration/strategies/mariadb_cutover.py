@@ -1,0 +1,175 @@
+"""The cut-over of an online change at MariaDB: the copy takes the table's place once all changes are in it.
+
+One session locks the table, and a sentry (mariadb_swap), and not the copy: the feed goes on writing there. Under the
+lock that same session sets a mark, which is the table's last change, whatever came before. When the mark's second event
+is on the topic, everything is, and the feed's position behind it says that everything is in the copy. Then the copy's
+columns get their last names, and a second session waits with the rename.
+
+The order matters: the rename takes a lock on the copy as well, so it is asked for when the feed has nothing to write.
+"""
+
+import time
+from typing import Final
+
+from msgspec.structs import replace
+
+from headgate.migration.strategies.lane import (
+    CutOver,
+    LastChange,
+    check_same,
+    differs_at_rest,
+    not_in_copy,
+    not_on_topic,
+    too_slow,
+)
+from headgate.migration.strategies.mariadb_lane import MariadbLane, differing_keys, prepare, to_final_form
+from headgate.migration.strategies.mariadb_mark import MARK_EVENTS, Mark, set_mark
+from headgate.migration.strategies.mariadb_sessions import Session, quoted
+from headgate.migration.strategies.mariadb_text import among, inserts, row_text, texts
+
+__all__ = ["MariadbOnline"]
+
+POLL_SECONDS: Final = 0.02
+"""Clients wait while the cut-over waits: it looks often."""
+
+_COMPARED: Final = "`headgate`.`headgate_hot`"
+"""Rows of the copy, in a temporary table of the session that has the table locked: it may read no other."""
+
+
+class MariadbOnline(MariadbLane):
+    """The whole of lane.Lane."""
+
+    def cut_over(self, asked: CutOver) -> None:
+        """See Lane."""
+        _CutOver(self, asked).run()
+
+
+class _CutOver:
+    """One try."""
+
+    def __init__(self, lane: MariadbLane, asked: CutOver) -> None:
+        self._lane = lane
+        self._asked = asked
+        self._plan, self._seconds, self._memory = asked.plan, asked.seconds, asked.memory
+        held = asked.plan.held
+        self._table, self._shadow = (quoted(held.before.schema, name) for name in (held.before.name, held.shadow))
+        self._key = [old for old, _ in held.key]
+
+    def run(self) -> None:
+        server = self._lane.server
+        self._lane.hold_form(self._plan)  # a try that was broken off may have found no time for it
+        self._see_it_come_through()
+        if self._asked.is_forced:
+            server.end_holders(self._seconds)
+        swap = self._lane.swap(self._plan, self._seconds)
+        with swap.locked() as holder:
+            prepare(holder, self._seconds)
+            self._make_room(holder)
+            swap.lock(holder)
+            deadline = time.monotonic() + self._seconds
+            self._check_same()
+            mark = self._drain(holder, deadline)
+            self._compare(holder, mark)
+            try:
+                self._finish()
+                swap.rename(holder, f"{self._table} TO {swap.sentry}, {self._shadow} TO {self._table}")
+            except BaseException:
+                if not server.is_changed(self._memory, self._plan.plan):
+                    self._lane.hold_form(self._plan)
+                raise
+
+    def _see_it_come_through(self) -> None:
+        """Wait, while nobody is held up, until a mark is in the copy. Raises FeedBehindError."""
+        deadline = time.monotonic() + self._seconds
+        with self._lane.server.sessions.part("mark") as session:
+            prepare(session, self._seconds)
+            mark = set_mark(session, self._plan.held.before, self._key)
+        if mark is None:
+            return
+        offset = self._offset(mark, deadline)
+        while offset is not None and time.monotonic() < deadline:
+            if self._is_behind(offset):
+                return
+            time.sleep(POLL_SECONDS)
+        raise too_slow(self._seconds, is_on_topic=offset is not None)
+
+    def _offset(self, mark: Mark, deadline: float) -> int | None:
+        last = LastChange(("u",), gtid=mark.gtid, places=MARK_EVENTS)
+        return self._asked.tail.find(last, max(0.0, deadline - time.monotonic()))
+
+    def _is_behind(self, offset: int) -> bool:
+        seen = self._lane.position(self._plan, self._asked.feed_id)
+        return seen is not None and seen.next_offset > offset
+
+    # --- under the lock ---
+
+    def _check_same(self) -> None:
+        before, server = self._plan.held.before, self._lane.server
+        now = server.described(server.sessions.main, before.schema, before.name)
+        check_same(before, self._asked.built, now, server.identity(before.schema, before.name))
+
+    def _drain(self, holder: Session, deadline: float) -> Mark | None:
+        """Return when all that was ever written to the table is in the copy; the mark, None if the table is empty."""
+        mark = set_mark(holder, self._plan.held.before, self._key)
+        if mark is None:
+            while self._lane.server.sessions.main.run(f"SELECT 1 FROM {self._shadow} LIMIT 1"):
+                self._wait(deadline)
+            return None
+        offset = self._offset(mark, deadline)
+        if offset is None:
+            raise not_on_topic()
+        while not self._is_behind(offset):
+            self._wait(deadline)
+        return mark
+
+    @staticmethod
+    def _wait(deadline: float) -> None:
+        if time.monotonic() >= deadline:
+            raise not_in_copy()
+        time.sleep(POLL_SECONDS)
+
+    def _make_room(self, holder: Session) -> None:
+        """Before the lock, under which it may not look at the copy."""
+        columns = ", ".join(quoted(new) for _, new in self._plan.held.pairs)
+        key = ", ".join(quoted(new) for _, new in self._plan.held.key)
+        holder.run(
+            f"CREATE TEMPORARY TABLE {_COMPARED} (PRIMARY KEY ({key})) AS SELECT {columns} FROM {self._shadow} WHERE "
+            "FALSE"
+        )
+        holder.run("COMMIT")
+
+    def _compare(self, holder: Session, mark: Mark | None) -> None:
+        """The rows that were never seen equal, and the mark's. Raises RefusedError."""
+        held = self._plan.held
+        keys = sorted({*self._asked.hot, *(() if mark is None else (mark.key,))})
+        if not keys:
+            return
+        columns = [new for _, new in held.pairs]
+        copied = self._lane.server.sessions.main.run(
+            f"SELECT {row_text(held.after, columns)} FROM {self._shadow} WHERE "
+            f"{among([new for _, new in held.key], keys)}"
+        )
+        for statement, _ in inserts(_COMPARED, columns, texts(copied)):
+            holder.run(statement)
+        found = {
+            key
+            for forward in (True, False)
+            for key in differing_keys(
+                holder, held, (among(self._key, keys, "a."), None), forward=forward, shadow=_COMPARED
+            )
+        }
+        holder.run("COMMIT")
+        if found:
+            raise differs_at_rest(sorted(found))
+
+    def _finish(self) -> None:
+        """The copy's last form, in no time: nothing is written to it any more."""
+        server, schema, shadow = self._lane.server, self._plan.plan.before.schema, self._plan.plan.shadow
+        to_final_form(server.sessions.main, self._plan)
+        counter = server.counter(schema, self._plan.plan.before.name)
+        if counter > server.counter(schema, shadow) > 0:
+            server.sessions.main.run(f"ALTER TABLE {self._shadow} AUTO_INCREMENT = {counter}")
+        if (number := server.identity(schema, shadow)) != self._memory.identity:
+            # By this number it is seen whether the rename came into force.
+            self._memory = replace(self._memory, identity=number)
+            server.note(self._memory)

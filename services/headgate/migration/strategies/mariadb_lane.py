@@ -1,0 +1,274 @@
+"""What an online change needs of MariaDB beside the copy itself: capture, marks, the feed's position, differences.
+
+DDL is no transaction here. So a cut-over that was broken off may have left the copy with the names that its columns
+have in the end: ``hold_form`` gives them back the names that change events have.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from headgate.migration.core.copy_steps import Position
+from headgate.migration.strategies.contract import Chunk, Column, Memory, Plan, RefusedError, Table
+from headgate.migration.strategies.lane import Target
+from headgate.migration.strategies.lane_plan import LanePlan, aside_name
+from headgate.migration.strategies.mariadb import MariadbServer
+from headgate.migration.strategies.mariadb_capture import check_capture
+from headgate.migration.strategies.mariadb_copy import differing_rows
+from headgate.migration.strategies.mariadb_mark import set_mark
+from headgate.migration.strategies.mariadb_sessions import Session, quoted
+from headgate.migration.strategies.mariadb_swap import TableSwap
+from headgate.migration.strategies.mariadb_text import TEXT_SETTINGS, among, kind_of, literals, within
+from headgate.migration.strategies.statement import Statement
+from headgate.records.identifiers import show_identifier
+from headgate.records.migration import Artifact
+from headgate.sources.origin import Origin
+
+__all__ = ["MariadbLane", "to_final_form"]
+
+ROW_BYTES_MIN: Final = 32
+"""A row's header and its place in the page take about as much."""
+
+SAMPLED_ROWS: Final = 200
+"""At either end of the key: long values are read."""
+
+MARK_SECONDS: Final = 5
+"""A row that nobody has locked is taken; it waits for nobody but who locks the table."""
+
+_TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+
+_THERE_AND_BACK: Final = (
+    "UPDATE headgate.migration SET after_text = CONCAT(after_text, '.') WHERE id = %s",
+    "UPDATE headgate.migration SET after_text = LEFT(after_text, CHAR_LENGTH(after_text) - 1) WHERE id = %s",
+)
+"""Two changes that are logged, and leave the row as it is."""
+
+
+class MariadbLane:
+    """See lane.Lane; sessions are the server's."""
+
+    def __init__(self, server: MariadbServer) -> None:
+        self.server = server
+
+    # --- before anything is touched ---
+
+    def primary(self, table: Table) -> tuple[str, ...]:
+        """See Lane."""
+        return table.keys.get("PRIMARY", ())
+
+    def capture(self, table: Table) -> str:
+        """See Lane."""
+        with self.server.sessions.asking() as session:
+            check_capture(session, table, f"_hg_rehearsal_{self.server.mark}")
+        return ""
+
+    def origins(self, table: Table) -> tuple[Origin, ...]:
+        """See Lane: Debezium has a connector for MariaDB; the one for MySQL reads it as well."""
+        return tuple(Origin(kind, table.schema, show_identifier((table.name,))) for kind in ("mariadb", "mysql"))
+
+    def target(self) -> Target:
+        """See Lane."""
+        with self.server.sessions.asking() as session:
+            ((loads,),) = session.run("SELECT @@local_infile")
+        return Target("mysql", self.server.address if loads else f"{self.server.address}?bulk=insert")
+
+    # --- the copy ---
+
+    def make(self, statement: Statement, plan: LanePlan, memory: Memory, lock_seconds: float) -> Memory:
+        """See Lane. What the database remembers has the copy's number once the copy is whole."""
+        server, schema = self.server, plan.plan.before.schema
+        main = server.sessions.main
+        main.wait_at_most(lock_seconds)
+        main.run(f"DROP TABLE IF EXISTS {quoted(schema, plan.plan.shadow)}")
+        self.swap(plan, lock_seconds).drop_sentry()
+        server.note(memory)
+        server.build(statement, plan.plan)
+        self.hold_form(plan)
+        if plan.renamed or plan.dropped:
+            # The way that the cut-over goes, tried while there is nothing in it: it must take no time then.
+            to_final_form(main, plan)
+            self.hold_form(plan)
+        whole = replace(memory, identity=server.identity(schema, plan.plan.shadow))
+        server.note(whole)
+        return whole
+
+    def is_made(self, plan: LanePlan, memory: Memory) -> bool:
+        """See Lane."""
+        number = self.server.identity(plan.plan.before.schema, plan.plan.shadow)
+        return bool(memory.identity) and number == memory.identity
+
+    def hold_form(self, plan: LanePlan) -> None:
+        """See Lane. A column is added without its values: nobody reads them."""
+        main, shadow = self.server.sessions.main, quoted(plan.plan.before.schema, plan.plan.shadow)
+        present = columns_of(main, plan)
+        for now, after in plan.renamed:
+            if after in present and now not in present:
+                _at_once(main, f"ALTER TABLE {shadow} RENAME COLUMN {quoted(after)} TO {quoted(now)}")
+        present = columns_of(main, plan)
+        for name, kind in plan.dropped:
+            if name not in present:
+                charset = " CHARACTER SET utf8mb4" if kind_of(Column(name, kind)) in _TEXTS else ""
+                _at_once(main, f"ALTER TABLE {shadow} ADD COLUMN {quoted(name)} {kind}{charset} NULL")
+
+    def swap(self, plan: LanePlan, seconds: float) -> TableSwap:
+        """How the copy takes the table's place: the sentry has the name that the table before gets."""
+        before = plan.plan.before
+        return TableSwap(self.server.sessions, before.schema, before.name, aside_name(plan.plan.shadow), seconds)
+
+    def mark(self, plan: LanePlan) -> tuple[str, ...] | None:
+        """See Lane."""
+        with self.server.sessions.part("mark") as session:
+            prepare(session, MARK_SECONDS)
+            found = set_mark(session, plan.held.before, [old for old, _ in plan.held.key])
+        return None if found is None else found.key
+
+    def has(self, plan: LanePlan, key: tuple[str, ...]) -> bool:
+        """See Lane."""
+        shadow = quoted(plan.held.before.schema, plan.held.shadow)
+        where = among([new for _, new in plan.held.key], [key])
+        return bool(self.server.sessions.main.run(f"SELECT 1 FROM {shadow} WHERE {where}"))
+
+    def hidden(self, plan: LanePlan) -> Callable[[], bool]:  # noqa: ARG002 - the log is the server's
+        """See Lane: a transaction is in the log before it is committed in InnoDB.
+
+        Transactions are committed in the order in which they are in the log. So one of ours is logged and committed:
+        when that is done, all before it are visible. Prepared ones (XA) are logged before they are decided upon; those
+        that there are now are waited for.
+        """
+        with self.server.sessions.asking() as session:
+            session.run("START TRANSACTION")
+            for change in _THERE_AND_BACK:
+                session.run(change, (self.server.migration,))
+            session.run("COMMIT")
+            ((logged,),) = session.run("SELECT @@last_gtid")
+        if not logged:
+            raise RefusedError("the server does not log the database headgate (binlog_do_db, binlog_ignore_db): log it")
+        left = self._prepared()
+
+        def ask() -> bool:
+            left.intersection_update(self._prepared() if left else ())
+            return bool(left)
+
+        return ask
+
+    def _prepared(self) -> set[tuple[Any, ...]]:
+        return set(self.server.sessions.main.run("XA RECOVER"))
+
+    def built(self, plan: LanePlan) -> str:
+        """See Lane."""
+        return self.server.identity(plan.held.before.schema, plan.held.before.name)
+
+    def check_ours(self) -> None:
+        """See Lane."""
+        self.server.sessions.main.run("SELECT 1")
+
+    def row_bytes(self, plan: LanePlan) -> int:
+        """See Lane: its first rows, and its last."""
+        held = plan.held
+        names = [old for old, _ in held.pairs]
+        sizes = " + ".join(f"IFNULL(LENGTH({quoted(name)}), 0)" for name in names)
+        table = quoted(held.before.schema, held.before.name)
+        found = [
+            self.server.rows.session().run(
+                f"SELECT AVG({sizes}) FROM (SELECT {', '.join(map(quoted, names))} FROM {table} ORDER BY "
+                f"{', '.join(f'{quoted(old)} {way}' for old, _ in held.key)} LIMIT {SAMPLED_ROWS}) sampled"
+            )[0][0]
+            for way in ("ASC", "DESC")
+        ]
+        return ROW_BYTES_MIN + max(int(size or 0) for size in found)
+
+    def position(self, plan: LanePlan, feed_id: str) -> Position | None:
+        """See Lane."""
+        main = self.server.sessions.main
+        if not main.run(
+            "SELECT 1 FROM information_schema.tables WHERE table_schema = 'headgate' AND table_name = 'progress'"
+        ):
+            return None
+        rows = main.run(
+            "SELECT feed_id, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = %s",
+            (feed_id, f"{plan.held.before.schema}.{plan.held.shadow}"),
+        )
+        return Position(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
+
+    # --- comparing ---
+
+    def differing(self, plan: LanePlan, chunk: Chunk) -> list[tuple[str, ...]]:
+        """See Lane."""
+        first = within([old for old, _ in plan.held.key], chunk, "a.")
+        second = within([new for _, new in plan.held.key], chunk, "a.")
+        return self._differing(plan.held, first, second)
+
+    def still_differing(self, plan: LanePlan, keys: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        """See Lane."""
+        if not keys:
+            return []
+        first = among([old for old, _ in plan.held.key], keys, "a.")
+        second = among([new for _, new in plan.held.key], keys, "a.")
+        return self._differing(plan.held, (first, None), (second, None))
+
+    def _differing(self, held: Plan, first: tuple[str, Any], second: tuple[str, Any]) -> list[tuple[str, ...]]:
+        session = self.server.rows.session()
+        session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        session.run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        try:
+            return sorted(
+                set(differing_keys(session, held, first, forward=True))
+                | set(differing_keys(session, held, second, forward=False))
+            )
+        finally:
+            session.run("COMMIT")
+
+    # --- the end ---
+
+    def artifacts(self, plan: LanePlan) -> tuple[Artifact, ...]:
+        """See Lane."""
+        schema = plan.held.before.schema
+        rows = self.server.sessions.main.run(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_name IN (%s, %s)",
+            (schema, plan.held.shadow, aside_name(plan.held.shadow)),
+        )
+        return tuple(Artifact("table", f"{schema}.{row[0]}") for row in sorted(rows))
+
+
+def prepare(session: Session, lock_seconds: float) -> None:
+    """For marks: nothing is committed by itself, and values are what they are."""
+    session.wait_at_most(lock_seconds)
+    session.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    session.run(TEXT_SETTINGS)
+    session.run("SET SESSION autocommit = 0")
+
+
+def columns_of(session: Session, plan: LanePlan) -> set[str]:
+    """What the copy's columns are called now."""
+    rows = session.run(
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
+        (plan.plan.before.schema, plan.plan.shadow),
+    )
+    return {str(name) for (name,) in rows}
+
+
+def to_final_form(session: Session, plan: LanePlan) -> None:
+    """What the change drops goes, and what it renames is renamed: from the held form alone, and at once."""
+    shadow = quoted(plan.plan.before.schema, plan.plan.shadow)
+    for name, _ in plan.dropped:
+        _at_once(session, f"ALTER TABLE {shadow} DROP COLUMN {quoted(name)}")
+    for now, after in plan.renamed:
+        _at_once(session, f"ALTER TABLE {shadow} RENAME COLUMN {quoted(now)} TO {quoted(after)}")
+
+
+def differing_keys(
+    session: Session, held: Plan, where: tuple[str, Any], *, forward: bool, shadow: str | None = None
+) -> list[tuple[str, ...]]:
+    """Keys, as literals, of rows of the table without their equal in the copy, or backward (see ``differing_rows``)."""
+    keys = literals(held.before if forward else held.after, [pair[0 if forward else 1] for pair in held.key], "a")
+    named = shadow or quoted(held.before.schema, held.shadow)
+    rows = session.run(f"SELECT {keys} {differing_rows(held, named, where[0], forward=forward)}", where[1])
+    return [tuple(map(str, row)) for row in rows]
+
+
+def _at_once(session: Session, statement: str) -> None:
+    try:
+        session.run(f"{statement}, ALGORITHM=INSTANT")
+    except RefusedError as error:
+        raise RefusedError(f"the copy's columns cannot be renamed or dropped at once: {error}; use triggers") from error

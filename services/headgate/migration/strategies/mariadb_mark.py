@@ -1,0 +1,108 @@
+"""A mark at MariaDB: one row of the table is given another value and its own again, in one transaction.
+
+An UPDATE that sets a row to what it is does not come into MariaDB's row log. So a column outside of the key is changed
+there and back: two events, and the row is what it was before anybody sees it. (Deleting the row and putting it back
+would be two events as well; but who follows the topic with foreign keys that cascade would lose other rows.)
+"""
+
+from typing import Final, NamedTuple
+
+from headgate.migration.strategies.contract import Column, RefusedError, Table
+from headgate.migration.strategies.mariadb_sessions import Session, quoted
+from headgate.migration.strategies.mariadb_text import among, kind_of, literal, literals, one, row_text
+
+__all__ = ["MARK_EVENTS", "Mark", "markable", "set_mark"]
+
+MARK_EVENTS: Final = 2
+
+_NUMBER: Final = "IF({0} <=> 0, 1, 0)"
+_TEXT: Final = "IF({0} <=> '0', '1', '0')"
+_DAY: Final = "IF({0} <=> '2000-01-01', '2000-01-02', '2000-01-01')"
+_WORD: Final = "IF({0} <=> 1, 2, 1)"
+"""By its number: the first or the second of the type's words."""
+
+_OTHERS: Final = (
+    dict.fromkeys(
+        ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year", "bit"), _NUMBER
+    )
+    | dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), _TEXT)
+    | dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _TEXT)
+    | dict.fromkeys(("date", "datetime", "timestamp"), _DAY)
+    | {"time": "IF({0} <=> '00:00:00', '00:00:01', '00:00:00')", "enum": _WORD, "set": _WORD}
+)
+"""Kind of a column → a value that it has not now."""
+
+_BY_ITSELF: Final = (
+    "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND extra LIKE "
+    "'%%on update%%'"
+)
+
+
+class Mark(NamedTuple):
+    """``key``: literals. ``gtid``: the transaction's, as events have it."""
+
+    key: tuple[str, ...]
+    gtid: str
+
+
+def markable(table: Table) -> list[Column]:
+    """Columns by which a mark can be tried."""
+    kept = {name for columns in table.keys.values() for name in columns}
+    return [
+        column
+        for column in table.columns
+        if column.name not in kept and not column.is_generated and kind_of(column) in _OTHERS
+    ]
+
+
+def set_mark(session: Session, table: Table, key: list[str]) -> Mark | None:
+    """Set it on any row that nobody has locked; None if there is none to be had. The session must not be autocommit.
+
+    Raises RefusedError if no column can be changed there and back; the row is as it was then.
+    """
+    full = quoted(table.schema, table.name)
+    found = one(session, f"SELECT {literals(table, key)} FROM {full} LIMIT 1 FOR UPDATE SKIP LOCKED")
+    if found is None:
+        return None
+    ((before,),) = session.run("SELECT @@last_gtid")
+    where = among(key, [found])
+    updated = [name for (name,) in session.run(_BY_ITSELF, (table.schema, table.name))]
+    whole = row_text(table, [column.name for column in table.columns if not column.is_generated])
+    as_it_was = one(session, f"SELECT {whole} FROM {full} WHERE {where}")
+    for column in markable(table):
+        kept = "".join(f", {quoted(name)} = {quoted(name)}" for name in updated if name != column.name)
+        value = one(session, f"SELECT {literal(column)} FROM {full} WHERE {where}")
+        if value is None or not _changed(session, f"UPDATE {full} SET {_other(column)}{kept} WHERE {where}"):
+            continue
+        session.run(f"UPDATE {full} SET {quoted(column.name)} = {value[0]}{kept} WHERE {where}")
+        if one(session, f"SELECT {whole} FROM {full} WHERE {where}") != as_it_was:
+            session.run("ROLLBACK")
+            raise RefusedError(f"column {column.name} of {full} does not take its own value again: no mark can be set")
+        session.run("COMMIT")
+        return Mark(found, _logged(session, before))
+    session.run("ROLLBACK")
+    raise RefusedError(f"table {full} has no column that can be changed there and back, so no mark can be set")
+
+
+def _other(column: Column) -> str:
+    name = quoted(column.name)
+    return f"{name} = {_OTHERS[kind_of(column)].format(name)}"
+
+
+def _changed(session: Session, statement: str) -> bool:
+    """Whether one row was; not where the column does not take the value (a CHECK, a width)."""
+    try:
+        return session.count(statement) == 1
+    except RefusedError:
+        return False
+
+
+def _logged(session: Session, before: str) -> str:
+    """The GTID of the transaction that was just committed."""
+    ((gtid,),) = session.run("SELECT @@last_gtid")
+    if not gtid or gtid == before:
+        raise RefusedError(
+            "the server does not log changes of this session (binlog_do_db, binlog_ignore_db, or sql_log_bin): its log "
+            "must have all changes of the table"
+        )
+    return str(gtid)

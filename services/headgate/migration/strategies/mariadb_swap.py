@@ -1,0 +1,137 @@
+"""How two tables of MariaDB change places while clients wait: a lock, a *sentry* table, and a rename that waits.
+
+As gh-ost does it. One session locks the table and the sentry; a second one waits with a RENAME that needs the sentry's
+name. Only when it is seen waiting does the first drop the sentry and unlock. If either session is lost before that,
+the sentry is in the way of the rename, which therefore fails: no moment exists at which clients find no table.
+
+Clients that wait for the table must come after the rename, or they write to the table that goes. The server lets a
+rename pass before them if it already waits *for that table*; but it takes a rename's locks one by one, in the order of
+the names, and may wait for another one first, with nothing held that keeps clients out. (Rows were lost by that: see
+gh-ost's issue 887.) So the sentry and the copy have names that begin with the table's: the table comes first in that
+order, and a rename that is seen waiting for a table waits for this one.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from headgate.migration.strategies.contract import DatabaseUnavailableError, LockUnavailableError, RefusedError
+from headgate.migration.strategies.mariadb_sessions import MariadbSessions, Session, quoted
+
+__all__ = ["TableSwap"]
+
+POLL_SECONDS: Final = 0.01
+"""Between two looks whether the rename waits: writers wait meanwhile."""
+
+COMMENT: Final = "headgate: a cut-over is under way"
+"""Tells a sentry from a table that somebody needs."""
+
+ALIASES: Final = ("a", "b")
+"""Under LOCK TABLES a table may be read only by names that were locked: those that comparisons give it."""
+
+WAITING: Final = "Waiting for table metadata lock"
+
+
+class TableSwap:
+    """One try, under the sessions of one migration. Writers may wait for ``seconds``, and the rename's own time."""
+
+    def __init__(self, sessions: MariadbSessions, schema: str, table: str, sentry: str, seconds: float) -> None:
+        self.sentry = quoted(schema, sentry)
+        self._sessions = sessions
+        self._schema, self._sentry_name = schema, sentry
+        self._table = quoted(schema, table)
+        self._seconds = seconds
+        self._renamer: Session
+
+    @contextmanager
+    def locked(self) -> Iterator[Session]:
+        """The session for ``lock`` and ``rename``. At its end all is as it was, but for a rename that came into force.
+
+        Raises LockUnavailableError, DatabaseUnavailableError, SupersededError.
+        """
+        main = self._sessions.main
+        main.wait_at_most(self._seconds)
+        self.drop_sentry()
+        main.run(f"CREATE TABLE {self.sentry} (id int) COMMENT '{COMMENT}'")
+        try:
+            with self._sessions.part("lock") as holder, self._sessions.part("rename") as self._renamer:
+                holder.wait_at_most(self._seconds)
+                self._renamer.wait_at_most(3 * self._seconds)
+                yield holder
+        finally:
+            self.drop_sentry()
+
+    def lock(self, holder: Session) -> None:
+        """From here on clients wait, until ``locked`` is left or ``rename`` has come into force."""
+        aliases = "".join(f", {self._table} AS {alias} WRITE" for alias in ALIASES)
+        holder.run(f"LOCK TABLES {self.sentry} WRITE, {self._table} WRITE{aliases}")
+
+    def rename(self, holder: Session, names: str) -> None:
+        """Let ``names`` ("a TO b, …") come into force in the one moment in which the lock goes.
+
+        Raises LockUnavailableError, DatabaseUnavailableError, RefusedError: it is to be seen what became of it.
+        """
+        rename = _Rename(self._renamer, f"RENAME TABLE {names}")
+        rename.start()
+        try:
+            self._await_waiting(rename)
+            holder.run(f"DROP TABLE {self.sentry}")
+            holder.run("UNLOCK TABLES")
+            rename.finish(3 * self._seconds)
+        except BaseException:
+            # The sentry goes only when the rename is gone: one that still waits would then come into force.
+            self._sessions.end_part(self._sessions.main, "rename")
+            raise
+
+    def _await_waiting(self, rename: "_Rename") -> None:
+        deadline = time.monotonic() + self._seconds
+        while time.monotonic() < deadline:
+            if rename.error is not None:
+                raise rename.error
+            rows = self._sessions.main.run(
+                "SELECT state FROM information_schema.processlist WHERE id = %s AND info LIKE 'RENAME%%'",
+                (rename.number,),
+            )
+            if rows and rows[0][0] == WAITING:
+                return
+            time.sleep(POLL_SECONDS)
+        raise LockUnavailableError("the rename was not seen waiting for the table")
+
+    def drop_sentry(self) -> None:
+        """Drop what is called so, if it is a sentry: the rename may have given the name to the table before."""
+        found = self._sessions.main.run(
+            "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s AND table_comment = "
+            "%s",
+            (self._schema, self._sentry_name, COMMENT),
+        )
+        if found:
+            self._sessions.main.run(f"DROP TABLE IF EXISTS {self.sentry}")
+
+
+class _Rename:
+    """The statement that waits, on a thread of its own."""
+
+    def __init__(self, session: Session, statement: str) -> None:
+        self.number = session.number
+        self.error: Exception | None = None
+        self._session = session
+        self._statement = statement
+        self._thread = threading.Thread(target=self._run, name="rename", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._session.run(self._statement)
+        except (DatabaseUnavailableError, LockUnavailableError, RefusedError) as error:
+            self.error = error
+
+    def finish(self, seconds: float) -> None:
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            raise DatabaseUnavailableError("the rename does not return")
+        if self.error is not None:
+            raise self.error

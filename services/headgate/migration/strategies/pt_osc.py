@@ -1,0 +1,168 @@
+"""Strategy ``pt-osc``: Percona's pt-online-schema-change, as it is installed on the owner's machine.
+
+It copies within the server and keeps the copy in step by triggers of its own; it puts the copy in the table's place by
+itself, as soon as that is done. Our plugin (pt_osc_plugin.pm) reports to the owner, holds a lock at the database that
+says whose session it is, and refuses to go on when the migration is somebody else's by now. The program is told to drop
+nothing: when it fails, its triggers would be left to write to a copy that is gone. What it leaves is taken away by us.
+"""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec
+from headgate.migration.strategies.contract import Plan, RefusedError
+from headgate.migration.strategies.mariadb_sessions import PORT
+from headgate.migration.strategies.statement import Statement
+from headgate.migration.strategies.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name, option_file
+from headgate.records.migration import MigrationRecorded
+
+__all__ = ["PtOscStrategy"]
+
+PLUGIN: Final = Path(__file__).with_name("pt_osc_plugin.pm")
+
+TRIGGER_PREFIX_MAX: Final = 60
+"""The program cuts the names of its triggers there."""
+
+SESSION_SECONDS: Final = 31_536_000
+"""For a session that stands still because an operator wants it: MariaDB's longest wait_timeout, a year."""
+
+_NO_FILES: Final = "--config=/dev/null"
+"""First of all options: what its files on this machine say is not part of the migration."""
+
+_PROGRESS: Final = re.compile(r"Copying .*:\s+(\d+)% (?:(\d+)\+)?([\d:]+) remain$")
+_RENAMING: Final = re.compile(r"\bRENAME\s+COLUMN\b", re.IGNORECASE)
+
+
+_RESERVED: Final = frozenset(
+    """
+    alter alter-foreign-keys-method ask-pass check-alter check-unique-key-change config database defaults-file
+    drop-new-table drop-old-table drop-triggers dry-run execute help host new-table-name password pause-file pid plugin
+    port preserve-triggers socket swap-tables user version version-check
+    """.split()  # noqa: SIM905 - words to be read
+)
+
+
+class PtOscStrategy(ToolStrategy):
+    """See the module."""
+
+    name = "pt-online-schema-change"
+    reserved = _RESERVED
+
+    _is_still = False
+
+    def _program(self, tools: Tools) -> str:
+        return tools.pt_osc
+
+    def _how_to_install(self) -> str:
+        return (
+            "install percona-toolkit there (Debian: apt-get install percona-toolkit), or name the program in "
+            "HEADGATE_MIGRATION__PT_OSC"
+        )
+
+    def _check(self, statement: Statement) -> None:
+        if _RENAMING.search(statement.tail):
+            # It knows CHANGE only, and would copy nothing into a column that is renamed otherwise.
+            raise RefusedError(f"{self.name} loses the values of a RENAME COLUMN: write CHANGE COLUMN old new TYPE")
+
+    def _names(self, plan: Plan, attempt: int) -> tuple[str, tuple[str, ...], str]:
+        prefix = re.sub(r"\W", "_", f"pt_osc_{plan.before.schema}_{plan.before.name}")[:TRIGGER_PREFIX_MAX]
+        return copy_name(plan, self._migration, attempt, self._server.name_bytes_max), (), f"{prefix}_"
+
+    def _try_out(self, program: str, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
+        """A dry run: it makes the copy, empty, and drops it again."""
+        with tempfile.TemporaryDirectory(prefix="headgate-tool-") as folder:
+            file = Path(folder, "client.cnf")
+            file.touch(mode=0o600)
+            file.write_text(self._credentials(), encoding="utf-8")
+            copy = copy_name(plan, self._migration, 0, self._server.name_bytes_max)
+            options = self._options(statement, spec, copy, self._dsn(plan.before.schema, plan.before.name, file))
+            try:
+                done = subprocess.run(
+                    [program, _NO_FILES, "--dry-run", *options],
+                    capture_output=True,
+                    stdin=subprocess.DEVNULL,
+                    check=False,
+                    timeout=CHECK_SECONDS_MAX,
+                    cwd=folder,
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise RefusedError(f"{program} cannot be tried out: {error}") from error
+        if done.returncode != 0:
+            lines = (done.stdout + done.stderr).decode(errors="replace").strip().splitlines()
+            raise RefusedError(f"{self.name} --dry-run (exit code {done.returncode}): {' '.join(lines[-3:])}")
+
+    def _command(self, program: str, run: Run) -> list[str]:
+        folder, plan, self._is_still = self._folder(), run.plan, False
+        file = folder.write("client.cnf", self._credentials())
+        return [
+            program,
+            _NO_FILES,
+            "--execute",
+            f"--pid={folder.path / 'pid'}",
+            f"--plugin={PLUGIN}",
+            "--no-drop-triggers",
+            "--no-drop-new-table",
+            "--no-drop-old-table",
+            *self._options(run.statement, run.spec, plan.copy, self._dsn(plan.schema, plan.table, file)),
+        ]
+
+    def _options(self, statement: Statement, spec: MigrationSpec, copy: str, dsn: str) -> Sequence[str]:
+        given = {option.partition("=")[0].removeprefix("--no-").removeprefix("--") for option in spec.tool_options}
+        seconds = max(1, round(spec.cutover_threshold_seconds))
+        ours = {
+            "progress": "--progress=time,1",
+            # Found in the list of sessions, a connector that captures changes would be taken for a replica.
+            "recursion-method": "--recursion-method=none",
+            "set-vars": f"--set-vars=wait_timeout={SESSION_SECONDS},lock_wait_timeout={seconds}",
+        }
+        if spec.chunk_rows != CHUNK_ROWS_DEFAULT:
+            ours["chunk-size"] = f"--chunk-size={spec.chunk_rows}"
+        return [
+            f"--alter={statement.tail.strip()}",
+            f"--new-table-name={copy}",
+            "--no-version-check",  # it would ask its vendor
+            "--no-check-alter",
+            "--no-check-unique-key-change",  # both were looked at before it was accepted
+            *(option for name, option in ours.items() if name not in given),
+            *spec.tool_options,
+            dsn,
+        ]
+
+    def _dsn(self, schema: str, table: str, file: Path) -> str:
+        parts = urlsplit(self._server.address)
+        return f"h={parts.hostname},P={parts.port or PORT},D={schema},t={table},A=utf8mb4,F={file}"
+
+    def _credentials(self) -> str:
+        user = unquote(urlsplit(self._server.address).username or "")
+        return option_file(user, self._server.sessions.password())
+
+    def _obey(self, record: MigrationRecorded) -> str:
+        """By a signal: its own pause file is looked at once a minute. Between two statements it holds no lock."""
+        is_still = record.throttle_ratio > 0
+        if self._process is not None and is_still != self._is_still:
+            self._process.hold(is_held=is_still)
+            self._is_still = is_still
+        return "an operator: it stands still" if is_still else ""
+
+    def _seen(self, record: MigrationRecorded, note: str) -> Any:
+        rows, eta = progress_of(self._folder().said(), record.table_rows)
+        return fx.ToolSeen(
+            is_live=True, rows_copied=rows, eta_seconds=eta, throttle_reason=self._obey(record), note=note
+        )
+
+
+def progress_of(lines: Sequence[str], table_rows: int) -> tuple[int | None, int | None]:
+    """Rows copied and seconds left by the last line that says so: ``Copying `db`.`t`:  31% 00:02 remain``."""
+    for line in reversed(lines):
+        if (found := _PROGRESS.search(line)) is not None:
+            seconds = 0
+            for part in found.group(3).split(":"):
+                seconds = 60 * seconds + int(part or 0)
+            return table_rows * int(found.group(1)) // 100, seconds + 86_400 * int(found.group(2) or 0)
+    return None, None

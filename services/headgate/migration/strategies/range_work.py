@@ -1,0 +1,49 @@
+"""One range of a table as a task of Spark's gets it: which copy is filled, and what must still hold when it is written.
+
+A range is written in one transaction, which first looks, under the rows' locks, whether the copy is still this one's
+to fill (``core/copy_steps.py``).
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from headgate.migration.core.copy_steps import Position, may_write
+from headgate.migration.strategies.contract import Plan, RefusedError, SupersededError
+
+__all__ = ["WRITE_LOCK_SECONDS", "RangeWork", "check_may_write"]
+
+WRITE_LOCK_SECONDS: Final = 10
+"""For the two rows that are asked whether the range may be written; nobody holds them for longer than a request."""
+
+
+class RangeWork(msgspec.Struct, frozen=True):
+    """Which copy is filled, and what must still hold when a range of it is written."""
+
+    migration: str
+    database: str
+    password_file: str | None
+    plan: Plan
+    owner_rev: int
+    attempt: int
+    held: Position
+
+    @property
+    def table_name(self) -> str:
+        """What the feed's sink calls the copy."""
+        return f"{self.plan.before.schema}.{self.plan.shadow}"
+
+
+def check_may_write(work: RangeWork, memory: tuple[Any, ...] | None, position: tuple[Any, ...] | None) -> None:
+    """Both as read under locks: the migration's (owner, attempt, stage); the feed's (id, next offset, closed).
+
+    Raises SupersededError, RefusedError.
+    """
+    if memory != (work.owner_rev, work.attempt, "paused"):
+        raise SupersededError(f"the copy is not this owner's to fill any more: {memory}")
+    seen = None if position is None else Position(position[0], position[1], bool(position[2]))
+    if not may_write(work.held, seen):
+        raise RefusedError(
+            f"the feed into the copy was to stand still at offset {work.held.next_offset} and does not ({seen}): "
+            "somebody has resumed it, and what it has deleted might come back; submit the change again"
+        )

@@ -1,0 +1,24 @@
+"""Reading and writing a range of a table, whatever its server is: what tasks of the copying query call."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from headgate.migration.strategies import mariadb_ranges, postgresql_ranges
+from headgate.migration.strategies.contract import Chunk
+from headgate.migration.strategies.range_work import RangeWork
+
+__all__ = ["read_range", "write_range"]
+
+
+def read_range(work: RangeWork, chunk: Chunk) -> Iterator[bytes]:
+    """The range's rows, a line each. Raises DatabaseUnavailableError, RefusedError, LockUnavailableError."""
+    return iter(_at(work).read_range(work, chunk))
+
+
+def write_range(work: RangeWork, lines: Iterable[bytes]) -> int:
+    """Write the rows, all or none; how many there were. Raises what ``read_range`` does, and SupersededError."""
+    return int(_at(work).write_range(work, lines))
+
+
+def _at(work: RangeWork) -> Any:
+    return mariadb_ranges if work.database.startswith(("mysql://", "mariadb://")) else postgresql_ranges

@@ -1,0 +1,334 @@
+"""A migration done by a program of somebody else's, as a child of the owner: what pt-osc and gh-ost have in common.
+
+    start     the program runs with a folder, a token and a name for its copy of its own; what an earlier attempt has
+              left is taken away first
+    watch     is the process there? when it has ended, the database says what came of it
+    stop      the process group is killed, its session at the database ended, its triggers and copy taken away
+    adopt     nobody goes on with another owner's program: it is begun anew
+
+An owner that dies leaves the program running. The next one ends it: by its folder on the same machine, and from
+everywhere at the database, where the copy's name is another one for each attempt. Rows never leave the server, or go
+through the program: they do not pass through Spark.
+"""
+
+import re
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec, parse_spec
+from headgate.migration.strategies import mariadb_tool as at_table
+from headgate.migration.strategies.contract import Memory, Plan, RefusedError
+from headgate.migration.strategies.examining import checked_plan, plan_copy
+from headgate.migration.strategies.mariadb import MariadbServer
+from headgate.migration.strategies.planning import added_unique_keys, shadow_name
+from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
+from headgate.migration.strategies.tool_process import ToolFolder, ToolProcess
+from headgate.records.migration import MigrationRecorded
+
+__all__ = ["CHECK_SECONDS_MAX", "Run", "ToolStrategy", "Tools", "copy_name", "option_file", "said_by_tool"]
+
+CHECK_SECONDS_MAX: Final = 60.0
+"""For a program to try a change out."""
+
+_OPTION: Final = re.compile(r"^--[a-z][a-z0-9-]*(=.*)?$", re.DOTALL)
+
+
+class Tools(msgspec.Struct, frozen=True):
+    """What programs need of the owner's process: where they report, by which token, where they keep their files.
+
+    ``pt_osc`` and ``gh_ost`` are programs, by their names on the PATH or by their whole paths.
+    """
+
+    issue_token: Callable[[str], str]
+    report_url: str
+    folder: Path
+    pt_osc: str = "pt-online-schema-change"
+    gh_ost: str = "gh-ost"
+
+
+class ToolStrategy(ABC):
+    """One migration done by a program; see contract.Strategy."""
+
+    name: str
+    reserved: frozenset[str]
+    """Options that are ours to give."""
+
+    def __init__(self, server: MariadbServer, migration: str, tools: Tools | None) -> None:
+        """Nothing is opened yet. Without ``tools`` it can only examine, as far as the database says."""
+        self._server, self._migration = server, migration
+        self._tools_given = tools
+        self._process: ToolProcess | None = None
+
+    # --- what differs ---
+
+    @abstractmethod
+    def _program(self, tools: Tools) -> str:
+        """Its setting."""
+
+    @abstractmethod
+    def _how_to_install(self) -> str:
+        """What to do where it is missing."""
+
+    @abstractmethod
+    def _check(self, statement: Statement) -> None:
+        """Raise RefusedError for what this program would do wrong."""
+
+    @abstractmethod
+    def _try_out(self, program: str, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
+        """Have the program itself look at the change, without doing it. Raises RefusedError with its words."""
+
+    @abstractmethod
+    def _names(self, plan: Plan, attempt: int) -> tuple[str, tuple[str, ...], str]:
+        """Of its copy, of what else it makes, and how those of its triggers begin."""
+
+    @abstractmethod
+    def _command(self, program: str, run: "Run") -> list[str]:
+        """The command line; files that it needs are written into the folder."""
+
+    @abstractmethod
+    def _obey(self, record: MigrationRecorded) -> str:
+        """Have a running program go as fast as the operator says; why it waits, if it does."""
+
+    def _seen(self, record: MigrationRecorded, note: str) -> Any:
+        """A running process."""
+        return fx.ToolSeen(is_live=True, throttle_reason=self._obey(record), note=note)
+
+    # --- effects ---
+
+    def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
+        """See contract."""
+        if reverted is not None:
+            return fx.ExamineRefused(f"a revert of strategy {self.name} is not built: submit the opposite change")
+        try:
+            self._check_options(spec)
+            statement, plan = checked_plan(self._server, self._migration, spec)
+            self._check_new_keys(statement, plan, spec)
+            self._check(statement)
+            if self._tools_given is not None:
+                self._try_out(self._installed(self._tools_given), statement, plan, spec)
+        except (RefusedError, StatementError) as error:
+            return fx.ExamineRefused(str(error))
+        message = "" if self._tools_given is not None else f"it was not looked whether the owner has {self.name}"
+        return fx.Examined(
+            "alter",
+            f"{plan.before.schema}.{plan.before.name}",
+            self._server.address,
+            is_immediate=False,
+            message=message,
+        )
+
+    def _check_new_keys(self, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
+        if added_unique_keys(statement, plan.before, plan.after) and not spec.allow_lossy:
+            raise RefusedError(
+                f"{self.name} drops rows that become equal under a new unique key while it runs, and compares nothing: "
+                "use online or triggers; or say --allow-lossy"
+            )
+
+    def _check_options(self, spec: MigrationSpec) -> None:
+        for option in spec.tool_options:
+            name = option.partition("=")[0].removeprefix("--")
+            if not _OPTION.match(option):
+                raise RefusedError(f"--tool-option {option!r}: write --name or --name=value")
+            # Perl's programs take the beginning of a name for the name.
+            ours = [known for known in sorted(self.reserved) if known.startswith((name, name.removeprefix("no-")))]
+            if ours:
+                raise RefusedError(f"--tool-option {option}: --{ours[0]} is given by Headgate")
+
+    def _installed(self, tools: Tools) -> str:
+        program = self._program(tools)
+        found = shutil.which(program)
+        if found is None:
+            raise RefusedError(f"the owner of the migrations has no {program}: {self._how_to_install()}")
+        return found
+
+    def start(self, effect: fx.StartMigration) -> Any:
+        """See contract."""
+        tools, spec = self._tools(), parse_spec(effect.record.spec)
+        statement = parse_statement(spec.statement, self._server.dialect)
+        if (done := self._ended(effect.owner_rev, spec)) is not None:
+            return done
+        try:
+            program = self._installed(tools)
+            plan = plan_copy(self._server, self._migration, statement, spec)
+            run = self._noted(effect, statement, plan, spec)
+        except RefusedError as error:
+            return fx.Refused(str(error))
+        folder = self._folder()
+        folder.make()
+        token = tools.issue_token(self._migration)
+        file = folder.write_json(
+            "tool.json", run.told(tools.report_url, token, self._server.sessions.lock_name("tool"))
+        )
+        try:
+            command = self._command(program, run)
+            self._process = ToolProcess(folder, command, {"HEADGATE_TOOL_FILE": str(file)})
+        except OSError as error:
+            self._server.forget()
+            return fx.Refused(f"{program} cannot be started: {error}")
+        return fx.Progressed("starting", table_rows=run.plan.rows, note=self._note())
+
+    def _noted(self, effect: fx.StartMigration, statement: Statement, plan: Plan, spec: MigrationSpec) -> "Run":
+        """What is to be done, remembered at the database before anything is begun."""
+        before = plan.before
+        copy, beside, triggers = self._names(plan, effect.record.attempt)
+        numbers = at_table.numbers_of(self._server, before.schema, before.name)
+        tool_plan = at_table.ToolPlan(
+            before.schema,
+            before.name,
+            copy,
+            numbers,
+            before.definition,
+            plan.after.definition,
+            before.rows,
+            beside,
+            triggers,
+        )
+        attempt = effect.record.attempt
+        self._server.note(Memory(effect.owner_rev, attempt, "begun", msgspec.json.encode(tool_plan).decode()))
+        return Run(self._migration, effect.owner_rev, attempt, statement, spec, tool_plan)
+
+    def adopt(self, effect: fx.AdoptMigration) -> Any:
+        """See contract."""
+        if self._process is not None and self._process.exit_code() is None:
+            return fx.Progressed(effect.record.stage, table_rows=effect.record.table_rows, note=self._note())
+        plan = at_table.noted(self._server.take_over(effect.owner_rev))
+        if plan is not None and at_table.is_changed(self._server, plan):
+            return fx.Completed("seen in force", at_table.finished(self._server, plan), self._note())
+        return fx.NotThere()
+
+    def watch(self, effect: fx.WatchMigration) -> Any:
+        """See contract."""
+        process = self._process
+        if process is None:
+            return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
+        code = process.exit_code()
+        if code is None:
+            return self._seen(effect.record, self._note())
+        plan = at_table.noted(self._server.take_over(effect.owner_rev))
+        if plan is not None and at_table.is_changed(self._server, plan):
+            done = fx.Completed("", at_table.finished(self._server, plan), self._note())
+            self._folder().remove()
+            return done
+        said = self._folder().kept()
+        last = f": {said[-1]}" if said else ""
+        ended = f"has ended with exit code {code}" if code else "has ended, but the table was not changed"
+        return fx.Broke(f"{self.name} {ended}{last}", note=self._note())
+
+    def cut_over(self, effect: fx.CutOverMigration) -> Any:
+        """See contract: the program does it when it is ready."""
+        return self.watch(fx.WatchMigration(effect.migration, effect.record, effect.owner_rev))
+
+    def stop(self, effect: fx.StopMigration) -> Any:
+        """See contract."""
+        done = self._ended(effect.owner_rev, parse_spec(effect.record.spec))
+        if done is None:
+            self._server.forget()
+            self._folder().remove()
+            self._server.close()
+        return done or fx.Stopped()
+
+    def clean_up(self, effect: fx.CleanUpMigration) -> Any:
+        """See contract."""
+        self._server.take_over(effect.owner_rev)
+        return fx.CleanedUp(self._server.drop(effect.record.artifacts))
+
+    def close(self) -> None:
+        """The program is a child of this owner: it ends with its term."""
+        self._end_process()
+        self._server.close()
+
+    # --- parts ---
+
+    def _ended(self, owner_rev: int, spec: MigrationSpec) -> fx.Completed | None:
+        """End whatever is under way and take it away, unless the change is in force: then Completed."""
+        memory = self._server.take_over(owner_rev)
+        self._end_process()
+        if self._tools_given is not None:
+            self._folder().end_left_over()
+        self._server.sessions.end_part(self._server.sessions.main, "tool")
+        plan = at_table.noted(memory)
+        if plan is None:
+            return None
+        if not at_table.is_changed(self._server, plan):
+            at_table.take_away(self._server, plan, spec.cutover_threshold_seconds)
+            # Its last rename may have come in between; from here on there is nothing that could be renamed.
+            if not at_table.is_changed(self._server, plan):
+                return None
+        return fx.Completed("it was in force already", at_table.finished(self._server, plan), self._note())
+
+    def _end_process(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def _tools(self) -> Tools:
+        if self._tools_given is None:
+            raise RefusedError(f"{self.name} is run by `headgate serve migration` only")
+        return self._tools_given
+
+    def _folder(self) -> ToolFolder:
+        return ToolFolder(self._tools().folder, self._migration)
+
+    def _note(self) -> str:
+        pid = None if self._process is None else self._process.pid
+        return msgspec.json.encode(Note(pid, self._folder().kept())).decode()
+
+
+class Note(msgspec.Struct):
+    """What the log keeps of a program: for people."""
+
+    pid: int | None = None
+    said: list[str] = []
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run of a program."""
+
+    migration: str
+    owner_rev: int
+    attempt: int
+    statement: Statement
+    spec: MigrationSpec
+    plan: at_table.ToolPlan
+
+    def told(self, url: str, token: str, lock: str) -> dict[str, Any]:
+        """What the program's hooks are told in a file that only this user can read."""
+        return {
+            "url": url,
+            "token": token,
+            "migration": self.migration,
+            "owner_rev": self.owner_rev,
+            "attempt": self.attempt,
+            "lock": lock,
+            "schema": self.plan.schema,
+            "table": self.plan.table,
+            "numbers": ",".join(map(str, self.plan.numbers)),
+        }
+
+
+def said_by_tool(note: str) -> list[str]:
+    """The lines that a record's note has of its program; none of another strategy's."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(note or "{}", type=Note).said
+    return []
+
+
+def copy_name(plan: Plan, migration: str, attempt: int, limit: int) -> str:
+    """A name for the copy that no other attempt has."""
+    return shadow_name(plan.before.name, f"{migration}/{attempt}", limit)
+
+
+def option_file(user: str, password: str) -> str:
+    """An option file of MariaDB's with these, whatever characters they have."""
+    return f"[client]\nuser={_option_value(user)}\npassword={_option_value(password)}\n"
+
+
+def _option_value(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,287 @@
+"""What a switch of a change log costs: its time, and how long changes wait that are written meanwhile.
+
+A real broker, an owner in a process of its own, and writers as threads of this one, as in `headgate serve ingest`. The
+lower half of the ring is split in four and merged again, in turn; the upper half stays one stream. A reader follows
+all the time and keeps for each change how long it took from ``write`` to its delivery in order. The stall of a half is
+the longest of these times among changes written in the seconds from a request on, less the longest in the seconds
+before it: times differ by themselves, and what is no switch's doing is in both.
+
+Routing is measured apart: a key's token and its stream, on maps of equal ranges.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headgate.cli.generation_requests import ask, request_of
+from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.log import LogError
+from headgate.eventlog.topics import create_topics
+from headgate.generation import ChangeReader, ChangeWriter
+from headgate.generation.core.planning import Recut, first_map
+from headgate.generation.core.ranges import LogMap, MapError
+from headgate.generation.core.splitmix import Splitmix
+from headgate.generation.core.state import current_of
+from headgate.generation.core.tokens import token_of_key
+from headgate.generation.shell.tail import GenerationTail
+from headgate.records.generation import GenerationRequestKind, StreamsRecut
+from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.parts import BenchError
+from headgate_lab.embedded.broker import EmbeddedKafka
+
+__all__ = ["GenerationOptions", "bench_generation"]
+
+SET: Final = "bench"
+PARTITIONS: Final = 40
+KEYS: Final = 20
+"""Of each writer."""
+
+SWITCH_GOAL_MS: Final = 2_000.0
+"""p99 with the most writers."""
+
+UNAFFECTED_GOAL_MS: Final = 0.0
+
+STRETCH_SECONDS: Final = 2.0
+"""Before and from a request on."""
+
+WAIT_SECONDS: Final = 180.0
+"""For the owner's first campaign, for a hundred writers to be admitted, for the last change to be read."""
+
+ROUTED_KEYS: Final = 50_000
+
+
+class GenerationOptions(msgspec.Struct, frozen=True):
+    """Numbers of writers, ``switches`` with each, at ``rate`` changes per second in all; sizes of maps."""
+
+    writers: tuple[int, ...] = (1, 10, 100)
+    switches: int = 10
+    rate: int = 200
+    ranges: tuple[int, ...] = (64, 4_096, 65_536)
+
+
+class _Cluster(msgspec.Struct, frozen=True):
+    """What the log wants to know (eventlog/topics.py)."""
+
+    bootstrap: str
+    cluster: str
+    shards: int = 1
+    replication_factor: int = 1
+    cloudevents: bool = False
+    kafka: dict[str, str] = {}
+
+
+class _Sample(msgspec.Struct, frozen=True):
+    """One change as it was read: when it was written, how long it took, and whether its half is switched."""
+
+    written: float
+    seconds: float
+    is_affected: bool
+
+
+def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> Report:
+    """Every number of writers, then routing. Raises BenchError if a switch fails or the last change does not come."""
+    figures: dict[str, Figure] = {}
+    folder = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
+    stalls: dict[bool, list[float]] = {True: [], False: []}
+    lost = reordered = 0
+    try:
+        with EmbeddedKafka(folder / "kafka", heap_mb=1024) as kafka:
+            for count in options.writers:
+                run = _Run(_Cluster(kafka.bootstrap, f"bench{count}"), count, options)
+                switches = run.measure(say)
+                goal = SWITCH_GOAL_MS if count == max(options.writers) else None
+                figures[f"switch_{count}_writers_p50_ms"] = median_of(switches, "ms")
+                figures[f"switch_{count}_writers_p99_ms"] = _p99(switches, goal)
+                for is_affected, found in run.stalls.items():
+                    stalls[is_affected] += found
+                lost, reordered = lost + run.lost, reordered + run.reordered
+                worst = {side: max(found) for side, found in run.stalls.items()}
+                say(
+                    f"{count} writers: switches {', '.join(f'{each:.0f}' for each in switches)} ms; longest stall "
+                    f"{worst[True]:.0f} ms affected, {worst[False]:.0f} ms not; "
+                    f"{run.lost} lost, {run.reordered} reordered"
+                )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    figures["affected_stall_p99_ms"] = _p99(stalls[True], None)
+    figures["unaffected_stall_p99_ms"] = _p99(stalls[False], UNAFFECTED_GOAL_MS)
+    figures["lost"] = Figure(lost, "changes", 0, 1, 0)
+    figures["reordered"] = Figure(reordered, "changes", 0, 1, 0)
+    for ranges in options.ranges:
+        figures[f"route_{ranges}_us"] = median_of(_route(ranges), "us", digits=2)
+    return Report("generation", figures)
+
+
+class _Run:
+    """One number of writers, on a change log of its own."""
+
+    def __init__(self, settings: _Cluster, count: int, options: GenerationOptions) -> None:
+        self._settings, self._count, self._options = settings, count, options
+        self._samples: list[_Sample] = []
+        self._read: dict[bytes, list[int]] = defaultdict(list)
+        self._written = 0
+        self._is_over = threading.Event()
+        self._wrong: list[Exception] = []
+        self.stalls: dict[bool, list[float]] = {True: [], False: []}
+        self.lost = self.reordered = 0
+
+    def measure(self, say: Callable[[str], None]) -> list[float]:
+        """Milliseconds of each switch, from the request to its outcome."""
+        create_topics(self._settings)
+        with ExitStack() as stack:
+            log = stack.enter_context(closing(open_log(self._settings)))
+            stack.enter_context(_owner(self._settings))
+            tail = stack.enter_context(closing(GenerationTail(log, SET, "bench")))
+            _await_owner(tail)
+            topic = f"{self._settings.cluster}.data"
+            create = request_of(GenerationRequestKind.CREATE, topic=topic, partitions=PARTITIONS, streams=2)
+            ask(tail, SET, create, WAIT_SECONDS)
+            writers = [stack.enter_context(closing(_writer(log, number))) for number in range(self._count)]
+            started = [writer.position for writer in writers]
+            say(f"{len(started)} writers are admitted")
+            threads = [threading.Thread(target=self._guarded, args=(act,)) for act in (
+                lambda: self._feed(writers), lambda: self._follow(log))]  # fmt: skip
+            for thread in threads:
+                thread.start()
+            try:
+                asked = list(self._switches(tail, say))
+            finally:
+                self._is_over.set()
+                for thread in threads:
+                    thread.join()
+        if self._wrong:
+            raise BenchError(f"a thread has ended: {self._wrong[0]}") from self._wrong[0]
+        self._judge([at for at, _ in asked])
+        return [seconds * 1_000 for _, seconds in asked]
+
+    def _switches(self, tail: GenerationTail, say: Callable[[str], None]) -> Iterator[tuple[float, float]]:
+        """When each was asked for, and how long it took."""
+        for _ in range(self._options.switches):
+            self._is_over.wait(2 * STRETCH_SECONDS)
+            tail.read_to_end()
+            current = current_of(tail.state.sets[SET])
+            if current is None:
+                raise BenchError("no generation is in force")
+            changes = _split_or_merge(tail.state.map_of(SET, current.epoch))
+            request = request_of(GenerationRequestKind.SWITCH, epoch=current.epoch, changes=changes)
+            begun = time.monotonic()
+            ask(tail, SET, request, WAIT_SECONDS)
+            seconds = time.monotonic() - begun
+            say(f"generation {current.epoch + 1}: {seconds * 1_000:.0f} ms")
+            yield begun, seconds
+        self._is_over.wait(STRETCH_SECONDS)
+
+    def _feed(self, writers: Sequence[ChangeWriter]) -> None:
+        begun = time.monotonic()
+        while not self._is_over.is_set():
+            ahead = begun + self._written / self._options.rate - time.monotonic()
+            if ahead > 0:
+                time.sleep(ahead)
+            position, number = divmod(self._written, len(writers))
+            key = b"%d-%d" % (number, position % KEYS)
+            writers[number].write(key, repr(time.monotonic()).encode(), position)
+            self._written += 1
+        for writer in writers:
+            writer.flush()
+
+    def _follow(self, log: KafkaLog) -> None:
+        with closing(ChangeReader(log, SET, "bench")) as reader:
+            read, deadline = 0, float("inf")
+            while not self._is_over.is_set() or read < self._written:
+                for change in reader.poll(0.05):
+                    key, now, written = change.key or b"", time.monotonic(), float(change.value or b"0")
+                    self._read[key].append(change.position)
+                    self._samples.append(_Sample(written, now - written, token_of_key(key) < 0))
+                    read += 1
+                if self._is_over.is_set():
+                    deadline = min(deadline, time.monotonic() + WAIT_SECONDS)
+                if time.monotonic() > deadline:
+                    return  # What is missing is counted.
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except (LogError, MapError) as error:
+            self._wrong.append(error)
+            self._is_over.set()
+
+    def _judge(self, asked: Sequence[float]) -> None:
+        for at in asked:
+            for is_affected, found in self.stalls.items():
+                during = self._longest(at, at + STRETCH_SECONDS, is_affected=is_affected)
+                before = self._longest(at - STRETCH_SECONDS, at, is_affected=is_affected)
+                found.append(max(0.0, during - before) * 1_000)
+        self.lost = self._written - len({(key, each) for key, found in self._read.items() for each in found})
+        self.reordered = sum(later <= earlier for found in self._read.values() for earlier, later in pairwise(found))
+
+    def _longest(self, begin: float, end: float, *, is_affected: bool) -> float:
+        within = (s.seconds for s in self._samples if begin <= s.written < end and s.is_affected is is_affected)
+        return max(within, default=0.0)
+
+
+@contextmanager
+def _owner(settings: _Cluster) -> Iterator[None]:
+    command = [sys.executable, "-m", "headgate", "serve", "generation", "--bootstrap", settings.bootstrap]
+    command += ["--cluster", settings.cluster, "--http-port", "0", "--log-level", "error"]
+    process = subprocess.Popen(command, env={**os.environ, "HEADGATE_REPLICATION_FACTOR": "1"})
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(WAIT_SECONDS)
+
+
+def _await_owner(tail: GenerationTail) -> None:
+    """Nothing can be asked before an owner has announced itself, and with it the level of what is written."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while tail.state.owner_rev < 0:
+        if time.monotonic() > deadline:
+            raise BenchError(f"`headgate serve generation` has not become an owner within {WAIT_SECONDS:g} s")
+        tail.follow(0.2)
+
+
+def _writer(log: KafkaLog, number: int) -> ChangeWriter:
+    return ChangeWriter(log, SET, f"w{number}", wait_seconds=WAIT_SECONDS)
+
+
+def _split_or_merge(log: LogMap) -> tuple[StreamsRecut, ...]:
+    """The lower half in four, or in one."""
+    *lower, upper = log.streams
+    ids = tuple(stream.id for stream in lower)
+    width = (upper.start - lower[0].start) // 4
+    cuts = tuple(lower[0].start + width * number for number in (1, 2, 3)) if len(lower) == 1 else ()
+    change = Recut(ids, cuts, "")
+    return (StreamsRecut(tuple(map(str, change.streams)), change.cuts),)
+
+
+def _p99(values: Sequence[float], goal: float | None) -> Figure:
+    """With fewer than a hundred values, the greatest of them."""
+    ordered = sorted(values)
+    value = ordered[max(0, -(-99 * len(ordered) // 100) - 1)]
+    return Figure(round(value, 1), "ms", goal, len(ordered), round(ordered[-1] - ordered[0], 1))
+
+
+def _route(ranges: int) -> list[float]:
+    """Microseconds for a key's token and its stream, in each of five runs."""
+    log = first_map(ranges, ranges, Splitmix(1).bits)
+    keys = [b"customer-%d" % number for number in range(ROUTED_KEYS)]
+    log.stream_of(0)
+    runs = []
+    for _ in range(5):
+        begun = time.process_time()
+        for key in keys:
+            log.stream_of(token_of_key(key))
+        runs.append((time.process_time() - begun) / ROUTED_KEYS * 1e6)
+    return runs

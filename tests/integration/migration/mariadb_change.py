@@ -1,0 +1,154 @@
+"""A migration of a MariaDB table by strategy online, as far as the copy is made; the feed into the copy is played.
+
+The test moves the feed's row of progress, and says what is on the topic. The real ones are in test_online.py.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from fixtures.services import mariadb_connect
+from headgate.migration.core.copy_steps import Position
+from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.strategies.contract import Chunk, Memory
+from headgate.migration.strategies.examining import checked_plan
+from headgate.migration.strategies.lane import CutOver, LastChange
+from headgate.migration.strategies.lane_plan import LanePlan, lane_plan
+from headgate.migration.strategies.mariadb import MariadbServer
+from headgate.migration.strategies.mariadb_cutover import MariadbOnline
+from headgate.migration.strategies.mariadb_ranges import read_range, write_range
+from headgate.migration.strategies.mariadb_swap import TableSwap
+from headgate.migration.strategies.range_work import RangeWork
+from headgate.records.migration import MigrationStrategy
+
+__all__ = ["WHOLE", "Change", "Tail", "cut_over_until_the_rename", "opened"]
+
+WHOLE = Chunk(None, None)
+SECONDS = 10.0
+"""What clients may wait for: a busy machine needs more than the default."""
+
+PROGRESS = (
+    "CREATE TABLE IF NOT EXISTS headgate.progress (feed_id varchar(64), table_name varchar(129), next_offset bigint, "
+    "closed boolean)"
+)
+
+
+class Change:
+    """A migration at its database, as far as the copy is made; and the feed, which is played."""
+
+    def __init__(self, url: str, folder: Path, statement: str, *, owner_rev: int = 1, migration: str = "m") -> None:
+        parts = urlsplit(url)
+        password = folder / "password"
+        password.write_text(unquote(parts.password or ""), encoding="utf-8")
+        self.url, self.folder, self.statement = url, folder, statement
+        self.spec = MigrationSpec(
+            statement=statement,
+            database=f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}",
+            password_file=str(password),
+            strategy=MigrationStrategy.ONLINE,
+        )
+        self.server = MariadbServer(migration, self.spec.database, self.spec.password_file)
+        self.lane = MariadbOnline(self.server)
+        self.migration, self.owner_rev = migration, owner_rev
+        self.plan: LanePlan
+        self.memory: Memory
+        self.held = Position("f", 7, True)
+
+    def make(self) -> "Change":
+        self.server.take_over(self.owner_rev)
+        statement, plan = checked_plan(self.server, self.migration, self.spec)
+        self.lane.capture(plan.before)
+        self.plan = lane_plan(plan, self.lane.primary(plan.before), "topic", name_bytes_max=64)
+        memory = Memory(self.owner_rev, 1, "begun", msgspec.json.encode(self.plan).decode())
+        self.memory = self.lane.make(statement, self.plan, memory, SECONDS)
+        return self
+
+    def copied(self) -> "Change":
+        """Every row is in the copy, and the feed goes on."""
+        self.run(PROGRESS)
+        self.run(f"REPLACE INTO headgate.progress VALUES ('f', '{self.schema}.{self.plan.plan.shadow}', 7, TRUE)")
+        self.note("paused")
+        work = RangeWork(
+            self.migration, self.server.address, self.server.password_file, self.plan.held, self.owner_rev, 1, self.held
+        )
+        assert write_range(work, read_range(work, WHOLE)) == self.run("SELECT COUNT(*) FROM items")[0][0]
+        self.note("copied")
+        self.run("UPDATE headgate.progress SET closed = FALSE")
+        return self
+
+    def note(self, stage: Any) -> None:
+        self.memory = msgspec.structs.replace(self.memory, stage=stage)
+        self.server.note(self.memory)
+
+    def adopted(self) -> "Change":
+        """Taken over from another owner."""
+        memory = self.server.take_over(self.owner_rev)
+        assert memory is not None
+        self.memory, self.plan = memory, msgspec.json.decode(memory.before, type=LanePlan)
+        self.lane.hold_form(self.plan)
+        return self
+
+    @property
+    def schema(self) -> str:
+        return self.plan.plan.before.schema
+
+    def run(self, statement: str) -> list[tuple[Any, ...]]:
+        with closing(mariadb_connect(self.url)) as session, session.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def cut_over(
+        self,
+        tail: Any = None,
+        *,
+        hot: list[tuple[str, ...]] | None = None,
+        seconds: float = SECONDS,
+        built: str | None = None,
+    ) -> None:
+        is_what = self.lane.built(self.plan) if built is None else built
+        self.lane.cut_over(CutOver(self.plan, self.memory, "f", tail or Tail(self), seconds, is_what, hot or [], False))
+
+    @property
+    def is_changed(self) -> bool:
+        return self.server.is_changed(self.memory, self.plan.plan)
+
+    def close(self) -> None:
+        self.server.close()
+
+
+class Tail:
+    """The topic's end: a mark is there at once, and in the copy as well, unless ``wait`` takes its time."""
+
+    def __init__(self, change: Change, wait: Callable[[int], None] = lambda _number: None) -> None:
+        self.found: list[LastChange] = []
+        self._change, self._wait = change, wait
+
+    def find(self, change: LastChange, seconds: float) -> int | None:
+        del seconds
+        self.found.append(change)
+        self._wait(len(self.found))
+        self._change.run(f"UPDATE headgate.progress SET next_offset = {100 + len(self.found)}")
+        return 99 + len(self.found)
+
+
+@contextmanager
+def opened(url: str, folder: Path, statement: str) -> Iterator[Change]:
+    with closing(Change(url, folder, statement)) as change:
+        yield change.make()
+
+
+def cut_over_until_the_rename(url: str, folder: str, statement: str, ready: Any) -> None:
+    """In a process of its own: everything but the rename, then nothing more."""
+
+    def wait(*_: Any) -> None:
+        ready.set()
+        time.sleep(600)
+
+    TableSwap.rename = wait  # type: ignore[method-assign]
+    with opened(url, Path(folder), statement) as change:
+        change.copied().cut_over()

@@ -1,0 +1,222 @@
+"""Strategy pt-osc: the real program at a real MariaDB, its plugin's reports, what is left of it however it ends."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from msgspec.structs import replace
+
+from fixtures.services import mariadb_execute
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.strategies.tool import said_by_tool
+from headgate.records.migration import MigrationStrategy
+from integration.cli.conftest import eventually
+from integration.migration.tool_change import Owner, Table, owned, pid_of
+
+pytestmark = pytest.mark.integration
+
+ADD = "ALTER TABLE items ADD COLUMN extra int NOT NULL DEFAULT 7, CHANGE COLUMN s title varchar(60)"
+SLOWLY = ("--chunk-size=100", "--sleep=0.2")
+"""So that it is in the middle of its copy when a test wants that."""
+
+Make = Callable[..., Owner]
+
+
+@pytest.fixture
+def table(mariadb_database: str, tmp_path: Path) -> Table:
+    return Table(mariadb_database, tmp_path)
+
+
+@pytest.fixture
+def owner(pt_osc: Path, tmp_path: Path) -> Iterator[Make]:
+    with owned(tmp_path, pt_osc=str(pt_osc)) as make:
+        yield make
+
+
+def spec_of(table: Table, statement: str = ADD, **more: Any) -> MigrationSpec:
+    return table.spec(MigrationStrategy.PT_OSC, statement, **more)
+
+
+def test_a_table_is_changed_and_nothing_but_the_old_one_is_left(table: Table, owner: Make) -> None:
+    one = owner(spec_of(table))
+    assert isinstance(one.examine(), fx.Examined)
+    assert table.names("table") == ["items"], "trying it out leaves nothing"
+    begun = one.start()
+    assert isinstance(begun, fx.Progressed)
+    done = one.ended()
+    assert isinstance(done, fx.Completed), done
+    assert table.columns() == ["id", "v", "title", "extra"]
+    assert table.run("SELECT COUNT(*), MIN(title), SUM(extra) FROM items") == [(table.rows, "a", 7 * table.rows)]
+    assert table.names("trigger") == []
+    assert [artifact.name for artifact in done.artifacts] == [f"{table.schema}._items_old"]
+    assert table.names("table") == ["_items_old", "items"]
+    stages = ["examining", "making the copy", "making triggers", "copying", "copied", "renaming", "renamed"]
+    assert one.stages() == stages
+    assert one.reports[-1].status is fx.ToolStatus.COMPLETE
+    assert "Swapped original and new tables OK." in "\n".join(said_by_tool(done.note))
+    one.stands(replace(one.record, artifacts=done.artifacts))
+    assert one.do(fx.CleanUpMigration) == fx.CleanedUp()
+    assert table.names("table") == ["items"]
+
+
+def test_no_secret_stands_where_others_can_read_it(table: Table, owner: Make) -> None:
+    secret = "a\"b'c\\d #;e"
+    name = f"u{os.getpid()}"
+    quoted = secret.replace("\\", "\\\\").replace("'", "''")
+    mariadb_execute(table.url, f"CREATE USER {name}@'%' IDENTIFIED BY '{quoted}'")
+    mariadb_execute(table.url, f"GRANT ALL ON *.* TO {name}@'%'")
+    try:
+        table.password_file.write_text(secret, encoding="utf-8")
+        database = table.address.replace("root@", f"{name}@")
+        one = owner(spec_of(table, database=database, tool_options=SLOWLY))
+        assert isinstance(one.examine(), fx.Examined)
+        one.start()
+        one.heard("copying")
+        process = psutil.Process(pid_of(one.do(fx.WatchMigration)))
+        folder = next(Path(word.split("=")[1]).parent for word in process.cmdline() if word.startswith("--pid="))
+        token = json.loads((folder / "tool.json").read_text())["token"]
+        for words in (process.cmdline(), process.environ().values()):
+            assert not any(secret in word or token in word for word in words)
+        assert {oct(path.stat().st_mode & 0o777) for path in (folder, folder.parent)} == {"0o700"}
+        for private in ("client.cnf", "tool.json"):
+            assert (folder / private).stat().st_mode & 0o077 == 0
+        assert one.stop() == fx.Stopped()
+        assert not folder.exists()
+    finally:
+        mariadb_execute(table.url, f"DROP USER {name}@'%'")
+
+
+def test_a_cancelled_one_is_gone_with_its_triggers_and_its_copy(table: Table, owner: Make) -> None:
+    one = owner(spec_of(table, tool_options=SLOWLY))
+    one.start()
+    one.heard("copying")
+    found = one.watched(lambda found: found.rows_copied)
+    assert 0 < found.rows_copied < one.record.table_rows
+    assert len(table.names("trigger")) == 3
+    table.run("UPDATE items SET v = v + 1 WHERE id <= 10")
+    assert one.stop() == fx.Stopped()
+    assert not psutil.pid_exists(pid_of(found)) or psutil.Process(pid_of(found)).status() == psutil.STATUS_ZOMBIE
+    assert (table.names("trigger"), table.names("table")) == ([], ["items"])
+    table.run("UPDATE items SET v = v + 1 WHERE id <= 10")
+    assert table.run("SELECT SUM(v) FROM items") == [(20,)]
+    assert table.columns() == ["id", "v", "s"]
+
+
+def test_it_stands_still_when_told_and_goes_on(table: Table, owner: Make) -> None:
+    one = owner(spec_of(table, tool_options=SLOWLY))
+    one.start()
+    one.heard("copying")
+    one.throttle(1.0)
+    held = one.watched(lambda found: found.throttle_reason)
+    assert held.throttle_reason == "an operator: it stands still"
+    process = psutil.Process(pid_of(held))
+    eventually(lambda: process.status() == psutil.STATUS_STOPPED, "it stands still")
+    table.run("UPDATE items SET v = v + 1")  # clients do not wait for it
+    one.throttle(0.0)
+    assert isinstance(one.ended(), fx.Completed)
+
+
+def test_the_next_owner_ends_what_the_last_one_has_left_and_begins_anew(table: Table, owner: Make) -> None:
+    first = owner(spec_of(table, tool_options=SLOWLY))
+    first.start()
+    first.heard("copying")
+    left = psutil.Process(pid_of(first.do(fx.WatchMigration)))
+    os.killpg(left.pid, signal.SIGSTOP)  # it would not notice that its session was ended
+    second = owner(spec_of(table), 2)
+    assert second.stop() == fx.Stopped(), "by its folder: its number is not known to this one"
+    assert not left.is_running() or left.status() == psutil.STATUS_ZOMBIE
+    assert (table.names("trigger"), table.names("table")) == ([], ["items"])
+    second.stands(replace(second.record, attempt=2))
+    second.start()
+    assert isinstance(second.ended(), fx.Completed)
+    assert table.columns() == ["id", "v", "title", "extra"]
+
+
+def test_one_that_runs_elsewhere_can_change_nothing_any_more(
+    table: Table, owner: Make, tmp_path: Path, pt_osc: Path
+) -> None:
+    """It is frozen while it is taken over by an owner that does not see its process, and goes on afterwards."""
+    first = owner(spec_of(table, tool_options=SLOWLY))
+    first.start()
+    first.heard("copying")
+    pid = pid_of(first.do(fx.WatchMigration))
+    os.killpg(pid, signal.SIGSTOP)
+    with owned(tmp_path / "elsewhere", pt_osc=str(pt_osc)) as make_elsewhere:
+        second = make_elsewhere(spec_of(table, tool_options=SLOWLY), 2)
+        assert second.stop() == fx.Stopped()
+        second.stands(replace(second.record, attempt=2))
+        second.start()
+        second.heard("copying")
+        second.throttle(1.0)
+        second.watched(lambda found: found.throttle_reason)
+        os.killpg(pid, signal.SIGCONT)
+        eventually(
+            lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "it ends"
+        )
+        assert len(table.names("trigger")) == 3, "those of the second attempt"
+        table.run("UPDATE items SET v = v + 1")
+        second.throttle(0.0)
+        done = second.ended()
+    assert isinstance(done, fx.Completed), done
+    output = next((tmp_path / "tools").rglob("output.log")).read_text()
+    assert "was not altered" in output, output
+    assert table.run("SELECT COUNT(*), MIN(v) FROM items") == [(table.rows, 1)]
+    assert table.columns() == ["id", "v", "title", "extra"]
+    assert table.names("trigger") == []
+
+
+def test_what_was_renamed_before_it_was_stopped_is_complete(table: Table, owner: Make) -> None:
+    one = owner(spec_of(table))
+    one.start()
+    eventually(lambda: "extra" in table.columns(), "it has renamed")
+    assert isinstance(owner(spec_of(table), 2).stop(), fx.Completed)
+    assert table.names("trigger") == []
+
+
+def test_a_table_that_is_emptied_meanwhile_stays_empty(table: Table, owner: Make) -> None:
+    """Its triggers do not fire on that: the copy has all the rows."""
+    one = owner(spec_of(table))
+    one.at["copied"] = lambda: table.run("TRUNCATE TABLE items")
+    one.start()
+    broke = one.ended()
+    assert isinstance(broke, fx.Broke), broke
+    assert "truncated or rebuilt" in "\n".join(said_by_tool(broke.note))
+    assert one.reports[-1].status is fx.ToolStatus.FAILED
+    assert one.stop() == fx.Stopped()
+    assert table.run("SELECT COUNT(*) FROM items") == [(0,)]
+    assert (table.names("trigger"), table.names("table")) == ([], ["items"])
+
+
+@pytest.mark.parametrize(
+    ("statement", "more", "why"),
+    [
+        ("ALTER TABLE items RENAME COLUMN s TO title", {}, "CHANGE COLUMN"),
+        ("ALTER TABLE items ADD UNIQUE KEY (s, id)", {}, "--allow-lossy"),
+        ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("--plugin=x",)}, "given by Headgate"),
+        ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("--plug=x",)}, "--plugin is given by Headgate"),
+        ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("--no-swap",)}, "--swap-tables is given by Headgate"),
+        ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("-p",)}, "--name=value"),
+        ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("--no-such-thing",)}, "no-such-thing"),
+        ("ALTER TABLE items MODIFY COLUMN v smallint", {}, "values could be lost"),
+    ],
+)
+def test_what_it_would_do_wrong_is_refused(
+    table: Table, owner: Make, statement: str, more: dict[str, Any], why: str
+) -> None:
+    refused = owner(spec_of(table, statement, **more)).examine()
+    assert isinstance(refused, fx.ExamineRefused), refused
+    assert why in refused.reason, refused.reason
+    assert table.names("table") == ["items"]
+
+
+def test_where_it_is_not_installed_it_says_what_to_install(table: Table, tmp_path: Path) -> None:
+    with owned(tmp_path, pt_osc="no-such-program") as make:
+        refused = make(spec_of(table)).examine()
+    assert isinstance(refused, fx.ExamineRefused)
+    assert "apt-get install percona-toolkit" in refused.reason

@@ -1,0 +1,62 @@
+"""The thread of an online change, where its database is lost: it ends, so that the migration is taken up anew."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.strategies.contract import DatabaseUnavailableError, Memory
+from headgate.migration.strategies.lane_plan import lane_plan
+from headgate.migration.strategies.online_steps import Note, OnlineWork, Parts
+from headgate.migration.strategies.planning import make_plan
+from headgate.migration.strategies.statement import parse_statement
+from headgate.records.migration import MigrationStrategy
+from unit.migration.test_lane_plan import ID, table
+
+
+class Lane:
+    """A database whose main session is lost after some questions, or which cannot be asked at all."""
+
+    def __init__(self, answers: int) -> None:
+        self.answers = answers
+
+    def hold_form(self, _plan: Any) -> None:
+        self.check_ours()
+
+    def check_ours(self) -> None:
+        self.answers -= 1
+        if self.answers < 0:
+            raise DatabaseUnavailableError("the session is lost")
+
+
+class Others:
+    """Whatever else it is done with: nothing is there."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("seen"):
+            raise DatabaseUnavailableError("no broker answers")
+        return lambda *_: None
+
+
+@pytest.mark.parametrize("answers", [0, 1, 3])
+def test_it_ends_where_its_session_is_lost_and_can_be_begun_again(
+    answers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headgate.migration.strategies.online_steps.AGAIN_SECONDS", 0.01)
+    plan = make_plan(
+        parse_statement("ALTER TABLE t ADD c int", "postgres"), table(ID), table(ID), "s", allow_lossy=False
+    )
+    held = lane_plan(plan, ("id",), "topic", name_bytes_max=63)
+    spec = MigrationSpec(statement="", database="", strategy=MigrationStrategy.ONLINE)
+    others: Any = Others()
+    lane: Any = Lane(answers)
+    parts = Parts(others, lane, others, "feed", others)
+    work = OnlineWork(parts, held, Memory(1, 1, "begun"), spec=spec, note=Note(), throttle_ratio=0.0)
+    work.start()
+    work._thread.join(30)
+    assert work.is_over_in_vain
+    assert isinstance(work.error, DatabaseUnavailableError)
