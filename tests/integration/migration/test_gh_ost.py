@@ -39,7 +39,8 @@ def gh_ost(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def owner(gh_ost: Path, tmp_path: Path) -> Iterator[Make]:
-    with owned(tmp_path, gh_ost=str(gh_ost)) as make:
+    longer_than_a_socket_may_be = tmp_path / ("folder" * 20)
+    with owned(longer_than_a_socket_may_be, gh_ost=str(gh_ost)) as make:
         yield make
 
 

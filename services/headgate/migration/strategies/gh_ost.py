@@ -9,6 +9,7 @@ gh-ost cannot be had where Headgate is built: this is tested against a program t
 (doc/hooks.md, doc/interactive-commands.md, doc/command-line-flags.md of github/gh-ost), and not against gh-ost.
 """
 
+import os
 import re
 import socket
 import subprocess
@@ -56,8 +57,8 @@ ANSWER_SECONDS_MAX: Final = 2.0
 ANSWER_BYTES_MAX: Final = 8_192
 """Of its socket, which answers at once; beyond this it is asked again a second later."""
 
-SOCKET_PATH_MAX: Final = 100
-"""Linux takes 107 bytes."""
+SOCKET: Final = "socket"
+"""Named without its folder, in which gh-ost is started: Linux takes 107 bytes for a socket's path."""
 
 PANIC_SECONDS_MAX: Final = 2.0
 """For it to see its panic file; then it is killed."""
@@ -112,7 +113,7 @@ class GhOstStrategy(ToolStrategy):
             options = self._options(statement, spec, (plan.before.schema, plan.before.name), self._name(plan, 0), file)
             try:
                 done = subprocess.run(
-                    [program, *options, f"--serve-socket-file={folder}/socket"],
+                    [program, *options, f"--serve-socket-file={SOCKET}"],
                     capture_output=True,
                     stdin=subprocess.DEVNULL,
                     check=False,
@@ -129,8 +130,6 @@ class GhOstStrategy(ToolStrategy):
     def _command(self, program: str, run: Run) -> list[str]:
         folder, plan, self._ratio_told = self._folder(), run.plan, 0.0
         path = folder.path
-        if len(str(path / "socket")) > SOCKET_PATH_MAX:
-            raise OSError(f"the path of its socket is too long, set a shorter TMPDIR: {path / 'socket'}")
         file = folder.write("client.cnf", self._credentials())
         (path / "hooks").mkdir(mode=0o700)
         for hook in HOOKS:
@@ -144,7 +143,7 @@ class GhOstStrategy(ToolStrategy):
             f"--hooks-path={path / 'hooks'}",
             f"--panic-flag-file={path / 'panic'}",
             f"--postpone-cut-over-flag-file={path / 'postpone'}",
-            f"--serve-socket-file={path / 'socket'}",
+            f"--serve-socket-file={SOCKET}",
             *self._options(run.statement, run.spec, (plan.schema, plan.table), force, file),
         ]
 
@@ -197,7 +196,7 @@ class GhOstStrategy(ToolStrategy):
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
                 channel.settimeout(ANSWER_SECONDS_MAX)
-                channel.connect(str(self._folder().path / "socket"))
+                _connect(channel, self._folder().path)
                 channel.sendall(f"{command}\n".encode())
                 channel.shutdown(socket.SHUT_WR)
                 while len(answer) < ANSWER_BYTES_MAX and (piece := channel.recv(ANSWER_BYTES_MAX)):
@@ -224,3 +223,12 @@ class GhOstStrategy(ToolStrategy):
             self._folder().switch("panic", is_on=True)
             self._process.wait(PANIC_SECONDS_MAX)
         super()._end_process()
+
+
+def _connect(channel: socket.socket, folder: Path) -> None:
+    """To the socket in that folder, however long the folder's path is. Raises OSError."""
+    opened = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        channel.connect(f"/proc/self/fd/{opened}/{SOCKET}")
+    finally:
+        os.close(opened)
