@@ -1,8 +1,10 @@
 """Fixtures for every test; where the broker and the database come from is said in fixtures/servers.py."""
 
+import gc
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,14 @@ pytest_plugins = ["fixtures.parallel", "fixtures.services", "fixtures.capture"]
 # No test asserts a time, and neither does the library that makes its examples: a busy machine is not a finding.
 settings.register_profile("headgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headgate")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def leaks_stay_here(request: pytest.FixtureRequest) -> Iterator[None]:
+    """py4j leaves sockets open; modules that start Spark say so. They are collected in them, not in the next."""
+    yield
+    if any("ignore::ResourceWarning" in mark.args for mark in request.node.iter_markers("filterwarnings")):
+        gc.collect()
 
 
 @pytest.hookimpl(tryfirst=True)

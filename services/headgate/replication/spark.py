@@ -27,7 +27,15 @@ from pyspark.sql import SparkSession
 import headgate
 from headgate.config import secrets
 from headgate.replication.causes import OUT_OF_MEMORY, cause_of
-from headgate.replication.spark_options import COMPILER_THRESHOLDS, FIXED, MARKING_PERCENT, SparkOptions, check_options
+from headgate.replication.spark_options import (
+    ARCHIVE_QUIET,
+    COMPILER_THRESHOLDS,
+    FIXED,
+    MARKING_PERCENT,
+    SparkOptions,
+    check_options,
+    class_archive,
+)
 from headgate.replication.task import warm
 
 __all__ = ["SparkOptions", "SparkRuntime", "SparkStartError", "end_of_jvm"]
@@ -190,6 +198,16 @@ class SparkRuntime:
         finally:
             self._lock.release()
 
+    def end_by_itself(self) -> None:
+        """The same as stop, but Java ends as it does by itself, which takes seconds: what it does last is done."""
+        with self._lock:
+            if self._session is None or self._process is None:
+                return
+            self._session.stop()
+            self._process.stdin.close()
+            self._process.wait()
+            self._discard()
+
     def kill(self) -> None:
         """End the JVM and its Python workers at once. Needs no lock: a start under way must not delay it."""
         self._killed = True
@@ -231,8 +249,9 @@ class SparkRuntime:
             "spark.local.dir": str(settings.scratch),
             # A killed JVM cannot clean up after itself; its leavings go with the scratch folder.
             "spark.driver.extraJavaOptions": (
-                f"-Djava.io.tmpdir={settings.scratch} "
+                f'"-Djava.io.tmpdir={settings.scratch}" '
                 f"-XX:InitiatingHeapOccupancyPercent={MARKING_PERCENT} -XX:-G1UseAdaptiveIHOP {COMPILER_THRESHOLDS}"
+                f"{_of_archive()}"
             ),
             "spark.sql.warehouse.dir": str(settings.scratch / "warehouse"),
         }
@@ -298,6 +317,12 @@ class SparkRuntime:
         SparkContext._active_spark_context = None
         SparkSession._instantiatedSession = None
         self._process = None
+
+
+def _of_archive() -> str:
+    """What a JVM is told of the archive of Spark's classes, if there is one."""
+    archive = class_archive()
+    return f' "-XX:SharedArchiveFile={archive}" {ARCHIVE_QUIET}' if archive.is_file() else ""
 
 
 def _hush(session: SparkSession) -> None:

@@ -1,5 +1,6 @@
 """How Spark is run: what a user may say of it, what keeps order and cannot be changed, what is refused, and why."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ __all__ = [
     "RefusedOptionError",
     "SparkOptions",
     "check_options",
+    "class_archive",
 ]
 
 REFUSED_OPTIONS: Final[dict[str, str]] = {
@@ -90,6 +92,15 @@ FIXED: Final[dict[str, str]] = {
     "spark.python.worker.reuse": "true",
     "spark.log.level": "ERROR",
 }
+
+
+ARCHIVE_QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+"""An archive of another Java or of other jars is left by itself; each start would say so."""
+
+
+def class_archive() -> Path:
+    """Where this installation keeps Spark's classes (class_archive.py), whether or not it has them."""
+    return Path(sys.prefix, "share", "headgate", "spark-classes.jsa")
 
 
 class RefusedOptionError(ValueError):
