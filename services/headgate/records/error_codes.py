@@ -222,6 +222,14 @@ _ROWS: Final = (
         "do what the message says, then `headgate feed resume`",
     ),
     ErrorCode(
+        "sink_column_missing",
+        Stage.SINK,
+        True,
+        "the changes have a column that the sink table has not: it was added, or renamed, at the source first",
+        "make the same change at the sink, as the message says: the table goes on by itself (after half an hour of "
+        "waiting: `headgate feed resume`)",
+    ),
+    ErrorCode(
         "sink_unavailable",
         Stage.SINK,
         True,

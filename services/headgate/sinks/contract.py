@@ -41,6 +41,7 @@ __all__ = [
     "QuarantineUnavailableError",
     "SelfAware",
     "Sink",
+    "SinkColumnMissingError",
     "SinkConflictError",
     "SinkError",
     "SinkFencedError",
@@ -177,6 +178,16 @@ class SinkRefusedError(SinkError):
     """The sink cannot take this table: missing, without key, without rights. Says what to do."""
 
     code = "sink_refused"
+
+
+class SinkColumnMissingError(SinkRefusedError):
+    """The events have a column that the sink table has not: the table waits for it, and goes on once it is there.
+
+    A schema change comes to the source first, as often as not, and nobody should have to tell the feed of the second.
+    """
+
+    code = "sink_column_missing"
+    retryable = True
 
 
 class SinkUnavailableError(SinkError):

@@ -24,6 +24,7 @@ from headgate.migration.strategies.contract import (
     Table,
 )
 from headgate.migration.strategies.postgresql_copy import EMPTIED, PostgresCopy
+from headgate.migration.strategies.postgresql_handover import handed_over
 from headgate.migration.strategies.postgresql_sessions import PostgresSessions, named, translating
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
@@ -273,7 +274,7 @@ class PostgresServer:
             session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
             self.claim(session, memory)
             self._drop_trigger(session, plan)
-            for text in self.handed_over(session, plan):
+            for text in handed_over(session, plan, self.mark):
                 session.execute(text)
             rename = sql.SQL("ALTER TABLE {} RENAME TO {}")
             session.execute(rename.format(table, sql.Identifier(aside)))
@@ -288,87 +289,6 @@ class PostgresServer:
                 "AND pid <> pg_backend_pid()",
                 (named(plan.before.schema, plan.before.name).as_string(self.sessions.main),),
             )
-
-    def handed_over(self, session: Any, plan: Plan) -> list[sql.Composable]:
-        """What hangs on the table and not on its definition: statements that give it to the shadow."""
-        schema = plan.before.schema
-        table, shadow = named(schema, plan.before.name), named(schema, plan.shadow)
-        full = table.as_string(session)
-        found: list[sql.Composable] = []
-        ((owner,),) = session.execute(
-            "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = %s::regclass", (full,)
-        ).fetchall()
-        found.append(sql.SQL("ALTER TABLE {} OWNER TO {}").format(shadow, sql.Identifier(owner)))
-        for grantee, right, grantable in session.execute(
-            "SELECT CASE grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(grantee) END, privilege_type, is_grantable FROM "
-            "pg_class, aclexplode(relacl) WHERE oid = %s::regclass AND grantee <> relowner",
-            (full,),
-        ).fetchall():
-            who = sql.SQL("PUBLIC") if grantee is None else sql.Identifier(grantee)
-            option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
-            found.append(sql.SQL("GRANT {} ON {} TO {}{}").format(sql.SQL(right), shadow, who, option))
-        for publication in session.execute(
-            "SELECT p.pubname FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = "
-            "%s::regclass",
-            (full,),
-        ).fetchall():
-            name = sql.Identifier(publication[0])
-            found.append(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(name, table))
-            found.append(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, shadow))
-        ((identity,),) = session.execute(
-            "SELECT relreplident FROM pg_class WHERE oid = %s::regclass", (full,)
-        ).fetchall()
-        if identity in ("f", "n"):
-            mode = sql.SQL("FULL" if identity == "f" else "NOTHING")
-            found.append(sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}").format(shadow, mode))
-        return found + self._sequences(session, plan, full) + self._index_names(session, plan)
-
-    def _sequences(self, session: Any, plan: Plan, full: str) -> list[sql.Composable]:
-        """A serial's sequence goes to the new column; an identity's new sequence goes on where the old one is."""
-        shadow = named(plan.before.schema, plan.shadow)
-        new_name = dict(plan.pairs)
-        found: list[sql.Composable] = []
-        for column, kind, sequence in session.execute(
-            "SELECT attname, attidentity::text, pg_get_serial_sequence(%s, attname) FROM pg_attribute WHERE attrelid = "
-            "%s::regclass AND attnum > 0 AND NOT attisdropped",
-            (full, full),
-        ).fetchall():
-            if sequence is None or column not in new_name:
-                continue
-            if kind == "":
-                found.append(
-                    sql.SQL("ALTER SEQUENCE {} OWNED BY {}.{}").format(
-                        sql.SQL(sequence), shadow, sql.Identifier(new_name[column])
-                    )
-                )
-            else:
-                found.append(
-                    sql.SQL("SELECT setval(pg_get_serial_sequence({}, {}), last_value, is_called) FROM {}").format(
-                        sql.Literal(shadow.as_string(session)), sql.Literal(new_name[column]), sql.SQL(sequence)
-                    )
-                )
-        return found
-
-    def _index_names(self, session: Any, plan: Plan) -> list[sql.Composable]:
-        """Indexes of the copy are called as those of the table were, where their definitions are the same."""
-        schema = plan.before.schema
-        query = (
-            "SELECT c.relname, regexp_replace(pg_get_indexdef(i.indexrelid), '^.*? USING ', '') || i.indisunique FROM "
-            "pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = %s::regclass ORDER BY 1"
-        )
-        old = session.execute(query, (named(schema, plan.before.name).as_string(session),)).fetchall()
-        new = session.execute(query, (named(schema, plan.shadow).as_string(session),)).fetchall()
-        by_definition = {definition: name for name, definition in new}
-        rename = sql.SQL("ALTER INDEX {} RENAME TO {}")
-        found: list[sql.Composable] = []
-        for number, (name, definition) in enumerate(old):
-            theirs = by_definition.pop(definition, None)
-            if theirs is None:
-                continue
-            aside = sql.Identifier(f"_hg{self.mark}_{number}")
-            found.append(rename.format(named(schema, name), aside))
-            found.append(rename.format(named(schema, theirs), sql.Identifier(name)))
-        return found
 
     # --- the end ---
 

@@ -188,7 +188,13 @@ class PostgresCopy:
         emptied = sql.SQL("CREATE TRIGGER {} AFTER TRUNCATE ON {} EXECUTE FUNCTION {}()").format(
             sql.Identifier(f"hg{self._mark}{EMPTIED}"), table_of(plan), function
         )
-        return [body, trigger, emptied]
+        # Else they do not fire for whoever applies changes (session_replication_role = replica): subscriptions, and
+        # our own sink with foreign_keys: ignore.
+        always = [
+            sql.SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(table_of(plan), sql.Identifier(name))
+            for name in (f"hg{self._mark}", f"hg{self._mark}{EMPTIED}")
+        ]
+        return [body, trigger, emptied, *always]
 
 
 def table_of(plan: Plan) -> sql.Identifier:

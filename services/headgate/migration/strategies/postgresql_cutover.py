@@ -27,6 +27,7 @@ from headgate.migration.strategies.lane import (
 )
 from headgate.migration.strategies.lane_plan import aside_name
 from headgate.migration.strategies.postgresql_copy import table_of
+from headgate.migration.strategies.postgresql_handover import handed_over
 from headgate.migration.strategies.postgresql_lane import PostgresLane, identity, renamed
 from headgate.migration.strategies.postgresql_sessions import named, translating
 
@@ -79,7 +80,7 @@ class _CutOver:
                     session.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(shadow, sql.Identifier(column)))
                 for now, then in plan.renamed:
                     session.execute(renamed(shadow, now, then))
-                for text in server.handed_over(session, after):
+                for text in handed_over(session, after, server.mark):
                     session.execute(text)
                 rename = sql.SQL("ALTER TABLE {} RENAME TO {}")
                 session.execute(rename.format(table, sql.Identifier(aside_name(held.shadow))))

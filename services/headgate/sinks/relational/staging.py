@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from headgate.formats.change import BINARY, CONNECTOR
 from headgate.formats.reducing import Reduced
-from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.contract import SinkColumnMissingError
 from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.grouping import (
     Group,
@@ -32,6 +32,9 @@ __all__ = ["GROUP", "Stage"]
 
 ROWS_PER_WRITE: Final = 8_192
 """Rows formatted at once: bounds memory, and lets the server read one part while the next is formatted."""
+
+COLUMNS_NAMED_MAX: Final = 5
+"""In an error: what has to be done is the same for all of them."""
 
 GROUP: Final = "headgate group"
 """The column that numbers groups."""
@@ -145,15 +148,21 @@ class Stage(ABC, Generic[S, C]):
         return Merged(upserts, updates, deletes)
 
     def _used(self, group: Group) -> list[int]:
-        """The group's columns that are written; SinkRefusedError for one that the table has not."""
+        """The group's columns that are written; SinkColumnMissingError for those that the table has not."""
         table = self.table
-        for column in group.columns:
-            if column not in table.columns and column not in table.generated:
-                change = group.changes[0]
-                raise SinkRefusedError(
-                    f"table {table.name} has no column {column}, which the event at partition {change.partition}, "
-                    f"offset {change.offset} has: {self._add_column(column)} …"
-                )
+        missing = [name for name in group.columns if name not in table.columns and name not in table.generated]
+        if missing:
+            change, told = group.changes[0], group.semantics or {}
+            named = ", ".join(
+                f"{name} ({told[name]})" if name in told else name for name in missing[:COLUMNS_NAMED_MAX]
+            )
+            more = f" and {len(missing) - COLUMNS_NAMED_MAX} more" if len(missing) > COLUMNS_NAMED_MAX else ""
+            raise SinkColumnMissingError(
+                f"table {table.name} has no column {named}{more}, which the event at partition {change.partition}, "
+                f"offset {change.offset} has: {self._add_column(missing[0])} …, as it is at the source and with the "
+                "same default, for rows that do not change again (or rename the one that it was); the table then goes "
+                "on by itself"
+            )
         return [index for index, column in enumerate(group.columns) if column in table.columns]
 
     def _text(self, column: str, semantics: Semantics) -> ColumnText:

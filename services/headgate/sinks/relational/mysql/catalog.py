@@ -14,7 +14,7 @@ import pymysql
 from headgate.records.identifiers import split_table
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
-from headgate.sinks.relational.mysql.faults import errno, message
+from headgate.sinks.relational.mysql.faults import UNAVAILABLE, errno, message
 from headgate.sinks.relational.table import Table, check_generated, nearest, without_key
 
 __all__ = ["DATABASE", "Column", "check_database", "load_table", "read_version"]
@@ -22,7 +22,6 @@ __all__ = ["DATABASE", "Column", "check_database", "load_table", "read_version"]
 DATABASE: Final = "headgate"
 """Where bookkeeping and staged rows are: a database of our own on the same server."""
 
-_NO_SUCH_TABLE: Final = 1146
 _READ_ONLY: Final = 1290
 _DENIED: Final = frozenset({1044, 1142, 1143, 1227, 1370})
 
@@ -92,9 +91,33 @@ class Column(msgspec.Struct, frozen=True):
 def load_table(session: MysqlSession, name: str, keyless: bool = False) -> Table[Column]:
     """The table, proven to exist, to have a key and to be writable by us. SinkRefusedError says what to do.
 
-    With ``keyless`` it may be without key.
+    With ``keyless`` it may be without key. Nobody alters or renames it while we look: the catalog shows the middle of a
+    RENAME of two tables, in which neither has the name.
     """
     database, relation = split_table(name)
+    with session.transaction():
+        _hold_form(session, quoted(*(part for part in (database, relation) if part is not None)))
+        return _described(session, name, database, relation, keyless=keyless)
+
+
+def _hold_form(session: MysqlSession, identifier: str) -> None:
+    """Until the transaction ends, by the lock that writing takes: a weaker one, raised later, would deadlock.
+
+    What can be neither written nor read has no form to hold: it is refused for that.
+    """
+    for statement in (f"DELETE FROM {identifier} WHERE FALSE", f"SELECT 1 FROM {identifier} WHERE FALSE"):
+        try:
+            session.execute(statement)
+        except pymysql.Error as error:
+            if errno(error) in UNAVAILABLE - {_READ_ONLY}:
+                raise
+        else:
+            return
+
+
+def _described(
+    session: MysqlSession, name: str, database: str | None, relation: str, *, keyless: bool
+) -> Table[Column]:
     found = session.execute(_TABLE, (database, relation))
     if not found:
         if database is None and session.execute("SELECT DATABASE()") == [(None,)]:

@@ -1,0 +1,137 @@
+"""What hangs on a table of PostgreSQL and not on its definition, and how the copy gets it within the cut-over.
+
+Owner, privileges, publications, replica identity, sequences, index names: what is left behind is missed later, by
+somebody else. A publication is whose changes Debezium reads: without it the table's topic would fall silent.
+"""
+
+from typing import Any, Final
+
+from psycopg import sql
+
+from headgate.migration.strategies.contract import Plan, RefusedError
+from headgate.migration.strategies.postgresql_sessions import named
+
+__all__ = ["handed_over"]
+
+_OWNER: Final = "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = %s::regclass"
+
+_RIGHTS: Final = """
+SELECT CASE grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(grantee) END, privilege_type, is_grantable
+FROM pg_class, aclexplode(relacl) WHERE oid = %s::regclass AND grantee <> relowner
+"""
+
+_PUBLICATIONS: Final = """
+SELECT p.pubname, ARRAY(SELECT a.attname::text FROM unnest({columns}) WITH ORDINALITY k(number, place)
+JOIN pg_attribute a ON a.attrelid = r.prrelid AND a.attnum = k.number ORDER BY k.place), {rows}
+FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = %s::regclass ORDER BY 1
+"""
+
+_PARTS_OF_TABLES: Final = 150_000
+"""The first version whose publications may have columns and rows of a table, not all of it."""
+
+_IDENTITY: Final = """
+SELECT relreplident::text, (SELECT i.relname FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
+WHERE x.indrelid = c.oid AND x.indisreplident) FROM pg_class c WHERE oid = %s::regclass
+"""
+
+_INDEXES: Final = """
+SELECT c.relname, regexp_replace(pg_get_indexdef(i.indexrelid), '^.*? USING ', '') || i.indisunique
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = %s::regclass ORDER BY 1
+"""
+
+_SEQUENCES: Final = """
+SELECT attname, attidentity::text, pg_get_serial_sequence(%s, attname) FROM pg_attribute
+WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
+"""
+
+
+def handed_over(session: Any, plan: Plan, mark: str) -> list[sql.Composable]:
+    """Statements, in their order; ``mark`` makes names of the migration. Raises RefusedError."""
+    schema = plan.before.schema
+    table, shadow = named(schema, plan.before.name), named(schema, plan.shadow)
+    full = table.as_string(session)
+    ((owner,),) = session.execute(_OWNER, (full,)).fetchall()
+    found: list[sql.Composable] = [sql.SQL("ALTER TABLE {} OWNER TO {}").format(shadow, sql.Identifier(owner))]
+    for grantee, right, grantable in session.execute(_RIGHTS, (full,)).fetchall():
+        who = sql.SQL("PUBLIC") if grantee is None else sql.Identifier(grantee)
+        option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
+        found.append(sql.SQL("GRANT {} ON {} TO {}{}").format(sql.SQL(right), shadow, who, option))
+    found += _publications(session, plan, full)
+    found += _sequences(session, plan, full)
+    renamed = _index_names(session, plan, full, mark)
+    found += [statement for statements in renamed.values() for statement in statements]
+    return found + _identity(session, shadow, full, set(renamed))
+
+
+def _publications(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
+    """With the columns and the rows that are published, where not all are; columns that are new are not among them."""
+    schema, new_name = plan.before.schema, dict(plan.pairs)
+    table, shadow = named(schema, plan.before.name), named(schema, plan.shadow)
+    in_parts = session.info.server_version >= _PARTS_OF_TABLES
+    columns = "r.prattrs::int2[]" if in_parts else "ARRAY[]::int2[]"
+    rows = "pg_get_expr(r.prqual, r.prrelid)" if in_parts else "NULL"
+    found: list[sql.Composable] = []
+    query = _PUBLICATIONS.format(columns=columns, rows=rows)
+    for publication, names, condition in session.execute(query, (full,)).fetchall():
+        name = sql.Identifier(publication)
+        member: sql.Composable = shadow
+        kept = [new_name[column] for column in names if column in new_name]
+        if kept:
+            member = sql.SQL("{} ({})").format(member, sql.SQL(", ").join(map(sql.Identifier, kept)))
+        if condition is not None:
+            member = sql.SQL("{} WHERE ({})").format(member, sql.SQL(condition))
+        found.append(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(name, table))
+        found.append(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, member))
+    return found
+
+
+def _identity(session: Any, shadow: sql.Composable, full: str, indexes: set[str]) -> list[sql.Composable]:
+    """What of a row that is gone its event says. The index that says so is called by its name already."""
+    ((kind, index),) = session.execute(_IDENTITY, (full,)).fetchall()
+    mode: sql.Composable | None = {"f": sql.SQL("FULL"), "n": sql.SQL("NOTHING")}.get(kind)
+    if kind == "i" and index is not None:
+        if index not in indexes:
+            raise RefusedError(
+                f"index {index} is the replica identity of {full}, and the new form has none like it: set another "
+                "identity first (ALTER TABLE … REPLICA IDENTITY DEFAULT, or FULL)"
+            )
+        mode = sql.SQL("USING INDEX {}").format(sql.Identifier(index))
+    return [] if mode is None else [sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}").format(shadow, mode)]
+
+
+def _sequences(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
+    """A serial's sequence goes to the new column; an identity's new sequence goes on where the old one is."""
+    shadow, new_name = named(plan.before.schema, plan.shadow), dict(plan.pairs)
+    found: list[sql.Composable] = []
+    for column, kind, sequence in session.execute(_SEQUENCES, (full, full)).fetchall():
+        if sequence is None or column not in new_name:
+            continue
+        if kind == "":
+            owned = sql.SQL("ALTER SEQUENCE {} OWNED BY {}.{}")
+            found.append(owned.format(sql.SQL(sequence), shadow, sql.Identifier(new_name[column])))
+        else:
+            found.append(
+                sql.SQL("SELECT setval(pg_get_serial_sequence({}, {}), last_value, is_called) FROM {}").format(
+                    sql.Literal(shadow.as_string(session)), sql.Literal(new_name[column]), sql.SQL(sequence)
+                )
+            )
+    return found
+
+
+def _index_names(session: Any, plan: Plan, full: str, mark: str) -> dict[str, list[sql.Composable]]:
+    """Indexes of the copy are called as those of the table were, where their definitions are the same."""
+    schema = plan.before.schema
+    new = session.execute(_INDEXES, (named(schema, plan.shadow).as_string(session),)).fetchall()
+    by_definition = {definition: name for name, definition in new}
+    rename = sql.SQL("ALTER INDEX {} RENAME TO {}")
+    found: dict[str, list[sql.Composable]] = {}
+    for number, (name, definition) in enumerate(session.execute(_INDEXES, (full,)).fetchall()):
+        theirs = by_definition.pop(definition, None)
+        if theirs is None:
+            continue
+        aside = sql.Identifier(f"_hg{mark}_{number}")
+        found[name] = [
+            rename.format(named(schema, name), aside),
+            rename.format(named(schema, theirs), sql.Identifier(name)),
+        ]
+    return found
