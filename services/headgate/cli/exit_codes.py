@@ -149,6 +149,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         errors=(SinkError,),
         refusals=(
             "sink",
+            "sink_column_missing",
             "sink_conflict",
             "sink_fenced",
             "sink_moved",
