@@ -67,6 +67,9 @@ class TargetOptions(OptionGroup, frozen=True):
         str | None, typer.Option("--topic", help="which has the table's changes (Debezium JSON), for strategy online")
     ] = None
 
+    prefer_instant: Annotated[
+        bool, typer.Option("--prefer-instant", help="copy nothing, where the server changes its catalogue alone")
+    ] = False
     tool_options: Annotated[
         list[str] | None,
         typer.Option("--tool-option", help="--name=value for pt-osc or gh-ost, as it is; may be repeated"),
@@ -114,6 +117,7 @@ def submit(
             database=target.database,
             strategy=target.strategy,
             topic=target.topic,
+            prefer_instant=target.prefer_instant,
             tool_options=tuple(target.tool_options or ()),
             password_file=target.password_path(),
             context=context,
@@ -159,6 +163,7 @@ def plan(
             database=target.database,
             strategy=target.strategy,
             topic=target.topic,
+            prefer_instant=target.prefer_instant,
             tool_options=tuple(target.tool_options or ()),
             allow_lossy=allow_lossy,
             password_file=target.password_path(),

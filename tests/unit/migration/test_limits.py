@@ -22,6 +22,12 @@ def test_limits_of_load_are_for_what_can_be_slowed_down() -> None:
         checked(threads_running_max=5, strategy=MigrationStrategy.DIRECT)
 
 
+def test_instant_first_is_for_what_would_copy() -> None:
+    assert checked(prefer_instant=True).prefer_instant
+    with pytest.raises(MigrationSpecError, match="strategy direct tries nothing first"):
+        checked(prefer_instant=True, strategy=MigrationStrategy.DIRECT)
+
+
 @pytest.mark.parametrize("version", ["10.11.19-MariaDB-0+deb12u1", "11.4.2-MariaDB"])
 def test_mariadb_is_known_by_its_version(version: str) -> None:
     assert why_not_mariadb(version) is None

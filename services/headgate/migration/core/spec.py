@@ -91,6 +91,10 @@ def parse_spec(text: str | None) -> MigrationSpec:
     if spec.lag_seconds_max is not None and spec.lag_seconds_max < 0:
         raise MigrationSpecError("lag_seconds_max is not negative")
     _check_tool(spec)
+    if spec.prefer_instant and spec.strategy not in COPYING:
+        raise MigrationSpecError(
+            f"strategy {spec.strategy} tries nothing first: --prefer-instant is for online and triggers"
+        )
     throttles = spec.threads_running_max is not None or spec.lag_seconds_max is not None
     if throttles and spec.strategy not in COPYING:
         raise MigrationSpecError(

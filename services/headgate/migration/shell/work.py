@@ -9,6 +9,8 @@ import threading
 from contextlib import closing
 from typing import Any, Final
 
+import msgspec
+
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, parse_spec
 from headgate.migration.shell.feeds import ChangeFeeds
@@ -20,6 +22,7 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.direct import DirectStrategy
 from headgate.migration.strategies.gh_ost import GhOstStrategy
+from headgate.migration.strategies.instant import InstantFirst
 from headgate.migration.strategies.mariadb import MariadbServer
 from headgate.migration.strategies.mariadb_cutover import MariadbOnline
 from headgate.migration.strategies.online import OnlineStrategy
@@ -60,6 +63,9 @@ def open_strategy(
             f"--database begins with {scheme!r}: migrations are for mysql://, mariadb:// and postgresql://"
         )
     server = kind(migration, spec.database, spec.password_file)
+    if spec.prefer_instant:
+        plainly = msgspec.structs.replace(spec, prefer_instant=False)
+        return InstantFirst(server, open_strategy(migration, plainly, feeds, copier, tools))
     match spec.strategy:
         case MigrationStrategy.DIRECT:
             return DirectStrategy(server)

@@ -171,6 +171,10 @@ class Server(Protocol):
         """How busy the database is, asked in this thread's session."""
         ...
 
+    def is_instant(self, statement: Statement, table: Table) -> bool:
+        """Whether the change of the table takes no time, however many rows it has. Raises RefusedError."""
+        ...
+
     def check_load(self, *, with_lag: bool) -> None:
         """Raises RefusedError if ``load`` could not be told here."""
         ...

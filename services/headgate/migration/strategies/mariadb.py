@@ -187,6 +187,14 @@ class MariadbServer:
             finally:
                 session.run(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
 
+    def is_instant(self, statement: Statement, table: Table) -> bool:
+        """Whether the server does the statement, which asks for ALGORITHM=INSTANT, on an empty table of that form."""
+        try:
+            self.rehearse(statement, table)
+        except RefusedError:
+            return False
+        return True
+
     def check_load(self, *, with_lag: bool) -> None:
         """See contract."""
         if with_lag:

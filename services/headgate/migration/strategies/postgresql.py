@@ -70,6 +70,18 @@ ORDER BY 1
 """
 
 
+# What of a table took work to make: its rows' file, its indexes' files, rules that its rows were checked against.
+_WORK: Final = """
+SELECT 'file', relfilenode::text FROM pg_class WHERE oid = %(table)s::regclass
+UNION ALL SELECT 'index', c.relfilenode::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = %(table)s::regclass
+UNION ALL SELECT 'rule', oid::text FROM pg_constraint
+WHERE conrelid = %(table)s::regclass AND convalidated AND contype <> 'n'
+UNION ALL SELECT 'not null', attnum::text FROM pg_attribute
+WHERE attrelid = %(table)s::regclass AND attnum > 0 AND attnotnull AND NOT attisdropped AND NOT atthasmissing
+"""
+
+
 class PostgresServer:
     """One migration's database; see contract.Server."""
 
@@ -198,6 +210,20 @@ class PostgresServer:
                 session.execute(like(table, name))
             session.execute(statement.on(named(schema, name).as_string(session)))
             return self.described(session, schema, name)
+
+    def is_instant(self, statement: Statement, table: Table) -> bool:
+        """Whether the statement changes the catalogue alone: it writes no row, builds no index and checks no rule."""
+        name = f"_hg_rehearsal_{self.mark}"
+        with (
+            self.sessions.asking() as session,
+            translating("the statement"),
+            session.transaction(force_rollback=True),
+        ):
+            session.execute(like(table, name))
+            full = named(table.schema, name).as_string(session)
+            before = set(session.execute(_WORK, {"table": full}).fetchall())
+            session.execute(statement.on(full))
+            return before.issuperset(session.execute(_WORK, {"table": full}).fetchall())
 
     def check_load(self, *, with_lag: bool) -> None:  # noqa: ARG002 - the same right shows both
         """See contract: without the right, other users' sessions and replicas are hidden, and none would be busy."""

@@ -1,0 +1,110 @@
+"""Instant DDL tried first (``--prefer-instant``): where the server changes its catalogue alone, nothing is copied.
+
+Whether it can is not concluded from the statement, but tried on an empty table of the same form: at MariaDB with
+``ALGORITHM=INSTANT``, at PostgreSQL by looking whether anything was written anew, built or checked. What can be instant
+is a ``direct`` change from then on (``is_immediate`` in its record); everything else is done by the strategy that was
+named.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec, parse_spec, written
+from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.direct import DirectStrategy
+from headgate.migration.strategies.statement import StatementError, parse_statement
+from headgate.records.migration import MigrationRecorded, MigrationStrategy
+
+__all__ = ["InstantFirst"]
+
+_ALGORITHM: Final = ", ALGORITHM=INSTANT"
+"""If the table itself cannot (it has been changed so too often), MariaDB refuses, instead of copying under a lock."""
+
+
+class InstantFirst:
+    """``other``, or the statement as it is where that takes no time; see contract.Strategy."""
+
+    def __init__(self, server: Any, other: Any) -> None:
+        self._server = server
+        self._direct = DirectStrategy(server)
+        self._other = other
+
+    def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
+        """See contract."""
+        if reverted is not None or not self._is_instant(spec):
+            told: fx.Examined | fx.ExamineRefused = self._other.examine(spec, reverted)
+            return told
+        examined = self._direct.examine(self._at_once(spec), reverted)
+        if isinstance(examined, fx.Examined) and not examined.has_nothing_to_do:
+            return msgspec.structs.replace(
+                examined, message="the server changes its catalogue alone: nothing is copied"
+            )
+        return examined
+
+    def _is_instant(self, spec: MigrationSpec) -> bool:
+        """What is wrong with the statement is said by whoever examines it next; one that names an algorithm has it."""
+        if self._server.dialect == "mysql" and "ALGORITHM" in spec.statement.upper():
+            return False
+        try:
+            statement = parse_statement(self._at_once(spec).statement, self._server.dialect)
+            before = self._server.look(statement) if statement.action == "alter" else None
+            return before is not None and bool(self._server.is_instant(statement, before))
+        except (RefusedError, StatementError):
+            return False
+
+    def _at_once(self, spec: MigrationSpec) -> MigrationSpec:
+        """The same change, done directly."""
+        suffix = _ALGORITHM if self._server.dialect == "mysql" else ""
+        return msgspec.structs.replace(
+            spec,
+            statement=spec.statement.rstrip().rstrip(";") + suffix,
+            strategy=MigrationStrategy.DIRECT,
+            prefer_instant=False,
+            topic=None,
+            threads_running_max=None,
+            lag_seconds_max=None,
+        )
+
+    def _for(self, effect: Any) -> tuple[Any, Any]:
+        """Who does it, and what is asked of them."""
+        if not effect.record.is_immediate:
+            return self._other, effect
+        record = msgspec.structs.replace(effect.record, spec=written(self._at_once(parse_spec(effect.record.spec))))
+        return self._direct, msgspec.structs.replace(effect, record=record)
+
+    def start(self, effect: fx.StartMigration) -> Any:
+        """See contract."""
+        strategy, asked = self._for(effect)
+        return strategy.start(asked)
+
+    def adopt(self, effect: fx.AdoptMigration) -> Any:
+        """See contract."""
+        strategy, asked = self._for(effect)
+        return strategy.adopt(asked)
+
+    def watch(self, effect: fx.WatchMigration) -> Any:
+        """See contract."""
+        strategy, asked = self._for(effect)
+        return strategy.watch(asked)
+
+    def cut_over(self, effect: fx.CutOverMigration) -> Any:
+        """See contract."""
+        strategy, asked = self._for(effect)
+        return strategy.cut_over(asked)
+
+    def stop(self, effect: fx.StopMigration) -> Any:
+        """See contract."""
+        strategy, asked = self._for(effect)
+        return strategy.stop(asked)
+
+    def clean_up(self, effect: fx.CleanUpMigration) -> Any:
+        """See contract."""
+        strategy, asked = self._for(effect)
+        return strategy.clean_up(asked)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._other.close()
+        self._direct.close()
