@@ -26,6 +26,7 @@ __all__ = [
     "Plan",
     "RefusedError",
     "Server",
+    "Stored",
     "Strategy",
     "SupersededError",
     "Table",
@@ -120,6 +121,14 @@ class Memory(msgspec.Struct, frozen=True):
     """Of the shadow: the server keeps it when the table is renamed."""
 
 
+class Stored(msgspec.Struct, frozen=True):
+    """Where a table is, as its server names the file, and how large it is with its indexes."""
+
+    host: str
+    file: str
+    bytes: int
+
+
 class Server(Protocol):
     """One database, for one migration at a time. Sessions are opened as needed; ``close`` lets go of them.
 
@@ -173,6 +182,10 @@ class Server(Protocol):
 
     def is_instant(self, statement: Statement, table: Table) -> bool:
         """Whether the change of the table takes no time, however many rows it has. Raises RefusedError."""
+        ...
+
+    def stored(self, table: Table) -> Stored | None:
+        """Where the table is, and how large; None where the user may not know."""
         ...
 
     def check_load(self, *, with_lag: bool) -> None:

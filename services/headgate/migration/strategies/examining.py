@@ -5,6 +5,7 @@ from typing import Any
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import Plan, RefusedError
 from headgate.migration.strategies.planning import added_unique_keys, make_plan, shadow_name
+from headgate.migration.strategies.room import check_room
 from headgate.migration.strategies.statement import Statement, parse_statement
 
 __all__ = ["checked_plan", "plan_copy"]
@@ -14,6 +15,7 @@ def checked_plan(server: Any, migration: str, spec: MigrationSpec) -> tuple[Stat
     """The plan, once it is known that the rows fit. Raises RefusedError, StatementError, DatabaseUnavailableError."""
     statement = parse_statement(spec.statement, server.dialect)
     plan = plan_copy(server, migration, statement, spec)
+    check_room(f"{plan.before.schema}.{plan.before.name}", server.stored(plan.before))
     if spec.threads_running_max is not None or spec.lag_seconds_max is not None:
         server.check_load(with_lag=spec.lag_seconds_max is not None)
     for columns in added_unique_keys(statement, plan.before, plan.after):

@@ -19,6 +19,7 @@ from headgate.migration.strategies.contract import (
     Memory,
     Plan,
     RefusedError,
+    Stored,
     SupersededError,
     Table,
 )
@@ -194,6 +195,17 @@ class MariadbServer:
         except RefusedError:
             return False
         return True
+
+    def stored(self, table: Table) -> Stored | None:
+        """See contract: InnoDB's file of a table of its own, which is the default."""
+        with self.sessions.asking() as session:
+            found = session.run(
+                "SELECT data_length + index_length, @@datadir FROM information_schema.tables WHERE table_schema = %s AND "
+                "table_name = %s",
+                (table.schema, table.name),
+            )
+            host = str(session.connection.host)
+        return Stored(host, f"{found[0][1]}{table.schema}/{table.name}.ibd", int(found[0][0] or 0)) if found else None
 
     def check_load(self, *, with_lag: bool) -> None:
         """See contract."""

@@ -20,6 +20,7 @@ from headgate.migration.strategies.contract import (
     Memory,
     Plan,
     RefusedError,
+    Stored,
     SupersededError,
     Table,
 )
@@ -224,6 +225,18 @@ class PostgresServer:
             before = set(session.execute(_WORK, {"table": full}).fetchall())
             session.execute(statement.on(full))
             return before.issuperset(session.execute(_WORK, {"table": full}).fetchall())
+
+    def stored(self, table: Table) -> Stored | None:
+        """See contract: whose right it is to know the server's folder is known, too."""
+        with self.sessions.asking() as session, translating("asking for the table's size"):
+            full = (named(table.schema, table.name).as_string(session),)
+            row = session.execute(
+                "SELECT (SELECT setting FROM pg_settings WHERE name = 'data_directory'), "
+                "pg_relation_filepath(%s::regclass), pg_total_relation_size(%s::regclass)",
+                full * 2,
+            ).fetchone()
+            host = session.info.host
+        return None if row[0] is None else Stored(host, f"{row[0]}/{row[1]}", int(row[2]))
 
     def check_load(self, *, with_lag: bool) -> None:  # noqa: ARG002 - the same right shows both
         """See contract: without the right, other users' sessions and replicas are hidden, and none would be busy."""

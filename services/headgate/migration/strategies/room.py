@@ -1,0 +1,43 @@
+"""Is there room on the disk for a copy: asked before anything is touched, where it can be known.
+
+No server tells how much of its disk is free (MariaDB's plugin DISKS does, where it is installed). But it tells the
+table's file; and if that file is here, on the owner's machine, the file's disk is the one that the copy will fill. A
+server elsewhere, or one whose folders the owner may not enter, is not asked further.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from headgate.migration.strategies.contract import RefusedError, Stored
+
+__all__ = ["check_room"]
+
+HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Addresses of this machine. A container behind such a port has other files, which are not found here."""
+
+SPARE: Final = 1.1
+"""A copy is as large as the table, packed better or worse; beside it the logs grow."""
+
+
+def check_room(table: str, stored: Stored | None) -> None:
+    """Raise RefusedError if it is known that a copy of the table has no room."""
+    if stored is None or not (stored.host in HERE or stored.host.startswith("/")):
+        return
+    try:
+        if not Path(stored.file).is_file():
+            return
+        free = shutil.disk_usage(stored.file).free
+    except OSError:
+        return  # not ours to look at
+    needed = int(stored.bytes * SPARE)
+    if needed > free:
+        raise RefusedError(
+            f"table {table} has {_mega(stored.bytes)} with its indexes; a copy needs about {_mega(needed)}, and the disk "
+            f"of {stored.file} has {_mega(free)} free: make room, or use strategy direct (--prefer-instant copies "
+            "nothing, where the server can do that)"
+        )
+
+
+def _mega(size: int) -> str:
+    return f"{size / 1_000_000:,.1f} MB"
