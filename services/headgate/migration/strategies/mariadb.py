@@ -200,8 +200,8 @@ class MariadbServer:
         """See contract: InnoDB's file of a table of its own, which is the default."""
         with self.sessions.asking() as session:
             found = session.run(
-                "SELECT data_length + index_length, @@datadir FROM information_schema.tables WHERE table_schema = %s AND "
-                "table_name = %s",
+                "SELECT data_length + index_length, @@datadir FROM information_schema.tables WHERE table_schema = %s "
+                "AND table_name = %s",
                 (table.schema, table.name),
             )
             host = str(session.connection.host)

@@ -33,8 +33,8 @@ def check_room(table: str, stored: Stored | None) -> None:
     needed = int(stored.bytes * SPARE)
     if needed > free:
         raise RefusedError(
-            f"table {table} has {_mega(stored.bytes)} with its indexes; a copy needs about {_mega(needed)}, and the disk "
-            f"of {stored.file} has {_mega(free)} free: make room, or use strategy direct (--prefer-instant copies "
+            f"table {table} has {_mega(stored.bytes)} with its indexes; a copy needs about {_mega(needed)}, and the "
+            f"disk of {stored.file} has {_mega(free)} free: make room, or use strategy direct (--prefer-instant copies "
             "nothing, where the server can do that)"
         )
 
