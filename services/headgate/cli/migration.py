@@ -19,6 +19,7 @@ from headgate.cli.options import ClusterOptions, CommandGroup, Format, OptionGro
 from headgate.cli.output import Output, again, note, show_object, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, show_settled
 from headgate.eventlog.log import Delivery, Log, Partition, Placed
+from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec, MigrationSpecError, parse_spec, written
@@ -351,13 +352,7 @@ def _await(reader: Any, key: MigrationOutcomeKey, deadline: float) -> RequestSet
 
 
 def _history(log: Log) -> list[Delivery]:
-    found: list[Delivery] = []
-    end = log.end_offsets([TOPIC])[TOPIC]
-    deadline = time.monotonic() + WRITE_SECONDS_MAX
-    with closing(log.reader({TOPIC: 0})) as reader:
-        while reader.positions()[TOPIC] < end and time.monotonic() < deadline:
-            found += [read for read in reader.poll(POLL_RECORDS_MAX, POLL_SECONDS) if isinstance(read, Delivery)]
-    return found
+    return [read for read in read_to_end(log, [TOPIC]) if isinstance(read, Delivery)]
 
 
 def _all(log: Log) -> list[tuple[str, MigrationRecorded]]:

@@ -39,6 +39,10 @@ after a crash answers within 12 s, as measured."""
 FETCH_WAIT_MS: Final = 100
 """How long the broker may hold a fetch back: decides how soon a standby sees a record."""
 
+BRIEF_FETCH_WAIT_MS: Final = 10
+"""The same for a reader that stops at an end: the broker holds back the answer that says where it is. Such a reader
+lives for too short a time to ask often."""
+
 HIDDEN_SECONDS_MAX: Final = 2.0
 """How long a role looks behind an open transaction at most: it does nothing else. A lease is 5 s by default."""
 
@@ -106,17 +110,27 @@ class KafkaLog:
         """The read_uncommitted ends, asked of the brokers now. Raises LogError."""
         return self._ends(partitions, IsolationLevel.READ_UNCOMMITTED)
 
+    def first_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """See the port."""
+        return self._ask(partitions, OffsetSpec.earliest(), "asking where the control topics begin")
+
     def stable_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """See the port."""
         return self._ends(partitions, IsolationLevel.READ_COMMITTED)
 
     def _ends(self, partitions: Sequence[Partition], isolation: IsolationLevel) -> dict[Partition, int]:
+        return self._ask(partitions, OffsetSpec.latest(), "asking for the ends of the control topics", isolation)
+
+    def _ask(
+        self,
+        partitions: Sequence[Partition],
+        spec: OffsetSpec,
+        what: str,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[Partition, int]:
         self._check(partitions)
-        if not partitions:
-            return {}
         wanted = {KafkaPartition(topic_name(self.cluster, p.topic), p.number): p for p in partitions}
-        latest = dict.fromkeys(wanted, OffsetSpec.latest())
-        answers = ask_offsets(self.connection, latest, "asking for the ends of the control topics", isolation)
+        answers = ask_offsets(self.connection, dict.fromkeys(wanted, spec), what, isolation)
         return {wanted[partition]: answer.offset for partition, answer in answers.items()}
 
     def hidden_keys(self, partition: Partition, start: int) -> list[Key]:
@@ -138,10 +152,10 @@ class KafkaLog:
                 reader.poll(HIDDEN_RECORDS_MAX, left)
         return found
 
-    def reader(self, start: Mapping[Partition, int]) -> "KafkaReader":
-        """A reader of these partitions. Raises LogError for a partition that the log does not have."""
+    def reader(self, start: Mapping[Partition, int], *, is_brief: bool = False) -> "KafkaReader":
+        """A reader of these partitions (see the port). Raises LogError for one that the log does not have."""
         self._check(list(start))
-        return KafkaReader(self.connection, self.cluster, self._codec, start)
+        return KafkaReader(self.connection, self.cluster, self._codec, start, is_brief=is_brief)
 
     def transactional_writer(self, transactional_id: str) -> KafkaTransactionalWriter:
         """An owner's log writer."""
@@ -178,6 +192,7 @@ class KafkaReader:
         start: Mapping[Partition, int],
         *,
         silent_seconds_max: float = BROKER_SILENT_SECONDS_MAX,
+        is_brief: bool = False,
         uncommitted: bool = False,
     ) -> None:
         self._connection = connection
@@ -193,12 +208,15 @@ class KafkaReader:
             client_id="headgate-reader",
             error_cb=self._note_error,
             isolation_level="read_uncommitted" if uncommitted else "read_committed",
+            fetch_wait_max_ms=BRIEF_FETCH_WAIT_MS if is_brief else FETCH_WAIT_MS,
             **_READER_PROPERTIES,
         )
         # "From the beginning" is asked of the broker: offset 0 itself may be gone, any other that is gone is an error.
+        # (librdkafka asks half a second later, because it knows no leader yet.)
+        zero = 0 if is_brief else OFFSET_BEGINNING
         self._consumer.assign(
             [
-                KafkaPartition(topic_name(cluster, p.topic), p.number, offset or OFFSET_BEGINNING)
+                KafkaPartition(topic_name(cluster, p.topic), p.number, offset or zero)
                 for p, offset in self._positions.items()
             ]
         )
@@ -314,6 +332,5 @@ _READER_PROPERTIES: Final[dict[str, Any]] = {
     "enable_auto_commit": False,
     "enable_auto_offset_store": False,
     "auto_offset_reset": "error",
-    "fetch_wait_max_ms": FETCH_WAIT_MS,
     "queued_max_messages_kbytes": QUEUED_KBYTES_MAX,
 }

@@ -215,6 +215,10 @@ class Log(Protocol):
         """The read_uncommitted ends, now. Raises LogError."""
         ...
 
+    def first_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """Where what is left of each begins, now. Raises LogError."""
+        ...
+
     def stable_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """Up to where readers get now; an open transaction is the end. Raises LogError.
 
@@ -230,8 +234,12 @@ class Log(Protocol):
         """
         ...
 
-    def reader(self, start: Mapping[Partition, int]) -> LogReader:
-        """A reader of these partitions; offset 0 means from the beginning."""
+    def reader(self, start: Mapping[Partition, int], *, is_brief: bool = False) -> LogReader:
+        """A reader of these partitions; offset 0 means from the beginning.
+
+        ``is_brief``: it reads what is there, and does not wait for more. It begins at offsets as they are, 0 too
+        (``first_offsets`` says where that is possible), and finds each end sooner.
+        """
         ...
 
     def transactional_writer(self, transactional_id: str) -> TransactionalWriter:

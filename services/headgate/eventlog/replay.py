@@ -45,9 +45,10 @@ def read_to_end(
     An owner calls its writer's ``init`` before this, so that its predecessor can add nothing behind the end.
     Raises LogError, ReplayStalledError, NewerSchemaError.
     """
-    begin = {partition: (start or {}).get(partition, 0) for partition in partitions}
+    begin = {partition: offset for partition, offset in (start or {}).items() if partition in partitions}
+    begin |= log.first_offsets([partition for partition in partitions if partition not in begin])
     ends = log.end_offsets(partitions)
-    reader = log.reader(begin)
+    reader = log.reader(begin, is_brief=True)
     try:
         yield from read_on_to(reader, ends, stall_seconds_max=stall_seconds_max, monotonic=monotonic)
     finally:

@@ -85,7 +85,7 @@ class WireLog(MemoryLog):
         super().__init__(wire.broker)
         self.wire = wire
 
-    def reader(self, start: Mapping[Partition, int]) -> MemoryReader:
+    def reader(self, start: Mapping[Partition, int], *, is_brief: bool = False) -> MemoryReader:  # noqa: ARG002
         """See Log."""
         return _Reader(self, start)
 
@@ -155,7 +155,7 @@ class FileLog(MemoryLog):
         """See Log."""
         return self.end_offsets(partitions)
 
-    def reader(self, start: Mapping[Partition, int]) -> "_FileReader":  # type: ignore[override]
+    def reader(self, start: Mapping[Partition, int], *, is_brief: bool = False) -> "_FileReader":  # type: ignore[override]  # noqa: ARG002
         """See Log."""
         return _FileReader(self, start)
 

@@ -300,6 +300,11 @@ class MemoryLog:
         self.check_connected()
         return {partition: self.broker.end_offset(partition) for partition in partitions}
 
+    def first_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """The beginning: nothing is ever taken from it whole."""
+        self.check_connected()
+        return dict.fromkeys(partitions, 0)
+
     def stable_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """Up to where readers get now."""
         self.check_connected()
@@ -312,7 +317,7 @@ class MemoryLog:
         entries = self.broker.log_of(partition).between(start, stop)
         return [entry.key for entry in entries if not isinstance(entry.key, str)]
 
-    def reader(self, start: Mapping[Partition, int]) -> MemoryReader:
+    def reader(self, start: Mapping[Partition, int], *, is_brief: bool = False) -> MemoryReader:  # noqa: ARG002
         """A read_committed reader; offset 0 means from the beginning."""
         return MemoryReader(self, start)
 
