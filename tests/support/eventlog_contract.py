@@ -220,6 +220,18 @@ class LogContract:
         assert isinstance(delivery, Delivery)
         assert (delivery.partition, delivery.offset, delivery.key) == (DISPATCH_0, offset, ended("s2").fact.key)
 
+    def test_a_brief_reader_reads_what_is_there(self, log: Log) -> None:
+        assert log.first_offsets([]) == {}
+        with closing(log.transactional_writer("owner")) as writer:
+            writer.init()
+            offsets = writer.commit([ended("s1"), ended("s2")])
+        first = log.first_offsets([DISPATCH_0, ANNOUNCE])
+        assert first == {DISPATCH_0: 0, ANNOUNCE: 0}
+        with closing(log.reader(first, is_brief=True)) as reader:
+            assert [each.offset for each in read_to(reader, settled_ends(log))] == offsets
+        with closing(log.reader({DISPATCH_0: offsets[1]}, is_brief=True)) as reader:
+            assert [each.offset for each in read_to(reader, settled_ends(log))] == offsets[1:]
+
     def test_hidden_keys_are_those_of_every_record_from_there_on(self, log: Log) -> None:
         with closing(log.writer("a1")) as writer:
             writer.write([heartbeat(1), heartbeat(2), heartbeat(3, agent="a2")], DEADLINE_SECONDS)
@@ -231,6 +243,8 @@ class LogContract:
         for unknown in (beyond, Partition("nonsense", 0)):
             with pytest.raises(LogError, match=unknown.topic):
                 log.end_offsets([unknown])
+            with pytest.raises(LogError, match=unknown.topic):
+                log.first_offsets([unknown])
             with pytest.raises(LogError, match=unknown.topic):
                 log.stable_offsets([unknown])
             with pytest.raises(LogError, match=unknown.topic):

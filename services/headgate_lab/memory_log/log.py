@@ -303,7 +303,7 @@ class MemoryLog:
     def first_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """The beginning: nothing is ever taken from it whole."""
         self.check_connected()
-        return dict.fromkeys(partitions, 0)
+        return {partition: 0 for partition in partitions if self.broker.log_of(partition)}
 
     def stable_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """Up to where readers get now."""

@@ -2,22 +2,41 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from headgate.provisioning.java import java_home_for_spark
 from headgate.replication import class_archive, spark_options
 from headgate.replication.class_archive import ClassArchiveError
 from headgate.replication.spark import SparkRuntime
-from headgate.replication.spark_options import SparkOptions
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.integration
 
 CONTEXT = "org.apache.spark.SparkContext source: "
+
+PROGRAM = """
+import sys
+from pathlib import Path
+
+from headgate.provisioning.java import java_home_for_spark
+from headgate.replication.spark import SparkRuntime
+from headgate.replication.spark_options import SparkOptions
+
+folder, sys.prefix, *jars = sys.argv[1:]
+options = {"spark.driver.defaultJavaOptions": f"-Xlog:class+load=info:file={folder}/loaded.log"}
+spark = SparkRuntime(
+    SparkOptions(
+        jars=tuple(map(Path, jars)), scratch=Path(folder, "scratch"), java_home=java_home_for_spark(), options=options
+    )
+)
+try:
+    spark.start()
+finally:
+    spark.stop()
+"""
+"""Arguments: a folder, the installation that has the archive, jars. A process has one Spark: this one has its own."""
 
 
 @pytest.fixture
@@ -29,16 +48,10 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def source_of_its_context(spark_jars: tuple[Path, ...], folder: Path) -> str:
     """Where a Spark that is started has its main class from."""
-    loaded = folder / "loaded.log"
-    options = {"spark.driver.defaultJavaOptions": f"-Xlog:class+load=info:file={loaded}"}
-    spark = SparkRuntime(
-        SparkOptions(jars=spark_jars, scratch=folder / "scratch", java_home=java_home_for_spark(), options=options)
-    )
-    try:
-        spark.start()
-    finally:
-        spark.stop()
-    (found,) = re.findall(rf"{re.escape(CONTEXT)}(.+)", loaded.read_text())
+    arguments = [sys.executable, "-c", PROGRAM, str(folder), sys.prefix, *map(str, spark_jars)]
+    ran = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    (found,) = re.findall(rf"{re.escape(CONTEXT)}(.+)", (folder / "loaded.log").read_text())
     return str(found)
 
 

@@ -137,7 +137,10 @@ def test_a_log_of_which_everything_was_deleted(cluster: Cluster, log: KafkaLog, 
     foreigner.flush()
     delete_before(cluster, DISPATCH_0, 3)
     assert log.end_offsets([DISPATCH_0]) == {DISPATCH_0: 3}
+    assert log.first_offsets([DISPATCH_0]) == {DISPATCH_0: 3}
     assert list(read_to_end(log, [DISPATCH_0])) == []
+    with closing(log.reader({DISPATCH_0: 0}, is_brief=True)) as brief, pytest.raises(LogError, match="at offset 0"):
+        read_to(brief, {DISPATCH_0: 3})
     with closing(log.reader({DISPATCH_0: 1})) as reader, pytest.raises(LogError, match=r"dispatch/0 at offset 1.*not"):
         read_to(reader, {DISPATCH_0: 3})
 
