@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType, TopicDescription
 
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, ClusterSettings, KafkaConnection
 from headgate.eventlog.log import LogError
@@ -49,8 +49,13 @@ TOMBSTONE_RETENTION_MS: Final = 86_400_000
 FOR_EVER: Final = "-1"
 """Retention of what was set aside: once its source topic has expired it is nowhere else."""
 
+UNSEEN: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+"""What a broker answers for a topic that is not there, and for one that the user may not see."""
+
 VISIBLE_POLL_SECONDS: Final = 0.05
 """Between two looks whether new topics are known to the brokers; it takes milliseconds."""
+
+_Described = dict[str, TopicDescription]
 
 
 class ControlTopic(msgspec.Struct, frozen=True):
@@ -220,22 +225,31 @@ def _raise_all(problems: Sequence[LogError]) -> None:
     raise type(problems[0])("\n".join(str(problem) for problem in problems))
 
 
-def _describe(connection: KafkaConnection, cluster: str) -> dict[str, Any]:
-    """Metadata of those control topics that exist, by short name."""
-    try:
-        metadata = connection.admin.list_topics(timeout=ADMIN_SECONDS_MAX)
-    except KafkaException as error:
-        raise connection.failed("listing topics", error) from error
+def _describe(connection: KafkaConnection, cluster: str) -> _Described:
+    """Those control topics that exist, that this user may see and that have leaders, by short name."""
     names = {topic_name(cluster, topic.name): topic.name for topic in CONTROL_TOPICS}
-    return {names[name]: found for name, found in metadata.topics.items() if name in names and _has_leaders(found)}
-
-
-def _has_leaders(topic: Any) -> bool:
-    return bool(topic.partitions) and all(partition.leader >= 0 for partition in topic.partitions.values())
+    admin = connection.admin  # held until it has answered (eventlog/leaders.py)
+    futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=ADMIN_SECONDS_MAX)
+    described = {}
+    for name, future in futures.items():
+        try:
+            found = connection.wait(f"describing topic {name}", future)
+        except LogError as error:
+            cause = error.__cause__
+            if isinstance(cause, KafkaException) and cause.args[0].code() in UNSEEN:
+                continue
+            raise
+        if found.partitions and all(each.leader is not None and each.leader.id >= 0 for each in found.partitions):
+            described[names[name]] = found
+    return described
 
 
 def _problems(
-    connection: KafkaConnection, cluster: str, topics: Sequence[ControlTopic], described: dict[str, Any], shards: int
+    connection: KafkaConnection,
+    cluster: str,
+    topics: Sequence[ControlTopic],
+    described: dict[str, TopicDescription],
+    shards: int,
 ) -> list[LogError]:
     """Everything that is wrong with ``topics``, which exist: worst first."""
     resources = [ConfigResource(ResourceType.TOPIC, topic_name(cluster, topic.name)) for topic in topics]
@@ -262,7 +276,7 @@ def _problems(
                 kind = TopicNotCompactedError if setting == "cleanup.policy" else TopicSettingError
                 problem = _wrong_setting(kind, name, setting, found[name].get(setting), wanted)
                 (compaction if kind is TopicNotCompactedError else settings).append(problem)
-        replicas = len(next(iter(metadata.partitions.values())).replicas)
+        replicas = len(metadata.partitions[0].replicas)
         for setting, least in _least(replicas).items():
             if int(found[name].get(setting) or 0) < least:
                 settings.append(_wrong_setting(TopicSettingError, name, setting, found[name].get(setting), str(least)))
