@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from urllib.parse import urlsplit, urlunsplit
 
+import pymysql
 import pytest
 
 from fixtures.services import mariadb_connect, mariadb_execute
@@ -21,9 +22,11 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
 )
 from headgate.sinks.registry import open_sink
+from headgate.sinks.relational.dialect import SIBLING_SECONDS
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.mysql.connection import MysqlSession, connect
-from headgate.sinks.relational.mysql.progress import Holder
+from headgate.sinks.relational.mysql.contention import connect_watcher, end_blockers
+from headgate.sinks.relational.mysql.progress import Holder, MysqlProgress
 from headgate.sinks.relational.session import RelationalSettings
 from integration.sinks.contract import (
     SECONDS_MAX,
@@ -158,6 +161,31 @@ def test_only_lower_epochs_of_the_same_feed_and_table_are_ended(
         assert holding.execute("SELECT 1") == [(1,)]
     else:
         assert impatient.claim(claim_of(mysql_bench, 2)) == {0: 5, 1: 0}
+
+
+@pytest.mark.parametrize(("locks", "survives"), [("tables", True), ("progress", False)])
+def test_another_part_of_the_table_is_given_a_moment(
+    mysql_bench: MysqlBench, holding: MysqlSession, locks: str, *, survives: bool
+) -> None:
+    """Who was the last to lock the table's row may long be done with it, and at work for another part."""
+    claim = claim_of(mysql_bench, 2)
+    mysql_bench.sink.claim(claim_of(mysql_bench, 1))
+    holding.execute(
+        f"UPDATE headgate.{locks} SET holder = %s", (str(Holder(holding.prove_life(), "0-7", Epoch(3, 1))),)
+    )
+    settings = RelationalSettings(mysql_bench.url)
+    with closing(connect_watcher(settings)) as watching, closing(connect(settings)) as blocked:
+
+        def look(waited_seconds: float) -> None:
+            name = MysqlProgress(watching).name_to_claim(claim)
+            end_blockers(watching, blocked, claim, name, lambda epoch: epoch < claim.epoch, waited_seconds)
+
+        look(SIBLING_SECONDS / 2)
+        if survives:
+            assert holding.execute("SELECT 1") == [(1,)]
+            look(SIBLING_SECONDS)
+        with pytest.raises(pymysql.Error):
+            holding.execute("SELECT 1")
 
 
 def test_a_token_of_a_session_that_is_gone_ends_nobody(mysql_bench: MysqlBench, holding: MysqlSession) -> None:

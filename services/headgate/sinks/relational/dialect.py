@@ -7,7 +7,7 @@ written · ``contention`` who is in the way · ``faults`` what its errors mean �
 """
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -18,7 +18,10 @@ from headgate.sinks.relational.session import Fault, RelationalSettings, Session
 from headgate.sinks.relational.staging import Stage
 from headgate.sinks.relational.table import Table
 
-__all__ = ["Dialect"]
+__all__ = ["SIBLING_SECONDS", "Dialect"]
+
+SIBLING_SECONDS: Final = 1.0
+"""How long a claim lets another part of its table finish its own: milliseconds, unless that one is frozen."""
 
 S = TypeVar("S", bound=Session)
 C = TypeVar("C")

@@ -8,6 +8,7 @@ import pymysql
 
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, SinkError, SinkRefusedError
+from headgate.sinks.relational.dialect import SIBLING_SECONDS
 from headgate.sinks.relational.mysql.connection import MysqlSession, connect
 from headgate.sinks.relational.mysql.faults import errno, message
 from headgate.sinks.relational.mysql.progress import MysqlProgress
@@ -50,10 +51,11 @@ def end_blockers(  # noqa: PLR0917 - see Dialect
     over_at: Callable[[Epoch], bool],
     waited_seconds: float,
 ) -> list[str]:
-    """See Dialect."""
-    del waited_seconds
-    for holder in MysqlProgress(watching).holders(claim, table):
+    """See Dialect. Another part of the same table is given a moment first."""
+    for holder, of_partition in MysqlProgress(watching).holders(claim, table):
         if holder.feed_id != claim.identity.feed_id or holder.token == blocked.token or not over_at(holder.epoch):
+            continue
+        if not of_partition and waited_seconds < SIBLING_SECONDS:
             continue
         ((session_id,),) = watching.execute("SELECT IS_USED_LOCK(%s)", (holder.token,))
         if session_id is None:

@@ -99,8 +99,10 @@ ON DUPLICATE KEY UPDATE
 """
 
 _HOLDERS: Final = f"""
-SELECT holder FROM headgate.tables WHERE table_name = %(table)s
-UNION SELECT holder FROM headgate.progress WHERE {MINE} AND {_THESE}
+SELECT holder, MAX(of_partition) FROM (
+    SELECT holder, 0 AS of_partition FROM headgate.tables WHERE table_name = %(table)s
+    UNION ALL SELECT holder, 1 FROM headgate.progress WHERE {MINE} AND {_THESE}
+) AS held GROUP BY holder ORDER BY holder
 """
 
 # Assignments see each other, from left to right. A rewind's first batch puts its own words in the old ones' place.
@@ -186,10 +188,14 @@ class MysqlProgress(Progress[MysqlSession]):
         rows = self.session.execute(_FOUND, named) or self.session.execute(_CLAIMED, named)
         return str(rows[0][0]) if rows else full
 
-    def holders(self, claim: Claim, table: str) -> list[Holder]:
-        """Who has locked, or was the last to lock, what ``claim`` needs; the session must read uncommitted rows."""
-        found = [Holder.parse(str(row[0])) for row in self.session.execute(_HOLDERS, super()._values(claim, table))]
-        return [holder for holder in found if holder is not None]
+    def holders(self, claim: Claim, table: str) -> list[tuple[Holder, bool]]:
+        """Who has locked, or was the last to lock, what ``claim`` needs; the session must read uncommitted rows.
+
+        With each whether that is a partition of the claim; else it is the table, which its other parts lock as well.
+        """
+        rows = self.session.execute(_HOLDERS, super()._values(claim, table))
+        found = [(Holder.parse(str(holder)), bool(of_partition)) for holder, of_partition in rows]
+        return [(holder, of_partition) for holder, of_partition in found if holder is not None]
 
     def _values(self, claim: Claim, table: str) -> Values:
         return super()._values(claim, table) | {"holder": str(Holder.of(self.session, claim))}

@@ -8,13 +8,11 @@ from psycopg import errors
 
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, SinkRefusedError
+from headgate.sinks.relational.dialect import SIBLING_SECONDS
 from headgate.sinks.relational.postgresql.connection import Label, PostgresSession
 from headgate.sinks.relational.session import RelationalSettings
 
 __all__ = ["cancel", "end_blockers"]
-
-SIBLING_SECONDS: Final = 1.0
-"""How long a claim lets another part of its table finish its own: milliseconds, unless that one is frozen."""
 
 _BLOCKERS: Final = """
 SELECT a.pid, a.backend_start, a.application_name, a.usename, a.state, extract(epoch FROM now() - a.xact_start)::float8
