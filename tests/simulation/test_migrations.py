@@ -21,11 +21,13 @@ from headgate.migration.core.state import TERMINAL
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus
 from headgate.records.migration import (
+    FEED,
     MigrationKey,
     MigrationRecorded,
     MigrationRequested,
     MigrationRequestKey,
     MigrationRequestKind,
+    MigrationState,
     MigrationStrategy,
 )
 from headgate.runtime.machine import Now
@@ -66,7 +68,7 @@ class Process:
 
     def _submit(self, effect: TermEffect) -> None:
         steps = (
-            iter([fx.Examined("alter", effect.effect.spec.statement.split()[2], "db", is_immediate=False)])
+            iter([fx.Examined("alter", table_of(effect.effect), "db", is_immediate=False)])
             if isinstance(effect.effect, fx.ExamineMigration)
             else self.world.database.steps(self.name, effect.owner_rev, effect.effect)
         )
@@ -93,6 +95,10 @@ class Process:
     def _end(self, effect: TermEffect, steps: Iterator[Any], result: Any) -> None:
         self.running.remove((effect, steps))
         self.role.finish(effect, result)
+
+
+def table_of(effect: fx.ExamineMigration) -> str:
+    return effect.spec.statement.split()[2] if effect.reverted is None else effect.reverted.table
 
 
 class World:
@@ -129,13 +135,26 @@ class World:
 
     def submit(self, number: int) -> None:
         chance = self.random
+        strategy = chance.choice([MigrationStrategy.ONLINE, MigrationStrategy.PT_OSC])
         spec = MigrationSpec(
             statement=f"ALTER TABLE t{chance.randrange(3)} change {number}",
             database="db",
-            strategy=chance.choice([MigrationStrategy.ONLINE, MigrationStrategy.PT_OSC]),
+            strategy=strategy,
             allow_concurrent=chance.random() < 0.5,
+            keep_way_back=strategy is MigrationStrategy.ONLINE and chance.random() < 0.5,
+            retain_artifacts_seconds=chance.choice([5.0, 86_400.0]),
         )
         self.ask(MigrationRequestKind.SUBMIT, f"m{number}", written(spec))
+
+    def revert(self, number: int) -> None:
+        """Of any that is complete; it may be refused, as one that is not the last of its table."""
+        complete = sorted(name for name, record in self.records.items() if record.state is MigrationState.COMPLETE)
+        if complete:
+            name = self.random.choice(complete)
+            spec = MigrationSpec(
+                statement=f"revert {name}", database="db", strategy=MigrationStrategy.ONLINE, reverts=name
+            )
+            self.ask(MigrationRequestKind.REVERT, f"v{number}", written(spec))
 
     def step(self) -> None:
         self.now += STEP_SECONDS
@@ -183,7 +202,7 @@ class World:
             kind = chance.choice(
                 [MigrationRequestKind.CANCEL, MigrationRequestKind.RETRY, MigrationRequestKind.CLEANUP]
             )
-            self.ask(kind, f"m{chance.randrange(MIGRATIONS_COUNT)}")
+            self.ask(kind, chance.choice(sorted({f"m{chance.randrange(MIGRATIONS_COUNT)}", *self.records})))
 
     def _finish_at_server(self, steps: Iterator[Any]) -> None:
         try:
@@ -213,6 +232,8 @@ def play(seed: int) -> None:
     for step in range(FAULTY_STEPS):
         if step % 60 == 20 and step // 60 < MIGRATIONS_COUNT:
             world.submit(step // 60)
+        if step % 60 == 50:
+            world.revert(step // 60)
         world.step()
     world.is_faulty = False
     for _ in range(CALM_STEPS):
@@ -222,7 +243,11 @@ def play(seed: int) -> None:
     state = new_state(0)
     for item in world.broker.client().reader({TOPIC: 0}).poll(1_000_000, 0.0):
         MIGRATIONS.evolve(state, item.key, item.value, item.offset)  # type: ignore[union-attr]
-    assert len(state.migrations) == MIGRATIONS_COUNT
+    assert len([name for name in state.migrations if name.startswith("m")]) == MIGRATIONS_COUNT
+    for name, record in state.migrations.items():
+        # A clean-up whose answer was lost may have left less.
+        assert set(world.database.tables[name].left) <= set(record.artifacts), name
+        assert not (is_changed_since(state, name) and any(a.kind == FEED for a in record.artifacts)), name
     unfinished = {name: record for name, record in state.migrations.items() if record.state not in TERMINAL}
     assert not unfinished, unfinished
     assert all(name in state.outcomes for name in state.requests)
@@ -231,6 +256,14 @@ def play(seed: int) -> None:
     view = owner_of(world)
     assert view is not None
     assert MIGRATIONS.digest(view) == MIGRATIONS.digest(state)
+
+
+def is_changed_since(state: MigrationsState, name: str) -> bool:
+    record = state.migrations[name]
+    return any(
+        other.table == record.table and other.state == "complete" and other.ended_ms > record.ended_ms
+        for other in state.migrations.values()
+    )
 
 
 def owner_of(world: World) -> MigrationsState | None:
@@ -251,4 +284,9 @@ def is_calm(world: World) -> bool:
         and all(record.state in TERMINAL for record in view.migrations.values())
         and all(name in view.outcomes for name in view.requests)
         and not any(outcome.status is OutcomeStatus.ACCEPTED for outcome in view.outcomes.values())
+        and not any(
+            is_changed_since(view, name) and any(artifact.kind == FEED for artifact in record.artifacts)
+            for name, record in view.migrations.items()
+        )
+        and not (view.term and view.term.busy)
     )

@@ -2,7 +2,8 @@
 
 It keeps the contract that strategies keep at real databases (headgate.migration.strategies.contract): every effect
 first raises a fence to its owner's term, so that nothing an older owner still does there can land; an effect that is
-run again finds what is there. ``changed`` counts how often a migration's change came into force.
+run again finds what is there. ``changed`` counts how often a migration's change came into force. A revert takes the
+table before of the migration that it reverts for its copy: nobody may have dropped that, and nobody may drop it then.
 """
 
 from collections.abc import Iterator
@@ -10,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.migration.core import effects as fx
-from headgate.records.migration import Artifact, MigrationRecorded, MigrationState
+from headgate.migration.core.spec import parse_spec
+from headgate.records.migration import FEED, Artifact, MigrationRecorded, MigrationState
 
 SHADOW = (Artifact("table", "shadow"),)
 OLD = (Artifact("table", "old"),)
+BACK = (Artifact(FEED, "back"),)
 COPY_STEPS = 3
 
 
@@ -34,6 +37,8 @@ class Table:
     """The process whose child does the work, where it is not the server itself."""
     tool_rev: int = -1
     """The term in which it was started."""
+    reverts: str | None = None
+    """Whose table before is its copy, while it runs."""
 
 
 @dataclass
@@ -54,11 +59,24 @@ class Database:
         table.fence = owner_rev
         yield None
         fenced()
+        reverts = parse_spec(effect.record.spec).reverts
         if isinstance(effect, fx.CleanUpMigration):
-            table.left = ()
-            yield fx.CleanedUp()
+            takers = [name for name, other in self.tables.items() if other.reverts == effect.migration]
+            assert effect.keeps_tables or not takers, f"the table before of {effect.migration} is {takers}'s copy"
+            table.left = tuple(a for a in table.left if effect.keeps_tables and a.kind != FEED)
+            yield fx.CleanedUp(table.left)
         elif table.changed:
             yield fx.Completed("", table.left)
+        elif isinstance(effect, fx.StartMigration) and reverts is not None:
+            theirs = self.tables[reverts]
+            if theirs.fence > owner_rev:
+                raise FencedAtDatabaseError
+            theirs.fence = owner_rev
+            if not set(OLD) <= set(theirs.left):
+                yield fx.Refused("the table before is gone")
+                return
+            table.attempt, table.copied, table.reverts = effect.record.attempt, 0, reverts
+            yield progress(table)
         elif isinstance(effect, fx.StartMigration):
             table.attempt, table.copied, table.left = effect.record.attempt, 0, ()
             yield None
@@ -70,7 +88,10 @@ class Database:
         elif isinstance(effect, fx.CutOverMigration):
             yield None
             fenced()
-            change(table)
+            if table.reverts is not None:
+                assert set(OLD) <= set(self.tables[table.reverts].left), "the table before went while it was the copy"
+                self.tables[table.reverts].left = ()
+            change(table, is_kept=parse_spec(effect.record.spec).keep_way_back)
             yield fx.Completed("", table.left)
         else:
             yield self._at_once(table, effect)
@@ -78,7 +99,7 @@ class Database:
     def _at_once(self, table: Table, effect: Any) -> Any:
         match effect:
             case fx.StopMigration():
-                table.attempt, table.tool_of = 0, None
+                table.attempt, table.tool_of, table.reverts = 0, None, None
                 return fx.Stopped(table.left)
             case fx.WatchMigration() if is_tool(effect.record) and table.tool_of is None:
                 return fx.Broke("the tool has ended", table.left)
@@ -139,6 +160,6 @@ def progress(table: Table) -> fx.Progressed:
     return fx.Progressed(stage, table.copied, COPY_STEPS, is_ready_to_complete=ready, artifacts=table.left)
 
 
-def change(table: Table) -> None:
+def change(table: Table, *, is_kept: bool = False) -> None:
     table.changed += 1
-    table.attempt, table.tool_of, table.left = 0, None, OLD
+    table.attempt, table.tool_of, table.left, table.reverts = 0, None, OLD + BACK * is_kept, None

@@ -178,6 +178,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
             "source_table_name",
             "source_offset_expired",
             "source_start_in_future",
+            "source_start_partitions",
             "source_transactions",
             "source_is_change_log",
             "change_log_missing",

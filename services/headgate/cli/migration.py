@@ -18,6 +18,7 @@ from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, OptionGroup, Timeout, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, show_settled
+from headgate.cli.way_back import way_back_of
 from headgate.eventlog.log import Delivery, Log, Partition, Placed
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.snapshot import read_snapshot
@@ -48,6 +49,10 @@ POLL_SECONDS: Final = 0.2
 POLL_RECORDS_MAX: Final = 1_000
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="see `headgate migration list`; all for every migration")]
+KeepWayBack = Annotated[
+    bool,
+    typer.Option("--keep-way-back", help="keep the table before up to date after it, so that a revert takes no time"),
+]
 Statement = Annotated[str, typer.Argument(metavar="STATEMENT", help="one ALTER TABLE, CREATE TABLE or DROP TABLE")]
 
 
@@ -96,6 +101,7 @@ def submit(
     singleton_context: Annotated[bool, typer.Option("--singleton-context")] = False,
     allow_lossy: Annotated[bool, typer.Option("--allow-lossy", help="values may be lost")] = False,
     retain_artifacts: Annotated[float, typer.Option("--retain-artifacts", help="seconds")] = 86_400.0,
+    keep_way_back: KeepWayBack = False,
     cutover_threshold: Annotated[
         float, typer.Option("--cutover-threshold", help="seconds that writers may wait")
     ] = 3.0,
@@ -130,6 +136,7 @@ def submit(
             singleton_context=singleton_context,
             allow_lossy=allow_lossy,
             retain_artifacts_seconds=retain_artifacts,
+            keep_way_back=keep_way_back,
             cutover_threshold_seconds=cutover_threshold,
             force_cutover_after_seconds=force_cutover_after,
             chunk_rows=chunk_rows,
@@ -192,9 +199,15 @@ def show(migration: Id, *, watch: Watch = None, output: Format = Output.TABLE, c
     """Show one migration; with --watch a bar until it has ended."""
     with connected(cluster) as (_, log):
         if watch is None or output is not Output.TABLE:
-            again(lambda: show_object(_row(migration, _one(log, migration)), output), watch)
+            again(lambda: show_object(_shown(log, migration), output), watch)
         else:
             _follow(log, migration, watch)
+
+
+def _shown(log: Log, migration: str) -> dict[str, Any]:
+    record = _one(log, migration)
+    found = way_back_of(log, record)
+    return _row(migration, record) | ({"way_back": found} if found else {})
 
 
 def _follow(log: Log, migration: str, seconds: float) -> None:
@@ -280,20 +293,50 @@ def throttle(
 
 @app.command()
 def revert(
-    migration: Id, *, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, output: Format = Output.TABLE, cluster: ClusterOptions
+    migration: Id,
+    *,
+    new_id: Annotated[str | None, typer.Option("--id", help="of the revert, which is a migration of its own")] = None,
+    allow_concurrent: Annotated[bool, typer.Option("--allow-concurrent")] = False,
+    postpone_launch: Annotated[bool, typer.Option("--postpone-launch")] = False,
+    postpone_completion: Annotated[bool, typer.Option("--postpone-completion")] = False,
+    retain_artifacts: Annotated[
+        float | None, typer.Option("--retain-artifacts", help="seconds; as the migration's if not given")
+    ] = None,
+    keep_way_back: KeepWayBack = False,
+    cutover_threshold: Annotated[
+        float | None,
+        typer.Option("--cutover-threshold", help="seconds that writers may wait; as the migration's if not given"),
+    ] = None,
+    force_cutover_after: Annotated[float | None, typer.Option("--force-cutover-after", help="seconds")] = None,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
 ) -> None:
-    """Undo the last completed migration of a table, as a migration of its own."""
+    """Undo the last completed migration of a table, as a migration of its own; nothing written since is lost."""
     with connected(cluster) as (_, log):
         before = parse_spec(_one(log, migration).spec)
-        spec = MigrationSpec(
-            statement=f"revert {migration}",
-            database=before.database,
-            password_file=before.password_file,
-            strategy=before.strategy,
-            topic=before.topic,
-            reverts=migration,
+        spec = _checked(
+            MigrationSpec(
+                statement=f"revert {migration}",
+                database=before.database,
+                password_file=before.password_file,
+                strategy=before.strategy,
+                topic=before.topic,
+                reverts=migration,
+                allow_concurrent=allow_concurrent,
+                postpone_launch=postpone_launch,
+                postpone_completion=postpone_completion,
+                retain_artifacts_seconds=_or(retain_artifacts, before.retain_artifacts_seconds),
+                keep_way_back=keep_way_back,
+                cutover_threshold_seconds=_or(cutover_threshold, before.cutover_threshold_seconds),
+                force_cutover_after_seconds=force_cutover_after,
+            )
         )
-        _ask(log, MigrationRequestKind.REVERT, uuid4().hex, timeout, output, spec=written(spec))
+        _ask(log, MigrationRequestKind.REVERT, new_id or uuid4().hex, timeout, output, spec=written(spec))
+
+
+def _or(given: float | None, theirs: float) -> float:
+    return theirs if given is None else given
 
 
 # --- the log --------------------------------------------------------------------------------------------------

@@ -141,7 +141,8 @@ class SourceSpec(_Strict):
     """Where changes come from: ``topics``, ``topic_pattern`` (a full-match regular expression) or ``change_log``.
 
     A pattern stands for what matches it in future, too: such a topic's table joins the feed from its earliest change.
-    ``start_ts``: from the records of that time on, less a margin (sources/offsets.py). ``target_ts``: changes
+    ``start_ts``: from the records of that time on, less a margin (sources/offsets.py). ``start_offsets``: topic →
+    {partition: first offset to apply}, for every topic and all its partitions. ``target_ts``: changes
     after it are not applied, and the feed is finished once everything before it is. ``transaction_topic``: where
     Debezium writes the ends of transactions, which say up to when a table is complete (formats/transactions.py).
     ``tables``: which tables the only topic carries for the feed, as schema.table or database.table; each goes to a sink
@@ -159,6 +160,7 @@ class SourceSpec(_Strict):
     """How changes are written: config/plugs.py has the names."""
     start: Literal["earliest", "latest"] = "earliest"
     start_ts: int | None = None
+    start_offsets: dict[str, dict[int, int]] = {}
     target_ts: int | None = None
     transaction_topic: str | None = None
     tables: tuple[str, ...] = ()
@@ -270,6 +272,23 @@ class SourceSpec(_Strict):
             raise ValueError(f"source.target_ts cannot be reached with format {self.format}: {no_evidence()}")
         if self.start_ts is not None and self.start_ts >= self.target_ts:
             raise ValueError("source.target_ts is not after source.start_ts: nothing would be applied")
+        return self
+
+    @model_validator(mode="after")
+    def _offsets_that_can_be(self) -> "SourceSpec":
+        if not self.start_offsets:
+            return self
+        if self.start_ts is not None or "start" in self.model_fields_set:
+            raise ValueError("give either source.start_offsets, source.start or source.start_ts")
+        if sorted(self.start_offsets) != sorted(self.topics):
+            raise ValueError(
+                "source.start_offsets names the first offsets of every topic in source.topics, and of no other"
+            )
+        for topic, offsets in self.start_offsets.items():
+            if sorted(offsets) != list(range(len(offsets))) or not offsets or min(offsets.values()) < 0:
+                raise ValueError(
+                    f"source.start_offsets of {topic}: give an offset, not below 0, for each partition from 0 on"
+                )
         return self
 
     @model_validator(mode="after")

@@ -102,6 +102,13 @@ _ROWS: Final = (
         "take an earlier one, or `latest`",
     ),
     ErrorCode(
+        "source_start_partitions",
+        Stage.SOURCE,
+        False,
+        "`source.start_offsets` names others than the topic's partitions",
+        "give an offset for each partition of the topic",
+    ),
+    ErrorCode(
         "change_log_missing",
         Stage.SOURCE,
         False,

@@ -12,6 +12,7 @@ from headgate.records.base import Key
 from headgate.records.control import MemberAnnounced, OwnerAnnounced, RequestSettled
 
 __all__ = [
+    "FEED",
     "FOR_PEOPLE",
     "KEYS",
     "Artifact",
@@ -81,8 +82,12 @@ class MigrationRequested(msgspec.Struct, frozen=True):
     requested_ms: int
 
 
+FEED: Final = "feed"
+"""The kind of artifact that keeps the table before up to date; all others are at the database."""
+
+
 class Artifact(msgspec.Struct, frozen=True):
-    """What a migration has left at the database: ``kind`` is table or trigger, ``name`` as the server has it."""
+    """What a migration has left: ``kind`` is table, trigger or feed, ``name`` as the server, or the cluster, has it."""
 
     kind: str
     name: str

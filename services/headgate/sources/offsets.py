@@ -29,9 +29,11 @@ __all__ = [
     "SourceError",
     "SourceUnreachableError",
     "StartInFutureError",
+    "StartPartitionsError",
     "TopicMissingError",
     "check_retention",
     "end_offsets",
+    "given_offsets",
     "offsets_at",
     "start_offsets",
 ]
@@ -72,6 +74,12 @@ class OffsetExpiredError(SourceError):
     code = "source_offset_expired"
 
 
+class StartPartitionsError(SourceError):
+    """Offsets to start at that are not of the topic's partitions."""
+
+    code = "source_start_partitions"
+
+
 class StartInFutureError(SourceError):
     """A time to start at that has not come yet."""
 
@@ -103,6 +111,24 @@ def offsets_at(connection: KafkaConnection, topics: Mapping[str, int], ts: int) 
             _check_reaches(at, first[at].offset, oldest[at], wanted_ms, ts)
         offsets[at.topic][at.partition] = answer.offset if answer.offset >= 0 else end[at].offset
     return offsets
+
+
+def given_offsets(
+    connection: KafkaConnection, topics: Mapping[str, int], given: Mapping[str, Positions]
+) -> dict[str, Positions]:
+    """Topic → {partition: first offset to apply}, as a feed names them. ``topics`` as above.
+
+    Raises StartPartitionsError where others than the topic's partitions are named, OffsetExpiredError for offsets that
+    cannot be read (any more), SourceUnreachableError.
+    """
+    for topic, count in sorted(topics.items()):
+        if len(given[topic]) != count:
+            raise StartPartitionsError(
+                f"source.start_offsets names {len(given[topic])} partitions of topic {topic}, which has {count}: give "
+                "an offset for each"
+            )
+        check_retention(connection, topic, given[topic])
+    return {topic: dict(sorted(given[topic].items())) for topic in sorted(topics)}
 
 
 def _check_reaches(at: TopicPartition, first: int, oldest: Any, wanted_ms: int, ts: int) -> None:

@@ -24,6 +24,7 @@ from headgate.sources.offsets import (
     SourceUnreachableError,
     TopicMissingError,
     end_offsets,
+    given_offsets,
     offsets_at,
     start_offsets,
 )
@@ -222,7 +223,9 @@ def plan_spans(
         tables[table] = topic
     source = spec.source
     ids = topic_ids(connection, topics)
-    if source.start_ts is None:
+    if source.start_offsets:
+        starts = given_offsets(connection, topics, source.start_offsets)
+    elif source.start_ts is None:
         starts = start_offsets(connection, topics, source.start)
     else:
         starts = offsets_at(connection, topics, source.start_ts)

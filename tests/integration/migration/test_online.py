@@ -90,6 +90,8 @@ class Shop(ABC):
 
     CHANGE: str
     """What the first test makes of the table: a column more, a wider one, one less."""
+    BROADER: str
+    """What makes ``v`` broader."""
     BROAD: str
     """The type of the column that the change makes broader."""
     TEXTS: ClassVar[dict[str, str]]
@@ -127,6 +129,7 @@ class Shop(ABC):
 
 class PostgresShop(Shop):
     CHANGE = "ADD COLUMN extra int NOT NULL DEFAULT 7, ALTER COLUMN v TYPE bigint, DROP COLUMN note"
+    BROADER = "ALTER COLUMN v TYPE bigint"
     BROAD = "bigint"
     TEXTS: ClassVar = {"label": "text", "note": "character varying"}
 
@@ -141,6 +144,7 @@ class PostgresShop(Shop):
 
 class MariadbShop(Shop):
     CHANGE = "ADD COLUMN extra int NOT NULL DEFAULT 7, MODIFY v bigint NOT NULL, DROP COLUMN note"
+    BROADER = "MODIFY v bigint NOT NULL"
     BROAD = "bigint"
     TEXTS: ClassVar = {"label": "varchar", "note": "varchar"}
 

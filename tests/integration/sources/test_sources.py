@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -19,6 +20,7 @@ from headgate.sources.offsets import (
     RECORD_TIME_MARGIN_MS,
     OffsetExpiredError,
     StartInFutureError,
+    StartPartitionsError,
     check_retention,
     end_offsets,
     offsets_at,
@@ -188,6 +190,23 @@ def test_a_time_is_found_by_the_records_times_less_a_margin(source: _Source) -> 
     assert offsets_at(source.connection, {topic: 3}, at) == {topic: {0: 2, 1: 2, 2: 0}}
     (plan,) = plan_spans(source.connection, _spec(SourceSpec(topics=(topic,), start_ts=at)), "x.")
     assert plan.start == {0: 2, 1: 2, 2: 0}
+
+
+def test_a_feed_begins_at_the_offsets_that_it_names_if_they_can_be_read(source: _Source) -> None:
+    topic = source.make("t.public.o", 2)
+    source.fill_at(topic, 0, [NOON_MS, NOON_MS, NOON_MS])
+    source.delete_below(topic, 0, 1)
+
+    def planned(offsets: dict[int, int]) -> Any:
+        return plan_spans(source.connection, _spec(SourceSpec(topics=(topic,), start_offsets={topic: offsets})), "x.")
+
+    assert planned({0: 2, 1: 0})[0].start == {0: 2, 1: 0}
+    with pytest.raises(OffsetExpiredError, match="offset 0 is next to apply"):
+        planned({0: 0, 1: 0})
+    with pytest.raises(OffsetExpiredError, match="ends at 3"):
+        planned({0: 4, 1: 0})
+    with pytest.raises(StartPartitionsError, match=r"names 1 partitions of topic .*, which has 2"):
+        planned({0: 2})
 
 
 def test_a_time_that_the_log_does_not_reach_back_to_is_refused_with_what_it_has(source: _Source) -> None:

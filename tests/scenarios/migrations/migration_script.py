@@ -18,6 +18,7 @@ from headgate.migration.core.machine import MigrationsState, decide, digest, evo
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.records.base import Fact
 from headgate.records.migration import (
+    FEED,
     Artifact,
     MigrationKey,
     MigrationOutcomeKey,
@@ -223,9 +224,14 @@ class World:
             owner.role.finish(effect, result)
 
     def do_result(self, migration: str, kind: str, *flags: str, **options: str) -> None:
-        """``result m1 progressed [ready] [dead] [stage=] [rows=] [left=shadow] | completed | stopped | …``."""
+        """``result m1 progressed [ready] [dead] [stage=] [rows=] [left=shadow] [feed=back] | completed | …``."""
         owner, effect = self.effects.pop(migration)
-        left = tuple(Artifact("table", name) for name in options.get("left", "").split(",") if name)
+        left = tuple(
+            Artifact(kind, name)
+            for kind, option in (("table", "left"), (FEED, "feed"))
+            for name in options.get(option, "").split(",")
+            if name
+        )
         reason = options.get("reason", "because").replace("_", " ")
         results: dict[str, Any] = {
             "progressed": fx.Progressed(
@@ -400,5 +406,7 @@ def describe_effect(effect: Any) -> str:
             return f"{name} {effect.migration} by force"
         case fx.ExamineMigration():
             return f"{name} {effect.migration} for {effect.request}"
+        case fx.CleanUpMigration(keeps_tables=True):
+            return f"{name} {effect.migration}, its feed alone"
         case _:
             return f"{name} {effect.migration}"

@@ -114,6 +114,10 @@ def test_tables_of_one_topic() -> None:
         ),
         ("format: ticdc-canal-json, target_ts: tomorrow", "no time"),
         ("start: latest, start_ts: 2026-11-21T12:00:00Z", "either source.start or source.start_ts"),
+        ("start: latest, start_offsets: {t: {0: 1}}", "either source.start_offsets, source.start or"),
+        ("start_offsets: {u: {0: 1}}", "of every topic in source.topics, and of no other"),
+        ("start_offsets: {t: {1: 1}}", "for each partition from 0 on"),
+        ("start_offsets: {t: {0: -1}}", "not below 0"),
         (
             "format: ticdc-canal-json, start_ts: 2026-11-21T12:00:00Z, target_ts: 2026-11-21T11:00:00Z",
             "not after source.start_ts",

@@ -61,6 +61,7 @@ FIXED: Final = (
     ("source", "change_log"),
     ("source", "start"),
     ("source", "start_ts"),
+    ("source", "start_offsets"),
     ("source", "target_ts"),
     ("sink", "type"),
     ("sink", "dsn"),

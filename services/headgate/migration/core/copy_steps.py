@@ -28,8 +28,12 @@ import msgspec
 
 __all__ = ["CopyStage", "FeedSeen", "Position", "Step", "may_write", "next_step"]
 
-CopyStage = Literal["begun", "paused", "copied"]
-"""As the database remembers it: the copy was made; the feed's position is known; every row was written."""
+CopyStage = Literal["begun", "paused", "copied", "returning"]
+"""As the database remembers it: the copy was made; the feed's position is known; every row was written.
+
+``returning``: the copy is the table that an earlier change has replaced. It has every row, as of the moment in which it
+was replaced; a feed that begins with the first change after that moment makes up for the rest.
+"""
 
 
 class FeedSeen(StrEnum):
@@ -71,6 +75,9 @@ _STEPS: Final[dict[tuple[CopyStage, FeedSeen], Step]] = {
     ("paused", FeedSeen.STOPPED): Step.COPY,
     ("copied", FeedSeen.STOPPED): Step.RESUME,
     ("copied", FeedSeen.GOING): Step.CATCH_UP,
+    ("returning", FeedSeen.ABSENT): Step.CREATE,
+    ("returning", FeedSeen.STOPPED): Step.RESUME,
+    ("returning", FeedSeen.GOING): Step.CATCH_UP,
 }
 """All else cannot go on: the feed has failed, is gone, or goes on while it is to stand still."""
 

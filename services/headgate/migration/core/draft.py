@@ -50,6 +50,13 @@ class Draft:
         """The record's spec: it was parsed before it was accepted."""
         return parse_spec(record.spec)
 
+    def spec_of(self, name: str) -> MigrationSpec:
+        """The spec of a migration that is known. Raises KeyError."""
+        record = self.migration(name)
+        if record is None:
+            raise KeyError(name)
+        return self.spec(record)
+
     def outcome(self, request: str) -> RequestSettled | None:
         """What became of a request so far."""
         found = self._facts.get(MigrationOutcomeKey(request), _UNTOUCHED)

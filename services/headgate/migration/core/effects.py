@@ -104,10 +104,11 @@ class StopMigration(msgspec.Struct, frozen=True):
 
 
 class CleanUpMigration(msgspec.Struct, frozen=True):
-    """Drop what it has left."""
+    """Drop what it has left; ``keeps_tables``: only what keeps the table before up to date."""
 
     migration: str
     record: MigrationRecorded
+    keeps_tables: bool = False
     owner_rev: int = -1
 
 

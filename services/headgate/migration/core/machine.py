@@ -170,7 +170,7 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
     if record is None:
         return
     if isinstance(effect, CleanUpMigration):
-        _cleaned_up(draft, name, result)
+        _cleaned_up(draft, name, effect, result)
     else:
         _apply_result(draft, name, effect, result)
     after = draft.migration(name)
@@ -191,6 +191,7 @@ def _apply_result(draft: Draft, name: str, effect: Any, result: Any) -> None:
         case Completed():
             cause = draft.cause(result.message, artifacts=result.artifacts, note=result.note)
             draft.signal(name, Signal.COMPLETED, cause)
+            _hand_over(draft, draft.spec_of(name).reverts)
             draft.burst()
         case Stopped():
             draft.signal(name, Signal.STOPPED, draft.cause(result.message, artifacts=result.artifacts))
@@ -208,6 +209,14 @@ def _apply_result(draft: Draft, name: str, effect: Any, result: Any) -> None:
             _not_done(draft, name, effect)
         case _:
             raise TypeError(f"{type(effect).__name__} cannot end with {type(result).__name__}")
+
+
+def _hand_over(draft: Draft, reverted_name: str | None) -> None:
+    """What a reverted migration has left is in the table's place now, or the revert's to drop."""
+    if reverted_name is not None and draft.migration(reverted_name) is not None:
+        draft.term.kept_since.pop(reverted_name, None)
+        draft.term.cleaning.discard(reverted_name)
+        draft.signal(reverted_name, Signal.CLEANED_UP, draft.cause(artifacts=()))
 
 
 def _begin_anew(draft: Draft, name: str) -> None:
@@ -232,10 +241,12 @@ def _not_done(draft: Draft, name: str, effect: Any) -> None:
         draft.set_timer(f"again/{name}", AGAIN_SECONDS)
 
 
-def _cleaned_up(draft: Draft, name: str, result: Any) -> None:
-    draft.term.kept_since.pop(name, None)
+def _cleaned_up(draft: Draft, name: str, effect: CleanUpMigration, result: Any) -> None:
+    if not effect.keeps_tables:
+        draft.term.kept_since.pop(name, None)
     if isinstance(result, CleanedUp):
-        draft.term.cleaning.discard(name)
+        if not effect.keeps_tables:
+            draft.term.cleaning.discard(name)
         draft.signal(name, Signal.CLEANED_UP, draft.cause(artifacts=result.artifacts))
     elif not isinstance(result, EffectFailed):
         raise TypeError(f"a clean-up cannot end with {type(result).__name__}")

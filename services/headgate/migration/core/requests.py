@@ -8,8 +8,8 @@ A request with an outcome is never looked at again; when its writer deletes it, 
 from typing import Final
 
 from headgate.migration.core.draft import Draft
-from headgate.migration.core.effects import EffectFailed, Examined, ExamineMigration, ExamineRefused
-from headgate.migration.core.scheduling import cut_over_if_due, reverted, stop
+from headgate.migration.core.effects import CleanUpMigration, EffectFailed, Examined, ExamineMigration, ExamineRefused
+from headgate.migration.core.scheduling import changed_since, cut_over_if_due, reverted, stop
 from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, parse_spec, written
 from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import Signal
@@ -143,16 +143,13 @@ def _why_not_revertible(draft: Draft, name: str) -> str | None:
         return f"{name} is {record.state}: only what is complete can be reverted"
     database = draft.spec(record).database
     for other, theirs in draft.migrations():
-        if theirs.table != record.table or draft.spec(theirs).database != database or other == name:
-            continue
-        if theirs.state in PENDING:
+        is_of_table = theirs.table == record.table and draft.spec(theirs).database == database
+        if is_of_table and theirs.state in PENDING and other != name:
             return f"{other} of the same table is {theirs.state}"
-        if (
-            theirs.state is MigrationState.COMPLETE
-            and theirs.ended_ms >= record.ended_ms
-            and (theirs.sequence > record.sequence)
-        ):
-            return f"{other} has changed the same table since: revert that first"
+    if (later := changed_since(draft, name, record)) is not None:
+        return f"{later} has changed the same table since: only the last change of a table can be reverted"
+    if name in draft.term.cleaning or isinstance(draft.term.busy.get(name), CleanUpMigration):
+        return f"{name} is being cleaned up"
     return None
 
 

@@ -12,9 +12,17 @@ from headgate.migration.core.effects import CleanUpMigration, CutOverMigration, 
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import Signal
-from headgate.records.migration import MigrationRecorded, MigrationState
+from headgate.records.migration import FEED, MigrationRecorded, MigrationState
 
-__all__ = ["CUTOVER_BACKOFF_SECONDS", "RUNNING_MAX", "STALE_SECONDS", "cut_over_if_due", "stop", "tick"]
+__all__ = [
+    "CUTOVER_BACKOFF_SECONDS",
+    "RUNNING_MAX",
+    "STALE_SECONDS",
+    "changed_since",
+    "cut_over_if_due",
+    "stop",
+    "tick",
+]
 
 STALE_SECONDS: Final = 600.0
 """A running migration without a sign of life for so long is ended. The seed's number; Vitess has gone to 180 minutes,
@@ -119,6 +127,8 @@ def _start_next(draft: Draft) -> None:
         if record.state is not MigrationState.READY or name in draft.term.busy:
             continue
         spec = draft.spec(record)
+        if spec.reverts in draft.term.busy:
+            continue
         if spec.in_order_completion and record.is_immediate and _pending_before(draft, record, spec):
             continue
         if any(_conflicts(draft, other, record) for _, other in running):
@@ -202,6 +212,21 @@ def _clean_up(draft: Draft, name: str, record: MigrationRecorded) -> None:
     is_due = draft.now.monotonic - since >= draft.spec(record).retain_artifacts_seconds
     if (is_due or name in draft.term.cleaning) and not _is_being_reverted(draft, name):
         draft.ask(name, CleanUpMigration(name, record))
+    elif any(artifact.kind == FEED for artifact in record.artifacts) and changed_since(draft, name, record) is not None:
+        # Changes of the next form do not fit the table before, and would not be undone.
+        draft.ask(name, CleanUpMigration(name, record, keeps_tables=True))
+
+
+def changed_since(draft: Draft, name: str, record: MigrationRecorded) -> str | None:
+    """A migration that has changed the same table since ``record`` completed."""
+    database = draft.spec(record).database
+    for other, theirs in draft.migrations():
+        if other == name or theirs.table != record.table or theirs.state is not MigrationState.COMPLETE:
+            continue
+        is_later = (theirs.ended_ms, theirs.sequence) > (record.ended_ms, record.sequence)
+        if is_later and draft.spec(theirs).database == database:
+            return other
+    return None
 
 
 def _is_being_reverted(draft: Draft, name: str) -> bool:

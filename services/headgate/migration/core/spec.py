@@ -40,7 +40,8 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     ``database`` is an address without a password: mysql:// or postgresql://. ``context`` groups migrations.
     ``threads_running_max`` and ``lag_seconds_max``: beyond that load of the database, and lag of its replicas, the copy
     stands still. ``reverts`` is the id of the migration that this one undoes. ``tool_options`` go to pt-osc and gh-ost
-    as they are. ``topic`` is where the table's changes are, for ``online``.
+    as they are. ``topic`` is where the table's changes are, for ``online``. ``keep_way_back``: the table before is kept
+    up to date after the change, so that a revert takes no longer than a cut-over.
     """
 
     statement: str
@@ -67,6 +68,7 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     reverts: str | None = None
     tool_options: tuple[str, ...] = ()
     topic: str | None = None
+    keep_way_back: bool = False
 
 
 def parse_spec(text: str | None) -> MigrationSpec:
@@ -103,6 +105,11 @@ def parse_spec(text: str | None) -> MigrationSpec:
         )
     if spec.topic is not None and spec.strategy is not MigrationStrategy.ONLINE:
         raise MigrationSpecError(f"strategy {spec.strategy} reads no topic: --topic is for online")
+    if spec.keep_way_back and (spec.strategy is not MigrationStrategy.ONLINE or spec.prefer_instant):
+        raise MigrationSpecError(
+            "--keep-way-back is for strategy online, without --prefer-instant: nothing else leaves a table before that "
+            "changes can be brought into"
+        )
     return spec
 
 

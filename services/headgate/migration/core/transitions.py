@@ -16,6 +16,7 @@ rules, and what each keeps out:
 - Queued and ready ones have done nothing at the database, so they are cancelled at once. A migration is recorded as
   running *before* its start is asked for, so what has been begun is always known to the next owner.
 - ``refused`` is the answer of a start that has changed nothing, so it is a fact as well.
+- ``cleaned_up`` says what is left. A revert that completes leaves nothing of what it reverts: it has taken that over.
 - A cancelled migration that was running becomes ``cancelled``. The seed says failed; but who reads the list wants to
   know that somebody asked for it (docs/adr/0035).
 

@@ -35,7 +35,13 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import FeedKey, OutcomeKey, RequestKey
-from headgate.sources.offsets import SourceError, end_offsets
+from headgate.sources.offsets import (
+    OffsetExpiredError,
+    SourceError,
+    TopicMissingError,
+    check_retention,
+    end_offsets,
+)
 from headgate.sources.origin import Origin, origins
 from headgate.sources.topics import present_topics
 
@@ -137,12 +143,34 @@ class ChangeFeeds:
         is_stopped = record.state is FeedState.STOPPED and record.wanted is WantedState.STOPPED
         return FeedSeen.STOPPED if is_stopped else FeedSeen.GOING
 
-    def create(self, feed: str, topic: str, target: Target, password_file: str | None, table: str) -> None:
-        """Have the feed begin with the topic's next change. Raises RefusedError, FeedsUnavailableError."""
+    def check_start(self, topic: str, offsets: dict[int, int]) -> None:
+        """Raise RefusedError unless a feed of the topic can begin there."""
+        try:
+            check_retention(self._log.connection, topic, offsets)
+        except (OffsetExpiredError, TopicMissingError) as error:
+            raise RefusedError(f"changes that are needed are not on the topic any more: {error}") from error
+        except (SourceError, LogError) as error:
+            raise FeedsUnavailableError(str(error)) from error
+
+    def create(
+        self,
+        feed: str,
+        topic: str,
+        target: Target,
+        password_file: str | None,
+        table: str,
+        *,
+        offsets: dict[int, int] | None = None,
+    ) -> None:
+        """Have the feed begin with the topic's next change, or at ``offsets`` (by partition).
+
+        Raises RefusedError, FeedsUnavailableError.
+        """
+        start = {"start": "latest"} if offsets is None else {"start_offsets": {topic: offsets}}
         spec = FeedSpec.model_validate(
             {
                 "feed": feed,
-                "source": SourceSpec(topics=(topic,), format="debezium-json", start="latest"),
+                "source": SourceSpec.model_validate({"topics": (topic,), "format": "debezium-json", **start}),
                 "sink": SinkSpec.model_validate(
                     {"type": target.sink, "dsn": target.dsn, "table": table, "not_the_source": True}
                     | ({} if password_file is None else {"password_file": password_file})

@@ -73,7 +73,7 @@ def open_strategy(
             return TriggersStrategy(server, migration)
         case MigrationStrategy.ONLINE:
             lane = PostgresOnline(server) if isinstance(server, PostgresServer) else MariadbOnline(server)
-            return OnlineStrategy(server, lane, feeds, copier, migration)
+            return OnlineStrategy(server, lane, feeds, copier, migration, reverts=spec.reverts)
         case MigrationStrategy.PT_OSC | MigrationStrategy.GH_OST if not isinstance(server, MariadbServer):
             raise RefusedError(f"strategy {spec.strategy} knows MariaDB only: use online or triggers")
         case MigrationStrategy.PT_OSC:

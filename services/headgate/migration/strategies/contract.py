@@ -113,7 +113,7 @@ class Memory(msgspec.Struct, frozen=True):
 
     owner_rev: int
     attempt: int
-    stage: Literal["begun", "paused", "copied", "changed", "stopped"]
+    stage: Literal["begun", "paused", "copied", "returning", "changed", "stopped"]
     before: str = ""
     """Definition of the table before, to tell whether a statement has come into force."""
     after: str = ""
@@ -136,6 +136,14 @@ class Server(Protocol):
     """
 
     dialect: Literal["mysql", "postgres"]
+
+    def of(self, migration: str) -> "Server":
+        """The same database, for another migration."""
+        ...
+
+    def forget(self) -> None:
+        """The migration has ended and nothing of it is left."""
+        ...
 
     def take_over(self, owner_rev: int) -> Memory | None:
         """End every session that an earlier owner has for this migration, and keep it out from now on."""

@@ -20,6 +20,7 @@ __all__ = [
     "HOT_KEYS_MAX",
     "CutOver",
     "FeedBehindError",
+    "Held",
     "Lane",
     "LastChange",
     "Target",
@@ -28,6 +29,7 @@ __all__ = [
     "differs_at_rest",
     "not_in_copy",
     "not_on_topic",
+    "reached",
     "too_slow",
 ]
 
@@ -65,6 +67,20 @@ class Target(NamedTuple):
 
     sink: str
     dsn: str
+
+
+class Held(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the database remembers beside the plan.
+
+    ``position`` and ``built``: where the feed stood, and what the table was, before the first row was read. ``reached``
+    is written by a cut-over: partition → the offset behind the last change of the table before, where the changes of
+    the table that takes its place begin. ``became``: what that table was then, as ``built`` says it.
+    """
+
+    position: Position
+    built: str
+    reached: dict[int, int] = {}
+    became: str = ""
 
 
 class CutOver(NamedTuple):
@@ -111,6 +127,10 @@ class Lane(Protocol):
         """Whether ``make`` has come to its end, and the copy is still there."""
         ...
 
+    def take(self, plan: LanePlan, memory: Memory, lock_seconds: float) -> Memory:
+        """Make the table before, which is there with its rows, the copy. RefusedError: nothing is lost."""
+        ...
+
     def hold_form(self, plan: LanePlan) -> None:
         """See to it that the copy's columns are called as the table's: a cut-over may have been broken off."""
         ...
@@ -129,6 +149,10 @@ class Lane(Protocol):
 
     def built(self, plan: LanePlan) -> str:
         """Which table this is and where it stores its rows: TRUNCATE and rewriting make another of it."""
+        ...
+
+    def built_of(self, table: Table) -> str:
+        """The same of a table that this is not about; asked before the migration is taken over, too."""
         ...
 
     def check_ours(self) -> None:
@@ -152,7 +176,7 @@ class Lane(Protocol):
         ...
 
     def cut_over(self, asked: CutOver) -> None:
-        """Put the copy in the table's place, once all that was written to the table is in it.
+        """Put the copy in the table's place, once all that was written to the table is in it, and remember ``reached``.
 
         Raises FeedBehindError (nothing was locked), LockUnavailableError (everything is as before, it can be tried
         again), RefusedError (the tables differ). Whatever it raises, ``Server.is_changed`` tells what became of it.
@@ -162,6 +186,14 @@ class Lane(Protocol):
     def artifacts(self, plan: LanePlan) -> tuple[Artifact, ...]:
         """What of the migration stands at the database now."""
         ...
+
+
+def reached(memory: Memory, offsets: dict[int, int], became: str = "") -> Memory:
+    """The memory with what a cut-over knows: see ``Held``."""
+    if not memory.after:
+        return memory
+    held = msgspec.structs.replace(msgspec.json.decode(memory.after, type=Held), reached=offsets, became=became)
+    return msgspec.structs.replace(memory, after=msgspec.json.encode(held).decode())
 
 
 def too_slow(seconds: float, *, is_on_topic: bool) -> FeedBehindError:

@@ -2,8 +2,10 @@
 
 Change events have the columns of the table as it is. So a column that the change renames is renamed back in the copy,
 and one that it drops is put there again; both are undone in the cut-over's transaction, where they take no time.
-Pure: a plan goes in, a plan or a refusal comes out.
+On the way back the copy is the table before (way_back.py). Pure: a plan goes in, a plan or a refusal comes out.
 """
+
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -13,10 +15,16 @@ from headgate.migration.strategies.contract import Plan, RefusedError
 __all__ = ["LanePlan", "aside_name", "lane_plan"]
 
 
+_OLD: Final = "_old"
+
+
 class LanePlan(msgspec.Struct, frozen=True):
     """``plan`` is what the change makes; ``held`` the same, with the copy's columns as they are until the cut-over.
 
     ``renamed`` are (name now, name after), ``dropped`` (name, type). ``publication`` is one that has the table.
+    ``is_back``: the copy is the table that an earlier change has replaced; ``keeps_feed``: that change keeps its feed,
+    which stays if the way back is not gone. ``casts_copy``: values are compared in the form of the table, else in the
+    copy's: in whichever the other's values all fit.
     """
 
     plan: Plan
@@ -25,6 +33,9 @@ class LanePlan(msgspec.Struct, frozen=True):
     dropped: tuple[tuple[str, str], ...]
     topic: str
     publication: str = ""
+    is_back: bool = False
+    keeps_feed: bool = False
+    casts_copy: bool = False
 
 
 def lane_plan(plan: Plan, primary: tuple[str, ...], topic: str, *, name_bytes_max: int) -> LanePlan:
@@ -56,8 +67,11 @@ def lane_plan(plan: Plan, primary: tuple[str, ...], topic: str, *, name_bytes_ma
 
 
 def aside_name(shadow: str) -> str:
-    """What the table is called once the copy has taken its place: not as the copy was, which the feed still names."""
-    return f"{shadow}_old"
+    """What the table is called once the copy has taken its place: not as the copy was, which the feed still names.
+
+    There and back again: the second name's is the first one.
+    """
+    return shadow.removesuffix(_OLD) if shadow.endswith(_OLD) else f"{shadow}{_OLD}"
 
 
 def _held(plan: Plan, topic: str) -> LanePlan:

@@ -67,6 +67,10 @@ class MariadbServer:
 
     # --- whose it is ---
 
+    def of(self, migration: str) -> "MariadbServer":
+        """See contract."""
+        return MariadbServer(migration, self.address, self.password_file)
+
     def take_over(self, owner_rev: int) -> Memory | None:
         """See contract."""
         self.sessions.take_over()
@@ -270,7 +274,12 @@ class MariadbServer:
 
     def identity(self, schema: str, name: str) -> str:
         """InnoDB's numbers of the table and its partitions: a rename keeps them, TRUNCATE and rewriting do not."""
-        rows = self.sessions.main.run(
+        return self.identity_in(self.sessions.main, schema, name)
+
+    @staticmethod
+    def identity_in(session: Session, schema: str, name: str) -> str:
+        """The same, asked in that session."""
+        rows = session.run(
             "SELECT table_id FROM information_schema.innodb_sys_tables WHERE name = %s OR name LIKE %s ORDER BY 1",
             (f"{schema}/{name}", f"{schema}/{name}#%"),
         )

@@ -20,6 +20,7 @@ from headgate.migration.strategies.lane import (
     differs_at_rest,
     not_in_copy,
     not_on_topic,
+    reached,
     too_slow,
 )
 from headgate.migration.strategies.mariadb_lane import MariadbLane, differing_keys, prepare, to_final_form
@@ -114,12 +115,15 @@ class _CutOver:
         if mark is None:
             while self._lane.server.sessions.main.run(f"SELECT 1 FROM {self._shadow} LIMIT 1"):
                 self._wait(deadline)
+            seen = self._lane.position(self._plan, self._asked.feed_id)
+            self._memory = reached(self._memory, {} if seen is None else {0: seen.next_offset})
             return None
         offset = self._offset(mark, deadline)
         if offset is None:
             raise not_on_topic()
         while not self._is_behind(offset):
             self._wait(deadline)
+        self._memory = reached(self._memory, {0: offset + 1})
         return mark
 
     @staticmethod
@@ -169,7 +173,6 @@ class _CutOver:
         counter = server.counter(schema, self._plan.plan.before.name)
         if counter > server.counter(schema, shadow) > 0:
             server.sessions.main.run(f"ALTER TABLE {self._shadow} AUTO_INCREMENT = {counter}")
-        if (number := server.identity(schema, shadow)) != self._memory.identity:
-            # By this number it is seen whether the rename came into force.
-            self._memory = replace(self._memory, identity=number)
-            server.note(self._memory)
+        # By this number it is seen whether the rename came into force.
+        self._memory = replace(self._memory, identity=server.identity(schema, shadow))
+        server.note(self._memory)

@@ -93,6 +93,16 @@ class MariadbLane:
         server.note(whole)
         return whole
 
+    def take(self, plan: LanePlan, memory: Memory, lock_seconds: float) -> Memory:
+        """See Lane."""
+        self.server.sessions.main.wait_at_most(lock_seconds)
+        self.server.note(memory)
+        self.swap(plan, lock_seconds).drop_sentry()
+        self.hold_form(plan)
+        whole = replace(memory, identity=self.server.identity(plan.plan.before.schema, plan.plan.shadow))
+        self.server.note(whole)
+        return whole
+
     def is_made(self, plan: LanePlan, memory: Memory) -> bool:
         """See Lane."""
         number = self.server.identity(plan.plan.before.schema, plan.plan.shadow)
@@ -158,6 +168,11 @@ class MariadbLane:
     def built(self, plan: LanePlan) -> str:
         """See Lane."""
         return self.server.identity(plan.held.before.schema, plan.held.before.name)
+
+    def built_of(self, table: Table) -> str:
+        """See Lane."""
+        with self.server.sessions.asking() as session:
+            return self.server.identity_in(session, table.schema, table.name)
 
     def check_ours(self) -> None:
         """See Lane."""

@@ -8,6 +8,7 @@
     cut over  the table is locked; when its last change is in the copy, the copy takes its place
     adopt     another owner's migration: the step that comes next is seen at the database and at the feed
     end       the feed is removed
+    revert    the table before is the copy: the steps are those from the feed on (online_back.py)
 
 The owner writes no row itself: those that were there before are written by the tasks of its own streaming query
 (replication/range_copy.py), those that change by the agents' lanes.
@@ -29,9 +30,10 @@ from headgate.migration.strategies.copying import CopyingStrategy
 from headgate.migration.strategies.examining import checked_plan, plan_copy
 from headgate.migration.strategies.lane import CutOver, FeedBehindError, Lane
 from headgate.migration.strategies.lane_plan import LanePlan, lane_plan
+from headgate.migration.strategies.online_back import OnlineBack, back_feed, forth_feed
 from headgate.migration.strategies.online_steps import Copier, Note, OnlineWork, Parts
 from headgate.migration.strategies.statement import StatementError, parse_statement
-from headgate.records.migration import MigrationRecorded
+from headgate.records.migration import FEED, Artifact, MigrationRecorded
 
 __all__ = ["OnlineStrategy"]
 
@@ -39,19 +41,24 @@ __all__ = ["OnlineStrategy"]
 class OnlineStrategy(CopyingStrategy):
     """One migration done by Spark; see contract.Strategy."""
 
-    def __init__(self, server: Any, lane: Lane, feeds: Any, copier: Copier | None, migration: str) -> None:
+    def __init__(
+        self, server: Any, lane: Lane, feeds: Any, copier: Copier | None, migration: str, *, reverts: str | None = None
+    ) -> None:
         super().__init__(server)
         self._lane = lane
         self._feeds = feeds
         self._copier = copier
         self._migration = migration
-        self._feed = f"migration-{server.mark}"
+        self._reverts = reverts
+        self._feed = forth_feed(migration) if reverts is None else back_feed(reverts)
+        self._back = OnlineBack(server, lane, feeds)
 
     def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
         """See contract."""
-        if reverted is not None:
-            return fx.ExamineRefused("a revert of strategy online is not built yet: submit the opposite change")
         try:
+            if spec.reverts is not None and reverted is not None:
+                self._back.check(spec.reverts, reverted)
+                return fx.Examined("revert", reverted.table, self._server.address, is_immediate=False)
             _, plan = checked_plan(self._server, self._migration, spec)
             lane = self._checked(plan, spec)
             if self._feeds is not None:
@@ -78,11 +85,13 @@ class OnlineStrategy(CopyingStrategy):
     def start(self, effect: fx.StartMigration) -> Any:
         """See contract."""
         spec = parse_spec(effect.record.spec)
-        statement = parse_statement(spec.statement, self._server.dialect)
         memory = self._server.take_over(effect.owner_rev)
         if (done := self._completed(effect.record, memory)) is not None:
             return done
         self._let_go()
+        if spec.reverts is not None:
+            return self._start_back(effect, spec, spec.reverts)
+        statement = parse_statement(spec.statement, self._server.dialect)
         self._feeds.remove(self._feed)  # an earlier attempt's
         try:
             plan = self._checked(plan_copy(self._server, self._migration, statement, spec), spec)
@@ -93,6 +102,20 @@ class OnlineStrategy(CopyingStrategy):
             memory = self._lane.make(statement, plan, memory, spec.cutover_threshold_seconds)
         except RefusedError as error:
             return fx.Broke(str(error), self._lane.artifacts(plan))
+        self._begin(effect.record, plan, memory, spec, Note())
+        return self._progress(effect.record)
+
+    def _start_back(self, effect: fx.StartMigration, spec: MigrationSpec, reverts: str) -> Any:
+        try:
+            plan, held = self._back.plan(reverts, effect.reverted, effect.owner_rev)
+        except RefusedError as error:
+            return fx.Refused(str(error))
+        before, after = (msgspec.json.encode(part).decode() for part in (plan, held))
+        memory = Memory(effect.owner_rev, effect.record.attempt, "returning", before, after)
+        try:
+            memory = self._lane.take(plan, memory, spec.cutover_threshold_seconds)
+        except RefusedError as error:
+            return fx.Broke(str(error))
         self._begin(effect.record, plan, memory, spec, Note())
         return self._progress(effect.record)
 
@@ -113,7 +136,7 @@ class OnlineStrategy(CopyingStrategy):
         return self._progress(effect.record)
 
     def _completed(self, record: MigrationRecorded, memory: Memory | None) -> Any:
-        """Completed, if the copy is in the table's place; the feed is gone then."""
+        """Completed, if the copy is in the table's place; the feed is gone then, and the way back is open."""
         if memory is None or memory.attempt != record.attempt:
             return None
         plan = _plan_of(memory)
@@ -121,7 +144,18 @@ class OnlineStrategy(CopyingStrategy):
             return None
         self._let_go()
         self._feeds.remove(self._feed)
-        return fx.Completed("seen in force", self._lane.artifacts(plan))
+        way = self._back.open(self._migration, plan, memory, is_kept=parse_spec(record.spec).keep_way_back)
+        if self._reverts is not None:
+            self._back.forget(self._reverts, memory.owner_rev)
+        return fx.Completed(
+            f"seen in force; {way.reason}" if way.reason else "seen in force",
+            (*self._lane.artifacts(plan), *([Artifact(FEED, way.feed)] if way.feed else [])),
+            msgspec.json.encode(way).decode(),
+        )
+
+    def _artifacts(self, plan: LanePlan) -> tuple[Artifact, ...]:
+        """Until the way back is gone, the table before is what the reverted migration has left."""
+        return () if plan.is_back else self._lane.artifacts(plan)
 
     def _begin(
         self, record: MigrationRecorded, plan: LanePlan, memory: Memory, spec: MigrationSpec, note: Note
@@ -138,7 +172,7 @@ class OnlineStrategy(CopyingStrategy):
             return fx.NotThere()
         work.pace.ratio = record.throttle_ratio
         if isinstance(work.error, RefusedError):
-            return fx.Broke(str(work.error), self._lane.artifacts(work.plan))
+            return fx.Broke(str(work.error), self._artifacts(work.plan))
         return fx.Progressed(
             stage=work.stage,
             rows_copied=work.note.rows,
@@ -147,7 +181,7 @@ class OnlineStrategy(CopyingStrategy):
             is_ready_to_complete=work.is_ready,
             is_live=work.is_alive(),
             throttle_reason=work.pace.reason,
-            artifacts=self._lane.artifacts(work.plan),
+            artifacts=self._artifacts(work.plan),
             note=msgspec.json.encode(work.note).decode(),
         )
 
@@ -175,7 +209,7 @@ class OnlineStrategy(CopyingStrategy):
             work.behind, work.is_ready = str(error), False
             return self._progress(effect.record)
         except RefusedError as error:
-            failure = fx.Broke(str(error), self._lane.artifacts(work.plan))
+            failure = fx.Broke(str(error), self._artifacts(work.plan))
         except (LockUnavailableError, DatabaseUnavailableError) as error:
             failure = fx.CutOverFailed(str(error))
         finally:
@@ -191,13 +225,27 @@ class OnlineStrategy(CopyingStrategy):
         memory = self._server.take_over(effect.owner_rev)
         if (done := self._completed(effect.record, memory)) is not None:
             return done
-        self._feeds.remove(self._feed)
-        if memory is None:
+        plan = None if memory is None else _plan_of(memory)
+        # The feed of a way back that is kept stays; it is its migration's.
+        if plan is not None and not plan.keeps_feed:
+            self._feeds.remove(self._feed)
+        if memory is None or plan is None:
             return fx.Stopped()
-        left = self._lane.artifacts(_plan_of(memory))
+        left = self._artifacts(plan)
         self._server.note(msgspec.structs.replace(memory, stage="stopped"))
         self._server.close()
         return fx.Stopped(left)
+
+    def clean_up(self, effect: fx.CleanUpMigration) -> Any:
+        """See contract. A feed goes before the table that it writes to."""
+        for artifact in effect.record.artifacts:
+            if artifact.kind == FEED:
+                self._feeds.remove(artifact.name)
+        tables = tuple(artifact for artifact in effect.record.artifacts if artifact.kind != FEED)
+        if effect.keeps_tables:
+            return fx.CleanedUp(tables)
+        self._server.take_over(effect.owner_rev)
+        return fx.CleanedUp(self._server.drop(tables))
 
 
 def _plan_of(memory: Memory) -> LanePlan:

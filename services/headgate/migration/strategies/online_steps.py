@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 import msgspec
 
-from headgate.migration.core.copy_steps import CopyStage, FeedSeen, Position, Step, next_step
+from headgate.migration.core.copy_steps import CopyStage, FeedSeen, Step, next_step
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import (
     Chunk,
@@ -22,12 +22,12 @@ from headgate.migration.strategies.contract import (
     SupersededError,
 )
 from headgate.migration.strategies.copying import CopyWork, noted_key, read_key
-from headgate.migration.strategies.lane import HOT_KEYS_MAX, Lane
+from headgate.migration.strategies.lane import HOT_KEYS_MAX, Held, Lane
 from headgate.migration.strategies.lane_plan import LanePlan
 from headgate.migration.strategies.range_work import RangeWork
 from headgate.records.identifiers import show_identifier
 
-__all__ = ["Copier", "Held", "Note", "OnlineWork", "Parts"]
+__all__ = ["Copier", "Note", "OnlineWork", "Parts"]
 
 PROOF_SECONDS: Final = 600.0
 """For a change to come by connector, topic and agent into the copy: a busy machine starts an agent in minutes."""
@@ -80,13 +80,6 @@ class Note(msgspec.Struct, omit_defaults=True):
 
     upto: list[Any] | None = None
     rows: int = 0
-
-
-class Held(msgspec.Struct, frozen=True):
-    """What the database remembers of the moment before the first row was read."""
-
-    position: Position
-    built: str
 
 
 class Parts(NamedTuple):
@@ -163,6 +156,7 @@ class OnlineWork(CopyWork):
                 self.stage = "catching up"
                 self._feeds.resume(self._feed)
             case Step.CATCH_UP:
+                self._know_feed(record)
                 self._catch_up()
             case Step.END:
                 raise RefusedError(self._why_it_ends(feed, record))
@@ -177,7 +171,9 @@ class OnlineWork(CopyWork):
         self.stage = "starting the feed"
         held = self.plan.held
         table = show_identifier((held.before.schema, held.shadow))
-        self._feeds.create(self._feed, self.plan.topic, self._lane.target(), self._server.password_file, table)
+        offsets = self.held.reached if self.plan.is_back and self.held is not None else None
+        target, password_file = self._lane.target(), self._server.password_file
+        self._feeds.create(self._feed, self.plan.topic, target, password_file, table, offsets=offsets)
 
     def _prove(self) -> None:
         """See one change come through; a table without rows has none to show."""
@@ -264,6 +260,16 @@ class OnlineWork(CopyWork):
         self._copier.copy(work, next_ranges, copied, self.stopping)
         if is_last and not self.stopping.is_set():
             self._remember("copied")
+
+    def _know_feed(self, record: Any) -> None:
+        """On the way back the feed may have been there before, or been begun again."""
+        assert self.held is not None  # noqa: S101 - it is remembered with the stage
+        position = self.held.position
+        if self.plan.is_back and position.feed_id != record.feed_id:
+            self.held = msgspec.structs.replace(
+                self.held, position=msgspec.structs.replace(position, feed_id=record.feed_id)
+            )
+            self._remember(self._memory.stage)
 
     def _catch_up(self) -> None:
         """Then compare, then watch."""

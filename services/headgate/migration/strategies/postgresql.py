@@ -107,6 +107,10 @@ class PostgresServer:
 
     # --- whose it is ---
 
+    def of(self, migration: str) -> "PostgresServer":
+        """See contract."""
+        return PostgresServer(migration, self.address, self.password_file)
+
     def take_over(self, owner_rev: int) -> Memory | None:
         """See contract."""
         self.sessions.take_over()

@@ -216,6 +216,14 @@ def casted(plan: Plan, value: sql.Composable, new: str) -> sql.Composable:
     return sql.SQL("{}::{}").format(value, sql.SQL(after.type))
 
 
+def casted_back(plan: Plan, old: str, new: str) -> sql.Composable:
+    """The copy's value as the type of the table's column, where that is another one; as it is, where it may differ."""
+    before, after = plan.before.column(old), plan.after.column(new)
+    if before is None or after is None or before.type == after.type or new in plan.loose:
+        return sql.Identifier(new)
+    return sql.SQL("{}::{}").format(sql.Identifier(new), sql.SQL(before.type))
+
+
 def within(columns: list[str], chunk: Chunk) -> sql.Composable:
     """The condition that a row is in the range, by these columns."""
     row = sql.SQL("({})").format(listed(columns))

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from msgspec.structs import replace
 from psycopg import sql
 
-from headgate.migration.strategies.contract import LockUnavailableError
+from headgate.migration.strategies.contract import LockUnavailableError, Memory
 from headgate.migration.strategies.lane import (
     CutOver,
     LastChange,
@@ -23,12 +24,13 @@ from headgate.migration.strategies.lane import (
     differs_at_rest,
     not_in_copy,
     not_on_topic,
+    reached,
     too_slow,
 )
 from headgate.migration.strategies.lane_plan import aside_name
 from headgate.migration.strategies.postgresql_copy import table_of
 from headgate.migration.strategies.postgresql_handover import handed_over
-from headgate.migration.strategies.postgresql_lane import PostgresLane, identity, renamed
+from headgate.migration.strategies.postgresql_lane import PostgresLane, built_as, identity, renamed
 from headgate.migration.strategies.postgresql_sessions import named, translating
 
 __all__ = ["PostgresOnline"]
@@ -71,11 +73,11 @@ class _CutOver:
                 session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
                 deadline = time.monotonic() + seconds
                 self._check_same(session)
-                reached = self._drained(slot, session, deadline, before)
-                self._seal(session, reached, deadline)
+                offset = self._drained(slot, session, deadline, before)
+                self._seal(session, offset, deadline)
                 if differing := self._lane.among(session, plan, hot) if hot else []:
                     raise differs_at_rest(differing)
-                server.claim(session, self._asked.memory)
+                server.claim(session, self._remembered(session, offset))
                 for column, _ in plan.dropped:
                     session.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(shadow, sql.Identifier(column)))
                 for now, then in plan.renamed:
@@ -86,11 +88,19 @@ class _CutOver:
                 session.execute(rename.format(table, sql.Identifier(aside_name(held.shadow))))
                 session.execute(rename.format(shadow, sql.Identifier(name)))
 
+    def _remembered(self, session: Any, offset: int | None) -> Memory:
+        """With where the changes of the new table begin, and which table that is."""
+        held = self._plan.held
+        if offset is None and (seen := self._lane.position_in(session, self._plan, self._feed_id)) is not None:
+            offset = seen.next_offset
+        found = identity(session, replace(held.before, name=held.shadow))
+        return reached(self._asked.memory, {} if offset is None else {0: offset}, built_as(found))
+
     def _check_same(self, session: Any) -> None:
         before = self._plan.held.before
         found = identity(session, before)
         now = self._lane.server.described(session, before.schema, before.name)
-        check_same(before, self._asked.built, now, "" if found is None else f"{found[0]}/{found[1]}")
+        check_same(before, self._asked.built, now, built_as(found))
 
     @contextmanager
     def _slot(self) -> Iterator["_Slot"]:

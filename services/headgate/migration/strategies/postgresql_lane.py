@@ -13,14 +13,14 @@ from headgate.migration.strategies.contract import Chunk, Memory, RefusedError, 
 from headgate.migration.strategies.lane import Target
 from headgate.migration.strategies.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.postgresql import PostgresServer, like
-from headgate.migration.strategies.postgresql_copy import casted, listed, table_of, within
+from headgate.migration.strategies.postgresql_copy import casted, casted_back, listed, table_of, within
 from headgate.migration.strategies.postgresql_sessions import named, translating
 from headgate.migration.strategies.statement import Statement
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact
 from headgate.sources.origin import Origin
 
-__all__ = ["PostgresLane", "full_name", "identity", "renamed"]
+__all__ = ["PostgresLane", "built_as", "full_name", "identity", "renamed"]
 
 ROW_BYTES_MIN: Final = 32
 """A row's header and line pointer take as much."""
@@ -34,6 +34,10 @@ _PRIMARY: Final = """
 SELECT a.attname FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY k(number, place)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
 WHERE i.indrelid = %s::regclass AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place
+"""
+
+_COLUMN_NAMES: Final = """
+SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
 """
 
 _MARKABLE: Final = """
@@ -123,8 +127,33 @@ class PostgresLane:
         """See Lane."""
         return bool(self.artifacts(plan))
 
+    def take(self, plan: LanePlan, memory: Memory, lock_seconds: float) -> Memory:
+        """See Lane."""
+        with self.server.sessions.part() as session, translating("taking the table before"), session.transaction():
+            session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
+            self._hold(session, plan)
+            self.server.note_in(session, memory)
+        return memory
+
     def hold_form(self, plan: LanePlan) -> None:
-        """See Lane: a cut-over that is broken off leaves nothing behind."""
+        """See Lane: a cut-over that is broken off leaves nothing behind, so only the table before can have another."""
+        if plan.is_back:
+            with self.server.sessions.part() as session, translating("holding the form"), session.transaction():
+                self._hold(session, plan)
+
+    @staticmethod
+    def _hold(session: Any, plan: LanePlan) -> None:
+        """No row is written: a column is added without a value."""
+        schema, shadow = plan.plan.before.schema, named(plan.plan.before.schema, plan.plan.shadow)
+        found = session.execute(_COLUMN_NAMES, (shadow.as_string(session),)).fetchall()
+        present = {name for (name,) in found}
+        for now, after in plan.renamed:
+            if after in present and now not in present:
+                session.execute(renamed(shadow, after, now))
+        for name, kind in plan.dropped:
+            if name not in present:
+                added = sql.SQL("ALTER TABLE {} ADD COLUMN {} {}")
+                session.execute(added.format(named(schema, plan.plan.shadow), sql.Identifier(name), sql.SQL(kind)))
 
     def mark(self, plan: LanePlan) -> tuple[str, ...] | None:
         """See Lane."""
@@ -177,7 +206,12 @@ class PostgresLane:
         """See Lane."""
         with translating("looking at the table's storage"):
             found = identity(self.server.sessions.main, plan.held.before)
-        return "" if found is None else f"{found[0]}/{found[1]}"
+        return built_as(found)
+
+    def built_of(self, table: Table) -> str:
+        """See Lane."""
+        with self.server.sessions.asking() as session, translating("looking at the table's storage"):
+            return built_as(identity(session, table))
 
     def check_ours(self) -> None:
         """See Lane."""
@@ -246,9 +280,15 @@ class PostgresLane:
         held = plan.held
         text = sql.SQL("{}::text AS {}")
         before = sql.SQL(", ").join(
-            text.format(casted(held, sql.Identifier(old), new), sql.Identifier(new)) for old, new in held.pairs
+            text.format(
+                sql.Identifier(old) if plan.casts_copy else casted(held, sql.Identifier(old), new), sql.Identifier(new)
+            )
+            for old, new in held.pairs
         )
-        after = sql.SQL(", ").join(text.format(sql.Identifier(new), sql.Identifier(new)) for _, new in held.pairs)
+        after = sql.SQL(", ").join(
+            text.format(casted_back(held, old, new) if plan.casts_copy else sql.Identifier(new), sql.Identifier(new))
+            for old, new in held.pairs
+        )
         keys = [new for _, new in held.key]
         unequal = [sql.SQL("a.{0} IS NULL OR b.{0} IS NULL").format(sql.Identifier(keys[0]))]
         unequal += [
@@ -290,6 +330,11 @@ def identity(session: Any, table: Table) -> tuple[int, int] | None:
     """What another table of that name, or the same one built anew, has not: its number and its file's."""
     row = session.execute(_IDENTITY, (full_name(table, session),)).fetchone()
     return None if row is None else (int(row[0]), int(row[1]))
+
+
+def built_as(found: tuple[int, int] | None) -> str:
+    """An identity as ``Lane.built`` gives it."""
+    return "" if found is None else f"{found[0]}/{found[1]}"
 
 
 def full_name(table: Table, session: Any) -> str:

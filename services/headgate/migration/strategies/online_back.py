@@ -1,0 +1,147 @@
+"""What strategy ``online`` does about the way back (way_back.py): opened by a change that completes, taken by a revert.
+
+A change that completes leaves in its record with which offset of the topic the new table's changes begin. If the way
+back is to be kept, a feed from there into the table before is begun at once; else the revert begins it. The feed is the
+reverted change's by name, so that there is one, whoever begins it.
+"""
+
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.migration.core.copy_steps import FeedSeen, Position
+from headgate.migration.strategies.contract import Memory, RefusedError, Table
+from headgate.migration.strategies.lane import Held, Lane
+from headgate.migration.strategies.lane_plan import LanePlan
+from headgate.migration.strategies.statement import Statement
+from headgate.migration.strategies.way_back import OPPOSITE, WayBack, fingerprint, plan_back, read_way_back
+from headgate.records.identifiers import show_identifier
+from headgate.records.migration import MigrationRecorded
+
+__all__ = ["OnlineBack", "back_feed", "forth_feed"]
+
+
+def forth_feed(migration: str) -> str:
+    """The feed into a migration's copy."""
+    return f"migration-{sha256(migration.encode()).hexdigest()[:8]}"
+
+
+def back_feed(migration: str) -> str:
+    """The feed into the table before a completed migration."""
+    return f"{forth_feed(migration)}-back"
+
+
+class OnlineBack:
+    """The way back from changes of one database."""
+
+    def __init__(self, server: Any, lane: Lane, feeds: Any) -> None:
+        self._server, self._lane, self._feeds = server, lane, feeds
+
+    # --- a change completes ---
+
+    def open(self, migration: str, plan: LanePlan, memory: Memory, *, is_kept: bool) -> WayBack:
+        """See whether there is a way back; with ``is_kept`` begin its feed, unless that is there.
+
+        Raises DatabaseUnavailableError.
+        """
+        try:
+            held = msgspec.json.decode(memory.after, type=Held) if memory.after else None
+            now = self._look(f"{plan.plan.before.schema}.{plan.plan.before.name}")
+            if held is None or not held.reached or now is None:
+                return WayBack({}, reason=f"it is not known where the new table's changes begin: {OPPOSITE}")
+            back = plan_back(plan, now)
+            found = WayBack(
+                held.reached,
+                held.became or self._lane.built_of(now),
+                fingerprint(now),
+                f"{now.schema}.{back.plan.shadow}",
+                back_feed(migration) if is_kept else "",
+            )
+            if is_kept and self._feeds.seen(self._feeds.record(found.feed)) is FeedSeen.ABSENT:
+                self._lane.hold_form(back)
+                self._begin(found.feed, back, found.offsets)
+        except RefusedError as error:
+            return WayBack({}, reason=str(error))
+        return found
+
+    def _begin(self, feed: str, plan: LanePlan, offsets: dict[int, int]) -> None:
+        table = show_identifier((plan.held.before.schema, plan.held.shadow))
+        target, password_file = self._lane.target(), self._server.password_file
+        self._feeds.create(feed, plan.topic, target, password_file, table, offsets=offsets)
+
+    # --- a revert ---
+
+    def check(self, name: str, reverted: MigrationRecorded) -> WayBack:
+        """The way back from a completed migration, if it can be gone now. Raises RefusedError, reads only."""
+        found = read_way_back(reverted.note)
+        if found is None:
+            raise RefusedError(f"{name} has copied nothing, so there is no table before to go back to: {OPPOSITE}")
+        if found.reason:
+            raise RefusedError(f"{name}: {found.reason}")
+        if not reverted.artifacts or self._look(found.table) is None:
+            raise RefusedError(f"{name}: the table before, {found.table}, is gone (cleaned up): {OPPOSITE}")
+        now = self._look(reverted.table)
+        if now is None or self._lane.built_of(now) != found.built:
+            raise RefusedError(
+                f"{name}: the table was truncated, replaced or built anew since, which changes do not tell, so the "
+                f"table before is not what it would be: {OPPOSITE}"
+            )
+        if fingerprint(now) != found.definition:
+            raise RefusedError(
+                f"{name}: the table has been altered since, and going back would undo that, too: undo it first, or "
+                f"{OPPOSITE}"
+            )
+        self._check_feed(name, found, reverted)
+        return found
+
+    def _check_feed(self, name: str, found: WayBack, reverted: MigrationRecorded) -> None:
+        feed = back_feed(name)
+        record = self._feeds.record(feed)
+        match self._feeds.seen(record):
+            case FeedSeen.FAILED:
+                raise RefusedError(
+                    f"{name}: the way back stands still, feed {feed} has failed: {record.error}. Make the change fit "
+                    f"the table before ({found.table}), `headgate feed resume {feed}`, and revert again; or {OPPOSITE}"
+                )
+            case FeedSeen.ABSENT:
+                topic = msgspec.json.decode(reverted.spec)["topic"]
+                self._feeds.check_start(topic, found.offsets)
+            case _:
+                pass
+
+    def plan(self, name: str, reverted: MigrationRecorded | None, owner_rev: int) -> tuple[LanePlan, Held]:
+        """How it is gone, and from where. Raises RefusedError.
+
+        What another owner still does about ``name`` is ended.
+        """
+        if reverted is None:
+            raise RefusedError(f"no migration {name}")
+        found = self.check(name, reverted)
+        theirs = self._server.of(name)
+        try:
+            memory = theirs.take_over(owner_rev)
+        finally:
+            theirs.close()
+        now = self._look(reverted.table)
+        if memory is None or now is None:
+            raise RefusedError(f"{name}: the database does not remember it any more: {OPPOSITE}")
+        back = plan_back(msgspec.json.decode(memory.before, type=LanePlan), now)
+        return replace(back, keeps_feed=bool(found.feed)), Held(
+            Position("", found.offsets[0], False), found.built, found.offsets
+        )
+
+    def forget(self, name: str, owner_rev: int) -> None:
+        """The way back is gone: what the database remembers of the reverted migration goes."""
+        theirs = self._server.of(name)
+        try:
+            if theirs.take_over(owner_rev) is not None:
+                theirs.forget()
+        finally:
+            theirs.close()
+
+    def _look(self, full: str) -> Table | None:
+        schema, _, name = full.partition(".")
+        found: Table | None = self._server.look(Statement("alter", schema, name, "", ""))
+        return found

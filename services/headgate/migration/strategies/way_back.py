@@ -1,0 +1,113 @@
+"""The way back from a completed change of strategy ``online``: the table before, kept or brought up to date by a feed.
+
+At the cut-over the table before and the new one are equal, as far as they have the same columns, and it is known behind
+which offset of the topic the new one's changes begin. A feed from there into the table before makes it what it would be
+had clients written to it all the while. Then the two change places again, as they did before.
+
+Change events have the columns of the new table, so until then the table before is held in their form, as a copy is on
+the way there (lane_plan.py): a renamed column has its new name, a new one is there without values, and goes in the end.
+What the table before alone has, changes do not bring: rows inserted since get the column's default, or NULL.
+Pure: what is known comes in, a plan or a refusal goes out.
+"""
+
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.migration.strategies.contract import Column, Plan, RefusedError, Table
+from headgate.migration.strategies.lane_plan import LanePlan, aside_name
+
+__all__ = ["OPPOSITE", "WayBack", "fingerprint", "plan_back", "read_way_back"]
+
+OPPOSITE: Final = "submit the opposite change"
+
+
+class WayBack(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the record of a completed change says of it.
+
+    ``offsets``: partition → the offset of the topic at which the new table's changes begin. ``built``, ``definition``:
+    what the new table is, to tell another one. ``table``: the table before, as it is called now. ``feed``: what keeps
+    it up to date; empty if it begins with the revert. ``reason``: why there is no way back; empty if there is one.
+    """
+
+    offsets: dict[int, int]
+    built: str = ""
+    definition: str = ""
+    table: str = ""
+    feed: str = ""
+    reason: str = ""
+
+
+def read_way_back(note: str) -> WayBack | None:
+    """A record's note; None if it says nothing of a way back."""
+    try:
+        return msgspec.json.decode(note, type=WayBack)
+    except msgspec.DecodeError:
+        return None
+
+
+def fingerprint(table: Table) -> str:
+    """The same exactly for tables that are built the same."""
+    return sha256(table.definition.encode()).hexdigest()
+
+
+def plan_back(forth: LanePlan, now: Table) -> LanePlan:
+    """The plan of the way back; ``now`` is the new table. Raises RefusedError, which says why there is none."""
+    past = forth.plan.before
+    where = f"table {past.schema}.{past.name}"
+    to_past = {new: old for old, new in forth.plan.pairs}
+    if len(to_past) < len(forth.plan.pairs) or len({old for old, _ in forth.plan.pairs}) < len(forth.plan.pairs):
+        raise RefusedError(f"{where}: no way back, two columns were made of one: {OPPOSITE}")
+    pairs = tuple((column.name, to_past[column.name]) for column in now.columns if column.name in to_past)
+    moved = tuple((new, old) for new, old in pairs if new != old)
+    for new, old in moved:
+        if past.column(new) is not None or now.column(old) is not None:
+            raise RefusedError(
+                f"{where}: no way back, column {new} was {old}, and both names are columns before or after the change: "
+                f"{OPPOSITE}"
+            )
+    _check_left_behind(where, past, now, set(to_past.values()))
+    added = tuple((column.name, column.type) for column in now.columns if _is_added(column, to_past, past))
+    plan = Plan(
+        before=now,
+        after=past,
+        shadow=aside_name(forth.plan.shadow),
+        pairs=pairs,
+        key=tuple((new, old) for old, new in forth.plan.key),
+        loose=tuple(to_past[name] for name in forth.plan.loose if name in to_past),
+    )
+    names = {old: new for new, old in moved}
+    held = replace(
+        plan,
+        after=replace(past, columns=tuple(replace(c, name=names.get(c.name, c.name)) for c in past.columns)),
+        pairs=tuple((new, new) for new, _ in pairs),
+        key=tuple((new, new) for new, _ in plan.key),
+        loose=tuple(names.get(name, name) for name in plan.loose),
+    )
+    is_to_be_cast = not forth.casts_copy
+    return LanePlan(plan, held, moved, added, forth.topic, forth.publication, is_back=True, casts_copy=is_to_be_cast)
+
+
+def _check_left_behind(where: str, past: Table, now: Table, kept: set[str]) -> None:
+    """Columns that changes do not bring any more: rows that are written since must do without."""
+    for column in past.columns:
+        if column.name in kept or column.is_generated:
+            continue
+        if now.column(column.name) is not None:
+            raise RefusedError(
+                f"{where}: no way back, column {column.name} is computed by the server now, so changes do not have its "
+                f"value: {OPPOSITE}"
+            )
+        if not column.is_nullable and not column.has_default:
+            raise RefusedError(
+                f"{where}: no way back, column {column.name}, which was dropped, is NOT NULL without a default: rows "
+                f"written since have no value for it. {OPPOSITE.capitalize()}; next time, give it a default, or allow "
+                "NULL, before it is dropped"
+            )
+
+
+def _is_added(column: Column, to_past: dict[str, str], past: Table) -> bool:
+    """Events may have values that the server has computed (MariaDB's stored columns), so these are put up with, too."""
+    return column.name not in to_past and past.column(column.name) is None

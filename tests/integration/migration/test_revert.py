@@ -1,0 +1,136 @@
+"""A change is reverted while clients write: with its way back kept, or begun by the revert; owners killed meanwhile."""
+
+import json
+import signal
+from typing import Any
+
+import pytest
+
+from headgate.eventlog.kafka import KafkaLog
+from integration.cli.conftest import eventually, headgate
+from integration.migration.test_online import (
+    Client,
+    Serve,
+    Shop,
+    clients,
+    cluster,
+    done,
+    go_on,
+    mariadb_shop,
+    postgres_shop,
+    serve,
+    settled,
+    shop,
+    state_of,
+)
+
+__all__ = ["clients", "cluster", "mariadb_shop", "postgres_shop", "serve", "shop"]
+
+pytestmark = pytest.mark.integration
+
+ENDED_SECONDS = 400
+
+
+def ended(migration: str) -> dict[str, Any]:
+    eventually(lambda: state_of(migration)["ended_ms"], f"{migration} has ended", ENDED_SECONDS)
+    return state_of(migration)
+
+
+def changed(shop: Shop, migration: str, change: str, *options: str) -> None:
+    asked = shop.submit(migration, change, *options)
+    assert asked.exit_code == 0, asked.output
+    shown = ended(migration)
+    assert shown["state"] == "complete", shown
+
+
+def revert(migration: str, new: str, *options: str) -> Any:
+    return headgate("migration", "revert", migration, "--id", new, "--timeout", "120", *options)
+
+
+def reverted(migration: str, new: str) -> None:
+    asked = revert(migration, new)
+    assert asked.exit_code == 0, asked.output
+    shown = ended(new)
+    assert shown["state"] == "complete", shown
+
+
+def feeds() -> list[str]:
+    return [feed["feed"] for feed in json.loads(headgate("feed", "list", "-o", "json").stdout)]
+
+
+def way_back(migration: str) -> dict[str, Any]:
+    found: dict[str, Any] = state_of(migration)["way_back"]
+    return found
+
+
+def test_a_change_whose_way_back_is_kept_is_reverted_and_that_reverted_again(
+    cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
+) -> None:
+    serve("coordinator", "coordinator")
+    serve("agent", "agent", "--name", "a")
+    serve("owner", "migration")
+    before = shop.columns()
+    changed(shop, "m1", shop.CHANGE, "--keep-way-back")
+    after = shop.columns()
+    assert after != before
+    assert way_back("m1")["state"] == "kept"
+    assert feeds() == [way_back("m1")["feed"]]
+    go_on(clients)
+
+    reverted("m1", "r1")
+    assert shop.columns() == before
+    go_on(clients)
+    assert (state_of("m1")["artifacts"], way_back("m1")["state"]) == ([], "gone")
+    assert way_back("r1")["state"] == "begins with the revert"
+    assert feeds() == []
+    again = revert("m1", "r2")
+    assert "r1 has changed the same table since" in again.output, again.output
+
+    reverted("r1", "r3")
+    assert shop.columns() == after
+    assert dict(shop.run("SELECT id, v FROM items")) == settled(clients)
+    assert feeds() == []
+    done("cleanup", "r3")
+    assert shop.tables() == ["items"]
+
+
+@pytest.mark.long
+def test_a_way_back_that_is_begun_by_the_revert_survives_its_owner_and_stops_at_what_does_not_fit(
+    cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
+) -> None:
+    serve("coordinator", "coordinator")
+    serve("agent", "agent", "--name", "a")
+    first = serve("first", "migration")
+    before = shop.columns()
+    changed(shop, "m1", f"{shop.BROADER}, RENAME COLUMN label TO title")
+    assert (way_back("m1")["state"], feeds()) == ("begins with the revert", [])
+
+    asked = revert("m1", "r1", "--postpone-completion")
+    assert asked.exit_code == 0, asked.output
+    eventually(lambda: state_of("r1")["stage"] not in ("", "starting"), "it has begun", ENDED_SECONDS)
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait(30)
+    serve("second", "migration")
+    eventually(lambda: state_of("r1")["is_ready_to_complete"], "the second owner goes on with it", ENDED_SECONDS)
+    done("cancel", "r1")
+    assert (state_of("r1")["state"], state_of("r1")["artifacts"], feeds()) == ("cancelled", [], [])
+    go_on(clients)
+
+    wide, key = 5_000_000_000, 10_000_000
+    shop.run(f"INSERT INTO items (id, v) VALUES ({key}, {wide})")
+    asked = revert("m1", "r2")
+    assert asked.exit_code == 0, asked.output
+    shown = ended("r2")
+    assert shown["state"] == "failed", shown
+    assert f"{wide}" in shown["message"], shown
+    assert "the feed into the copy has failed" in shown["message"], shown
+    assert "title" in shop.columns(), "the table is untouched"
+    go_on(clients)
+
+    shop.run(f"DELETE FROM items WHERE id = {key}")
+    reverted("m1", "r3")
+    assert shop.columns() == before
+    assert dict(shop.run("SELECT id, v FROM items")) == settled(clients)
+    assert shop.run("SELECT id FROM items WHERE (label LIKE 'label %' OR label = 'new') IS NOT TRUE") == []
+    done("cleanup", "all")
+    assert shop.tables() == ["items"]

@@ -1,0 +1,149 @@
+"""The way back from a change: how the table before is held while changes of the new form come into it, or why not."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from headgate.migration.core.copy_steps import FeedSeen, Step, next_step
+from headgate.migration.strategies.contract import Column, RefusedError, Table
+from headgate.migration.strategies.lane_plan import aside_name
+from headgate.migration.strategies.online_back import OnlineBack, back_feed
+from headgate.migration.strategies.way_back import WayBack, fingerprint, plan_back, read_way_back
+from headgate.records.migration import Artifact
+from support.migration_records import recorded
+from unit.migration.test_lane_plan import ID, planned, table
+
+SHADOW = "_t_hg12345678"
+
+
+def back_of(before: Table, after: Table, text: str) -> Any:
+    return plan_back(planned(before, after, text, shadow=SHADOW), after)
+
+
+def test_the_table_before_is_held_in_the_form_of_the_new_one() -> None:
+    before = table(ID, Column("a", "text"), Column("b", "integer"), Column("v", "integer"))
+    after = table(ID, Column("title", "text"), Column("v", "bigint"), Column("extra", "integer", is_nullable=False))
+    found = back_of(before, after, "RENAME COLUMN a TO title")
+    assert found.plan.shadow == f"{SHADOW}_old"
+    assert found.plan.pairs == (("id", "id"), ("title", "a"), ("v", "v"))
+    assert found.renamed == (("title", "a"),)
+    assert found.dropped == (("extra", "integer"),), "it is there for its changes, and goes in the end"
+    assert found.held.pairs == (("id", "id"), ("title", "title"), ("v", "v"))
+    assert [column.name for column in found.held.after.columns] == ["id", "title", "b", "v"]
+    assert (found.is_back, found.casts_copy) == (True, True)
+
+
+def test_there_and_back_and_there_again() -> None:
+    before = table(ID, Column("a", "text"), Column("v", "bigint"))
+    after = table(ID, Column("title", "text"), Column("v", "integer"))
+    forth = planned(before, after, "RENAME COLUMN a TO title", shadow=SHADOW)
+    back = plan_back(forth, after)
+    again = plan_back(back, before)
+    assert (again.plan.pairs, again.plan.key, again.plan.loose) == (forth.plan.pairs, forth.plan.key, forth.plan.loose)
+    assert (again.plan.shadow, again.held.pairs, again.casts_copy) == (SHADOW, forth.held.pairs, False)
+    assert aside_name(aside_name(SHADOW)) == SHADOW
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text", "why"),
+    [
+        (table(ID, Column("n", "text", is_nullable=False)), table(ID), "x", "NOT NULL without a default"),
+        (table(ID, Column("g", "integer")), table(ID, Column("g", "integer", is_generated=True)), "x", "computed"),
+        (
+            table(ID, Column("a", "text"), Column("b", "text")),
+            table(ID, Column("b", "text")),
+            "DROP COLUMN b, RENAME COLUMN a TO b",
+            "column b was a",
+        ),
+    ],
+)
+def test_why_there_is_no_way_back(before: Table, after: Table, text: str, why: str) -> None:
+    with pytest.raises(RefusedError, match=f"no way back.*{why}.*"):
+        back_of(before, after, text)
+
+
+def test_a_dropped_column_may_come_back_empty_or_with_its_default() -> None:
+    before = table(ID, Column("a", "text"), Column("b", "integer", is_nullable=False, has_default=True))
+    assert back_of(before, table(ID), "x").plan.pairs == (("id", "id"),)
+
+
+def test_a_revert_begins_with_the_feed() -> None:
+    steps = {feed: next_step("returning", feed) for feed in FeedSeen}
+    assert steps == {
+        FeedSeen.ABSENT: Step.CREATE,
+        FeedSeen.STOPPED: Step.RESUME,
+        FeedSeen.GOING: Step.CATCH_UP,
+        FeedSeen.FAILED: Step.END,
+    }
+
+
+@pytest.mark.parametrize("note", ["", '{"upto": [1], "rows": 3}', "no JSON"])
+def test_other_notes_say_nothing_of_a_way_back(note: str) -> None:
+    assert read_way_back(note) is None
+
+
+NOW = table(ID, Column("extra", "integer"))
+WAY = WayBack({0: 7}, "built", fingerprint(NOW), "s.before", "feed")
+
+
+class Server:
+    def __init__(self, now: Table | None, past: Table | None) -> None:
+        self.tables = {"t": now, "before": past}
+
+    def look(self, statement: Any) -> Table | None:
+        return self.tables[statement.table]
+
+
+class Feeds:
+    def __init__(self, seen: FeedSeen) -> None:
+        self._seen = seen
+
+    def record(self, feed: str) -> Any:
+        assert feed == back_feed("m1")
+        return SimpleNamespace(error="value out of range")
+
+    def seen(self, _record: Any) -> FeedSeen:
+        return self._seen
+
+    def check_start(self, topic: str, offsets: dict[int, int]) -> None:
+        assert (topic, offsets) == ("topic", {0: 7})
+        raise RefusedError("changes that are needed are not on the topic any more")
+
+
+def check(
+    way: WayBack | None = WAY,
+    *,
+    now: Table | None = NOW,
+    past: Table | None = NOW,
+    built: str = "built",
+    seen: FeedSeen = FeedSeen.GOING,
+    left: tuple[Artifact, ...] = (Artifact("table", "s.before"),),
+) -> WayBack:
+    lane: Any = SimpleNamespace(built_of=lambda _table: built)
+    note = "" if way is None else msgspec.json.encode(way).decode()
+    record = recorded('{"topic": "topic"}', table="s.t", note=note, artifacts=left)
+    return OnlineBack(Server(now, past), lane, Feeds(seen)).check("m1", record)
+
+
+def test_a_way_back_that_is_open() -> None:
+    assert check() == WAY
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"way": None}, "has copied nothing"),
+        ({"way": WayBack({}, reason="a reason")}, "m1: a reason"),
+        ({"past": None}, "is gone"),
+        ({"left": ()}, "is gone"),
+        ({"built": "other"}, "was truncated, replaced or built anew"),
+        ({"now": msgspec.structs.replace(NOW, definition="another")}, "has been altered since"),
+        ({"seen": FeedSeen.FAILED}, "stands still.*value out of range.*feed resume"),
+        ({"seen": FeedSeen.ABSENT}, "not on the topic any more"),
+    ],
+)
+def test_a_way_back_that_cannot_be_gone_is_refused_with_what_can_be_done(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(RefusedError, match=why):
+        check(**given)
