@@ -88,7 +88,8 @@ def test_a_change_whose_way_back_is_kept_is_reverted_and_that_reverted_again(
 
     reverted("r1", "r3")
     assert shop.columns() == after
-    assert dict(shop.run("SELECT id, v FROM items")) == settled(clients)
+    expected = settled(clients)
+    assert dict(shop.run("SELECT id, v FROM items")) == expected
     assert feeds() == []
     done("cleanup", "r3")
     assert shop.tables() == ["items"]
@@ -130,7 +131,8 @@ def test_a_way_back_that_is_begun_by_the_revert_survives_its_owner_and_stops_at_
     shop.run(f"DELETE FROM items WHERE id = {key}")
     reverted("m1", "r3")
     assert shop.columns() == before
-    assert dict(shop.run("SELECT id, v FROM items")) == settled(clients)
+    expected = settled(clients)
+    assert dict(shop.run("SELECT id, v FROM items")) == expected
     assert shop.run("SELECT id FROM items WHERE (label LIKE 'label %' OR label = 'new') IS NOT TRUE") == []
     done("cleanup", "all")
     assert shop.tables() == ["items"]
