@@ -16,7 +16,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.effects import ToolReported, ToolStatus
 from headgate.migration.core.kind import MIGRATION_KIND
 from headgate.migration.core.machine import MIGRATIONS, MigrationsState, new_state
-from headgate.migration.core.spec import MigrationSpec, written
+from headgate.migration.core.spec import MigrationSpec, parse_spec, written
 from headgate.migration.core.state import TERMINAL
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus
@@ -248,6 +248,10 @@ def play(seed: int) -> None:
         # A clean-up whose answer was lost may have left less.
         assert set(world.database.tables[name].left) <= set(record.artifacts), name
         assert not (is_changed_since(state, name) and any(a.kind == FEED for a in record.artifacts)), name
+    for record in state.migrations.values():
+        reverts = parse_spec(record.spec).reverts
+        if reverts is not None and record.state is MigrationState.COMPLETE:
+            assert state.migrations[reverts].artifacts == (), f"{reverts} would drop what its revert has"
     unfinished = {name: record for name, record in state.migrations.items() if record.state not in TERMINAL}
     assert not unfinished, unfinished
     assert all(name in state.outcomes for name in state.requests)

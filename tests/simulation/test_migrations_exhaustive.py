@@ -25,17 +25,25 @@ from headgate.runtime.machine import Arrived, CancelTimer, EffectFinished, Now, 
 from support.migration_model import Database, FencedAtDatabaseError
 
 DEPTH = 9
+DEPTH_REVERT = 8
+STEPS_MAX = 10
 DEPTH_TOOL = 7
 """A tool acts by itself, so twice as much can happen at each step."""
 
 STATES_MIN = 1_000
 """Far fewer would mean that the search does not get anywhere."""
 
-WISHES = (MigrationRequestKind.CANCEL, MigrationRequestKind.RETRY)
+WISHES = ((MigrationRequestKind.CANCEL, "m1"), (MigrationRequestKind.RETRY, "m1"))
+WISHES_OF_REVERT = (
+    (MigrationRequestKind.CANCEL, "v1"),
+    (MigrationRequestKind.RETRY, "v1"),
+    (MigrationRequestKind.CLEANUP, "m1"),
+)
 
 
 class Node:
     def __init__(self) -> None:
+        self.wishes = WISHES
         self.state: MigrationsState = MIGRATIONS.new_state(0)
         self.database = Database()
         self.owner_rev = 0
@@ -58,10 +66,10 @@ class Node:
             else:
                 self.out.append(effect)
 
-    def ask(self, kind: MigrationRequestKind, spec: str | None = None) -> None:
+    def ask(self, kind: MigrationRequestKind, migration: str, spec: str | None = None) -> None:
         self.offset += 1
         key = MigrationRequestKey(f"r{self.offset}")
-        record = MigrationRequested(kind, "m1", spec, None, None, "", 0)
+        record = MigrationRequested(kind, migration, spec, None, None, "", 0)
         MIGRATIONS.evolve(self.state, key, record, self.offset)
         self.give(Arrived(Delivery(Partition("migration", 0), self.offset, key, record)))
 
@@ -73,6 +81,12 @@ class Node:
         except FencedAtDatabaseError:
             result = fx.EffectFailed("fenced")
         self.give(EffectFinished(effect, fx.EffectFailed("lost") if is_lost else result))
+
+    def examined(self, action: str) -> None:
+        """It can be done; there is nothing else to do just now."""
+        (effect,) = self.out
+        self.out = []
+        self.give(EffectFinished(effect, fx.Examined(action, "t", "db", is_immediate=False)))
 
     def break_down(self, effect: Any) -> None:
         """The effect was not begun."""
@@ -105,7 +119,7 @@ class Node:
 
     def choices(self) -> list[tuple[str, Any]]:
         found: list[tuple[str, Any]] = [("tick", None), ("die", 0), ("die", 1), ("die", 9)]
-        found += [("ask", wish) for wish in WISHES]
+        found += [("ask", wish) for wish in self.wishes]
         if any(table.tool_of is not None for table in self.database.tables.values()):
             found += [("tool", True), ("tool", False), ("outlive", 0), ("outlive", 9), ("says_failed", None)]
         for index in range(len(self.out)):
@@ -127,7 +141,7 @@ class Node:
             case "says_failed":
                 node.give(fx.ToolReported("m1", fx.ToolStatus.FAILED))
             case "ask":
-                node.ask(argument)
+                node.ask(*argument)
             case "finish":
                 node.finish(node.out[argument[0]], is_lost=argument[1])
             case "break_down":
@@ -147,23 +161,38 @@ class Node:
                   for name, table in sorted(self.database.tables.items())]  # fmt: skip
         waiting = sorted(outcome.status.value for outcome in self.state.outcomes.values())[-2:]
         kinds = [type(effect).__name__ for effect in self.out]
-        return msgspec.json.encode((records, kinds, sorted(self.timers), sorted(term.uncertain),
+        return msgspec.json.encode((records, kinds, sorted(self.timers), sorted(term.uncertain), sorted(term.cleaning),
                                     sorted(term.said_failed), tables, waiting))  # fmt: skip
 
 
-def submitted(strategy: MigrationStrategy) -> Node:
+def submitted(strategy: MigrationStrategy, *, keep_way_back: bool = False) -> Node:
     node = Node()
     node.give(TermBegan(0))
-    spec = MigrationSpec(statement="ALTER TABLE t ADD c int", database="db", strategy=strategy)
-    node.ask(MigrationRequestKind.SUBMIT, written(spec))
-    (effect,) = node.out
-    node.out = []
-    node.give(EffectFinished(effect, fx.Examined("alter", "t", "db", is_immediate=False)))
+    spec = MigrationSpec(
+        statement="ALTER TABLE t ADD c int", database="db", strategy=strategy, keep_way_back=keep_way_back
+    )
+    node.ask(MigrationRequestKind.SUBMIT, "m1", written(spec))
+    node.examined("alter")
     return node
 
 
-def search(strategy: MigrationStrategy, depth: int) -> set[MigrationState]:
-    start = submitted(strategy)
+def reverted() -> Node:
+    """A migration is complete, its way back is kept, and its revert is submitted."""
+    node = submitted(MigrationStrategy.ONLINE, keep_way_back=True)
+    for _ in range(STEPS_MAX):
+        node.tick()
+        while node.out:
+            node.finish(node.out[0], is_lost=False)
+        if node.state.migrations["m1"].state is MigrationState.COMPLETE:
+            break
+    spec = MigrationSpec(statement="revert m1", database="db", strategy=MigrationStrategy.ONLINE, reverts="m1")
+    node.wishes = WISHES_OF_REVERT
+    node.ask(MigrationRequestKind.REVERT, "v1", written(spec))
+    node.examined("revert")
+    return node
+
+
+def search(start: Node, migration: str, depth: int) -> set[MigrationState]:
     met, front = {start.identity()}, [start]
     ends: set[MigrationState] = set()
     for _ in range(depth):
@@ -171,7 +200,7 @@ def search(strategy: MigrationStrategy, depth: int) -> set[MigrationState]:
         for node in front:
             for choice in node.choices():
                 child = node.follow(choice)
-                ends.add(child.state.migrations["m1"].state)
+                ends.add(child.state.migrations[migration].state)
                 identity = child.identity()
                 if identity not in met:
                     met.add(identity)
@@ -182,11 +211,16 @@ def search(strategy: MigrationStrategy, depth: int) -> set[MigrationState]:
 
 
 def test_every_order_of_events_of_an_online_migration() -> None:
-    assert search(MigrationStrategy.ONLINE, DEPTH) == set(MigrationState) - {
+    assert search(submitted(MigrationStrategy.ONLINE), "m1", DEPTH) == set(MigrationState) - {
         MigrationState.READY,
         MigrationState.FAILED,
     }
 
 
 def test_every_order_of_events_of_a_tool() -> None:
-    assert search(MigrationStrategy.PT_OSC, DEPTH_TOOL) == set(MigrationState) - {MigrationState.READY}
+    assert search(submitted(MigrationStrategy.PT_OSC), "m1", DEPTH_TOOL) == set(MigrationState) - {MigrationState.READY}
+
+
+def test_every_order_of_events_of_a_revert() -> None:
+    found = search(reverted(), "v1", DEPTH_REVERT)
+    assert found >= {MigrationState.COMPLETE, MigrationState.CANCELLED, MigrationState.FAILED}, found

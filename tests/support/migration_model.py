@@ -75,7 +75,8 @@ class Database:
             if not set(OLD) <= set(theirs.left):
                 yield fx.Refused("the table before is gone")
                 return
-            table.attempt, table.copied, table.reverts = effect.record.attempt, 0, reverts
+            # Nothing is copied, it only catches up.
+            table.attempt, table.copied, table.reverts = effect.record.attempt, COPY_STEPS - 1, reverts
             yield progress(table)
         elif isinstance(effect, fx.StartMigration):
             table.attempt, table.copied, table.left = effect.record.attempt, 0, ()
