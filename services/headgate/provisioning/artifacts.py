@@ -27,7 +27,15 @@ from headgate.provisioning.jvm import pyspark_jars
 __all__ = ["ArtifactSet", "Progress", "ensure", "plugin_path"]
 
 ArtifactSet = Literal[
-    "kafka", "debezium-postgres", "debezium-mariadb", "spark-kafka", "spark-avro", "flink", "avro-converter", "mermaid"
+    "kafka",
+    "kafka-3.9",
+    "debezium-postgres",
+    "debezium-mariadb",
+    "spark-kafka",
+    "spark-avro",
+    "flink",
+    "avro-converter",
+    "mermaid",
 ]
 # Called with the set's name, the number of files that are there, and the number of files in all.
 Progress = Callable[[str, int, int], None]
@@ -36,6 +44,7 @@ Pins = Mapping[str, Mapping[str, str]]
 
 _PINS_FILE = Path(__file__).with_name("pins.json")
 _KAFKA = "4.3.1"
+_KAFKA_OLD = "3.9.1"
 _DEBEZIUM = "3.6.0.Final"
 # The MariaDB connector's last version whose whole dependency set can be had.
 _DEBEZIUM_MARIADB = "3.5.0.Final"
@@ -49,6 +58,11 @@ _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
         Coordinate("org.apache.kafka", "connect-json", _KAFKA),
         Coordinate("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
         Coordinate("org.apache.logging.log4j", "log4j-core", "2.25.4"),
+    ),
+    # The oldest broker that the tests are run on, in a container (infra/docker/local-images).
+    "kafka-3.9": (
+        Coordinate("org.apache.kafka", "kafka_2.13", _KAFKA_OLD),
+        Coordinate("org.slf4j", "slf4j-reload4j", "1.7.36"),
     ),
     "debezium-postgres": (Coordinate("io.debezium", "debezium-connector-postgres", _DEBEZIUM),),
     "debezium-mariadb": (Coordinate("io.debezium", "debezium-connector-mariadb", _DEBEZIUM_MARIADB),),
