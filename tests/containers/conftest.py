@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +42,34 @@ def docker(*arguments: str, check: bool = True) -> str:
     return run("docker", *arguments, check=check).strip()
 
 
-class Compose:
-    """One project of docker-compose.yml, by the newer plug-in or the older program, whichever there is."""
+def logs_of(container: str) -> str:
+    """What a container has said so far, on both streams."""
+    said = subprocess.run(
+        ["docker", "logs", container], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return said.stdout
 
-    def __init__(self, project: str) -> None:
+
+class Compose:
+    """One project of docker-compose.yml, by the newer plug-in or the older program, whichever there is.
+
+    ``files`` are further ones, laid over it; ``variables`` are those that the files ask for.
+    """
+
+    def __init__(self, project: str, *files: str, variables: Mapping[str, str] | None = None) -> None:
         self.project = project
+        self._files = [argument for file in ("docker-compose.yml", *files) for argument in ("-f", file)]
         plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
         self._command = ("docker", "compose") if plugin else ("docker-compose",)
         # Without the newer builder's plug-in the older one, which every engine has, must be asked for.
         has_builder = subprocess.run(["docker", "buildx", "version"], capture_output=True, check=False).returncode == 0
         self._environment = {} if has_builder else {"DOCKER_BUILDKIT": "0", "COMPOSE_DOCKER_CLI_BUILD": "0"}
+        self._environment |= variables or {}
 
     def __call__(self, *arguments: str, check: bool = True) -> str:
         """``docker compose …``."""
-        return run(*self._command, "-p", self.project, *arguments, check=check, environment=self._environment).strip()
+        command = (*self._command, *self._files, "-p", self.project, *arguments)
+        return run(*command, check=check, environment=self._environment).strip()
 
     def container(self, service: str) -> str:
         """The id of a service's container."""
@@ -83,12 +98,18 @@ SERVICES = (
 )
 
 
-@pytest.fixture(scope="session")
-def compose() -> Iterator[Compose]:
-    """Everything of docker-compose.yml, up and healthy; nothing is left of it afterwards."""
+def left_of(project: str) -> list[str]:
+    """Containers, volumes and networks that the engine still has of a project."""
+    label = f"label=com.docker.compose.project={project}"
+    asked = (("ps", "-a"), ("volume", "ls"), ("network", "ls"))
+    return [one for what in asked for one in docker(*what, "-q", "--filter", label).split()]
+
+
+@contextmanager
+def brought_up(compose: Compose) -> Iterator[Compose]:
+    """All services up and healthy; nothing is left of them afterwards."""
     if shutil.which("docker") is None:
         pytest.fail("there is no docker command: apt-get install docker.io, and start dockerd")
-    compose = Compose(f"headgate-test-{os.getpid()}")
     try:
         compose("build")
         compose("up", "--detach")
@@ -97,3 +118,10 @@ def compose() -> Iterator[Compose]:
         yield compose
     finally:
         compose("down", "--volumes", "--remove-orphans", check=False)
+
+
+@pytest.fixture(scope="module")
+def compose() -> Iterator[Compose]:
+    """docker-compose.yml as it is."""
+    with brought_up(Compose(f"headgate-test-{os.getpid()}")) as compose:
+        yield compose

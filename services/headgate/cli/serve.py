@@ -3,6 +3,7 @@
 Each service is put together by a module of its own, which is imported for that service alone.
 """
 
+import os
 import tempfile
 from collections.abc import Sequence
 from importlib import import_module
@@ -75,9 +76,20 @@ def coordinator(
 
 def _scratch(around: Surroundings) -> tempfile.TemporaryDirectory[str]:
     """A folder for Spark's temporary files; what a killed JVM still writes there must not spoil our own end."""
-    return tempfile.TemporaryDirectory(
-        prefix="headgate-agent-", dir=around.settings.spark.scratch or None, ignore_cleanup_errors=True
-    )
+    return _temporary(around.settings.spark.scratch, "HEADGATE_SPARK__SCRATCH")
+
+
+def _temporary(folder: str, setting: str) -> tempfile.TemporaryDirectory[str]:
+    """A new folder in ``folder``, or where the system has such. Raises CommandError."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="headgate-", dir=folder or None, ignore_cleanup_errors=True)
+    except OSError as error:
+        where = folder or "the system's folder for temporary files"
+        raise CommandError(
+            ExitCode.SETTING,
+            f"{setting}: user {os.geteuid()} cannot write to {where}: {error.strerror}. Name a folder that this user "
+            "may write to; in a container, a volume of its own or a tmpfs (docs/containers.md)",
+        ) from error
 
 
 @app.command()
@@ -166,6 +178,7 @@ def views(*, process: ProcessOptions, cluster: ClusterOptions) -> None:
     flags = _flags(process, cluster)
     if find_spec("faust") is None:
         raise CommandError(ExitCode.SETTING, "the views need faust-streaming: pip install 'headgate[views]'")
+    _temporary("", "TMPDIR").cleanup()  # Faust keeps its tables in files
     with surrounded("views", flags, create=False) as around:
         # Nobody but this service needs Faust.
         service = import_module("headgate.views.service").ViewsService(

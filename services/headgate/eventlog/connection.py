@@ -144,8 +144,12 @@ class _Refusals:
 
     def __init__(self) -> None:
         self._last, self._at = "", -math.inf
+        self.fatal = ""
+        """Why a producer takes nothing any more, the last that has said so; it says so once."""
 
     def note(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._FATAL:
+            self.fatal = error.str()
         if error.code() in REFUSAL_CODES:
             self._last, self._at = error.str(), time.monotonic()
 
@@ -219,8 +223,12 @@ class KafkaConnection:
         """The LogError that says what ``error`` means."""
         if error.args[0].code() in UNREACHABLE_CODES:
             return self.unreachable(f"{what} ({reason_of(error)})")
-        advice = ". Give this user the right (docs/configuration.md)" if error.args[0].code() in RIGHTS_CODES else ""
-        return LogError(f"{what} on Kafka at {self.bootstrap_servers}: {reason_of(error)}{advice}")
+        reason = reason_of(error)
+        if error.args[0].code() == KafkaError._FATAL and self._refusals.fatal:
+            reason = f"{reason} ({self._refusals.fatal})"
+        is_of_rights = error.args[0].code() in RIGHTS_CODES or _NO_RIGHT in reason
+        advice = ". Give this user the right (docs/configuration.md)" if is_of_rights else ""
+        return LogError(f"{what} on Kafka at {self.bootstrap_servers}: {reason}{advice}")
 
     def unreachable(self, what: str) -> BrokerUnreachableError:
         """The error that names the address, and why the last attempt to connect failed, if it was just now."""
@@ -264,6 +272,9 @@ REFUSAL_CODES: Final = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE, KafkaError._TRANSPORT}
 )
 """Why a connection did not come about; who asked is only told that the time is over."""
+
+_NO_RIGHT: Final = "authorization failed"
+"""In the words of a fatal error, which has no code for it."""
 
 REFUSAL_SECONDS_MAX: Final = 30.0
 """How long that explains why nobody answers; librdkafka tries again every 10 s at least."""

@@ -52,6 +52,9 @@ FOR_EVER: Final = "-1"
 UNSEEN: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 """What a broker answers for a topic that is not there, and for one that the user may not see."""
 
+VISIBLE_SECONDS_MAX: Final = 30.0
+"""Each broker hears of a new topic by itself: within a second, later where the machine is busy."""
+
 VISIBLE_POLL_SECONDS: Final = 0.05
 """Between two looks whether new topics are known to the brokers; it takes milliseconds."""
 
@@ -171,16 +174,32 @@ def create_topics(settings: ClusterSettings) -> list[str]:
         for name, future in sorted(connection.admin.create_topics(requested, **limits).items()):
             if _created(connection, name, future):
                 created.append(name)
-    _await_visible(connection, cluster)
-    _raise_all(_all_problems(connection, cluster, shards))
+    _raise_all(_problems_once_visible(connection, cluster, shards))
     return created
 
 
-def _await_visible(connection: KafkaConnection, cluster: str) -> None:
-    """Wait until the brokers tell of every topic: the controller answers before they have heard of it."""
-    deadline = time.monotonic() + ADMIN_SECONDS_MAX
-    while len(_describe(connection, cluster)) < len(CONTROL_TOPICS) and time.monotonic() < deadline:
+def _problems_once_visible(connection: KafkaConnection, cluster: str, shards: int) -> list[LogError]:
+    """What is wrong once the brokers tell of every topic.
+
+    The controller answers before they have heard of it, and each of them hears of it in its own time.
+    """
+    deadline = time.monotonic() + VISIBLE_SECONDS_MAX
+    while True:
+        is_late = time.monotonic() >= deadline
+        try:
+            problems = _all_problems(connection, cluster, shards)
+        except LogError as error:
+            if is_late or not _is_unseen(error):
+                raise
+        else:
+            if is_late or not any(isinstance(each, TopicMissingError) for each in problems):
+                return problems
         time.sleep(VISIBLE_POLL_SECONDS)
+
+
+def _is_unseen(error: LogError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, KafkaException) and cause.args[0].code() in UNSEEN
 
 
 def _created(connection: KafkaConnection, name: str, future: Any) -> bool:
@@ -235,8 +254,7 @@ def _describe(connection: KafkaConnection, cluster: str) -> _Described:
         try:
             found = connection.wait(f"describing topic {name}", future)
         except LogError as error:
-            cause = error.__cause__
-            if isinstance(cause, KafkaException) and cause.args[0].code() in UNSEEN:
+            if _is_unseen(error):
                 continue
             raise
         if found.partitions and all(each.leader is not None and each.leader.id >= 0 for each in found.partitions):

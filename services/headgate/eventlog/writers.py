@@ -209,6 +209,7 @@ class KafkaWriter(LogWriter):
         try:
             late = self._deliver(placed, messages, time.monotonic() + timeout_seconds)
         except KafkaException as error:
+            self._open().poll(0)  # why an error is fatal is told beside the answers, to who polls
             raise self._connection.failed(f"writing records of {self._name}", error) from error
         except BufferError as error:
             raise LogError(

@@ -33,6 +33,7 @@ from headgate.replication.spark_options import (
     FIXED,
     MARKING_PERCENT,
     SparkOptions,
+    check_allocation,
     check_options,
     class_archive,
 )
@@ -107,6 +108,7 @@ class SparkRuntime:
 
     def __init__(self, settings: SparkOptions) -> None:
         check_options(settings.options)
+        check_allocation(settings)
         self.settings = settings
         self._lock = threading.Lock()
         self._session: SparkSession | None = None

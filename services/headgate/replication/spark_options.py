@@ -14,6 +14,7 @@ __all__ = [
     "REFUSED_OPTIONS",
     "RefusedOptionError",
     "SparkOptions",
+    "check_allocation",
     "check_options",
     "class_archive",
 ]
@@ -35,6 +36,9 @@ REFUSED_OPTIONS: Final[dict[str, str]] = {
     "spark.task.maxfailures": "a second attempt of a task finds the sink moved; the agent restarts the lane instead",
     "spark.python.worker.reuse": "a sink connection would be made for every batch",
     "spark.sql.shuffle.partitions": "there is no shuffle, a key never leaves its source partition",
+    "spark.streaming.dynamicallocation.enabled": (
+        "it is of Spark's older streams and does nothing here; spark.dynamicAllocation.enabled does"
+    ),
     "spark.jars.packages": "jars are given by path, each checked against a pinned hash",
     "spark.jars": "it is HEADGATE_SPARK__JARS",
     "spark.master": "it is HEADGATE_SPARK__MASTER",
@@ -103,6 +107,9 @@ def class_archive() -> Path:
     return Path(sys.prefix, "share", "headgate", "spark-classes.jsa")
 
 
+DYNAMIC_ALLOCATION: Final = "spark.dynamicAllocation.enabled"
+
+
 class RefusedOptionError(ValueError):
     """An option that would break a guarantee: names it and says why."""
 
@@ -139,3 +146,12 @@ def check_options(options: Mapping[str, str]) -> None:
             raise RefusedOptionError(f"option {name}={value} is refused: {reason}")
         if FIXED.get(name, value) != value:
             raise RefusedOptionError(f"option {name}={value} is refused: Headgate needs {FIXED[name]}")
+
+
+def check_allocation(settings: SparkOptions) -> None:
+    """Raise RefusedOptionError where executors are to come and go and there are none: Spark would say nothing."""
+    if settings.in_one_process and settings.options.get(DYNAMIC_ALLOCATION, "").lower() == "true":
+        raise RefusedOptionError(
+            f"option {DYNAMIC_ALLOCATION}=true is refused: with {settings.master} everything runs in one process, "
+            "without executors; it is for a Spark cluster (HEADGATE_SPARK__MASTER)"
+        )

@@ -359,6 +359,24 @@ def _copied(
         granted(guarded.kafka, [joining])
 
 
+def test_who_may_write_nothing_is_told_so_and_not_that_nobody_answers(
+    guarded: GuardedKafka, log: KafkaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert log.cluster_id, "the topics are there"
+    become("views", guarded, monkeypatch)
+    given = load_settings({"shards": log.shards})
+    with closing(open_log(given)) as of_views, closing(of_views.writer("views")) as writer:
+
+        def is_told() -> bool:
+            try:
+                writer.write([ended("s1")], 0.2)  # before the broker has said why
+            except LogError as error:
+                return "authorization failed" in str(error) and "Give this user the right" in str(error)
+            return False
+
+        eventually(is_told, "the reason is the right that is missing")
+
+
 def test_a_writer_without_its_transactional_id_says_so_and_not_that_it_was_replaced(
     guarded: GuardedKafka, log: KafkaLog
 ) -> None:

@@ -61,6 +61,8 @@ def test_further_properties_are_given_as_spark_itself_takes_them(
         ("spark.cores.max 4\nspark.cores.max=5", "line 2: spark.cores.max is given twice"),
         ("spark.speculation true", "spark.speculation=true is refused: two attempts of one task would race"),
         ("spark.master local[1]", "spark.master=local[1] is refused: it is HEADGATE_SPARK__MASTER"),
+        ("spark.streaming.dynamicAllocation.enabled true", "true is refused: it is of Spark's older streams"),
+        ("spark.dynamicAllocation.enabled true", "true is refused: with local[*] everything runs in one process"),
         ("spark.scheduler.mode FIFO", "spark.scheduler.mode=FIFO is refused: Headgate needs FAIR"),
     ],
 )
