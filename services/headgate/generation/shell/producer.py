@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog.connection import PASSING_CODES, KafkaConnection, is_fenced
+from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import FencedError, LogError
 from headgate.generation.core.outbox import Written
 from headgate.generation.shell.wire import decode_written, positions_partition, positions_topic
@@ -117,7 +119,14 @@ class WriterProducer:
 
 
 def read_written(connection: KafkaConnection, topic: str, writer: str) -> Written:
-    """How far a writer is, by the log. Ask after its id was taken, else it may move. Raises LogError, NotOursError."""
+    """How far a writer is, by the log. Ask after its id was taken, else it may move. Raises LogError, NotOursError.
+
+    Its record may stand behind a transaction of a neighbour that is still open: then that is waited for.
+    """
+    partition = TopicPartition(positions_topic(topic), positions_partition(writer))
+    # Not asked of the consumer: its end would be the one of what can be read now, before all open transactions.
+    latest = ask_offsets(connection, {partition: OffsetSpec.latest()}, f"asking for the end of {partition.topic}")
+    high = latest[partition].offset
     consumer: Any = connection.client(
         Consumer,
         client_id="headgate-positions",
@@ -128,13 +137,12 @@ def read_written(connection: KafkaConnection, topic: str, writer: str) -> Writte
         auto_offset_reset="earliest",
         fetch_wait_max_ms=50,
     )
-    partition = TopicPartition(positions_topic(topic), positions_partition(writer), OFFSET_BEGINNING)
     deadline = time.monotonic() + READ_SECONDS_MAX
     value: bytes | None = None
     try:
-        low, high = consumer.get_watermark_offsets(partition, timeout=READ_SECONDS_MAX, cached=False)
-        consumer.assign([partition])
-        end = low
+        # By a number: "from the beginning" would be asked of the broker, half a second later.
+        consumer.assign([TopicPartition(partition.topic, partition.partition, 0)])
+        end = 0
         while end < high:
             message = consumer.poll(0.5)
             if time.monotonic() > deadline:
