@@ -6,7 +6,7 @@ A request is a record on the topic generation, and so is its outcome, as with fe
 import getpass
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Annotated
 from uuid import uuid4
@@ -25,6 +25,7 @@ from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.generation import (
     GenerationOutcomeKey,
+    GenerationRecorded,
     GenerationRequested,
     GenerationRequestKey,
     GenerationRequestKind,
@@ -35,7 +36,7 @@ from headgate.records.generation import (
     StreamsRecut,
 )
 
-__all__ = ["SetName", "Yes", "ask", "ask_policy", "commit", "map_of", "opened", "record_of", "request_of"]
+__all__ = ["SetName", "Yes", "ask", "ask_policy", "commit", "map_of", "opened", "record_of", "request_of", "waits_for"]
 
 SetName = Annotated[str, typer.Argument(metavar="SET", help="name of the change log")]
 Yes = Annotated[bool, typer.Option("--yes", help="do it; without this, only say what would be done")]
@@ -69,6 +70,16 @@ def map_of(tail: GenerationTail, name: str, generation: int | None) -> LogMap:
     if epoch not in {each.epoch for each in record.generations}:
         raise CommandError(ExitCode.NOT_FOUND, f"change log {name!r} has no generation {epoch}, or it is retired")
     return tail.state.map_of(name, epoch)
+
+
+def waits_for(record: SetRecorded, generation: GenerationRecorded, readers: Mapping[str, int]) -> list[str]:
+    """What holds back that a generation is drained; ``readers``: up to which switch each has read."""
+    follower = next((each for each in record.generations if each.follows == generation.epoch), None)
+    if follower is None or generation.phase.value not in ("closing", "superseded"):
+        return []
+    if generation.phase.value == "closing":
+        return [f"END of {cut.writer}" for cut in follower.cuts if not cut.ended]
+    return [f"reader {reader}" for reader, epoch in sorted(readers.items()) if epoch < follower.epoch]
 
 
 def commit(tail: GenerationTail, name: str, changes: tuple[Recut, ...], *, yes: bool, timeout: float) -> None:

@@ -9,7 +9,18 @@ import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.generation_loads import automatic, show_plan
-from headgate.cli.generation_requests import SetName, Yes, ask, commit, map_of, opened, record_of, request_of
+from headgate.cli.generation_pictures import picture
+from headgate.cli.generation_requests import (
+    SetName,
+    Yes,
+    ask,
+    commit,
+    map_of,
+    opened,
+    record_of,
+    request_of,
+    waits_for,
+)
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
@@ -18,7 +29,7 @@ from headgate.generation.core.ranges import LogStream
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.tokens import token_of_key
 from headgate.records.base import Fact
-from headgate.records.generation import GenerationRecorded, GenerationRequestKind, ReaderKey, SetRecorded
+from headgate.records.generation import GenerationRequestKind, ReaderKey
 from headgate.records.names import InvalidNameError, check_name
 
 __all__ = ["app"]
@@ -27,6 +38,7 @@ app = CommandGroup(help="Change logs: re-partitioned without breaking any key's 
 
 app.command("plan")(show_plan)
 app.command()(automatic)
+app.command()(picture)
 
 
 @app.command()
@@ -61,7 +73,7 @@ def list_generations(name: SetName, *, output: Format = Output.TABLE, cluster: C
                 "phase": each.phase.value,
                 "streams": len(tail.state.map_of(name, each.epoch).streams),
                 "writers": [f"{cut.writer}={cut.position}" for cut in each.cuts],
-                "waits_for": _waits_for(record, each, {reader: said.read_epoch for reader, said in readers.items()}),
+                "waits_for": waits_for(record, each, {reader: said.read_epoch for reader, said in readers.items()}),
                 "reason": each.reason,
             }
             for each in record.generations
@@ -196,12 +208,3 @@ def _shown(stream: LogStream) -> dict[str, Any]:
         "opened_in": stream.generation,
         "parents": [str(parent) for parent in stream.parents],
     }
-
-
-def _waits_for(record: SetRecorded, generation: GenerationRecorded, readers: dict[str, int]) -> list[str]:
-    follower = next((each for each in record.generations if each.follows == generation.epoch), None)
-    if follower is None or generation.phase.value not in ("closing", "superseded"):
-        return []
-    if generation.phase.value == "closing":
-        return [f"END of {cut.writer}" for cut in follower.cuts if not cut.ended]
-    return [f"reader {reader}" for reader, epoch in sorted(readers.items()) if epoch < follower.epoch]

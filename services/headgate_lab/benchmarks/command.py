@@ -116,13 +116,16 @@ def control(
 
 @app.command("generation")
 def generation(
+    *,
     writers: Annotated[list[int] | None, typer.Option(min=1, help="numbers of writers; 1, 10 and 100 if none")] = None,
     switches: Annotated[int, typer.Option(min=2, help="switches with each number of writers")] = 10,
     rate: Annotated[int, typer.Option(min=10, help="changes per second in all")] = 200,
+    processes: Annotated[int, typer.Option(min=0, help="in which the writers are; 0: in this one")] = 0,
+    compared: Annotated[bool, typer.Option(help="also compare with a plain topic that grows")] = True,
     output: Format = Output.TABLE,
 ) -> None:
     """What a switch of a change log costs: its time, who waits for it and how long; and what routing a key costs."""
-    options = GenerationOptions(tuple(writers or (1, 10, 100)), switches, rate)
+    options = GenerationOptions(tuple(writers or (1, 10, 100)), switches, rate, processes=processes, compared=compared)
     _show(bench_generation(options, note), output)
 
 

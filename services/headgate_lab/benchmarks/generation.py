@@ -1,35 +1,36 @@
 """What a switch of a change log costs: its time, and how long changes wait that are written meanwhile.
 
-A real broker, an owner in a process of its own, and writers as threads of this one, as in `headgate serve ingest`. The
-lower half of the ring is split in four and merged again, in turn; the upper half stays one stream. A reader follows
-all the time and keeps for each change how long it took from ``write`` to its delivery in order. The stall of a half is
-the longest of these times among changes written in the seconds from a request on, less the longest in the seconds
-before it: times differ by themselves, and what is no switch's doing is in both.
+A real broker, an owner in a process of its own, and writers as threads of this one, as in `headgate serve ingest`, or
+in several processes. The lower half of the ring is split in four and merged again, in turn; the upper half stays one
+stream. A reader follows all the time and keeps for each change how long it took from ``write`` to its delivery in
+order. The stall of a half is the longest of these times among changes written in the seconds from a request on, less
+the longest in the seconds before it: times differ by themselves, and what is no switch's doing is in both.
+
+Beside its time, the processor time of all parts from a switch's request to its outcome is counted: on a machine that is
+shared it says more. The comparison with a plain topic that grows is generation_control.py.
 
 Routing is measured apart: a key's token and its stream, on maps of equal ranges.
 """
 
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import psutil
 
 from headgate.cli.generation_requests import ask, request_of
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import LogError
 from headgate.eventlog.topics import create_topics
-from headgate.generation import ChangeReader, ChangeWriter
+from headgate.generation import ChangeReader
 from headgate.generation.core.planning import Recut, first_map
 from headgate.generation.core.ranges import LogMap, MapError
 from headgate.generation.core.splitmix import Splitmix
@@ -38,6 +39,9 @@ from headgate.generation.core.tokens import token_of_key
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.generation import GenerationRequestKind, StreamsRecut
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.generation_control import compare
+from headgate_lab.benchmarks.generation_parts import WAIT_SECONDS, BenchCluster, await_owner, owner_of
+from headgate_lab.benchmarks.generation_writers import WritersApart, WritersHere, WritersLoad
 from headgate_lab.benchmarks.parts import BenchError
 from headgate_lab.embedded.broker import EmbeddedKafka
 
@@ -56,9 +60,6 @@ UNAFFECTED_GOAL_MS: Final = 0.0
 STRETCH_SECONDS: Final = 2.0
 """Before and from a request on."""
 
-WAIT_SECONDS: Final = 180.0
-"""For the owner's first campaign, for a hundred writers to be admitted, for the last change to be read."""
-
 ROUTED_KEYS: Final = 50_000
 
 
@@ -69,17 +70,10 @@ class GenerationOptions(msgspec.Struct, frozen=True):
     switches: int = 10
     rate: int = 200
     ranges: tuple[int, ...] = (64, 4_096, 65_536)
-
-
-class _Cluster(msgspec.Struct, frozen=True):
-    """What the log wants to know (eventlog/topics.py)."""
-
-    bootstrap: str
-    cluster: str
-    shards: int = 1
-    replication_factor: int = 1
-    cloudevents: bool = False
-    kafka: dict[str, str] = {}
+    processes: int = 0
+    """In which the writers are; 0: in this one."""
+    compared: bool = True
+    """With a plain topic."""
 
 
 class _Sample(msgspec.Struct, frozen=True):
@@ -99,8 +93,9 @@ def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> 
     try:
         with EmbeddedKafka(folder / "kafka", heap_mb=1024) as kafka:
             for count in options.writers:
-                run = _Run(_Cluster(kafka.bootstrap, f"bench{count}"), count, options)
+                run = _Run(BenchCluster(kafka.bootstrap, f"bench{count}"), count, options)
                 switches = run.measure(say)
+                figures[f"switch_{count}_writers_cpu_ms"] = median_of(run.cpu_ms, "ms")
                 goal = SWITCH_GOAL_MS if count == max(options.writers) else None
                 figures[f"switch_{count}_writers_p50_ms"] = median_of(switches, "ms")
                 figures[f"switch_{count}_writers_p99_ms"] = _p99(switches, goal)
@@ -113,6 +108,8 @@ def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> 
                     f"{worst[True]:.0f} ms affected, {worst[False]:.0f} ms not; "
                     f"{run.lost} lost, {run.reordered} reordered"
                 )
+            if options.compared:
+                figures |= _compared(kafka.bootstrap, say)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     figures["affected_stall_p99_ms"] = _p99(stalls[True], None)
@@ -124,14 +121,34 @@ def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> 
     return Report("generation", figures)
 
 
+def _compared(bootstrap: str, say: Callable[[str], None]) -> dict[str, Figure]:
+    """A topic that grows, and a change log that is switched, under the same load."""
+    settings = BenchCluster(bootstrap, "compared")
+    create_topics(settings)
+    with (
+        closing(open_log(settings)) as log,
+        owner_of(settings),
+        closing(GenerationTail(log, "compared", "bench")) as tail,
+    ):
+        await_owner(tail)
+        plain, ours = compare(bootstrap, log, tail)
+    say(f"from 1 to 16: plain topic {plain.reordered} of {plain.read} reordered, change log {ours.reordered}")
+    return {
+        "plain_growth_reordered": Figure(plain.reordered, "changes", None, plain.read, 0),
+        "plain_growth_reordered_keys": Figure(plain.keys, "keys", None, plain.read, 0),
+        "switched_growth_reordered": Figure(ours.reordered, "changes", 0, ours.read, 0),
+    }
+
+
 class _Run:
     """One number of writers, on a change log of its own."""
 
-    def __init__(self, settings: _Cluster, count: int, options: GenerationOptions) -> None:
+    def __init__(self, settings: BenchCluster, count: int, options: GenerationOptions) -> None:
         self._settings, self._count, self._options = settings, count, options
         self._samples: list[_Sample] = []
         self._read: dict[bytes, list[int]] = defaultdict(list)
-        self._written = 0
+        self._written: int | None = None
+        self.cpu_ms: list[float] = []
         self._is_over = threading.Event()
         self._wrong: list[Exception] = []
         self.stalls: dict[bool, list[float]] = {True: [], False: []}
@@ -142,25 +159,23 @@ class _Run:
         create_topics(self._settings)
         with ExitStack() as stack:
             log = stack.enter_context(closing(open_log(self._settings)))
-            stack.enter_context(_owner(self._settings))
+            stack.enter_context(owner_of(self._settings))
             tail = stack.enter_context(closing(GenerationTail(log, SET, "bench")))
-            _await_owner(tail)
+            await_owner(tail)
             topic = f"{self._settings.cluster}.data"
             create = request_of(GenerationRequestKind.CREATE, topic=topic, partitions=PARTITIONS, streams=2)
             ask(tail, SET, create, WAIT_SECONDS)
-            writers = [stack.enter_context(closing(_writer(log, number))) for number in range(self._count)]
-            started = [writer.position for writer in writers]
-            say(f"{len(started)} writers are admitted")
-            threads = [threading.Thread(target=self._guarded, args=(act,)) for act in (
-                lambda: self._feed(writers), lambda: self._follow(log))]  # fmt: skip
-            for thread in threads:
-                thread.start()
+            writers = stack.enter_context(closing(self._writers(log)))
+            writers.start()
+            say(f"{self._count} writers are admitted")
+            follower = threading.Thread(target=self._guarded, args=(log,))
+            follower.start()
             try:
                 asked = list(self._switches(tail, say))
+                self._written = writers.stop()
             finally:
                 self._is_over.set()
-                for thread in threads:
-                    thread.join()
+                follower.join()
         if self._wrong:
             raise BenchError(f"a thread has ended: {self._wrong[0]}") from self._wrong[0]
         self._judge([at for at, _ in asked])
@@ -176,43 +191,45 @@ class _Run:
                 raise BenchError("no generation is in force")
             changes = _split_or_merge(tail.state.map_of(SET, current.epoch))
             request = request_of(GenerationRequestKind.SWITCH, epoch=current.epoch, changes=changes)
-            begun = time.monotonic()
+            begun, cpu = time.monotonic(), _cpu_seconds()
             ask(tail, SET, request, WAIT_SECONDS)
             seconds = time.monotonic() - begun
+            self.cpu_ms.append((_cpu_seconds() - cpu) * 1_000)
             say(f"generation {current.epoch + 1}: {seconds * 1_000:.0f} ms")
             yield begun, seconds
         self._is_over.wait(STRETCH_SECONDS)
 
-    def _feed(self, writers: Sequence[ChangeWriter]) -> None:
-        begun = time.monotonic()
-        while not self._is_over.is_set():
-            ahead = begun + self._written / self._options.rate - time.monotonic()
-            if ahead > 0:
-                time.sleep(ahead)
-            position, number = divmod(self._written, len(writers))
-            key = b"%d-%d" % (number, position % KEYS)
-            writers[number].write(key, repr(time.monotonic()).encode(), position)
-            self._written += 1
-        for writer in writers:
-            writer.flush()
+    def _writers(self, log: KafkaLog) -> WritersHere | WritersApart:
+        parts = self._options.processes
+        if not parts:
+            return WritersHere(log, SET, WritersLoad(0, self._count, KEYS, self._options.rate))
+        firsts = [self._count * number // parts for number in range(parts + 1)]
+        loads = [
+            WritersLoad(first, end - first, KEYS, self._options.rate * (end - first) / self._count)
+            for first, end in pairwise(firsts)
+            if end > first
+        ]
+        return WritersApart(self._settings.bootstrap, self._settings.cluster, SET, loads)
 
     def _follow(self, log: KafkaLog) -> None:
         with closing(ChangeReader(log, SET, "bench")) as reader:
             read, deadline = 0, float("inf")
-            while not self._is_over.is_set() or read < self._written:
+            while self._written is None or read < self._written:
                 for change in reader.poll(0.05):
                     key, now, written = change.key or b"", time.monotonic(), float(change.value or b"0")
                     self._read[key].append(change.position)
                     self._samples.append(_Sample(written, now - written, token_of_key(key) < 0))
                     read += 1
                 if self._is_over.is_set():
+                    if self._written is None:
+                        return  # It went wrong.
                     deadline = min(deadline, time.monotonic() + WAIT_SECONDS)
                 if time.monotonic() > deadline:
                     return  # What is missing is counted.
 
-    def _guarded(self, act: Callable[[], None]) -> None:
+    def _guarded(self, log: KafkaLog) -> None:
         try:
-            act()
+            self._follow(log)
         except (LogError, MapError) as error:
             self._wrong.append(error)
             self._is_over.set()
@@ -223,7 +240,7 @@ class _Run:
                 during = self._longest(at, at + STRETCH_SECONDS, is_affected=is_affected)
                 before = self._longest(at - STRETCH_SECONDS, at, is_affected=is_affected)
                 found.append(max(0.0, during - before) * 1_000)
-        self.lost = self._written - len({(key, each) for key, found in self._read.items() for each in found})
+        self.lost = (self._written or 0) - len({(key, each) for key, found in self._read.items() for each in found})
         self.reordered = sum(later <= earlier for found in self._read.values() for earlier, later in pairwise(found))
 
     def _longest(self, begin: float, end: float, *, is_affected: bool) -> float:
@@ -231,29 +248,11 @@ class _Run:
         return max(within, default=0.0)
 
 
-@contextmanager
-def _owner(settings: _Cluster) -> Iterator[None]:
-    command = [sys.executable, "-m", "headgate", "serve", "generation", "--bootstrap", settings.bootstrap]
-    command += ["--cluster", settings.cluster, "--http-port", "0", "--log-level", "error"]
-    process = subprocess.Popen(command, env={**os.environ, "HEADGATE_REPLICATION_FACTOR": "1"})
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(WAIT_SECONDS)
-
-
-def _await_owner(tail: GenerationTail) -> None:
-    """Nothing can be asked before an owner has announced itself, and with it the level of what is written."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while tail.state.owner_rev < 0:
-        if time.monotonic() > deadline:
-            raise BenchError(f"`headgate serve generation` has not become an owner within {WAIT_SECONDS:g} s")
-        tail.follow(0.2)
-
-
-def _writer(log: KafkaLog, number: int) -> ChangeWriter:
-    return ChangeWriter(log, SET, f"w{number}", wait_seconds=WAIT_SECONDS)
+def _cpu_seconds() -> float:
+    """Of this process and all that it has started."""
+    me = psutil.Process()
+    times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
 
 
 def _split_or_merge(log: LogMap) -> tuple[StreamsRecut, ...]:
