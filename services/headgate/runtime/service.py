@@ -121,8 +121,13 @@ class OwnerService(Generic[StateT]):
         probes: Probes,
         registry: CollectorRegistry,
         observer: OwnerObserver[StateT] | None = None,
+        workers: int = WORKERS,
     ) -> None:
-        """``busy`` is the result of an effect when too many wait; ``tell`` hears (shard, effect, result) of each."""
+        """``busy`` is the result of an effect when too many wait; ``tell`` hears (shard, effect, result) of each.
+
+        ``workers``: effects that run at once.
+        """
+        self._workers = workers
         self._observer = observer or OwnerObserver[StateT]()
         self._settings = settings
         self._effects = effects
@@ -168,7 +173,7 @@ class OwnerService(Generic[StateT]):
         self._presence.beat()  # before any role can campaign, so that processes started together share from the start
         threads = [self._thread(self._drive, shard, f"role-{shard}") for shard in self._roles]
         threads.append(self._thread(self._be_present, 0, "presence"))
-        for number in range(WORKERS):
+        for number in range(self._workers):
             self._thread(self._work_off, number, f"effects-{number}")
         while not self._asked and not self._changed.wait(STOP_POLL_SECONDS):
             pass

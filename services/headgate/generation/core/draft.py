@@ -197,9 +197,26 @@ class Draft:
         """Whether an effect about this is under way."""
         return about in self.term.running
 
+    def count_running(self, what: str, name: str) -> int:
+        """How many effects of one kind are under way for a set."""
+        return sum(about[:2] == (what, name) for about in self.term.running)
+
     def set_timer(self, kind: str, name: str, epoch: int, delay_seconds: float) -> None:
         """A timer about one generation."""
         self._effects.append(SetTimer(f"{kind}/{epoch}/{name}", delay_seconds))
+
+    def wait_for_writers(
+        self, kind: str, name: str, epoch: int, delay_seconds: float, seconds_max: float = float("inf")
+    ) -> None:
+        """Set a timer again, so that it runs out at the latest ``seconds_max`` after it was set first in this term."""
+        began = self.term.waiting.setdefault((kind, name, epoch), self.now.monotonic)
+        left = began + seconds_max - self.now.monotonic
+        self.set_timer(kind, name, epoch, max(0.0, min(delay_seconds, left)))
+
+    def stop_waiting(self, kind: str, name: str, epoch: int) -> None:
+        """Forget such a timer."""
+        self.term.waiting.pop((kind, name, epoch), None)
+        self.cancel_timer(kind, name, epoch)
 
     def cancel_timer(self, kind: str, name: str, epoch: int) -> None:
         """Forget it."""

@@ -27,7 +27,7 @@ from headgate.generation.core.effects import (
 )
 from headgate.generation.core.phases import Signal
 from headgate.generation.core.state import GenerationState, digest, evolve, new_state
-from headgate.generation.core.switching import RETRY_SECONDS, advance, raise_signal, resume, take_fenced
+from headgate.generation.core.switching import RETRY_SECONDS, advance, hear, raise_signal, resume, take_fenced
 from headgate.generation.core.term import Term
 from headgate.records.generation import (
     GenerationOutcomeKey,
@@ -38,6 +38,7 @@ from headgate.records.generation import (
     PolicyRequestKey,
     ReaderKey,
     WriterKey,
+    WriterReported,
 )
 from headgate.runtime.machine import (
     Arrived,
@@ -92,6 +93,8 @@ def _on_record(draft: Draft, delivery: Delivery) -> None:
         case WriterKey() if draft.find(key.set) is not None:
             automatic.hear(draft, key, value)
             _advance(draft, key.set)
+            if isinstance(value, WriterReported):
+                hear(draft, key.set, value)
         case ReaderKey() if draft.find(key.set) is not None:
             _advance(draft, key.set)
         case PolicyRequestKey() if isinstance(value, PolicyRequested):

@@ -51,6 +51,7 @@ __all__ = [
     "map_of_chunks",
     "new_state",
     "open_switch_of",
+    "state_for_writer",
 ]
 
 CHUNK_STREAMS: Final = 5_000
@@ -101,6 +102,18 @@ class GenerationState:
 def new_state(shard: int) -> GenerationState:
     """An owner that has read nothing."""
     return GenerationState(shard)
+
+
+def state_for_writer(state: GenerationState, name: str, writer: str) -> GenerationState:
+    """What a writer of set ``name`` has to know of ``state``, as a state of its own: of reports, only its own."""
+    reports = {key: report for key, report in state.writers.get(name, {}).items() if key[0] == writer}
+    return GenerationState(
+        state.shard,
+        state.owner_rev,
+        sets={name: state.sets[name]} if name in state.sets else {},
+        chunks={key: dict(chunks) for key, chunks in state.chunks.items() if key[0] == name},
+        writers={name: reports} if reports else {},
+    )
 
 
 def evolve(state: GenerationState, key: Key, value: Record | None, offset: int) -> None:

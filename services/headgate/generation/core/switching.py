@@ -22,19 +22,32 @@ from headgate.records.generation import (
     GenerationRecorded,
     SetRecorded,
     WriterCut,
+    WriterReported,
 )
 
-__all__ = ["advance", "prepare", "raise_signal", "resume", "take_fenced"]
+__all__ = ["advance", "hear", "prepare", "raise_signal", "resume", "take_fenced"]
 
 PROMISE_SECONDS: Final = 2.0
-"""How long writers have to promise before the silent are fenced: the others' affected ranges stand still meanwhile. A
-writer that lives answers within its batch, some 10 ms."""
+"""After so long without another promise those who have not promised are fenced: the others' affected ranges stand still
+meanwhile. A writer that lives answers within its batch, some 10 ms."""
+
+PROMISE_SECONDS_MAX: Final = 6.0
+"""After so long they are fenced though promises still come. On a machine that is busy writers are slow, not silent; to
+fence them there takes longer than to wait for them."""
+
+FENCES_MAX: Final = 12
+"""Writers that are fenced at once. Each is a round trip of up to seconds for the owner, and a new life for a writer
+that lives after all: whoever promises before its turn comes is left alone."""
 
 ABANDON_SECONDS: Final = 20.0
 """After which a switch that cannot even fence its silent writers (no broker answers) is aborted."""
 
 END_SECONDS: Final = 5.0
-"""How long writers have to end what a committed switch has closed: nobody waits for it but readers."""
+"""After so long without another END those who have not ended what a committed switch has closed are given up, and the
+owner ends it for them: nobody waits for it but readers."""
+
+END_SECONDS_MAX: Final = 15.0
+"""After so long they are given up though others still end."""
 
 RETRY_SECONDS: Final = 0.5
 """Pause before an effect that failed is asked for again."""
@@ -63,10 +76,10 @@ def resume(draft: Draft, name: str) -> None:
     advance(draft, name)
     for each in draft.record(name).generations:
         if each.phase is GenerationPhase.PREPARED:
-            draft.set_timer("promise", name, each.epoch, PROMISE_SECONDS)
+            draft.wait_for_writers("promise", name, each.epoch, PROMISE_SECONDS)
             draft.set_timer("abandon", name, each.epoch, ABANDON_SECONDS)
         elif each.phase is GenerationPhase.CLOSING:
-            draft.set_timer("end", name, each.epoch, END_SECONDS)
+            draft.wait_for_writers("end", name, each.epoch, END_SECONDS)
         elif each.phase is GenerationPhase.DRAINED:
             draft.set_timer("expire", name, each.epoch, KEPT_SECONDS)
 
@@ -102,13 +115,28 @@ def prepare(draft: Draft, name: str, log: LogMap, requests: tuple[str, ...], rea
             raise_signal(draft, name, old.epoch, Signal.EXPIRED)
     record = draft.record(name)
     draft.put_set(name, replace(record, generations=(*record.generations, generation), last_epoch=log.generation))
-    draft.set_timer("promise", name, log.generation, PROMISE_SECONDS)
+    draft.wait_for_writers("promise", name, log.generation, PROMISE_SECONDS)
     draft.set_timer("abandon", name, log.generation, ABANDON_SECONDS)
 
 
+def hear(draft: Draft, name: str, report: WriterReported) -> None:
+    """A writer's word: one that promises, or has ended, shows that the others may be slow and not silent."""
+    for each in draft.record(name).generations:
+        if each.phase is GenerationPhase.PREPARED and report.promised_epoch == each.epoch:
+            draft.wait_for_writers("promise", name, each.epoch, PROMISE_SECONDS, PROMISE_SECONDS_MAX)
+        elif each.phase is GenerationPhase.CLOSING and report.epoch > each.epoch:
+            draft.wait_for_writers("end", name, each.epoch, END_SECONDS, END_SECONDS_MAX)
+
+
 def take_fenced(draft: Draft, name: str, writer: str, position: int) -> None:
-    """A writer has been fenced: it writes no more, and what it has written is its promise in whatever switch waits."""
+    """A writer has been fenced: it writes no more, and what it has written is its promise in whatever switch waits.
+
+    The next of those who are silent still takes its turn.
+    """
     let_leave(draft, name, writer, position)
+    for each in draft.record(name).generations:
+        if each.phase is GenerationPhase.PREPARED:
+            raise_signal(draft, name, each.epoch, Signal.OVERDUE)
 
 
 def _due(draft: Draft, name: str) -> tuple[int, Signal] | None:
@@ -170,7 +198,7 @@ def _commit(draft: Draft, name: str, generation: GenerationRecorded, _reason: st
         draft.settle(
             GenerationOutcomeKey(name, request), OutcomeStatus.DONE, f"generation {generation.epoch} is committed"
         )
-    draft.cancel_timer("promise", name, generation.epoch)
+    draft.stop_waiting("promise", name, generation.epoch)
     draft.cancel_timer("abandon", name, generation.epoch)
     if generation.follows:
         raise_signal(draft, name, generation.follows, Signal.FOLLOWED)
@@ -178,22 +206,23 @@ def _commit(draft: Draft, name: str, generation: GenerationRecorded, _reason: st
 
 def _fence(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     topic = draft.record(name).topic
-    for cut in generation.cuts:
-        if _promise(draft, name, generation, cut) is None:
-            draft.run(("fence", name, cut.writer), FenceWriter(name, generation.epoch, topic, cut.writer))
+    silent = [cut.writer for cut in generation.cuts if _promise(draft, name, generation, cut) is None]
+    room = FENCES_MAX - draft.count_running("fence", name)
+    for writer in [each for each in silent if not draft.is_running(("fence", name, each))][:room]:
+        draft.run(("fence", name, writer), FenceWriter(name, generation.epoch, topic, writer))
 
 
 def _abort(draft: Draft, name: str, generation: GenerationRecorded, reason: str) -> None:
     draft.change(name, generation.epoch, phase=GenerationPhase.ABORTED, reason=reason)
     for request in generation.requests:
         draft.settle(GenerationOutcomeKey(name, request), OutcomeStatus.FAILED, f"aborted: {reason}")
-    draft.cancel_timer("promise", name, generation.epoch)
+    draft.stop_waiting("promise", name, generation.epoch)
     draft.cancel_timer("abandon", name, generation.epoch)
 
 
 def _close(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     draft.change(name, generation.epoch, phase=GenerationPhase.CLOSING)
-    draft.set_timer("end", name, generation.epoch, END_SECONDS)
+    draft.wait_for_writers("end", name, generation.epoch, END_SECONDS)
 
 
 def _end_for_silent(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
@@ -213,7 +242,7 @@ def _measure(draft: Draft, name: str, generation: GenerationRecorded, _reason: s
 
 def _supersede(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     draft.change(name, generation.epoch, phase=GenerationPhase.SUPERSEDED)
-    draft.cancel_timer("end", name, generation.epoch)
+    draft.stop_waiting("end", name, generation.epoch)
 
 
 def _drain(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:

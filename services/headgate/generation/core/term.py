@@ -35,9 +35,13 @@ class AutomaticMemory:
 
 @dataclass(slots=True)
 class Term:
-    """One owner's memory: effects that are under way, by what they are about; and of automatic mode, by set."""
+    """One owner's memory: effects that are under way, by what they are about; and of automatic mode, by set.
+
+    ``waiting``: since when (monotonic seconds) writers are waited for, by (kind of timer, set, epoch).
+    """
 
     owner_rev: int
     began: float
     running: set[tuple[Any, ...]] = field(default_factory=set)
+    waiting: dict[tuple[str, str, int], float] = field(default_factory=dict)
     automatic: dict[str, AutomaticMemory] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The owner of generations as a process: the runtime's service, with the machine and effects of generations."""
 
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
@@ -15,6 +15,9 @@ from headgate.observability.probes import Probes
 from headgate.runtime.service import EffectRunner, OwnerService, ServiceSettings
 
 __all__ = ["GenerationService"]
+
+WORKERS: Final = 16
+"""Effects that run at once: as many fences as the machine asks for, and some for other change logs' topics."""
 
 
 class GenerationService(OwnerService[GenerationState]):
@@ -41,6 +44,7 @@ class GenerationService(OwnerService[GenerationState]):
             probes=probes,
             registry=registry,
             observer=GenerationMetrics(registry),
+            workers=WORKERS,
         )
 
 

@@ -1,7 +1,7 @@
 """The records of one set as they come: what writers, readers and commands know of generations.
 
 Writers report to the owner. Whoever else follows a set leaves their reports out unread: with many writers most of the
-topic is reports, and each would be decoded by each of them.
+topic is reports, and each would be decoded by each of them. (Writers themselves share one tail: shared_tail.py.)
 """
 
 import time
@@ -13,7 +13,14 @@ from headgate.generation.core.state import GenerationState, evolve, new_state
 from headgate.records.base import Fact
 from headgate.records.generation import WriterKey
 
-__all__ = ["GenerationTail", "partition_of_set"]
+__all__ = [
+    "LEVEL_SECONDS_MAX",
+    "RECORDS_MAX",
+    "WRITE_SECONDS_MAX",
+    "GenerationTail",
+    "no_owner",
+    "partition_of_set",
+]
 
 RECORDS_MAX: int = 1_000
 """Records of one look."""
@@ -26,6 +33,14 @@ LEVEL_SECONDS_MAX: float = 30.0
 
 READ_STALL_LOOKS: int = 300
 """Looks of a tenth of a second without a record before the end of the topic counts as out of reach."""
+
+
+def no_owner() -> LogError:
+    """Nobody has announced the level at which something about generations may be said."""
+    return LogError(
+        f"no owner of change logs has announced itself within {LEVEL_SECONDS_MAX:g} s: is `headgate serve generation` "
+        "running?"
+    )
 
 
 def partition_of_set(log: Log, name: str) -> Partition:
@@ -95,10 +110,7 @@ class GenerationTail:
                 self._writer.write([Placed(self._partition, fact)], WRITE_SECONDS_MAX)
             except LevelTooLowError as error:
                 if time.monotonic() >= deadline and self.state.owner_rev < 0:
-                    raise LogError(
-                        f"no owner of change logs has announced itself within {LEVEL_SECONDS_MAX:g} s: is "
-                        "`headgate serve generation` running?"
-                    ) from error
+                    raise no_owner() from error
                 if time.monotonic() >= deadline:
                     raise
                 self.follow(0.2)

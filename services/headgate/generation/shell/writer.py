@@ -31,7 +31,7 @@ from headgate.generation.core.life import LifeOverError, WriterLife
 from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, Written
 from headgate.generation.core.ranges import MapError
 from headgate.generation.core.tokens import token_of_key
-from headgate.generation.shell.tail import GenerationTail
+from headgate.generation.shell.shared_tail import WriterTail
 from headgate.generation.shell.wire import (
     NotOursError,
     check_headers,
@@ -56,8 +56,8 @@ BATCH_CHANGES: Final = 1_000
 WAIT_SECONDS: Final = 60.0
 """How long ``write`` and ``flush`` wait before they say why nothing moves: a broker's restart, an owner's take-over."""
 
-IDLE_SECONDS: Final = 0.02
-"""Longest look for records of the owner while there is nothing to write."""
+IDLE_SECONDS: Final = 1.0
+"""Longest rest while nothing comes, neither a change nor a record of the owner: reports of load are due by time."""
 
 RETRY_SECONDS: Final = 0.3
 """Pause after an error, before the next life begins."""
@@ -124,7 +124,8 @@ class ChangeWriter:
         self._log, self._name, self._writer = log, name, writer
         self._batch_changes, self._wait_seconds = batch_changes, wait_seconds
         self._outbox = Outbox(outbox_changes)
-        self._tail = GenerationTail(log, name, f"writer-{writer}", reports_of=lambda other: other == writer)
+        self._wake = threading.Event()
+        self._tail = WriterTail(log, name, writer, self._wake)
         self._acts = WriterActs(log, name, writer, self._tail)
         self._life: WriterLife | None = None
         self._changed = threading.Condition()
@@ -172,9 +173,12 @@ class ChangeWriter:
             self._wait(lambda: self._started)
             while True:
                 try:
-                    return self._outbox.add(change)
+                    is_new = self._outbox.add(change)
                 except OutboxFullError:
                     self._wait(self._has_room)
+                else:
+                    self._wake.set()
+                    return is_new
 
     def look(self) -> WriterLook:
         """How it is doing, without waiting. Raises WriterError."""
@@ -195,6 +199,7 @@ class ChangeWriter:
         """Say that this writer stops, and stop. What was not flushed is not waited for. Idempotent."""
         with self._changed:
             self._stopping = True
+        self._wake.set()
         self._thread.join(self._wait_seconds)
 
     def __enter__(self) -> Self:
@@ -232,7 +237,8 @@ class ChangeWriter:
     def _run(self) -> None:
         while not self._stopping and self._fatal is None:
             try:
-                self._turn()
+                if not self._turn():
+                    self._wake.wait(IDLE_SECONDS)
             except LifeOverError as error:
                 if error.is_replaced:
                     self._fail(WriterReplacedError(self._replaced()))
@@ -249,11 +255,14 @@ class ChangeWriter:
     def _replaced(self) -> str:
         return f"another process writes to {self._name} as {self._writer}: a writer is one process at a time"
 
-    def _turn(self) -> None:
+    def _turn(self) -> bool:
+        """One look at what has come, and what is to be done about it; False if that was nothing."""
+        self._wake.clear()
         life = self._life or self._begin_life()
-        self._tail.follow(0.0 if len(self._outbox) and self._acts.has_id else IDLE_SECONDS)
-        turn = life.turn(time.monotonic())
+        self._tail.take()
+        followed, turn = life.followed, life.turn(time.monotonic())
         answer: Written | None = None
+        has_acted = False
         while True:
             with self._changed:
                 try:
@@ -261,8 +270,9 @@ class ChangeWriter:
                 except StopIteration:
                     self._started = self._started or life.is_started
                     self._changed.notify_all()
-                    return
+                    return has_acted or life.followed != followed
             answer = self._acts.carry_out(act, life.life)
+            has_acted = True
 
     def _begin_life(self) -> WriterLife:
         self._tail.read_to_end()

@@ -7,7 +7,7 @@ from headgate.eventlog.log import LogError
 from headgate.generation.core.life import Act, End, Report, Simple, Write
 from headgate.generation.core.outbox import Batch, Change, Written
 from headgate.generation.shell.producer import Outgoing, WriterProducer, read_written
-from headgate.generation.shell.tail import GenerationTail
+from headgate.generation.shell.shared_tail import WriterTail
 from headgate.generation.shell.wire import (
     change_headers,
     encode_written,
@@ -24,7 +24,7 @@ __all__ = ["WriterActs"]
 class WriterActs:
     """Of one writer, for one life after the other; used by one thread."""
 
-    def __init__(self, log: KafkaLog, name: str, writer: str, tail: GenerationTail) -> None:
+    def __init__(self, log: KafkaLog, name: str, writer: str, tail: WriterTail) -> None:
         self._log, self._name, self._writer, self._tail = log, name, writer, tail
         self._producer: WriterProducer | None = None
 

@@ -1,0 +1,250 @@
+"""The topic of generations for all writers of a process: read and decoded once, and their reports written together.
+
+A writer that followed the topic by itself had a consumer and a producer for it, some nine threads of librdkafka; a
+hundred of them in one process were a thousand threads, each woken by every record, and a switch took ten seconds.
+
+Who shares is who is given the same log. Each writer has a state of its own all the same, and adopts records on its own
+thread, one after the other: between two of its acts nothing moves under it.
+"""
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.log import Delivery, LevelTooLowError, LogError, Partition, Placed
+from headgate.eventlog.sharding import ANNOUNCE
+from headgate.generation.core.state import GenerationState, evolve, new_state, state_for_writer
+from headgate.generation.shell.tail import (
+    LEVEL_SECONDS_MAX,
+    RECORDS_MAX,
+    WRITE_SECONDS_MAX,
+    no_owner,
+    partition_of_set,
+)
+from headgate.records.base import Fact, Key
+from headgate.records.generation import GenerationOwnerKey, WriterKey
+
+__all__ = ["WriterTail"]
+
+LOOK_SECONDS: Final = 0.2
+"""Longest wait for records, and for reports to be written: so soon the threads notice that nobody is left."""
+
+RETRY_SECONDS: Final = 0.3
+"""Pause after an error of the reader; the writers are told, and begin again after as long."""
+
+READ_STALL_SECONDS: Final = 30.0
+"""Without any progress, after which the end of the topic counts as out of reach."""
+
+REPORTS_MAX: Final = 500
+"""Reports that are written together; they are small, and each thread has one at most."""
+
+
+class WriterTail:
+    """What a tail is (tail.py), for one writer on one thread; ``wake`` is set when there is something to adopt."""
+
+    def __init__(self, log: KafkaLog, name: str, writer: str, wake: threading.Event) -> None:
+        """Raises LogError."""
+        self.name, self.writer, self.wake = name, writer, wake
+        self.state: GenerationState = new_state(0)
+        self.awaited: int | None = None
+        self._log = log
+        self._partition = partition_of_set(log, name)
+        self._new: deque[Delivery | LogError] = deque()
+        self._shared = _join(log, self._partition, self)
+
+    def take(self) -> None:
+        """Adopt what has come. Raises LogError, if the topic could not be read."""
+        while self._new:
+            item = self._new.popleft()
+            if isinstance(item, LogError):
+                raise item
+            evolve(self.state, item.key, item.value, item.offset)
+
+    def read_to_end(self) -> None:
+        """Adopt all up to the end that the topic has now. Raises LogError."""
+        end = self._log.end_offsets([self._partition])[self._partition]
+        self.awaited, moved_at, seen = end, time.monotonic(), -1
+        try:
+            while self._shared.position < end:
+                self.wake.wait(LOOK_SECONDS)
+                self.wake.clear()
+                self.take()
+                if self._shared.position != seen:
+                    seen, moved_at = self._shared.position, time.monotonic()
+                if time.monotonic() - moved_at > READ_STALL_SECONDS:
+                    raise LogError(f"generation/{self._partition.number} cannot be read to its end {end}")
+        finally:
+            self.awaited = None
+        self.take()
+
+    def say(self, fact: Fact) -> None:
+        """Write a record and wait until it stands; before that, until an owner has announced the level for it.
+
+        Raises LogError: no owner has, or LevelTooLowError.
+        """
+        deadline = time.monotonic() + LEVEL_SECONDS_MAX
+        while True:
+            try:
+                self._shared.write(Placed(self._partition, fact))
+            except LevelTooLowError as error:
+                if time.monotonic() < deadline:
+                    self.wake.wait(LOOK_SECONDS)
+                    self.wake.clear()
+                    self.take()
+                    continue
+                if self.state.owner_rev < 0:
+                    raise no_owner() from error
+                raise
+            else:
+                return
+
+    def give(self, item: Delivery | LogError) -> None:
+        """Called by the shared thread, with its lock held."""
+        self._new.append(item)
+        self.wake.set()
+
+    def close(self) -> None:
+        """Let go. Idempotent."""
+        _part(self._log, self._partition, self)
+
+
+class _Waiting(msgspec.Struct, frozen=True):
+    """A report on its way; ``done`` is told when it stands."""
+
+    placed: Placed
+    done: "Future[None]"
+
+
+class _SharedTail:
+    """One partition's records, for as long as there are writers; a thread reads, another writes reports."""
+
+    def __init__(self, log: KafkaLog, partition: Partition) -> None:
+        self._log, self._partition = log, partition
+        # Owners' announcements say the schema level, below which nothing about generations can be said.
+        self._reader = log.reader({ANNOUNCE: 0, partition: 0})
+        self._lock = threading.Lock()
+        self._state = new_state(partition.number)
+        self._members: list[WriterTail] = []
+        self._reports: queue.Queue[_Waiting] = queue.Queue(REPORTS_MAX)
+        self._is_over = False
+        self.position = 0
+        for target in (self._read, self._write):
+            threading.Thread(target=target, name=f"change-writers-{partition.number}", daemon=True).start()
+
+    def join(self, member: WriterTail) -> None:
+        """Another writer; it begins with what is known by now."""
+        with self._lock:
+            member.state = state_for_writer(self._state, member.name, member.writer)
+            self._members.append(member)
+
+    def part(self, member: WriterTail) -> bool:
+        """One writer less; whether it was the last one, and this is over."""
+        with self._lock:
+            if member in self._members:
+                self._members.remove(member)
+                self._is_over = not self._members
+            return self._is_over
+
+    def write(self, placed: Placed) -> None:
+        """Write a report and wait until it stands. Raises LogError."""
+        waiting = _Waiting(placed, Future())
+        try:
+            self._reports.put(waiting, timeout=WRITE_SECONDS_MAX)
+            waiting.done.result(2 * WRITE_SECONDS_MAX)
+        except (queue.Full, TimeoutError) as error:
+            raise LogError(f"a report was not written within {2 * WRITE_SECONDS_MAX:g} s") from error
+
+    # --- the threads ---
+
+    def _read(self) -> None:
+        while not self._is_over:
+            try:
+                items = self._reader.poll(RECORDS_MAX, LOOK_SECONDS)
+            except LogError as error:
+                with self._lock:
+                    for member in self._members:
+                        member.give(error)
+                time.sleep(RETRY_SECONDS)
+                continue
+            with self._lock:
+                self._adopt([item for item in items if isinstance(item, Delivery)])
+        self._reader.close()
+
+    def _adopt(self, deliveries: list[Delivery]) -> None:
+        for each in deliveries:
+            evolve(self._state, each.key, each.value, each.offset)
+            for member in self._members:
+                if _concerns(each.key, member):
+                    member.give(each)
+        self.position = self._reader.positions()[self._partition]
+        for member in self._members:
+            if member.awaited is not None and self.position >= member.awaited:
+                member.wake.set()
+
+    def _write(self) -> None:
+        """What has come while the reports before were written is written together."""
+        writer = self._log.writer("change-writers")
+        while not self._is_over:
+            batch = list(self._next_reports())
+            if not batch:
+                continue
+            with _told(batch):
+                writer.write([each.placed for each in batch], WRITE_SECONDS_MAX)
+        writer.close()
+
+    def _next_reports(self) -> Iterator[_Waiting]:
+        try:
+            yield self._reports.get(timeout=LOOK_SECONDS)
+            while True:
+                yield self._reports.get_nowait()
+        except queue.Empty:
+            return
+
+
+@contextmanager
+def _told(batch: list[_Waiting]) -> Iterator[None]:
+    """Whoever waits hears that it stands, or why not."""
+    try:
+        yield
+    except LogError as error:
+        for each in batch:
+            each.done.set_exception(error)
+    else:
+        for each in batch:
+            each.done.set_result(None)
+
+
+def _concerns(key: Key, member: WriterTail) -> bool:
+    if isinstance(key, WriterKey):
+        return key.set == member.name and key.writer == member.writer
+    return isinstance(key, GenerationOwnerKey) or getattr(key, "set", None) == member.name
+
+
+_tails: Final[dict[tuple[KafkaLog, Partition], _SharedTail]] = {}
+_joining: Final = threading.Lock()
+
+
+def _join(log: KafkaLog, partition: Partition, member: WriterTail) -> _SharedTail:
+    """The one of this process for a log's partition, with another member. Raises LogError."""
+    with _joining:
+        shared = _tails.get((log, partition))
+        if shared is None:
+            shared = _tails[log, partition] = _SharedTail(log, partition)
+        shared.join(member)
+        return shared
+
+
+def _part(log: KafkaLog, partition: Partition, member: WriterTail) -> None:
+    """One writer less; with the last one its threads end."""
+    with _joining:
+        shared = _tails.get((log, partition))
+        if shared is not None and shared.part(member):
+            del _tails[log, partition]
