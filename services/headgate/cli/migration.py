@@ -73,6 +73,9 @@ class TargetOptions(OptionGroup, frozen=True):
         str | None, typer.Option("--topic", help="which has the table's changes (Debezium JSON), for strategy online")
     ] = None
 
+    declarative: Annotated[
+        bool, typer.Option("--declarative", help="STATEMENT is the wanted CREATE TABLE; the ALTER is found")
+    ] = False
     prefer_instant: Annotated[
         bool, typer.Option("--prefer-instant", help="copy nothing, where the server changes its catalogue alone")
     ] = False
@@ -111,7 +114,15 @@ def submit(
         int | None, typer.Option("--max-threads-running", help="sessions at work at the database, or the copy waits")
     ] = None,
     max_lag: Annotated[
-        float | None, typer.Option("--max-lag", help="seconds a replica may be behind, or the copy waits (PostgreSQL)")
+        float | None, typer.Option("--max-lag", help="seconds a replica may be behind, or the copy waits")
+    ] = None,
+    replica: Annotated[
+        list[str] | None,
+        typer.Option("--replica", help="mysql://user@host:port, asked for its lag; may be repeated (MariaDB)"),
+    ] = None,
+    max_feed_lag: Annotated[
+        list[str] | None,
+        typer.Option("--max-feed-lag", help="FEED=SECONDS it may be behind, or the copy waits; may be repeated"),
     ] = None,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
@@ -124,6 +135,7 @@ def submit(
             database=target.database,
             strategy=target.strategy,
             topic=target.topic,
+            declarative=target.declarative,
             prefer_instant=target.prefer_instant,
             tool_options=tuple(target.tool_options or ()),
             password_file=target.password_path(),
@@ -142,11 +154,26 @@ def submit(
             chunk_rows=chunk_rows,
             threads_running_max=max_threads_running,
             lag_seconds_max=max_lag,
+            replicas=tuple(replica or ()),
+            feed_lags_max=_feed_lags(max_feed_lag or []),
         )
     )
     name = migration or uuid4().hex
     with connected(cluster) as (_, log):
         _ask(log, MigrationRequestKind.SUBMIT, name, timeout, output, spec=written(spec))
+
+
+def _feed_lags(given: list[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for text in given:
+        feed, equals, seconds = text.rpartition("=")
+        try:
+            found[feed] = float(seconds)
+        except ValueError:
+            equals = ""
+        if not feed or not equals:
+            raise CommandError(ExitCode.USAGE, f"--max-feed-lag {text!r}: write FEED=SECONDS")
+    return found
 
 
 def _checked(spec: MigrationSpec) -> MigrationSpec:
@@ -171,6 +198,7 @@ def plan(
             database=target.database,
             strategy=target.strategy,
             topic=target.topic,
+            declarative=target.declarative,
             prefer_instant=target.prefer_instant,
             tool_options=tuple(target.tool_options or ()),
             allow_lossy=allow_lossy,
@@ -428,6 +456,7 @@ def _row(name: str, record: MigrationRecorded) -> dict[str, Any]:
         "id": name,
         **msgspec.to_builtins(record),
         "statement": spec.statement,
+        "found": spec.found,
         "strategy": spec.strategy.value,
         "database": spec.database,
         "context": spec.context,

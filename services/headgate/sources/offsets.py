@@ -35,6 +35,7 @@ __all__ = [
     "end_offsets",
     "given_offsets",
     "offsets_at",
+    "offsets_since",
     "start_offsets",
 ]
 
@@ -146,6 +147,19 @@ def _check_reaches(at: TopicPartition, first: int, oldest: Any, wanted_ms: int, 
 def end_offsets(connection: KafkaConnection, topics: Mapping[str, int]) -> dict[str, Positions]:
     """Topic → {partition: end}, read_uncommitted: behind every record written before this call."""
     return _listed(connection, topics, OffsetSpec.latest())
+
+
+def offsets_since(connection: KafkaConnection, topics: Mapping[str, int], wanted_ms: int) -> dict[str, Positions]:
+    """Topic → {partition: first offset of a record of that time or later; its end if there is none}.
+
+    ``topics`` as above. Raises SourceError.
+    """
+    found = _asked(connection, topics, OffsetSpec.for_timestamp(wanted_ms))
+    ends = end_offsets(connection, topics)
+    offsets: dict[str, Positions] = {topic: {} for topic in sorted(topics)}
+    for at, answer in found.items():
+        offsets[at.topic][at.partition] = answer.offset if answer.offset >= 0 else ends[at.topic][at.partition]
+    return offsets
 
 
 def check_retention(connection: KafkaConnection, topic: str, positions: Positions) -> Positions:

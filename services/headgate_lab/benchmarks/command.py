@@ -13,6 +13,8 @@ from headgate_lab.benchmarks.control import ControlOptions, bench_control
 from headgate_lab.benchmarks.figures import Report
 from headgate_lab.benchmarks.generation import GenerationOptions, bench_generation
 from headgate_lab.benchmarks.latency import LatencyOptions, bench_latency
+from headgate_lab.benchmarks.migration import MigrationBenchOptions, bench_migration
+from headgate_lab.benchmarks.migration_tables import DATABASES
 from headgate_lab.benchmarks.move import MoveOptions, bench_move
 from headgate_lab.benchmarks.peers.race import RACES, SIDES, PeersOptions, bench_peers
 from headgate_lab.benchmarks.pipeline import PipelineOptions, bench_pipeline
@@ -127,6 +129,23 @@ def generation(
     """What a switch of a change log costs: its time, who waits for it and how long; and what routing a key costs."""
     options = GenerationOptions(tuple(writers or (1, 10, 100)), switches, rate, processes=processes, compared=compared)
     _show(bench_generation(options, note), output)
+
+
+@app.command("migration")
+def migration(  # noqa: PLR0917 - options of a command line
+    rows: Annotated[int, typer.Option(min=1_000, help="rows of each table")] = 5_000_000,
+    writes: Annotated[int, typer.Option(min=4, help="statements per second on the table that is changed")] = 1_000,
+    rounds: Annotated[int, typer.Option(min=1, help="tables changed by each strategy, in turn")] = 1,
+    database: Annotated[list[str] | None, typer.Option(help=f"{', '.join(DATABASES)}; both if none")] = None,
+    backlog: Annotated[float, typer.Option(min=1, help="seconds that the agent stands still, to catch up then")] = 20.0,
+    output: Format = Output.TABLE,
+) -> None:
+    """What a schema change under load costs: copying, catching up, the cut-over's stall; beside pt-osc at MariaDB."""
+    for name in database or ():
+        if name not in DATABASES:
+            raise typer.BadParameter(f"{name!r}: choose from {', '.join(DATABASES)}", param_hint="--database")
+    options = MigrationBenchOptions(rows, writes, rounds, tuple(database or DATABASES), backlog)
+    _show(bench_migration(options, note), output)
 
 
 def _show(report: Report, output: Output) -> None:

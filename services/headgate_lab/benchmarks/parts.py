@@ -28,7 +28,16 @@ from headgate_lab.benchmarks.cpu import tree
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
-__all__ = ["BenchError", "Parts", "bench_parts", "make_task", "spark_rows", "spark_rows_since", "wait_for"]
+__all__ = [
+    "POSTGRES_SETTINGS",
+    "BenchError",
+    "Parts",
+    "bench_parts",
+    "make_task",
+    "spark_rows",
+    "spark_rows_since",
+    "wait_for",
+]
 
 CLUSTER_ID: Final = "bench"
 WAIT_SECONDS_MAX: Final = 900.0

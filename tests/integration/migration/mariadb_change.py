@@ -4,7 +4,7 @@ The test moves the feed's row of progress, and says what is on the topic. The re
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ from headgate.migration.core.copy_steps import Position
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import Chunk, Memory
 from headgate.migration.strategies.examining import checked_plan
-from headgate.migration.strategies.lane import CutOver, LastChange
+from headgate.migration.strategies.lane import CutOver, LastChange, Place
 from headgate.migration.strategies.lane_plan import LanePlan, lane_plan
 from headgate.migration.strategies.mariadb import MariadbServer
 from headgate.migration.strategies.mariadb_cutover import MariadbOnline
 from headgate.migration.strategies.mariadb_ranges import read_range, write_range
 from headgate.migration.strategies.mariadb_swap import TableSwap
+from headgate.migration.strategies.marks import TopicMarks
 from headgate.migration.strategies.range_work import RangeWork
 from headgate.records.migration import MigrationStrategy
 
@@ -33,8 +34,8 @@ SECONDS = 10.0
 """What clients may wait for: a busy machine needs more than the default."""
 
 PROGRESS = (
-    "CREATE TABLE IF NOT EXISTS headgate.progress (feed_id varchar(64), table_name varchar(129), next_offset bigint, "
-    "closed boolean)"
+    "CREATE TABLE IF NOT EXISTS headgate.progress (feed_id varchar(64), table_name varchar(129), part int, next_offset "
+    "bigint, closed boolean)"
 )
 
 
@@ -57,21 +58,22 @@ class Change:
         self.migration, self.owner_rev = migration, owner_rev
         self.plan: LanePlan
         self.memory: Memory
-        self.held = Position("f", 7, True)
+        self.held = Position("f", {0: 7}, True)
 
     def make(self) -> "Change":
         self.server.take_over(self.owner_rev)
         statement, plan = checked_plan(self.server, self.migration, self.spec)
         self.lane.capture(plan.before)
-        self.plan = lane_plan(plan, self.lane.primary(plan.before), "topic", name_bytes_max=64)
+        self.plan = lane_plan(plan, "topic", name_bytes_max=64)
         memory = Memory(self.owner_rev, 1, "begun", msgspec.json.encode(self.plan).decode())
         self.memory = self.lane.make(statement, self.plan, memory, SECONDS)
+        self.plan = msgspec.json.decode(self.memory.before, type=LanePlan)
         return self
 
     def copied(self) -> "Change":
         """Every row is in the copy, and the feed goes on."""
         self.run(PROGRESS)
-        self.run(f"REPLACE INTO headgate.progress VALUES ('f', '{self.schema}.{self.plan.plan.shadow}', 7, TRUE)")
+        self.run(f"REPLACE INTO headgate.progress VALUES ('f', '{self.schema}.{self.plan.plan.shadow}', 0, 7, TRUE)")
         self.note("paused")
         work = RangeWork(
             self.migration, self.server.address, self.server.password_file, self.plan.held, self.owner_rev, 1, self.held
@@ -111,7 +113,9 @@ class Change:
         built: str | None = None,
     ) -> None:
         is_what = self.lane.built(self.plan) if built is None else built
-        self.lane.cut_over(CutOver(self.plan, self.memory, "f", tail or Tail(self), seconds, is_what, hot or [], False))
+        marks = TopicMarks(self.lane, self.plan, frozenset({0}))
+        tail = tail or Tail(self)
+        self.lane.cut_over(CutOver(self.plan, self.memory, "f", tail, seconds, is_what, hot or [], False, marks))
 
     @property
     def is_changed(self) -> bool:
@@ -128,12 +132,15 @@ class Tail:
         self.found: list[LastChange] = []
         self._change, self._wait = change, wait
 
-    def find(self, change: LastChange, seconds: float) -> int | None:
+    def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[Place, ...]]:
         del seconds
+        if not changes:
+            return []
+        (change,) = changes
         self.found.append(change)
         self._wait(len(self.found))
         self._change.run(f"UPDATE headgate.progress SET next_offset = {100 + len(self.found)}")
-        return 99 + len(self.found)
+        return [(Place(0, 99 + len(self.found)),)]
 
 
 @contextmanager

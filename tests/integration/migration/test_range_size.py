@@ -31,7 +31,7 @@ def row_bytes(url: str, folder: Path) -> int:
         server.take_over(1)
         lane = PostgresLane(server)
         _, plan = checked_plan(server, "m", spec)
-        return lane.row_bytes(lane_plan(plan, lane.primary(plan.before), "topic", name_bytes_max=server.name_bytes_max))
+        return lane.row_bytes(lane_plan(plan, "topic", name_bytes_max=server.name_bytes_max))
 
 
 def test_it_is_known_without_statistics_with_old_ones_and_for_long_values(

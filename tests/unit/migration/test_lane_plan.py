@@ -12,12 +12,13 @@ PRIMARY = {"t_pkey": ("id",)}
 
 
 def table(*columns: Column, keys: dict[str, tuple[str, ...]] | None = None) -> Table:
-    return Table("s", "t", columns, PRIMARY if keys is None else keys, "")
+    found = PRIMARY if keys is None else keys
+    return Table("s", "t", columns, found, "", primary=found.get("t_pkey", ()))
 
 
 def planned(before: Table, after: Table, text: str, *, shadow: str = "shadow", limit: int = 63) -> LanePlan:
     plan = make_plan(parse_statement(f"ALTER TABLE t {text}", "postgres"), before, after, shadow, allow_lossy=True)
-    return lane_plan(plan, ("id",), "topic", name_bytes_max=limit)
+    return lane_plan(plan, "topic", name_bytes_max=limit)
 
 
 def test_a_renamed_column_keeps_its_name_and_a_dropped_one_its_place_until_the_cut_over() -> None:
@@ -40,8 +41,6 @@ def test_a_renamed_key_is_found_under_its_old_name() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "text", "why"),
     [
-        (table(ID, Column("u", "text"), keys=PRIMARY | {"u": ("u",)}), table(ID, Column("u", "text")), "x", "unique"),
-        (table(ID, Column("u", "text")), table(ID, Column("u", "text"), keys=PRIMARY | {"u": ("u",)}), "x", "unique"),
         (table(ID, Column("g", "integer", is_generated=True)), table(ID, Column("g", "integer")), "x", "computed"),
         (
             table(ID, Column("a", "text"), Column("b", "text")),
@@ -56,13 +55,26 @@ def test_what_a_lane_cannot_fill_is_refused(before: Table, after: Table, text: s
         planned(before, after, text)
 
 
-def test_a_table_without_that_primary_key_is_refused() -> None:
-    plan = make_plan(
-        parse_statement("ALTER TABLE t ADD c int", "postgres"), table(ID), table(ID), "s", allow_lossy=False
-    )
-    for primary in ((), ("other",)):
-        with pytest.raises(RefusedError, match="primary key"):
-            lane_plan(plan, primary, "topic", name_bytes_max=63)
+OTHER = Column("other", "integer", is_nullable=False)
+UNIQUE = {"t_id": ("id",)}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (table(ID, keys=UNIQUE), table(ID, keys=UNIQUE)),
+        (table(ID, OTHER, keys={"t_pkey": ("other",)} | UNIQUE), table(ID, OTHER, keys=UNIQUE)),
+        (table(ID, OTHER, keys=PRIMARY), table(ID, OTHER, keys={"t_pkey": ("other",)} | UNIQUE)),
+    ],
+)
+def test_a_table_whose_primary_key_does_not_stay_is_refused(before: Table, after: Table) -> None:
+    with pytest.raises(RefusedError, match="primary key"):
+        planned(before, after, "x")
+
+
+def test_unique_keys_beside_the_primary_one_are_no_obstacle() -> None:
+    both = table(ID, OTHER, keys=PRIMARY | {"u": ("other",)})
+    assert planned(both, both, "x").held.key == (("id", "id"),)
 
 
 def test_a_name_that_becomes_too_long_is_refused() -> None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from headgate.migration.shell.feeds import Search
-from headgate.migration.strategies.lane import LastChange
+from headgate.migration.shell import feeds
+from headgate.migration.shell.feeds import Events
+from headgate.migration.strategies.lane import LastChange, Place
 
 
 def event(op: str = "u", **source: Any) -> bytes:
@@ -17,16 +18,45 @@ def wrapped(value: bytes) -> bytes:
     return json.dumps({"schema": {}, "payload": json.loads(value)}).encode()
 
 
+def seen(*values: bytes | None) -> Events:
+    """Records of partition 0 that were read, at offsets 0, 1, …"""
+    events = Events()
+    for offset, value in enumerate(values):
+        events.add(value, Place(0, offset))
+    return events
+
+
 def test_a_change_of_postgresql_is_found_by_its_lsn_and_operation() -> None:
-    search = Search(LastChange(("u", "c"), lsn=7))
+    change = LastChange((("c",),), lsn=7)
     others = [event(lsn=6), event("d", lsn=7), None, b"not json", b"{}"]
-    assert [search.ends_with(value) for value in others] == [False] * len(others)
-    assert search.ends_with(event("c", lsn=7))
+    assert seen(*others).places(change) == ()
+    assert seen(*others, event("c", lsn=7)).places(change) == (Place(0, 5),)
+
+
+def test_a_mark_of_postgresql_is_found_by_its_transaction() -> None:
+    change = LastChange((("u",),), txid=9)
+    assert seen(event(lsn=9, txId=8), event("c", lsn=9, txId=9)).places(change) == ()
+    assert seen(event(lsn=1, txId=9)).places(change) == (Place(0, 0),)
+
+
+def test_an_update_of_a_key_is_there_once_both_of_its_events_are_whatever_partition_they_are_in() -> None:
+    change, events = LastChange((("u",), ("d", "c")), lsn=7), Events()
+    events.add(event("c", lsn=7), Place(1, 40))
+    assert events.places(change) == ()
+    events.add(event("d", lsn=7), Place(0, 3))
+    assert events.places(change) == (Place(0, 3), Place(1, 40))
+    assert seen(event("u", lsn=7)).places(change) == (Place(0, 0),)
 
 
 @pytest.mark.parametrize("form", [lambda value: value, wrapped])
 def test_a_mark_of_mariadb_ends_with_its_second_place_however_often_the_first_is_sent(form: Any) -> None:
-    search = Search(LastChange(("u",), gtid="0-1-9", places=2))
+    change = LastChange((("u",),), gtid="0-1-9", places=2)
     before = [event(gtid="0-1-8", pos=10), event(gtid="0-1-9", pos=50), event(gtid="0-1-9", pos=50)]
-    assert [search.ends_with(form(value)) for value in before] == [False] * 3
-    assert search.ends_with(form(event(gtid="0-1-9", pos=90)))
+    assert seen(*map(form, before)).places(change) == ()
+    assert seen(*map(form, [*before, event(gtid="0-1-9", pos=90)])).places(change) == (Place(0, 3),)
+
+
+def test_what_was_seen_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "EVENTS_MAX", 2)
+    events = seen(event(lsn=1), event(lsn=2), event(lsn=3))
+    assert [events.places(LastChange((("u",),), lsn=lsn)) for lsn in (1, 2, 3)] == [(), (Place(0, 1),), (Place(0, 2),)]

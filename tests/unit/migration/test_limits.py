@@ -1,9 +1,16 @@
 """What a migration may be asked for, and where it may be done: checked before anything is tried."""
 
+import math
+import threading
+import time
+from dataclasses import dataclass
+
 import pytest
 
 from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
+from headgate.migration.strategies.contract import Load
 from headgate.migration.strategies.mariadb_sessions import why_not_mariadb
+from headgate.migration.strategies.pace import Pace
 from headgate.records.migration import MigrationStrategy
 
 
@@ -20,6 +27,59 @@ def test_limits_of_load_are_for_what_can_be_slowed_down() -> None:
         checked(lag_seconds_max=-1.0)
     with pytest.raises(MigrationSpecError, match="strategy direct cannot be slowed down"):
         checked(threads_running_max=5, strategy=MigrationStrategy.DIRECT)
+
+
+def test_limits_of_lag_name_whom_they_are_about() -> None:
+    assert checked(feed_lags_max={"shop": 5.0}).feed_lags_max == {"shop": 5.0}
+    with pytest.raises(MigrationSpecError, match="feed_lags_max are not negative"):
+        checked(feed_lags_max={"shop": -1.0})
+    with pytest.raises(MigrationSpecError, match="give a limit with --max-lag"):
+        checked(replicas=("mysql://u@h",))
+    with pytest.raises(MigrationSpecError, match="strategy direct cannot be slowed down"):
+        checked(feed_lags_max={"shop": 5.0}, strategy=MigrationStrategy.DIRECT)
+
+
+@dataclass
+class Busy:
+    """A database and a feed that are as they are told to be; counts how often they were asked."""
+
+    lag_seconds: float = 0.0
+    why_feed: str = ""
+    asked: int = 0
+
+    def load(self) -> Load:
+        self.asked += 1
+        return Load(1, self.lag_seconds)
+
+    def why(self, limits: object) -> str:
+        assert limits == {"shop": 5.0}
+        return self.why_feed
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.mark.parametrize(
+    ("lag_seconds", "why_feed", "reason"),
+    [
+        (9.0, "", "a replica: 9.0 s behind, 2 allowed"),
+        (math.inf, "", "a replica does not replicate, or cannot be asked"),
+        (1.0, "feed shop is late", "feed shop is late"),
+    ],
+)
+def test_a_copy_stands_still_while_somebody_is_behind(lag_seconds: float, why_feed: str, reason: str) -> None:
+    busy, stopping = Busy(lag_seconds, why_feed), threading.Event()
+    spec = checked(lag_seconds_max=2.0, feed_lags_max={"shop": 5.0})
+    pace = Pace(busy, spec, 0.0, stopping, busy)
+    waiting = threading.Thread(target=pace.slow_down, args=(0.0,))
+    waiting.start()
+    deadline = time.monotonic() + 30
+    while busy.asked < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert (waiting.is_alive(), pace.reason) == (True, reason)
+    busy.lag_seconds, busy.why_feed = 0.0, ""
+    waiting.join(30)
+    assert (waiting.is_alive(), pace.reason) == (False, "")
 
 
 def test_instant_first_is_for_what_would_copy() -> None:

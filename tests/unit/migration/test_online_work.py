@@ -50,7 +50,7 @@ def test_it_ends_where_its_session_is_lost_and_can_be_begun_again(
     plan = make_plan(
         parse_statement("ALTER TABLE t ADD c int", "postgres"), table(ID), table(ID), "s", allow_lossy=False
     )
-    held = lane_plan(plan, ("id",), "topic", name_bytes_max=63)
+    held = lane_plan(plan, "topic", name_bytes_max=63)
     spec = MigrationSpec(statement="", database="", strategy=MigrationStrategy.ONLINE)
     others: Any = Others()
     lane: Any = Lane(answers)

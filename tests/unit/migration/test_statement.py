@@ -63,3 +63,13 @@ def test_renamed_columns(dialect: DialectName, text: str, renamed: dict[str, str
 def test_what_is_no_migration_is_refused_with_what_to_do(text: str, why: str) -> None:
     with pytest.raises(StatementError, match=why):
         parse_statement(text, "mysql")
+
+
+def test_names_of_constraints_that_are_dropped_are_put_into_the_copy_s() -> None:
+    text = """ALTER TABLE items DROP CONSTRAINT IF EXISTS "a b" CASCADE, ADD c int, DROP constraint items_v_key"""
+    statement = parse_statement(text, "postgres")
+    assert [name for name, _, _ in statement.rules] == ["a b", "items_v_key"]
+    assert statement.on("copy", {"a b": '"x"', "items_v_key": '"y"'}) == (
+        'ALTER TABLE copy DROP CONSTRAINT IF EXISTS "x" CASCADE, ADD c int, DROP constraint "y"'
+    )
+    assert statement.on("copy", {"other": "z"}) == text.replace("items ", "copy ", 1)

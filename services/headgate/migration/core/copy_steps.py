@@ -5,6 +5,7 @@ The copy of the table gets its rows in two ways, one after the other, never both
     1. the feed into the copy is begun, shown to bring this table's changes, and paused: it has a position
     2. every row that the table has is read, later than that position, and written to the copy
     3. the feed goes on from its position: every change since is applied again, in the log's order
+    4. once it has come past all that was read, it is paused again, and unique keys beside the primary one are added
 
 Step 3 makes up for all that happened during step 2. A row that was read is no older than the position; whatever
 happened to it since stands in the log behind the position and is applied after it, so its last change decides. Three
@@ -18,9 +19,16 @@ things must hold, and each is looked at where it counts:
   attempt, and whether rows are still being copied.
 
 Until step 3 has come past all that was read, rows of the copy are of different moments: a unique key over other columns
-than the primary one could be violated on the way, so tables with one are refused.
+than the primary one could be violated on the way. So the copy has none of these before step 4. From then on the copy is
+the table as it was at one place of the log, and what the table's unique keys allow, the copy's allow too.
+
+A topic of several partitions has one position for each. A row's changes are all in one of them, in their order, so for
+every single row the above holds as it stands. Rows of different partitions are of different moments even then. If one
+partition is ahead, a row may get a value that another one, by a change that comes later, is still to have before it:
+that change can never be applied. So a table has either several partitions or unique keys beside the primary one.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -28,8 +36,9 @@ import msgspec
 
 __all__ = ["CopyStage", "FeedSeen", "Position", "Step", "may_write", "next_step"]
 
-CopyStage = Literal["begun", "paused", "copied", "returning"]
-"""As the database remembers it: the copy was made; the feed's position is known; every row was written.
+CopyStage = Literal["begun", "paused", "copied", "level", "keyed", "returning"]
+"""As the database remembers it: the copy was made; the feed's position is known; every row was written; the feed has
+come past all that was read; the unique keys were added (both only where there are such).
 
 ``returning``: the copy is the table that an earlier change has replaced. It has every row, as of the moment in which it
 was replaced; a feed that begins with the first change after that moment makes up for the rest.
@@ -56,16 +65,22 @@ class Step(StrEnum):
     COPY = "copy"
     RESUME = "resume"
     CATCH_UP = "catch up"
+    PAUSE = "pause"
+    ADD_KEYS = "add keys"
     END = "end"
     """It cannot go on: the feed has failed, or somebody has moved it."""
 
 
 class Position(msgspec.Struct, frozen=True):
-    """A feed's place in the topic's only partition, as the sink has it."""
+    """A feed's place in the topic, as the sink has it: partition → next offset. ``is_closed``: all of them are."""
 
     feed_id: str
-    next_offset: int
+    offsets: dict[int, int]
     is_closed: bool
+
+    def is_behind(self, reached: Mapping[int, int]) -> bool:
+        """Whether something below ``reached`` (partition → next offset) is still to be applied."""
+        return any(self.offsets.get(partition, -1) < offset for partition, offset in reached.items())
 
 
 _STEPS: Final[dict[tuple[CopyStage, FeedSeen], Step]] = {
@@ -78,6 +93,10 @@ _STEPS: Final[dict[tuple[CopyStage, FeedSeen], Step]] = {
     ("returning", FeedSeen.ABSENT): Step.CREATE,
     ("returning", FeedSeen.STOPPED): Step.RESUME,
     ("returning", FeedSeen.GOING): Step.CATCH_UP,
+    ("level", FeedSeen.GOING): Step.PAUSE,
+    ("level", FeedSeen.STOPPED): Step.ADD_KEYS,
+    ("keyed", FeedSeen.STOPPED): Step.RESUME,
+    ("keyed", FeedSeen.GOING): Step.CATCH_UP,
 }
 """All else cannot go on: the feed has failed, is gone, or goes on while it is to stand still."""
 
@@ -89,4 +108,4 @@ def next_step(stage: CopyStage, feed: FeedSeen) -> Step:
 
 def may_write(held: Position, seen: Position | None) -> bool:
     """Whether a range may be written now: the feed is sealed, where it was when the first row was read."""
-    return seen is not None and seen.is_closed and (seen.feed_id, seen.next_offset) == (held.feed_id, held.next_offset)
+    return seen is not None and seen.is_closed and (seen.feed_id, seen.offsets) == (held.feed_id, held.offsets)

@@ -117,7 +117,10 @@ MigrationEffect = StartMigration | AdoptMigration | WatchMigration | CutOverMigr
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """It can be done. ``address`` is the database's one spelling, so that two migrations of it are known as such."""
+    """It can be done. ``address`` is the database's one spelling, so that two migrations of it are known as such.
+
+    ``statement``: the ALTER that was found for a wanted table (``MigrationSpec.declarative``), else empty.
+    """
 
     action: str
     table: str
@@ -125,6 +128,7 @@ class Examined(msgspec.Struct, frozen=True):
     is_immediate: bool
     has_nothing_to_do: bool = False
     message: str = ""
+    statement: str = ""
 
 
 class ExamineRefused(msgspec.Struct, frozen=True):

@@ -178,7 +178,8 @@ def _accept(draft: Draft, effect: ExamineMigration, result: Examined, offset: in
     if draft.migration(effect.migration) is not None or _rival(draft, spec) is not None:
         return answer(draft, effect.request)
     accepted = MigrationSpec(
-        **{name: getattr(spec, name) for name in spec.__struct_fields__} | {"database": result.address}
+        **{name: getattr(spec, name) for name in spec.__struct_fields__}
+        | {"database": result.address, "found": result.statement}
     )
     record = MigrationRecorded(
         owner_rev=draft.term.owner_rev,

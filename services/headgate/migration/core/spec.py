@@ -39,9 +39,12 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     ``database`` is an address without a password: mysql:// or postgresql://. ``context`` groups migrations.
     ``threads_running_max`` and ``lag_seconds_max``: beyond that load of the database, and lag of its replicas, the copy
-    stands still. ``reverts`` is the id of the migration that this one undoes. ``tool_options`` go to pt-osc and gh-ost
-    as they are. ``topic`` is where the table's changes are, for ``online``. ``keep_way_back``: the table before is kept
-    up to date after the change, so that a revert takes no longer than a cut-over.
+    stands still. ``replicas`` are addresses of MariaDB's, which are asked for their lag themselves. ``feed_lags_max``:
+    feed → seconds that it may be behind, or the copy stands still. ``reverts`` is the id of the migration that this one
+    undoes. ``tool_options`` go to pt-osc and gh-ost as they are. ``topic`` is where the table's changes are, for
+    ``online``. ``keep_way_back``: the table before is kept up to date after the change, so that a revert takes no
+    longer than a cut-over. ``declarative``: the statement is the CREATE TABLE of the wanted table; the owner adds
+    ``found``, the ALTER that leads there.
     """
 
     statement: str
@@ -65,10 +68,13 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     copy_workers: int = 2
     threads_running_max: int | None = None
     lag_seconds_max: float | None = None
+    replicas: tuple[str, ...] = ()
+    feed_lags_max: dict[str, float] = {}
     reverts: str | None = None
     tool_options: tuple[str, ...] = ()
     topic: str | None = None
     keep_way_back: bool = False
+    found: str = ""
 
 
 def parse_spec(text: str | None) -> MigrationSpec:
@@ -88,20 +94,13 @@ def parse_spec(text: str | None) -> MigrationSpec:
         raise MigrationSpecError("in_order_completion is an order within a context: give one with --context")
     if spec.retain_artifacts_seconds < 0 or spec.chunk_rows < 1 or spec.copy_workers < 1:
         raise MigrationSpecError("retain_artifacts_seconds, chunk_rows and copy_workers cannot be negative or zero")
-    if spec.threads_running_max is not None and spec.threads_running_max < 1:
-        raise MigrationSpecError("threads_running_max is at least 1")
-    if spec.lag_seconds_max is not None and spec.lag_seconds_max < 0:
-        raise MigrationSpecError("lag_seconds_max is not negative")
+    _check_limits(spec)
     _check_tool(spec)
+    if spec.declarative and spec.reverts is not None:
+        raise MigrationSpecError("a revert is not declarative")
     if spec.prefer_instant and spec.strategy not in COPYING:
         raise MigrationSpecError(
             f"strategy {spec.strategy} tries nothing first: --prefer-instant is for online and triggers"
-        )
-    throttles = spec.threads_running_max is not None or spec.lag_seconds_max is not None
-    if throttles and spec.strategy not in COPYING:
-        raise MigrationSpecError(
-            f"strategy {spec.strategy} cannot be slowed down: limits of load and lag are for online and triggers"
-            + ("; this one takes them as --tool-option" if spec.strategy in TOOLS else "")
         )
     if spec.topic is not None and spec.strategy is not MigrationStrategy.ONLINE:
         raise MigrationSpecError(f"strategy {spec.strategy} reads no topic: --topic is for online")
@@ -111,6 +110,23 @@ def parse_spec(text: str | None) -> MigrationSpec:
             "changes can be brought into"
         )
     return spec
+
+
+def _check_limits(spec: MigrationSpec) -> None:
+    if spec.threads_running_max is not None and spec.threads_running_max < 1:
+        raise MigrationSpecError("threads_running_max is at least 1")
+    if spec.lag_seconds_max is not None and spec.lag_seconds_max < 0:
+        raise MigrationSpecError("lag_seconds_max is not negative")
+    if not all(seconds >= 0 for seconds in spec.feed_lags_max.values()):
+        raise MigrationSpecError("feed_lags_max are not negative")
+    if spec.replicas and spec.lag_seconds_max is None:
+        raise MigrationSpecError("replicas are asked for their lag: give a limit with --max-lag")
+    throttles = spec.threads_running_max is not None or spec.lag_seconds_max is not None or spec.feed_lags_max
+    if throttles and spec.strategy not in COPYING:
+        raise MigrationSpecError(
+            f"strategy {spec.strategy} cannot be slowed down: limits of load and lag are for online and triggers"
+            + ("; this one takes them as --tool-option" if spec.strategy in TOOLS else "")
+        )
 
 
 def _check_tool(spec: MigrationSpec) -> None:

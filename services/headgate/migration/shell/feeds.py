@@ -7,7 +7,7 @@ still to be made.
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any, Final
 from uuid import uuid4
@@ -22,8 +22,9 @@ from headgate.eventlog.sharding import place, shard_of
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.formats.change import DATA_ERRORS
 from headgate.migration.core.copy_steps import FeedSeen
+from headgate.migration.shell.feed_lags import FeedLags
 from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
-from headgate.migration.strategies.lane import LastChange, Target
+from headgate.migration.strategies.lane import LastChange, Place, Target
 from headgate.records.base import Fact
 from headgate.records.control import (
     FeedRecorded,
@@ -45,7 +46,7 @@ from headgate.sources.offsets import (
 from headgate.sources.origin import Origin, origins
 from headgate.sources.topics import present_topics
 
-__all__ = ["ChangeFeeds", "FeedsUnavailableError", "Search"]
+__all__ = ["ChangeFeeds", "Events", "FeedsUnavailableError"]
 
 REQUEST_SECONDS_MAX: Final = 60.0
 """For a request to be answered for good: a take-over of a lost coordinator and draining a batch fit in."""
@@ -57,6 +58,13 @@ POLL_RECORDS_MAX: Final = 500
 TAIL_POLL_SECONDS: Final = 0.02
 """Clients wait for the answer."""
 
+PARTITIONS_MAX: Final = 64
+"""A mark takes some milliseconds in each of them, while clients wait."""
+
+EVENTS_MAX: Final = 500_000
+"""Changes that a tail remembers: far more than come during one try of a cut-over. The oldest are forgotten first; a try
+that misses them is made again."""
+
 
 class FeedsUnavailableError(DatabaseUnavailableError):
     """No coordinator or broker answers: what became of a request is not known, it is found out."""
@@ -64,6 +72,7 @@ class FeedsUnavailableError(DatabaseUnavailableError):
 
 class _Source(msgspec.Struct):
     lsn: int | None = None
+    txId: int | None = None  # noqa: N815 - Debezium's name
     gtid: str | None = None
     pos: int = 0
 
@@ -86,7 +95,7 @@ class ChangeFeeds:
     # --- the topic ---
 
     def check_topic(self, topic: str, table: Sequence[Origin]) -> None:
-        """Raise RefusedError unless the topic can be of that table (any of these), with one partition."""
+        """Raise RefusedError unless the topic can be of that table (any of these)."""
         try:
             present = present_topics(self._log.connection)
             if topic not in present:
@@ -94,12 +103,12 @@ class ChangeFeeds:
                     f"--topic {topic} does not exist: name the one that has the changes of {table[0].in_full} (a "
                     "connector makes it with the table's first change)"
                 )
-            if present[topic] != 1:
+            if present[topic] > PARTITIONS_MAX:
                 raise RefusedError(
-                    f"topic {topic} has {present[topic]} partitions: strategy online must know the order of all "
-                    "changes of the table, which one partition has; use strategy triggers"
+                    f"topic {topic} has {present[topic]} partitions: strategy online sets a mark in each, under the "
+                    f"table's lock, in at most {PARTITIONS_MAX}; use strategy triggers"
                 )
-            found = origins(self._log.connection, {topic: 1}).get(topic)
+            found = origins(self._log.connection, {topic: present[topic]}).get(topic)
         except (SourceError, LogError) as error:
             raise FeedsUnavailableError(str(error)) from error
         if found is not None and found not in table:
@@ -110,20 +119,32 @@ class ChangeFeeds:
 
     def tail(self, topic: str) -> "_Tail":
         """The topic's end, from now on. Raises FeedsUnavailableError."""
+        return _Tail(self._log.connection, topic, self.ends(topic))
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """Partition → offset behind its last record. Raises FeedsUnavailableError, RefusedError."""
         try:
-            start = end_offsets(self._log.connection, {topic: 1})[topic][0]
+            count = present_topics(self._log.connection).get(topic)
+            if count is None:
+                raise RefusedError(f"topic {topic} is gone")
+            return dict(end_offsets(self._log.connection, {topic: count})[topic])
         except (SourceError, LogError) as error:
             raise FeedsUnavailableError(str(error)) from error
-        return _Tail(self._log.connection, topic, start)
 
-    def end(self, topic: str) -> int:
-        """Behind the topic's last record. Raises FeedsUnavailableError."""
-        try:
-            return end_offsets(self._log.connection, {topic: 1})[topic][0]
-        except (SourceError, LogError) as error:
-            raise FeedsUnavailableError(str(error)) from error
+    # --- feeds beside it ---
 
-    # --- the feed ---
+    def check_known(self, names: Iterable[str]) -> None:
+        """Raise RefusedError for a feed that there is not."""
+        for name in names:
+            found = self.record(name)
+            if found is None or found.state is FeedState.REMOVED:
+                raise RefusedError(f"--max-feed-lag: there is no feed {name}: see `headgate feed list`")
+
+    def lags(self) -> FeedLags:
+        """To ask how far feeds are behind."""
+        return FeedLags(self._log)
+
+    # --- the feed into the copy ---
 
     def record(self, feed: str) -> FeedRecorded | None:
         """The feed as its owner knows it; None if there is none. Raises FeedsUnavailableError."""
@@ -248,41 +269,56 @@ def _outcome(reader: Any, key: OutcomeKey) -> RequestSettled | None:
 class _Tail:
     """See lane.TopicTail. Reading begins with the first question."""
 
-    def __init__(self, connection: Any, topic: str, start: int) -> None:
+    def __init__(self, connection: Any, topic: str, start: Mapping[int, int]) -> None:
         self._consumer = connection.client(Consumer, group_id="headgate-migration", enable_auto_commit=False)
-        self._consumer.assign([TopicPartition(topic, 0, start)])
+        self._consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in start.items()])
         self._consumer.poll(0)
+        self._events = Events()
 
-    def find(self, change: LastChange, seconds: float) -> int | None:
+    def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[Place, ...]]:
         """See TopicTail."""
-        deadline, search = time.monotonic() + seconds, Search(change)
-        while (left := deadline - time.monotonic()) > 0:
+        deadline, events = time.monotonic() + seconds, self._events
+        found = [events.places(change) for change in changes]
+        while not all(found) and (left := deadline - time.monotonic()) > 0:
             for message in self._consumer.consume(num_messages=POLL_RECORDS_MAX, timeout=min(TAIL_POLL_SECONDS, left)):
-                if message.error() is None and search.ends_with(message.value()):
-                    return int(message.offset())
-        return None
+                if message.error() is None:
+                    events.add(message.value(), Place(message.partition(), message.offset()))
+            found = [places or events.places(change) for change, places in zip(changes, found, strict=True)]
+        return found
 
     def close(self) -> None:
         """Let go."""
         self._consumer.close()
 
 
-class Search:
-    """For one change's event, among all of a topic's in their order."""
+class Events:
+    """What was seen of a topic, by what names a change."""
 
-    def __init__(self, change: LastChange) -> None:
-        self._change = change
-        self._places: set[int] = set()
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, int | str], dict[tuple[str, int], Place]] = {}
 
-    def ends_with(self, value: bytes | None) -> bool:
-        """Whether this record has the change. A connector that was started again may send an event twice."""
-        event, change = _event(value or b""), self._change
-        if event is None or event.op not in change.operations:
-            return False
-        if change.lsn not in (None, event.source.lsn) or change.gtid not in (None, event.source.gtid):
-            return False
-        self._places.add(event.source.pos)
-        return len(self._places) == change.places
+    def add(self, value: bytes | None, place: Place) -> None:
+        """One record. A connector that was started again may send an event twice: the later one counts."""
+        event = _event(value or b"")
+        if event is None:
+            return
+        source = event.source
+        for name in (("lsn", source.lsn), ("txid", source.txId), ("gtid", source.gtid)):
+            if name[1] is not None:
+                self._places.setdefault((name[0], name[1]), {})[event.op, source.pos] = place
+        while len(self._places) > EVENTS_MAX:
+            del self._places[next(iter(self._places))]
+
+    def places(self, change: LastChange) -> tuple[Place, ...]:
+        """Where the change's events are, if they were all seen: of those that fit, the ones that stand last."""
+        names = (("lsn", change.lsn), ("txid", change.txid), ("gtid", change.gtid))
+        name, value = next((name, value) for name, value in names if value is not None)
+        seen = self._places.get((name, value), {})
+        for form in change.forms:
+            fitting = [{pos: place for (op, pos), place in seen.items() if op == wanted} for wanted in form]
+            if all(len(places) >= change.places for places in fitting):
+                return tuple(places[max(places)] for places in fitting)
+        return ()
 
 
 def _event(value: bytes) -> _Event | None:

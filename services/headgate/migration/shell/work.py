@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.migration.core import effects as fx
-from headgate.migration.core.spec import MigrationSpec, parse_spec
+from headgate.migration.core.spec import TOOLS, MigrationSpec, parse_spec
 from headgate.migration.shell.feeds import ChangeFeeds
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
@@ -20,6 +20,7 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
+from headgate.migration.strategies.declared import Declared
 from headgate.migration.strategies.direct import DirectStrategy
 from headgate.migration.strategies.gh_ost import GhOstStrategy
 from headgate.migration.strategies.instant import InstantFirst
@@ -63,23 +64,27 @@ def open_strategy(
             f"--database begins with {scheme!r}: migrations are for mysql://, mariadb:// and postgresql://"
         )
     server = kind(migration, spec.database, spec.password_file)
+    if spec.replicas:
+        server.watch_replicas(spec.replicas)
+    if spec.declarative:
+        plainly = msgspec.structs.replace(spec, declarative=False)
+        return Declared(server, open_strategy(migration, plainly, feeds, copier, tools))
     if spec.prefer_instant:
         plainly = msgspec.structs.replace(spec, prefer_instant=False)
         return InstantFirst(server, open_strategy(migration, plainly, feeds, copier, tools))
-    match spec.strategy:
-        case MigrationStrategy.DIRECT:
-            return DirectStrategy(server)
-        case MigrationStrategy.TRIGGERS:
-            return TriggersStrategy(server, migration)
-        case MigrationStrategy.ONLINE:
-            lane = PostgresOnline(server) if isinstance(server, PostgresServer) else MariadbOnline(server)
-            return OnlineStrategy(server, lane, feeds, copier, migration, reverts=spec.reverts)
-        case MigrationStrategy.PT_OSC | MigrationStrategy.GH_OST if not isinstance(server, MariadbServer):
+    if spec.strategy in TOOLS:
+        if not isinstance(server, MariadbServer):
             raise RefusedError(f"strategy {spec.strategy} knows MariaDB only: use online or triggers")
-        case MigrationStrategy.PT_OSC:
-            return PtOscStrategy(server, migration, tools)
-        case MigrationStrategy.GH_OST:
-            return GhOstStrategy(server, migration, tools)
+        program = PtOscStrategy if spec.strategy is MigrationStrategy.PT_OSC else GhOstStrategy
+        return program(server, migration, tools)
+    if spec.strategy is MigrationStrategy.ONLINE:
+        lane = PostgresOnline(server) if isinstance(server, PostgresServer) else MariadbOnline(server)
+        return OnlineStrategy(server, lane, feeds, copier, migration, reverts=spec.reverts)
+    return (
+        TriggersStrategy(server, migration, feeds)
+        if spec.strategy is MigrationStrategy.TRIGGERS
+        else DirectStrategy(server)
+    )
 
 
 class MigrationWork:

@@ -30,6 +30,7 @@ __all__ = [
     "Strategy",
     "SupersededError",
     "Table",
+    "not_found",
 ]
 
 
@@ -62,8 +63,9 @@ class Column(msgspec.Struct, frozen=True):
 class Table(msgspec.Struct, frozen=True):
     """A table as the server describes it.
 
-    ``keys`` are its unique keys, the primary one first: name → columns. ``definition`` is a text that is the same
-    exactly when the tables are built the same. ``obstacles`` say what stands in the way of a copy.
+    ``keys`` are its unique keys, the primary one first: name → columns; ``primary`` are that one's columns.
+    ``definition`` is a text that is the same exactly when the tables are built the same. ``obstacles`` say what stands
+    in the way of a copy.
     """
 
     schema: str
@@ -73,6 +75,7 @@ class Table(msgspec.Struct, frozen=True):
     definition: str
     rows: int = 0
     obstacles: tuple[str, ...] = ()
+    primary: tuple[str, ...] = ()
 
     def column(self, name: str) -> Column | None:
         """The column of that name."""
@@ -102,7 +105,10 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What a database has to do besides: sessions at work but the one that asks, and its slowest replica's lag."""
+    """What a database has to do besides: sessions at work but the one that asks, and its slowest replica's lag.
+
+    Infinite: a replica does not replicate, or cannot be asked.
+    """
 
     threads_running: int
     lag_seconds: float = 0.0
@@ -113,7 +119,7 @@ class Memory(msgspec.Struct, frozen=True):
 
     owner_rev: int
     attempt: int
-    stage: Literal["begun", "paused", "copied", "returning", "changed", "stopped"]
+    stage: Literal["begun", "paused", "copied", "level", "keyed", "returning", "changed", "stopped"]
     before: str = ""
     """Definition of the table before, to tell whether a statement has come into force."""
     after: str = ""
@@ -127,6 +133,11 @@ class Stored(msgspec.Struct, frozen=True):
     host: str
     file: str
     bytes: int
+
+
+def not_found(tried: str) -> RefusedError:
+    """What was found does not make the table the wanted one: nothing is guessed."""
+    return RefusedError(f"no ALTER was found that makes the table the wanted one ({tried} does not): submit your own")
 
 
 class Server(Protocol):
@@ -155,6 +166,10 @@ class Server(Protocol):
 
     def rehearse(self, statement: Statement, table: Table | None) -> Table | None:
         """What the statement makes of an empty copy of the table. RefusedError with the server's words."""
+        ...
+
+    def change_towards(self, wanted: Statement, table: Table) -> str:
+        """The ALTER TABLE that makes the table what this CREATE TABLE would; empty if it is that. RefusedError."""
         ...
 
     def run_direct(self, statement: Statement, memory: Memory, lock_seconds: float) -> None:
@@ -198,6 +213,10 @@ class Server(Protocol):
 
     def check_load(self, *, with_lag: bool) -> None:
         """Raises RefusedError if ``load`` could not be told here."""
+        ...
+
+    def watch_replicas(self, addresses: tuple[str, ...]) -> None:
+        """``load`` asks these for their lag. RefusedError where the database itself knows it, or for no address."""
         ...
 
     def differing(self, plan: Plan, chunk: Chunk) -> int:

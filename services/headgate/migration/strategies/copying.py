@@ -13,7 +13,7 @@ from typing import Any
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import RefusedError
-from headgate.migration.strategies.pace import Pace
+from headgate.migration.strategies.pace import Lags, Pace
 
 __all__ = ["CopyWork", "CopyingStrategy", "noted_key", "read_key"]
 
@@ -21,13 +21,15 @@ __all__ = ["CopyWork", "CopyingStrategy", "noted_key", "read_key"]
 class CopyWork(ABC):
     """The thread; everybody else only reads its fields. ``rows_before`` were copied by an earlier owner."""
 
-    def __init__(self, server: Any, spec: MigrationSpec, throttle_ratio: float, *, rows_before: int) -> None:
+    def __init__(
+        self, server: Any, spec: MigrationSpec, throttle_ratio: float, *, rows_before: int, lags: Lags | None
+    ) -> None:
         """The thread begins with ``start``."""
         self.stage = "beginning"
         self.is_ready = False
         self.error: Exception | None = None
         self.stopping = threading.Event()
-        self.pace = Pace(server, spec, throttle_ratio, self.stopping)
+        self.pace = Pace(server, spec, throttle_ratio, self.stopping, lags)
         self._begun, self._rows_before = time.monotonic(), rows_before
         self._thread = threading.Thread(target=self.run, name="copy", daemon=True)
 
@@ -43,6 +45,10 @@ class CopyWork(ABC):
         """Whether the thread runs."""
         return self._thread.is_alive()
 
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for its end."""
+        self._thread.join(seconds)
+
     @property
     def is_over_in_vain(self) -> bool:
         """It has ended by something that may pass: it is begun again, from what is seen then."""
@@ -51,7 +57,7 @@ class CopyWork(ABC):
     def stop(self) -> None:
         """End it; ranges that are under way are finished."""
         self.stopping.set()
-        self._thread.join()
+        self.join()
 
     def eta_seconds(self, rows: int, table_rows: int) -> int:
         """By the speed of the copy so far; -1 where that says nothing."""

@@ -11,13 +11,18 @@ from headgate.migration.strategies.statement import Statement, parse_statement
 __all__ = ["checked_plan", "plan_copy"]
 
 
-def checked_plan(server: Any, migration: str, spec: MigrationSpec) -> tuple[Statement, Plan]:
-    """The plan, once it is known that the rows fit. Raises RefusedError, StatementError, DatabaseUnavailableError."""
+def checked_plan(server: Any, migration: str, spec: MigrationSpec, feeds: Any = None) -> tuple[Statement, Plan]:
+    """The plan, once it is known that the rows fit. Raises RefusedError, StatementError, DatabaseUnavailableError.
+
+    ``feeds``: those of the cluster, where there is one to be asked.
+    """
     statement = parse_statement(spec.statement, server.dialect)
     plan = plan_copy(server, migration, statement, spec)
     check_room(f"{plan.before.schema}.{plan.before.name}", server.stored(plan.before))
     if spec.threads_running_max is not None or spec.lag_seconds_max is not None:
         server.check_load(with_lag=spec.lag_seconds_max is not None)
+    if feeds is not None:
+        feeds.check_known(spec.feed_lags_max)
     for columns in added_unique_keys(statement, plan.before, plan.after):
         if server.duplicates(plan.before, columns):
             raise RefusedError(

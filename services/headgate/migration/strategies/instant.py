@@ -13,7 +13,7 @@ import msgspec
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, parse_spec, written
 from headgate.migration.strategies.contract import RefusedError
-from headgate.migration.strategies.direct import DirectStrategy
+from headgate.migration.strategies.delegating import Delegating
 from headgate.migration.strategies.statement import StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded, MigrationStrategy
 
@@ -23,13 +23,8 @@ _ALGORITHM: Final = ", ALGORITHM=INSTANT"
 """If the table itself cannot (it has been changed so too often), MariaDB refuses, instead of copying under a lock."""
 
 
-class InstantFirst:
+class InstantFirst(Delegating):
     """``other``, or the statement as it is where that takes no time; see contract.Strategy."""
-
-    def __init__(self, server: Any, other: Any) -> None:
-        self._server = server
-        self._direct = DirectStrategy(server)
-        self._other = other
 
     def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
         """See contract."""
@@ -65,46 +60,12 @@ class InstantFirst:
             topic=None,
             threads_running_max=None,
             lag_seconds_max=None,
+            replicas=(),
+            feed_lags_max={},
         )
 
     def _for(self, effect: Any) -> tuple[Any, Any]:
-        """Who does it, and what is asked of them."""
         if not effect.record.is_immediate:
             return self._other, effect
         record = msgspec.structs.replace(effect.record, spec=written(self._at_once(parse_spec(effect.record.spec))))
         return self._direct, msgspec.structs.replace(effect, record=record)
-
-    def start(self, effect: fx.StartMigration) -> Any:
-        """See contract."""
-        strategy, asked = self._for(effect)
-        return strategy.start(asked)
-
-    def adopt(self, effect: fx.AdoptMigration) -> Any:
-        """See contract."""
-        strategy, asked = self._for(effect)
-        return strategy.adopt(asked)
-
-    def watch(self, effect: fx.WatchMigration) -> Any:
-        """See contract."""
-        strategy, asked = self._for(effect)
-        return strategy.watch(asked)
-
-    def cut_over(self, effect: fx.CutOverMigration) -> Any:
-        """See contract."""
-        strategy, asked = self._for(effect)
-        return strategy.cut_over(asked)
-
-    def stop(self, effect: fx.StopMigration) -> Any:
-        """See contract."""
-        strategy, asked = self._for(effect)
-        return strategy.stop(asked)
-
-    def clean_up(self, effect: fx.CleanUpMigration) -> Any:
-        """See contract."""
-        strategy, asked = self._for(effect)
-        return strategy.clean_up(asked)
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self._other.close()
-        self._direct.close()

@@ -4,7 +4,7 @@ A *mark* is a change of one row that leaves the row as it is: the server logs it
 like any change. It shows that changes come through, and, under the table's lock, which one is the last.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -23,6 +23,11 @@ __all__ = [
     "Held",
     "Lane",
     "LastChange",
+    "Mark",
+    "Marked",
+    "Marks",
+    "Place",
+    "Row",
     "Target",
     "TopicTail",
     "check_same",
@@ -31,6 +36,7 @@ __all__ = [
     "not_on_topic",
     "reached",
     "too_slow",
+    "without_mark",
 ]
 
 HOT_KEYS_MAX: Final = 1_000
@@ -41,24 +47,67 @@ class FeedBehindError(Exception):
     """Clients would have had to wait for longer than they may, so nothing was locked. It passes by itself."""
 
 
-class LastChange(msgspec.Struct, frozen=True):
-    """A change of a table in the server's log, as Debezium's events name it: by LSN (PostgreSQL) or GTID (MariaDB).
+Row = tuple[str, ...]
+"""A row's key, as text or as literals, whichever the database's statements take."""
 
-    ``operations``: what Debezium may call it. ``places``: at so many places of the log are changes that fit; it is the
-    last of these.
+
+class LastChange(msgspec.Struct, frozen=True):
+    """A change of a table in the server's log, as Debezium's events name it.
+
+    By LSN or the transaction's number (PostgreSQL), or by GTID (MariaDB). ``forms``: the operations that Debezium may
+    make of it; one of these must be there, whole. ``places``: at so many places of the log are changes that fit; it is
+    the last of these.
     """
 
-    operations: tuple[str, ...]
+    forms: tuple[tuple[str, ...], ...]
     lsn: int | None = None
+    txid: int | None = None
     gtid: str | None = None
     places: int = 1
 
 
-class TopicTail(Protocol):
-    """The end of the table's topic."""
+class Mark(NamedTuple):
+    """A mark that was set: on which row, and what its event says."""
 
-    def find(self, change: LastChange, seconds: float) -> int | None:
-        """The offset of that change's event; None if it has not come within the time."""
+    row: Row
+    change: LastChange
+
+
+class Place(NamedTuple):
+    """Of an event, on the topic."""
+
+    partition: int
+    offset: int
+
+
+class TopicTail(Protocol):
+    """The end of the table's topic, all of its partitions."""
+
+    def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[Place, ...]]:
+        """Where the events of each of these changes are; none for one that has not come within the time."""
+        ...
+
+
+class Marked(NamedTuple):
+    """Partition → offset behind its mark. Some are missing if they have no row, or, ``is_late``, it took too long."""
+
+    reached: dict[int, int]
+    is_late: bool
+
+
+class Marks(Protocol):
+    """Marks for every partition of the topic; see marks.py."""
+
+    rows: dict[int, Row]
+    """Partition → a row whose changes go there, as far as that is known."""
+
+    @property
+    def partitions(self) -> frozenset[int]:
+        """All of them."""
+        ...
+
+    def set(self, tail: TopicTail, seconds: float) -> Marked:
+        """Set them, and see them come to the topic."""
         ...
 
 
@@ -98,14 +147,11 @@ class CutOver(NamedTuple):
     built: str
     hot: list[tuple[str, ...]]
     is_forced: bool
+    marks: Marks
 
 
 class Lane(Protocol):
     """One migration's table and its copy. Methods raise what ``contract.Server``'s do."""
-
-    def primary(self, table: Table) -> tuple[str, ...]:
-        """Columns of the primary key; empty if there is none."""
-        ...
 
     def capture(self, table: Table) -> str:
         """The publication that has the table, where there are such. RefusedError: changes cannot be followed."""
@@ -120,7 +166,10 @@ class Lane(Protocol):
         ...
 
     def make(self, statement: Statement, plan: LanePlan, memory: Memory, lock_seconds: float) -> Memory:
-        """The copy, empty, with columns called as the table's; what an earlier attempt has left is dropped first."""
+        """The copy, empty, with columns called as the table's; what an earlier attempt has left is dropped first.
+
+        It has no unique key beside the primary one. What the memory has of the plan says how they are added.
+        """
         ...
 
     def is_made(self, plan: LanePlan, memory: Memory) -> bool:
@@ -135,12 +184,31 @@ class Lane(Protocol):
         """See to it that the copy's columns are called as the table's: a cut-over may have been broken off."""
         ...
 
-    def mark(self, plan: LanePlan) -> tuple[str, ...] | None:
-        """Set a mark; the row's key as text, None if there was no row to be had."""
+    def mark(self, plan: LanePlan, row: Row | None = None) -> Mark | None:
+        """Set a mark on that row, or on any; None if there was none to be had."""
         ...
 
-    def has(self, plan: LanePlan, key: tuple[str, ...]) -> bool:
+    def rows(self, plan: LanePlan, count: int) -> list[Row]:
+        """Some rows of the table, at most so many."""
+        ...
+
+    def has(self, plan: LanePlan, row: Row) -> bool:
         """Whether the copy has the row."""
+        ...
+
+    def is_copy_empty(self, plan: LanePlan) -> bool:
+        """Whether the copy has no row."""
+        ...
+
+    def add_keys(self, plan: LanePlan, memory: Memory) -> Memory:
+        """Add the unique keys that ``make`` has left out, while the feed stands still; what is remembered then.
+
+        RefusedError: rows of the copy are equal under one of them. At once if they are there.
+        """
+        ...
+
+    def break_off(self) -> None:
+        """End an ``add_keys`` that is under way on another thread: it may take as long as an index does."""
         ...
 
     def hidden(self, plan: LanePlan) -> Callable[[], bool]:
@@ -214,6 +282,14 @@ def not_on_topic() -> LockUnavailableError:
 def not_in_copy() -> LockUnavailableError:
     """Under the lock."""
     return LockUnavailableError("the feed into the copy has not caught up while the table was locked")
+
+
+def without_mark(partitions: Collection[int]) -> LockUnavailableError:
+    """Under the lock: rows that were marked before are gone, or clients hold them."""
+    return LockUnavailableError(
+        f"no row could be marked whose changes go to partitions {sorted(partitions)} of the topic: they are gone, or "
+        "clients hold them"
+    )
 
 
 def check_same(before: Table, built: str, now: Table | None, now_built: str) -> None:

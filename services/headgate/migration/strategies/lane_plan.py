@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from headgate.migration.strategies.contract import Plan, RefusedError
 
-__all__ = ["LanePlan", "aside_name", "lane_plan"]
+__all__ = ["LanePlan", "aside_name", "lane_plan", "several_and_unique"]
 
 
 _OLD: Final = "_old"
@@ -24,7 +24,8 @@ class LanePlan(msgspec.Struct, frozen=True):
     ``renamed`` are (name now, name after), ``dropped`` (name, type). ``publication`` is one that has the table.
     ``is_back``: the copy is the table that an earlier change has replaced; ``keeps_feed``: that change keeps its feed,
     which stays if the way back is not gone. ``casts_copy``: values are compared in the form of the table, else in the
-    copy's: in whichever the other's values all fit.
+    copy's: in whichever the other's values all fit. ``keys`` are statements that add what the copy lacks while it is
+    filled: its unique keys beside the primary one.
     """
 
     plan: Plan
@@ -36,21 +37,17 @@ class LanePlan(msgspec.Struct, frozen=True):
     is_back: bool = False
     keeps_feed: bool = False
     casts_copy: bool = False
+    keys: tuple[str, ...] = ()
 
 
-def lane_plan(plan: Plan, primary: tuple[str, ...], topic: str, *, name_bytes_max: int) -> LanePlan:
-    """The plan, if a lane can fill such a copy. ``primary`` are the primary key's columns now. Raises RefusedError."""
+def lane_plan(plan: Plan, topic: str, *, name_bytes_max: int) -> LanePlan:
+    """The plan, if a lane can fill such a copy. Raises RefusedError."""
     table = f"{plan.before.schema}.{plan.before.name}"
-    if not primary or {old for old, _ in plan.key} != set(primary):
+    primary = set(plan.before.primary), set(plan.after.primary)
+    if not all(primary) or ({old for old, _ in plan.key}, {new for _, new in plan.key}) != primary:
         raise RefusedError(
             f"table {table}: strategy online needs a primary key that the change leaves as it is: rows are found by it "
             "in change events; use strategy triggers"
-        )
-    others = sorted(set(plan.before.keys) | set(plan.after.keys))
-    if len(plan.before.keys) > 1 or len(plan.after.keys) > 1:
-        raise RefusedError(
-            f"table {table} has unique keys beside the primary one ({', '.join(others)}), before or after the change: "
-            "strategy online does not keep them while it catches up; use strategy triggers"
         )
     for old, _ in plan.pairs:
         column = plan.before.column(old)
@@ -64,6 +61,16 @@ def lane_plan(plan: Plan, primary: tuple[str, ...], topic: str, *, name_bytes_ma
     if len(aside_name(plan.shadow).encode()) > name_bytes_max:
         raise RefusedError(f"table {table}: the name {aside_name(plan.shadow)} would be too long; use a shorter name")
     return _held(plan, topic)
+
+
+def several_and_unique(plan: LanePlan) -> RefusedError:
+    """A topic of several partitions cannot keep a unique key: rows of different partitions are of different moments."""
+    before = plan.plan.before
+    return RefusedError(
+        f"table {before.schema}.{before.name} has unique keys beside the primary one, before or after the change, and "
+        f"topic {plan.topic} several partitions: a value that goes from row to row could not be followed; use strategy "
+        "triggers"
+    )
 
 
 def aside_name(shadow: str) -> str:

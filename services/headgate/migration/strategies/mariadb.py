@@ -13,20 +13,25 @@ from hashlib import sha256
 from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.migration.strategies.contract import (
     Column,
+    Load,
     Memory,
     Plan,
     RefusedError,
     Stored,
     SupersededError,
     Table,
+    not_found,
 )
 from headgate.migration.strategies.mariadb_copy import MariadbCopy
+from headgate.migration.strategies.mariadb_desired import change, read_form, same
+from headgate.migration.strategies.mariadb_replicas import MariadbReplicas
 from headgate.migration.strategies.mariadb_sessions import MariadbSessions, Session, quoted
 from headgate.migration.strategies.mariadb_swap import TableSwap
-from headgate.migration.strategies.statement import Statement
+from headgate.migration.strategies.statement import Statement, parse_statement
 from headgate.records.migration import Artifact
 
 __all__ = ["MariadbServer"]
@@ -61,7 +66,7 @@ class MariadbServer:
         self.next_bound = self.rows.next_bound
         self.copy = self.rows.copy
         self.differing = self.rows.differing
-        self.load = self.rows.load
+        self.replicas: MariadbReplicas | None = None
         self.duplicates = self.rows.duplicates
         self.let_go = self.rows.let_go
 
@@ -147,6 +152,7 @@ class MariadbServer:
             definition=_definition(text),
             rows=int(rows),
             obstacles=tuple(self._obstacles(session, schema, name, kind, engine)),
+            primary=tuple(keys.get("PRIMARY", ())),
         )
 
     def _obstacles(self, session: Session, schema: str, name: str, kind: str, engine: str) -> list[str]:
@@ -192,6 +198,19 @@ class MariadbServer:
             finally:
                 session.run(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
 
+    def change_towards(self, wanted: Statement, table: Table) -> str:
+        """See contract: beside the table, where the schema's defaults are the same."""
+        made = self.rehearse(wanted, None)
+        if made is None:
+            raise RefusedError("the wanted table was gone as soon as it was made: submit it again")
+        now, then = read_form(table.definition), read_form(made.definition)
+        words = change(now, then)
+        found = f"ALTER TABLE {quoted(table.schema, table.name)} {words}"
+        tried = self.rehearse(parse_statement(found, self.dialect), table) if words else table
+        if tried is None or not same(read_form(tried.definition), then):
+            raise not_found(found if words else "no change")
+        return found if words else ""
+
     def is_instant(self, statement: Statement, table: Table) -> bool:
         """Whether the server does the statement, which asks for ALGORITHM=INSTANT, on an empty table of that form."""
         try:
@@ -213,8 +232,19 @@ class MariadbServer:
 
     def check_load(self, *, with_lag: bool) -> None:
         """See contract."""
-        if with_lag:
-            raise RefusedError("MariaDB's primary does not know the lag of its replicas: use --max-threads-running")
+        if with_lag and self.replicas is None:
+            raise RefusedError("MariaDB's primary does not know the lag of its replicas: name them with --replica")
+        if self.replicas is not None:
+            self.replicas.check()
+
+    def load(self) -> Load:
+        """See contract."""
+        load = self.rows.load()
+        return load if self.replicas is None else replace(load, lag_seconds=self.replicas.lag_seconds())
+
+    def watch_replicas(self, addresses: tuple[str, ...]) -> None:
+        """See contract."""
+        self.replicas = MariadbReplicas(self.migration, addresses, self.password_file)
 
     # --- direct ---
 
@@ -374,6 +404,8 @@ class MariadbServer:
         """See contract."""
         self.rows.close()
         self.sessions.close()
+        if self.replicas is not None:
+            self.replicas.close()
 
 
 def _definition(text: str) -> str:

@@ -1,9 +1,10 @@
 """The cut-over of an online change at MariaDB: the copy takes the table's place once all changes are in it.
 
 One session locks the table, and a sentry (mariadb_swap), and not the copy: the feed goes on writing there. Under the
-lock that same session sets a mark, which is the table's last change, whatever came before. When the mark's second event
-is on the topic, everything is, and the feed's position behind it says that everything is in the copy. Then the copy's
-columns get their last names, and a second session waits with the rename.
+lock that same session sets a mark, which is the table's last change, whatever came before; in each partition of the
+topic, if there are several. When the marks' second events are on the topic, everything is, and the feed's position
+behind them says that everything is in the copy. Then the copy's columns get their last names, and a second session
+waits with the rename.
 
 The order matters: the rename takes a lock on the copy as well, so it is asked for when the feed has nothing to write.
 """
@@ -15,16 +16,18 @@ from msgspec.structs import replace
 
 from headgate.migration.strategies.lane import (
     CutOver,
-    LastChange,
+    FeedBehindError,
+    Mark,
     check_same,
     differs_at_rest,
     not_in_copy,
     not_on_topic,
     reached,
     too_slow,
+    without_mark,
 )
 from headgate.migration.strategies.mariadb_lane import MariadbLane, differing_keys, prepare, to_final_form
-from headgate.migration.strategies.mariadb_mark import MARK_EVENTS, Mark, set_mark
+from headgate.migration.strategies.mariadb_mark import set_mark
 from headgate.migration.strategies.mariadb_sessions import Session, quoted
 from headgate.migration.strategies.mariadb_text import among, inserts, row_text, texts
 
@@ -69,8 +72,8 @@ class _CutOver:
             swap.lock(holder)
             deadline = time.monotonic() + self._seconds
             self._check_same()
-            mark = self._drain(holder, deadline)
-            self._compare(holder, mark)
+            marks = self._drain(holder, deadline)
+            self._compare(holder, marks)
             try:
                 self._finish()
                 swap.rename(holder, f"{self._table} TO {swap.sentry}, {self._shadow} TO {self._table}")
@@ -80,27 +83,25 @@ class _CutOver:
                 raise
 
     def _see_it_come_through(self) -> None:
-        """Wait, while nobody is held up, until a mark is in the copy. Raises FeedBehindError."""
+        """Wait, while nobody is held up, until marks are in the copy. Raises FeedBehindError."""
         deadline = time.monotonic() + self._seconds
-        with self._lane.server.sessions.part("mark") as session:
-            prepare(session, self._seconds)
-            mark = set_mark(session, self._plan.held.before, self._key)
-        if mark is None:
-            return
-        offset = self._offset(mark, deadline)
-        while offset is not None and time.monotonic() < deadline:
-            if self._is_behind(offset):
+        marks = self._asked.marks
+        offsets, is_late = marks.set(self._asked.tail, self._seconds)
+        if is_late:
+            raise too_slow(self._seconds, is_on_topic=False)
+        if missing := marks.partitions - set(offsets):
+            if not self._lane.rows(self._plan, 1):
+                return
+            raise FeedBehindError(str(without_mark(missing)))
+        while time.monotonic() < deadline:
+            if self._is_in_copy(offsets):
                 return
             time.sleep(POLL_SECONDS)
-        raise too_slow(self._seconds, is_on_topic=offset is not None)
+        raise too_slow(self._seconds, is_on_topic=True)
 
-    def _offset(self, mark: Mark, deadline: float) -> int | None:
-        last = LastChange(("u",), gtid=mark.gtid, places=MARK_EVENTS)
-        return self._asked.tail.find(last, max(0.0, deadline - time.monotonic()))
-
-    def _is_behind(self, offset: int) -> bool:
+    def _is_in_copy(self, offsets: dict[int, int]) -> bool:
         seen = self._lane.position(self._plan, self._asked.feed_id)
-        return seen is not None and seen.next_offset > offset
+        return seen is not None and not seen.is_behind(offsets)
 
     # --- under the lock ---
 
@@ -109,22 +110,33 @@ class _CutOver:
         now = server.described(server.sessions.main, before.schema, before.name)
         check_same(before, self._asked.built, now, server.identity(before.schema, before.name))
 
-    def _drain(self, holder: Session, deadline: float) -> Mark | None:
-        """Return when all that was ever written to the table is in the copy; the mark, None if the table is empty."""
-        mark = set_mark(holder, self._plan.held.before, self._key)
-        if mark is None:
-            while self._lane.server.sessions.main.run(f"SELECT 1 FROM {self._shadow} LIMIT 1"):
+    def _drain(self, holder: Session, deadline: float) -> list[Mark]:
+        """Return when all that was ever written to the table is in the copy; the marks, none if the table is empty."""
+        marks = self._marked(holder)
+        if not marks and not holder.run(f"SELECT 1 FROM {self._table} LIMIT 1"):
+            while not self._lane.is_copy_empty(self._plan):
                 self._wait(deadline)
             seen = self._lane.position(self._plan, self._asked.feed_id)
-            self._memory = reached(self._memory, {} if seen is None else {0: seen.next_offset})
-            return None
-        offset = self._offset(mark, deadline)
-        if offset is None:
+            self._memory = reached(self._memory, {} if seen is None else seen.offsets)
+            return []
+        found = self._asked.tail.find([mark.change for mark in marks], max(0.0, deadline - time.monotonic()))
+        if not all(found):
             raise not_on_topic()
-        while not self._is_behind(offset):
+        offsets = {place.partition: place.offset + 1 for places in found for place in places}
+        if missing := self._asked.marks.partitions - set(offsets):
+            raise without_mark(missing)
+        while not self._is_in_copy(offsets):
             self._wait(deadline)
-        self._memory = reached(self._memory, {0: offset + 1})
-        return mark
+        self._memory = reached(self._memory, offsets)
+        return marks
+
+    def _marked(self, holder: Session) -> list[Mark]:
+        """A mark in every partition, by the rows that were found to go there."""
+        before, rows = self._plan.held.before, list(self._asked.marks.rows.values())
+        found = [set_mark(holder, before, self._key, row) for row in rows]
+        if None in found and len(self._asked.marks.partitions) == 1:
+            found = [set_mark(holder, before, self._key)]  # any row will do
+        return [mark for mark in found or [set_mark(holder, before, self._key)] if mark is not None]
 
     @staticmethod
     def _wait(deadline: float) -> None:
@@ -142,10 +154,10 @@ class _CutOver:
         )
         holder.run("COMMIT")
 
-    def _compare(self, holder: Session, mark: Mark | None) -> None:
-        """The rows that were never seen equal, and the mark's. Raises RefusedError."""
+    def _compare(self, holder: Session, marks: list[Mark]) -> None:
+        """The rows that were never seen equal, and the marks'. Raises RefusedError."""
         held = self._plan.held
-        keys = sorted({*self._asked.hot, *(() if mark is None else (mark.key,))})
+        keys = sorted({*self._asked.hot, *(mark.row for mark in marks)})
         if not keys:
             return
         columns = [new for _, new in held.pairs]

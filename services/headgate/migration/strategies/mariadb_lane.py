@@ -4,14 +4,25 @@ DDL is no transaction here. So a cut-over that was broken off may have left the 
 have in the end: ``hold_form`` gives them back the names that change events have.
 """
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from headgate.migration.core.copy_steps import Position
-from headgate.migration.strategies.contract import Chunk, Column, Memory, Plan, RefusedError, Table
-from headgate.migration.strategies.lane import Target
+from headgate.migration.strategies.contract import (
+    Chunk,
+    Column,
+    DatabaseUnavailableError,
+    Memory,
+    Plan,
+    RefusedError,
+    Table,
+)
+from headgate.migration.strategies.lane import Mark, Row, Target
 from headgate.migration.strategies.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.mariadb import MariadbServer
 from headgate.migration.strategies.mariadb_capture import check_capture
@@ -20,6 +31,7 @@ from headgate.migration.strategies.mariadb_mark import set_mark
 from headgate.migration.strategies.mariadb_sessions import Session, quoted
 from headgate.migration.strategies.mariadb_swap import TableSwap
 from headgate.migration.strategies.mariadb_text import TEXT_SETTINGS, among, kind_of, literals, within
+from headgate.migration.strategies.range_work import position_of
 from headgate.migration.strategies.statement import Statement
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact
@@ -35,6 +47,10 @@ SAMPLED_ROWS: Final = 200
 
 MARK_SECONDS: Final = 5
 """A row that nobody has locked is taken; it waits for nobody but who locks the table."""
+
+_UNIQUE_KEY: Final = re.compile(r"^  UNIQUE KEY (`(?:[^`]|``)+`) (.*?),?$", re.MULTILINE)
+_COUNTING: Final = re.compile(r"^  (`(?:[^`]|``)+`) .*AUTO_INCREMENT", re.MULTILINE)
+"""Lines of SHOW CREATE TABLE: a key's name and what follows it; a column that counts."""
 
 _TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
 
@@ -52,10 +68,6 @@ class MariadbLane:
         self.server = server
 
     # --- before anything is touched ---
-
-    def primary(self, table: Table) -> tuple[str, ...]:
-        """See Lane."""
-        return table.keys.get("PRIMARY", ())
 
     def capture(self, table: Table) -> str:
         """See Lane."""
@@ -89,7 +101,8 @@ class MariadbLane:
             # The way that the cut-over goes, tried while there is nothing in it: it must take no time then.
             to_final_form(main, plan)
             self.hold_form(plan)
-        whole = replace(memory, identity=server.identity(schema, plan.plan.shadow))
+        planned = msgspec.json.encode(replace(plan, keys=self._without_keys(plan))).decode()
+        whole = replace(memory, before=planned, identity=server.identity(schema, plan.plan.shadow))
         server.note(whole)
         return whole
 
@@ -102,6 +115,46 @@ class MariadbLane:
         whole = replace(memory, identity=self.server.identity(plan.plan.before.schema, plan.plan.shadow))
         self.server.note(whole)
         return whole
+
+    def _without_keys(self, plan: LanePlan) -> tuple[str, ...]:
+        """Drop the copy's unique keys but the primary one; the statement that adds them again.
+
+        A column that counts must have a key: its unique key becomes a plain one for the time being.
+        """
+        main, shadow = self.server.sessions.main, quoted(plan.plan.before.schema, plan.plan.shadow)
+        text = main.run(f"SHOW CREATE TABLE {shadow}")[0][1]
+        keys: dict[str, str] = dict(_UNIQUE_KEY.findall(text))
+        if not keys:
+            return ()
+        counting = _COUNTING.findall(text)
+        plain = {name: rest for name, rest in keys.items() if any(rest.startswith(f"({column}") for column in counting)}
+        drops = [f"DROP INDEX {name}" for name in keys] + [f"ADD INDEX {name} {rest}" for name, rest in plain.items()]
+        adds = [f"DROP INDEX {name}" for name in plain] + [
+            f"ADD UNIQUE INDEX {name} {rest}" for name, rest in keys.items()
+        ]
+        main.run(f"ALTER TABLE {shadow} {', '.join(drops)}")
+        return (f"ALTER TABLE {shadow} {', '.join(adds)}",)
+
+    def add_keys(self, plan: LanePlan, memory: Memory) -> Memory:
+        """See Lane: one ALTER, which comes into force whole or not at all."""
+        schema, shadow = plan.plan.before.schema, plan.plan.shadow
+        with self.server.sessions.part("keys", read_seconds=None) as session:
+            ((present,),) = session.run(
+                "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s AND "
+                "non_unique = 0 AND index_name <> 'PRIMARY'",
+                (schema, shadow),
+            )
+            if not present:
+                for text in plan.keys:
+                    session.run(text)
+        known = replace(memory, identity=self.server.identity(schema, shadow))
+        self.server.note(known)
+        return known
+
+    def break_off(self) -> None:
+        """See Lane."""
+        with suppress(DatabaseUnavailableError):
+            self.server.sessions.end_holder(self.server.sessions.main, "keys")
 
     def is_made(self, plan: LanePlan, memory: Memory) -> bool:
         """See Lane."""
@@ -126,18 +179,31 @@ class MariadbLane:
         before = plan.plan.before
         return TableSwap(self.server.sessions, before.schema, before.name, aside_name(plan.plan.shadow), seconds)
 
-    def mark(self, plan: LanePlan) -> tuple[str, ...] | None:
+    def mark(self, plan: LanePlan, row: Row | None = None) -> Mark | None:
         """See Lane."""
         with self.server.sessions.part("mark") as session:
             prepare(session, MARK_SECONDS)
-            found = set_mark(session, plan.held.before, [old for old, _ in plan.held.key])
-        return None if found is None else found.key
+            return set_mark(session, plan.held.before, [old for old, _ in plan.held.key], row)
 
-    def has(self, plan: LanePlan, key: tuple[str, ...]) -> bool:
+    def rows(self, plan: LanePlan, count: int) -> list[Row]:
+        """See Lane."""
+        before = plan.held.before
+        keys = literals(before, [old for old, _ in plan.held.key])
+        with self.server.sessions.part("mark") as session:
+            prepare(session, MARK_SECONDS)
+            found = session.run(f"SELECT {keys} FROM {quoted(before.schema, before.name)} LIMIT {count}")
+        return [tuple(map(str, row)) for row in found]
+
+    def has(self, plan: LanePlan, row: Row) -> bool:
         """See Lane."""
         shadow = quoted(plan.held.before.schema, plan.held.shadow)
-        where = among([new for _, new in plan.held.key], [key])
+        where = among([new for _, new in plan.held.key], [row])
         return bool(self.server.sessions.main.run(f"SELECT 1 FROM {shadow} WHERE {where}"))
+
+    def is_copy_empty(self, plan: LanePlan) -> bool:
+        """See Lane."""
+        shadow = quoted(plan.held.before.schema, plan.held.shadow)
+        return not self.server.sessions.main.run(f"SELECT 1 FROM {shadow} LIMIT 1")
 
     def hidden(self, plan: LanePlan) -> Callable[[], bool]:  # noqa: ARG002 - the log is the server's
         """See Lane: a transaction is in the log before it is committed in InnoDB.
@@ -201,10 +267,10 @@ class MariadbLane:
         ):
             return None
         rows = main.run(
-            "SELECT feed_id, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = %s",
+            "SELECT feed_id, part, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = %s",
             (feed_id, f"{plan.held.before.schema}.{plan.held.shadow}"),
         )
-        return Position(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
+        return position_of(rows)
 
     # --- comparing ---
 

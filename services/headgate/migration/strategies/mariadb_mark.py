@@ -5,13 +5,14 @@ there and back: two events, and the row is what it was before anybody sees it. (
 would be two events as well; but who follows the topic with foreign keys that cascade would lose other rows.)
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from headgate.migration.strategies.contract import Column, RefusedError, Table
+from headgate.migration.strategies.lane import LastChange, Mark, Row
 from headgate.migration.strategies.mariadb_sessions import Session, quoted
 from headgate.migration.strategies.mariadb_text import among, kind_of, literal, literals, one, row_text
 
-__all__ = ["MARK_EVENTS", "Mark", "markable", "set_mark"]
+__all__ = ["markable", "set_mark"]
 
 MARK_EVENTS: Final = 2
 
@@ -38,13 +39,6 @@ _BY_ITSELF: Final = (
 )
 
 
-class Mark(NamedTuple):
-    """``key``: literals. ``gtid``: the transaction's, as events have it."""
-
-    key: tuple[str, ...]
-    gtid: str
-
-
 def markable(table: Table) -> list[Column]:
     """Columns by which a mark can be tried."""
     kept = {name for columns in table.keys.values() for name in columns}
@@ -55,13 +49,14 @@ def markable(table: Table) -> list[Column]:
     ]
 
 
-def set_mark(session: Session, table: Table, key: list[str]) -> Mark | None:
-    """Set it on any row that nobody has locked; None if there is none to be had. The session must not be autocommit.
+def set_mark(session: Session, table: Table, key: list[str], row: Row | None = None) -> Mark | None:
+    """Set it on that row, or on any, if nobody has locked it; None: there is none. The session must not be autocommit.
 
     Raises RefusedError if no column can be changed there and back; the row is as it was then.
     """
     full = quoted(table.schema, table.name)
-    found = one(session, f"SELECT {literals(table, key)} FROM {full} LIMIT 1 FOR UPDATE SKIP LOCKED")
+    which = "TRUE" if row is None else among(key, [row])
+    found = one(session, f"SELECT {literals(table, key)} FROM {full} WHERE {which} LIMIT 1 FOR UPDATE SKIP LOCKED")
     if found is None:
         return None
     ((before,),) = session.run("SELECT @@last_gtid")
@@ -79,7 +74,7 @@ def set_mark(session: Session, table: Table, key: list[str]) -> Mark | None:
             session.run("ROLLBACK")
             raise RefusedError(f"column {column.name} of {full} does not take its own value again: no mark can be set")
         session.run("COMMIT")
-        return Mark(found, _logged(session, before))
+        return Mark(found, LastChange((("u",),), gtid=_logged(session, before), places=MARK_EVENTS))
     session.run("ROLLBACK")
     raise RefusedError(f"table {full} has no column that can be changed there and back, so no mark can be set")
 

@@ -58,9 +58,9 @@ def _check(session: Session, work: RangeWork) -> None:
     memory = session.run(
         "SELECT owner_rev, attempt, stage FROM headgate.migration WHERE id = %s LOCK IN SHARE MODE", (work.migration,)
     )
-    position = session.run(
-        "SELECT feed_id, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = %s LOCK IN "
-        "SHARE MODE",
+    progress = session.run(
+        "SELECT feed_id, part, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = %s LOCK "
+        "IN SHARE MODE",
         (work.held.feed_id, work.table_name),
     )
-    check_may_write(work, memory[0] if memory else None, position[0] if position else None)
+    check_may_write(work, memory[0] if memory else None, progress)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import pymysql
-from pymysql.cursors import SSCursor
+from pymysql.cursors import DictCursor, SSCursor
 
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
@@ -42,7 +42,7 @@ TASKS_MAX: Final = 64
 
 TASKS: Final = tuple(f"task{number}" for number in range(TASKS_MAX))
 
-PARTS: Final = ("main", "lock", "rename", "mark", "copy", "tool", *TASKS)
+PARTS: Final = ("main", "lock", "rename", "mark", "copy", "keys", "tool", *TASKS)
 """Sessions that a new owner ends, ``tool`` is that of a program which it does not know. That of a direct statement
 (``direct``) is left: the server goes on with it."""
 
@@ -106,6 +106,15 @@ class Session:
                 return list(cursor.fetchall())
         except pymysql.Error as error:
             raise translated(error, statement.strip().split("\n")[0][:80]) from error
+
+    def named_rows(self, statement: str) -> list[dict[str, Any]]:
+        """The rows of a statement whose columns differ from version to version."""
+        try:
+            with self._lock, self.connection.cursor(DictCursor) as cursor:
+                cursor.execute(statement)
+                return list(cursor.fetchall())
+        except pymysql.Error as error:
+            raise translated(error, statement) from error
 
     def count(self, statement: str, parameters: tuple[Any, ...] | None = None) -> int:
         """How many rows a statement has changed."""

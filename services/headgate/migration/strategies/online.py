@@ -3,7 +3,7 @@
     start     the copy, empty; then a thread of the owner goes from step to step (core/copy_steps.py)
     steps     a feed from the table's topic into the copy is begun, shown to work, and paused at a position; every row
               of the table is read and written by a streaming query; the feed goes on from its position; when it has
-              caught up, the tables are compared
+              caught up, unique keys are added, and the tables are compared
     watch     how far it is, and whether the feed is well; ready once no row differs but those being changed just now
     cut over  the table is locked; when its last change is in the copy, the copy takes its place
     adopt     another owner's migration: the step that comes next is seen at the database and at the feed
@@ -29,7 +29,7 @@ from headgate.migration.strategies.contract import (
 from headgate.migration.strategies.copying import CopyingStrategy
 from headgate.migration.strategies.examining import checked_plan, plan_copy
 from headgate.migration.strategies.lane import CutOver, FeedBehindError, Lane
-from headgate.migration.strategies.lane_plan import LanePlan, lane_plan
+from headgate.migration.strategies.lane_plan import LanePlan, lane_plan, several_and_unique
 from headgate.migration.strategies.online_back import OnlineBack, back_feed, forth_feed
 from headgate.migration.strategies.online_steps import Copier, Note, OnlineWork, Parts
 from headgate.migration.strategies.statement import StatementError, parse_statement
@@ -59,10 +59,12 @@ class OnlineStrategy(CopyingStrategy):
             if spec.reverts is not None and reverted is not None:
                 self._back.check(spec.reverts, reverted)
                 return fx.Examined("revert", reverted.table, self._server.address, is_immediate=False)
-            _, plan = checked_plan(self._server, self._migration, spec)
+            _, plan = checked_plan(self._server, self._migration, spec, self._feeds)
             lane = self._checked(plan, spec)
             if self._feeds is not None:
                 self._feeds.check_topic(lane.topic, self._lane.origins(plan.before))
+                if len(self._feeds.ends(lane.topic)) > 1 and max(len(plan.before.keys), len(plan.after.keys)) > 1:
+                    raise several_and_unique(lane)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
         return fx.Examined(
@@ -78,8 +80,7 @@ class OnlineStrategy(CopyingStrategy):
             raise RefusedError(
                 "strategy online follows the table's changes: name their topic with --topic, or use strategy triggers"
             )
-        primary = self._lane.primary(plan.before)
-        found = lane_plan(plan, primary, spec.topic, name_bytes_max=self._server.name_bytes_max)
+        found = lane_plan(plan, spec.topic, name_bytes_max=self._server.name_bytes_max)
         return msgspec.structs.replace(found, publication=self._lane.capture(plan.before))
 
     def start(self, effect: fx.StartMigration) -> Any:
@@ -102,7 +103,7 @@ class OnlineStrategy(CopyingStrategy):
             memory = self._lane.make(statement, plan, memory, spec.cutover_threshold_seconds)
         except RefusedError as error:
             return fx.Broke(str(error), self._lane.artifacts(plan))
-        self._begin(effect.record, plan, memory, spec, Note())
+        self._begin(effect.record, _plan_of(memory), memory, spec, Note())
         return self._progress(effect.record)
 
     def _start_back(self, effect: fx.StartMigration, spec: MigrationSpec, reverts: str) -> Any:
@@ -189,7 +190,7 @@ class OnlineStrategy(CopyingStrategy):
         """See contract."""
         memory = self._server.take_over(effect.owner_rev)
         work = self._work
-        if memory is None or work is None or not work.is_ready or work.held is None:
+        if memory is None or work is None or not work.is_ready or work.held is None or work.marks is None:
             return fx.CutOverFailed("the copy is not ready any more")
         tail = self._feeds.tail(work.plan.topic)
         asked = CutOver(
@@ -201,6 +202,7 @@ class OnlineStrategy(CopyingStrategy):
             work.held.built,
             work.hot,
             effect.record.cutover_forced,
+            work.marks,
         )
         failure: Any = None
         try:

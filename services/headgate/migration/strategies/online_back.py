@@ -129,7 +129,7 @@ class OnlineBack:
             raise RefusedError(f"{name}: the database does not remember it any more: {OPPOSITE}")
         back = plan_back(msgspec.json.decode(memory.before, type=LanePlan), now)
         return replace(back, keeps_feed=bool(found.feed)), Held(
-            Position("", found.offsets[0], False), found.built, found.offsets
+            Position("", found.offsets, False), found.built, found.offsets
         )
 
     def forget(self, name: str, owner_rev: int) -> None:

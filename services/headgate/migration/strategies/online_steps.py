@@ -4,10 +4,8 @@ Each step begins with a look at the database and at the feed, so that a thread t
 place. The cut-over is not a step: the scheduler asks for it, once the thread says that it is ready.
 """
 
-import threading
 import time
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -21,9 +19,10 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
-from headgate.migration.strategies.copying import CopyWork, noted_key, read_key
-from headgate.migration.strategies.lane import HOT_KEYS_MAX, Held, Lane
+from headgate.migration.strategies.copying import noted_key, read_key
+from headgate.migration.strategies.lane import HOT_KEYS_MAX, Held, Row
 from headgate.migration.strategies.lane_plan import LanePlan
+from headgate.migration.strategies.online_marks import ADDING_KEYS, POLL_SECONDS, Copier, MarkedWork, Note, Parts
 from headgate.migration.strategies.range_work import RangeWork
 from headgate.records.identifiers import show_identifier
 
@@ -35,7 +34,6 @@ PROOF_SECONDS: Final = 600.0
 MARK_SECONDS: Final = 10.0
 """Another row is marked after so long: the first may have been deleted meanwhile."""
 
-POLL_SECONDS: Final = 0.2
 HEALTH_SECONDS: Final = 5.0
 """How often the log is asked for the feed, while there is nothing else to do."""
 
@@ -58,41 +56,7 @@ AGAIN_SECONDS: Final = 1.0
 _PASSING: Final = (LockUnavailableError, DatabaseUnavailableError)
 
 
-class Copier(Protocol):
-    """Copies ranges by a streaming query of Spark's."""
-
-    def copy(
-        self,
-        work: RangeWork,
-        next_ranges: Callable[[int], list[Chunk]],
-        copied: Callable[[list[Chunk], int], None],
-        stopping: threading.Event,
-    ) -> None:
-        """Until ``next_ranges(how many)`` gives none; ``copied`` is told of ranges with their rows, in order.
-
-        Raises what reading and writing a range raise.
-        """
-        ...
-
-
-class Note(msgspec.Struct, omit_defaults=True):
-    """What the log keeps: the key up to which every row is copied."""
-
-    upto: list[Any] | None = None
-    rows: int = 0
-
-
-class Parts(NamedTuple):
-    """What a migration is done with: its database, its feed by name, and Spark."""
-
-    server: Any
-    lane: Lane
-    feeds: Any
-    feed: str
-    copier: Copier
-
-
-class OnlineWork(CopyWork):
+class OnlineWork(MarkedWork):
     """Goes from step to step."""
 
     def __init__(
@@ -105,19 +69,14 @@ class OnlineWork(CopyWork):
         note: Note,
         throttle_ratio: float,
     ) -> None:
-        super().__init__(parts.server, spec, throttle_ratio, rows_before=note.rows)
-        self.plan = plan
-        self.note = note
+        super().__init__(parts, plan, memory, spec=spec, note=note, throttle_ratio=throttle_ratio)
         self.behind = ""
         """Why the cut-over found the feed behind; it is ready again after a while."""
         self.hot: list[tuple[str, ...]] = []
         """Rows that differed when they were looked at last: the cut-over compares them."""
-        self.held = msgspec.json.decode(memory.after, type=Held) if memory.after else None
         self._is_compared = False
-        self._memory = memory
-        self._server, self._lane, self._feeds, self._feed, self._copier = parts
         self._marked_at = 0.0
-        self._mark: tuple[str, ...] | None = None
+        self._mark: Row | None = None
         self._proof_until: float | None = None
 
     # --- steps ---
@@ -138,6 +97,7 @@ class OnlineWork(CopyWork):
         finally:
             self.is_ready = False
             self._server.let_go()
+            self.pace.close()
 
     def _step(self) -> None:
         record = self._feeds.record(self._feed)
@@ -158,6 +118,12 @@ class OnlineWork(CopyWork):
             case Step.CATCH_UP:
                 self._know_feed(record)
                 self._catch_up()
+            case Step.PAUSE:
+                self.stage = ADDING_KEYS
+                self._feeds.pause(self._feed)
+                self.stopping.wait(POLL_SECONDS)
+            case Step.ADD_KEYS:
+                self._add_keys()
             case Step.END:
                 raise RefusedError(self._why_it_ends(feed, record))
 
@@ -181,11 +147,13 @@ class OnlineWork(CopyWork):
         now = time.monotonic()
         self._proof_until = self._proof_until or now + PROOF_SECONDS
         if self._mark is None or now - self._marked_at > MARK_SECONDS:
-            self._mark, self._marked_at = self._lane.mark(self.plan), now
+            mark = self._lane.mark(self.plan)
+            self._mark, self._marked_at = None if mark is None else mark.row, now
         if self._mark is None:
             self._pause_when_claimed(now)
             return
         if self._lane.has(self.plan, self._mark):
+            self._check_marks()
             self._feeds.pause(self._feed)
             self.stopping.wait(POLL_SECONDS)  # asked before by an owner that died: it is on its way
         elif now > self._proof_until:
@@ -209,7 +177,8 @@ class OnlineWork(CopyWork):
     def _hold(self, feed_id: str) -> None:
         self.stage = "waiting for transactions under way"
         position = self._lane.position(self.plan, feed_id)
-        if position is None or not position.is_closed:
+        partitions = self._marks().partitions
+        if position is None or not position.is_closed or set(position.offsets) != partitions:
             raise DatabaseUnavailableError(f"feed {self._feed} is stopped, but not sealed at its sink: {position}")
         is_hidden = self._lane.hidden(self.plan)
         while is_hidden():
@@ -217,11 +186,6 @@ class OnlineWork(CopyWork):
                 return
         self.held = Held(position, self._lane.built(self.plan))
         self._remember("paused")
-
-    def _remember(self, stage: Any) -> None:
-        after = "" if self.held is None else msgspec.json.encode(self.held).decode()
-        self._memory = msgspec.structs.replace(self._memory, stage=stage, after=after)
-        self._server.note(self._memory)
 
     def _copy(self) -> None:
         self.stage = "copying"
@@ -279,13 +243,16 @@ class OnlineWork(CopyWork):
             self.behind = ""
             return
         position = self._lane.position(self.plan, self.held.position.feed_id)
-        end = self._feeds.end(self.plan.topic)
-        if position is None or position.next_offset < end - LAG_OFFSETS_MAX:
-            changes = "" if position is None else f"{end - position.next_offset} changes behind"
-            self._wait_for_feed(changes, POLL_SECONDS)
+        ends = self._feeds.ends(self.plan.topic)
+        behind = None if position is None else sum(ends.values()) - sum(position.offsets.values())
+        if behind is None or behind > LAG_OFFSETS_MAX:
+            self._wait_for_feed("" if behind is None else f"{behind} changes behind", POLL_SECONDS)
             return
         self.pace.reason = ""
-        if not self._is_compared:
+        self._marks()
+        if self.plan.keys and self._memory.stage == "copied":
+            self._reach(position)
+        elif not self._is_compared:
             self.stage = "comparing"
             self.hot = self._compare()
             self._is_compared = not self.stopping.is_set()
@@ -293,10 +260,6 @@ class OnlineWork(CopyWork):
             self.stage, self.is_ready = "ready to cut over", True
         else:
             self.stopping.wait(HEALTH_SECONDS)
-
-    def _wait_for_feed(self, why: str, seconds: float) -> None:
-        self.stage, self.is_ready, self.pace.reason = "catching up", False, why
-        self.stopping.wait(seconds)
 
     def _compare(self) -> list[tuple[str, ...]]:
         """Rows that differ, time and again."""

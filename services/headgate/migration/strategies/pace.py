@@ -1,12 +1,14 @@
 """How fast a copy may go: as the operator says, and no faster than the database has room for."""
 
+import math
 import threading
 import time
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 from headgate.migration.core.spec import MigrationSpec
 
-__all__ = ["Pace"]
+__all__ = ["Lags", "Pace"]
 
 THROTTLED_POLL_SECONDS: Final = 0.1
 """How soon a copy that stands still notices that it may go on."""
@@ -15,14 +17,29 @@ LOAD_POLL_SECONDS: Final = 0.5
 """How often the database is asked for its load, where the operator has set limits."""
 
 
+class Lags(Protocol):
+    """How far feeds are behind."""
+
+    def why(self, limits: Mapping[str, float]) -> str:
+        """Which feed is behind by more than its limit (seconds), as a reason; empty if none is."""
+        ...
+
+    def close(self) -> None:
+        """Let go."""
+        ...
+
+
 class Pace:
     """Of one copy. ``ratio`` may be set at any time; ``reason`` says why the copy waits, empty if it does not."""
 
-    def __init__(self, server: Any, spec: MigrationSpec, ratio: float, stopping: threading.Event) -> None:
+    def __init__(
+        self, server: Any, spec: MigrationSpec, ratio: float, stopping: threading.Event, lags: Lags | None
+    ) -> None:
         self.ratio = ratio
         self.reason = ""
         self._server = server
         self._spec = spec
+        self._lags = lags
         self._stopping = stopping
         self._busy = ""
         self._asked_at: float | None = None
@@ -41,16 +58,31 @@ class Pace:
             slept += pause
 
     def _why_busy(self) -> str:
-        """Which of the operator's limits the database is beyond; empty if none."""
+        """Which of the operator's limits the database, or a feed, is beyond; empty if none."""
+        now = time.monotonic()
+        if self._asked_at is None or now - self._asked_at >= LOAD_POLL_SECONDS:
+            self._busy = self._why_database() or self._why_feeds()
+            self._asked_at = now
+        return self._busy
+
+    def _why_database(self) -> str:
         threads_max, lag_max = self._spec.threads_running_max, self._spec.lag_seconds_max
         if threads_max is None and lag_max is None:
             return ""
-        now = time.monotonic()
-        if self._asked_at is None or now - self._asked_at >= LOAD_POLL_SECONDS:
-            load, self._busy = self._server.load(), ""
-            if threads_max is not None and load.threads_running > threads_max:
-                self._busy = f"the database: {load.threads_running} sessions at work, {threads_max} allowed"
-            elif lag_max is not None and load.lag_seconds > lag_max:
-                self._busy = f"a replica: {load.lag_seconds:.1f} s behind, {lag_max:g} allowed"
-            self._asked_at = now
-        return self._busy
+        load = self._server.load()
+        if threads_max is not None and load.threads_running > threads_max:
+            return f"the database: {load.threads_running} sessions at work, {threads_max} allowed"
+        if lag_max is not None and math.isinf(load.lag_seconds):
+            return "a replica does not replicate, or cannot be asked"
+        if lag_max is not None and load.lag_seconds > lag_max:
+            return f"a replica: {load.lag_seconds:.1f} s behind, {lag_max:g} allowed"
+        return ""
+
+    def _why_feeds(self) -> str:
+        limits = self._spec.feed_lags_max
+        return self._lags.why(limits) if limits and self._lags is not None else ""
+
+    def close(self) -> None:
+        """Let go of what was asked about feeds."""
+        if self._lags is not None:
+            self._lags.close()

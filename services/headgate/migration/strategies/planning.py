@@ -36,6 +36,8 @@ def make_plan(statement: Statement, before: Table, after: Table, shadow: str, *,
     """The plan of a copy. Raises RefusedError."""
     if before.obstacles:
         raise RefusedError(f"table {before.schema}.{before.name}: {'; '.join(before.obstacles)}")
+    if after.obstacles:
+        raise RefusedError(f"table {before.schema}.{before.name}, after the change: {'; '.join(after.obstacles)}")
     pairs, loose, losses = [], [], []
     for column in after.columns:
         old_name = next((old for old, new in statement.renamed.items() if new == column.name), column.name)

@@ -23,14 +23,16 @@ from headgate.migration.strategies.contract import (
     Stored,
     SupersededError,
     Table,
+    not_found,
 )
 from headgate.migration.strategies.postgresql_copy import EMPTIED, PostgresCopy
+from headgate.migration.strategies.postgresql_desired import change, read_form, same
 from headgate.migration.strategies.postgresql_handover import handed_over
 from headgate.migration.strategies.postgresql_sessions import PostgresSessions, named, translating
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 
-__all__ = ["PostgresServer", "like"]
+__all__ = ["PostgresServer", "make_altered"]
 
 NAME_BYTES_MAX: Final = 63
 
@@ -47,11 +49,18 @@ WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 
 _KEYS: Final = """
-SELECT c.relname, array_agg(a.attname ORDER BY k.place) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+SELECT c.relname, array_agg(a.attname ORDER BY k.place), i.indisprimary FROM pg_index i
+JOIN pg_class c ON c.oid = i.indexrelid
 CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY k(number, place)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
 WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
 AND k.place <= i.indnkeyatts GROUP BY c.relname, i.indisprimary ORDER BY NOT i.indisprimary, c.relname
+"""
+
+_RULES: Final = """
+SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass
+AND contype IN ('p', 'u', 'x')
+ORDER BY oid
 """
 
 _OBSTACLES: Final = """
@@ -194,10 +203,11 @@ class PostgresServer:
             schema=schema,
             name=name,
             columns=tuple(Column(c[0], c[1], c[2], c[3], c[4]) for c in columns),
-            keys={index: tuple(names) for index, names in keys},
+            keys={index: tuple(names) for index, names, _ in keys},
             definition=json.dumps([[list(map(str, c)) for c in columns], [c[0] for c in checks]]),
             rows=rows,
             obstacles=tuple(o[0] for o in obstacles),
+            primary=next((tuple(names) for _, names, is_primary in keys if is_primary), ()),
         )
 
     def rehearse(self, statement: Statement, table: Table | None) -> Table | None:
@@ -212,9 +222,37 @@ class PostgresServer:
             session.transaction(force_rollback=True),
         ):
             if statement.action == "alter" and table is not None:
-                session.execute(like(table, name))
-            session.execute(statement.on(named(schema, name).as_string(session)))
+                make_altered(session, statement, table, name)
+            else:
+                session.execute(statement.on(named(schema, name).as_string(session)))
             return self.described(session, schema, name)
+
+    def change_towards(self, wanted: Statement, table: Table) -> str:
+        """See contract: in a schema of its own, so that constraints get the names that they have beside the table."""
+        schema, full = f"_hg_wanted_{self.mark}", named(table.schema, table.name)
+        with (
+            self.sessions.asking() as session,
+            translating("the wanted table"),
+            session.transaction(force_rollback=True),
+        ):
+            session.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+            empty = named(schema, table.name)
+            session.execute(wanted.on(empty.as_string(session)))
+            now, then = (read_form(session, name.as_string(session)) for name in (full, empty))
+            if same(now, then):
+                return ""
+            words = sql.SQL(", ").join(change(now, then))
+            session.execute(sql.SQL("DROP TABLE {}").format(empty))
+            session.execute(sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(empty, full))
+            for definition, name in read_form(session, empty.as_string(session)).rules.items():
+                if name != (theirs := now.rules.get(definition, name)):
+                    rename = sql.SQL("ALTER TABLE {} RENAME CONSTRAINT {} TO {}")
+                    session.execute(rename.format(empty, sql.Identifier(name), sql.Identifier(theirs)))
+            session.execute(sql.SQL("ALTER TABLE {} {}").format(empty, words))
+            found = sql.SQL("ALTER TABLE {} {}").format(full, words).as_string(session)
+            if not same(read_form(session, empty.as_string(session)), then):
+                raise not_found(found)
+            return str(found)
 
     def is_instant(self, statement: Statement, table: Table) -> bool:
         """Whether the statement changes the catalogue alone: it writes no row, builds no index and checks no rule."""
@@ -227,7 +265,7 @@ class PostgresServer:
             session.execute(like(table, name))
             full = named(table.schema, name).as_string(session)
             before = set(session.execute(_WORK, {"table": full}).fetchall())
-            session.execute(statement.on(full))
+            alter(session, statement, table, name)
             return before.issuperset(session.execute(_WORK, {"table": full}).fetchall())
 
     def stored(self, table: Table) -> Stored | None:
@@ -248,6 +286,10 @@ class PostgresServer:
             ((may,),) = session.execute("SELECT pg_has_role('pg_read_all_stats', 'USAGE')").fetchall()
         if not may:
             raise RefusedError("limits of load and lag need the role pg_read_all_stats: GRANT it to the user")
+
+    def watch_replicas(self, addresses: tuple[str, ...]) -> None:
+        """See contract."""
+        raise RefusedError(f"--replica {addresses[0]}: PostgreSQL's primary knows its replicas' lag: leave it out")
 
     # --- direct ---
 
@@ -289,8 +331,7 @@ class PostgresServer:
             session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
             self._drop_trigger(session, plan)
             session.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(named(schema, plan.shadow)))
-            session.execute(like(plan.before, plan.shadow))
-            session.execute(statement.on(named(schema, plan.shadow).as_string(session)))
+            make_altered(session, statement, plan.before, plan.shadow)
             self.note_in(session, memory)
             for text in self.rows.triggers(plan):
                 session.execute(text)
@@ -374,6 +415,31 @@ class PostgresServer:
         """See contract."""
         self.rows.close()
         self.sessions.close()
+
+
+def make_altered(session: Any, statement: Statement, table: Table, name: str) -> None:
+    """An empty copy of the table, as the statement makes it."""
+    session.execute(like(table, name))
+    alter(session, statement, table, name)
+
+
+def alter(session: Any, statement: Statement, table: Table, name: str) -> None:
+    """The statement on a copy of its table: what it says of the table's indexes is meant of the copy's.
+
+    Names of indexes, and of the constraints that they stand for, are a schema's: the copy's have others.
+    """
+    copy = named(table.schema, name).as_string(session)
+    theirs: dict[str, list[str]] = {}
+    for index, definition in session.execute(_RULES, (copy,)).fetchall():
+        theirs.setdefault(definition, []).append(index)
+    rules = {
+        index: sql.Identifier(theirs[definition].pop(0)).as_string(session)
+        for index, definition in session.execute(
+            _RULES, (named(table.schema, table.name).as_string(session),)
+        ).fetchall()
+        if theirs.get(definition)
+    }
+    session.execute(statement.on(copy, rules))
 
 
 def like(table: Table, name: str) -> sql.Composed:

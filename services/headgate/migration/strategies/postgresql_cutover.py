@@ -2,11 +2,13 @@
 
 The cut-over must know that all changes of the table are on the topic, while it holds the table and nothing more
 can be written to it. It asks the server: a temporary replication slot of its own, made before the lock, lists what has
-been written to the table since, in the log's order. The last of these has a place in the log (LSN), and Debezium's
-event of the same change has the same one. When that event is on the topic, everything is, and the feed's position
-behind it says that everything is in the copy. A mark written after the slot was made sees to it that there is a last.
+been written to the table since, in the log's order. Each of these has a place in the log (LSN), and Debezium's event of
+the same change has the same one. When all these events are on the topic, and one of them in every partition, everything
+is: what is older than the slot stands before them in its partition. Marks set after the slot was made see to it that
+there is one in every partition. The feed's position behind all of them says that everything is in the copy.
 """
 
+import itertools
 import struct
 import time
 from collections.abc import Iterator
@@ -16,9 +18,10 @@ from typing import Any, Final
 from msgspec.structs import replace
 from psycopg import sql
 
-from headgate.migration.strategies.contract import LockUnavailableError, Memory
+from headgate.migration.strategies.contract import Memory
 from headgate.migration.strategies.lane import (
     CutOver,
+    FeedBehindError,
     LastChange,
     check_same,
     differs_at_rest,
@@ -26,11 +29,12 @@ from headgate.migration.strategies.lane import (
     not_on_topic,
     reached,
     too_slow,
+    without_mark,
 )
 from headgate.migration.strategies.lane_plan import aside_name
 from headgate.migration.strategies.postgresql_copy import table_of
 from headgate.migration.strategies.postgresql_handover import handed_over
-from headgate.migration.strategies.postgresql_lane import PostgresLane, built_as, identity, renamed
+from headgate.migration.strategies.postgresql_lane import PostgresLane, built_as, identity, is_empty, renamed
 from headgate.migration.strategies.postgresql_sessions import named, translating
 
 __all__ = ["PostgresOnline"]
@@ -38,8 +42,8 @@ __all__ = ["PostgresOnline"]
 POLL_SECONDS: Final = 0.02
 """Clients wait while the cut-over waits: it looks often."""
 
-_OPERATIONS: Final = {"I": ("c",), "U": ("u", "c"), "D": ("d",)}
-"""What pgoutput calls a change → what Debezium calls it. An update of the key is a delete, then a create."""
+_FORMS: Final = {"I": (("c",),), "U": (("u",), ("d", "c")), "D": (("d",),)}
+"""What pgoutput calls a change → what Debezium makes of it. An update of the key is a delete, then a create."""
 
 
 class PostgresOnline(PostgresLane):
@@ -57,6 +61,8 @@ class _CutOver:
         self._lane = lane
         self._asked = asked
         self._plan, self._feed_id, self._tail, self._seconds = asked.plan, asked.feed_id, asked.tail, asked.seconds
+        self._reached: dict[int, int] = {}
+        """Partition → offset behind all that is known to be there."""
 
     def run(self) -> None:
         plan, server, seconds, hot = self._plan, self._lane.server, self._seconds, self._asked.hot
@@ -64,8 +70,7 @@ class _CutOver:
         schema, name = held.before.schema, held.before.name
         table, shadow = table_of(held), named(schema, held.shadow)
         with self._slot() as slot:
-            self._lane.mark(plan)
-            before = self._caught_up(slot)
+            self._catch_up(slot)
             if self._asked.is_forced:
                 server.end_holders(after)
             with server.sessions.part() as session, translating("the cut-over"), session.transaction():
@@ -73,11 +78,11 @@ class _CutOver:
                 session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
                 deadline = time.monotonic() + seconds
                 self._check_same(session)
-                offset = self._drained(slot, session, deadline, before)
-                self._seal(session, offset, deadline)
+                self._drain(slot, session, deadline)
+                self._seal(session, deadline)
                 if differing := self._lane.among(session, plan, hot) if hot else []:
                     raise differs_at_rest(differing)
-                server.claim(session, self._remembered(session, offset))
+                server.claim(session, self._remembered(session))
                 for column, _ in plan.dropped:
                     session.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(shadow, sql.Identifier(column)))
                 for now, then in plan.renamed:
@@ -88,13 +93,14 @@ class _CutOver:
                 session.execute(rename.format(table, sql.Identifier(aside_name(held.shadow))))
                 session.execute(rename.format(shadow, sql.Identifier(name)))
 
-    def _remembered(self, session: Any, offset: int | None) -> Memory:
+    def _remembered(self, session: Any) -> Memory:
         """With where the changes of the new table begin, and which table that is."""
-        held = self._plan.held
-        if offset is None and (seen := self._lane.position_in(session, self._plan, self._feed_id)) is not None:
-            offset = seen.next_offset
+        held, offsets = self._plan.held, self._reached
+        if self._missing():
+            seen = self._lane.position_in(session, self._plan, self._feed_id)
+            offsets = {} if seen is None else seen.offsets
         found = identity(session, replace(held.before, name=held.shadow))
-        return reached(self._asked.memory, {} if offset is None else {0: offset}, built_as(found))
+        return reached(self._asked.memory, offsets, built_as(found))
 
     def _check_same(self, session: Any) -> None:
         before = self._plan.held.before
@@ -113,40 +119,42 @@ class _CutOver:
                 session.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput', true)", (name,))
             yield _Slot(session, name, self._plan.publication, 0 if found is None else found[0])
 
-    def _caught_up(self, slot: "_Slot") -> int | None:
-        """Wait, while nobody is held up, until the mark is in the copy; the offset behind it, None without a mark.
+    def _catch_up(self, slot: "_Slot") -> None:
+        """Wait, while nobody is held up, until marks are in the copy.
 
         Raises FeedBehindError: under the lock it would be waited for as long, and in vain.
         """
         deadline = time.monotonic() + self._seconds
+        marked = self._asked.marks.set(self._tail, self._seconds)
         self._flush()
-        last = slot.last_change()
-        if last is None:
-            return None
-        offset = self._tail.find(last, self._seconds)
-        while offset is not None and time.monotonic() < deadline:
-            if self._is_in_copy(self._lane.server.sessions.main, offset + 1):
-                return offset + 1
+        if marked.is_late or not self._find(slot, deadline):
+            raise too_slow(self._seconds, is_on_topic=False)
+        main = self._lane.server.sessions.main
+        if (missing := self._missing()) and not is_empty(main, table_of(self._plan.held)):
+            raise FeedBehindError(str(without_mark(missing)))
+        while not self._is_in_copy(main):
+            if time.monotonic() >= deadline:
+                raise too_slow(self._seconds, is_on_topic=True)
             time.sleep(POLL_SECONDS)
-        raise too_slow(self._seconds, is_on_topic=offset is not None)
 
-    def _drained(self, slot: "_Slot", session: Any, deadline: float, before: int | None) -> int | None:
-        """The first offset behind the table's last change; None if the table is empty, and was when it was marked.
+    def _find(self, slot: "_Slot", deadline: float) -> bool:
+        """See on the topic all that the slot lists since it was asked before; whether it was there in time."""
+        found = self._tail.find(slot.changes(), max(0.0, deadline - time.monotonic()))
+        for place in itertools.chain.from_iterable(found):
+            self._reached[place.partition] = max(place.offset + 1, self._reached.get(place.partition, 0))
+        return all(found)
 
-        ``before`` is the offset behind the last change that was found before the lock.
-        """
+    def _drain(self, slot: "_Slot", session: Any, deadline: float) -> None:
+        """Return when all that was ever written to the table is on the topic: below ``_reached``."""
         self._flush()
-        last = slot.last_change()
-        if last is None and before is not None:
-            return before
-        if last is None:
-            if _is_empty(session, table_of(self._plan.held)):
-                return None
-            raise LockUnavailableError("clients held every row of the table, so that no mark could be set")
-        offset = self._tail.find(last, max(0.0, deadline - time.monotonic()))
-        if offset is None:
+        if not self._find(slot, deadline):
             raise not_on_topic()
-        return offset + 1
+        if (missing := self._missing()) and not is_empty(session, table_of(self._plan.held)):
+            raise without_mark(missing)
+
+    def _missing(self) -> frozenset[int]:
+        """Partitions in which nothing was seen."""
+        return self._asked.marks.partitions - set(self._reached)
 
     def _flush(self) -> None:
         """What is not on the disk is not decoded: a commit that waits for the disk takes all before it along."""
@@ -156,9 +164,9 @@ class _CutOver:
             main.execute("SET LOCAL synchronous_commit = 'local'")
             main.execute("UPDATE headgate.migration SET stage = stage WHERE id = %s", (server.migration,))
 
-    def _seal(self, session: Any, reached: int | None, deadline: float) -> None:
-        """Close the feed's position, once all up to ``reached`` is in the copy: it writes nothing there any more."""
-        while not self._is_in_copy(session, reached):
+    def _seal(self, session: Any, deadline: float) -> None:
+        """Close the feed's positions, once all is in the copy: it writes nothing there any more."""
+        while not self._is_in_copy(session):
             if time.monotonic() >= deadline:
                 raise not_in_copy()
             time.sleep(POLL_SECONDS)
@@ -167,12 +175,16 @@ class _CutOver:
             "table_name = %s",
             (self._feed_id, f"{self._plan.held.before.schema}.{self._plan.held.shadow}"),
         )
+        if self._is_in_copy(session):
+            return
+        raise not_in_copy()
 
-    def _is_in_copy(self, session: Any, reached: int | None) -> bool:
-        if reached is None:
-            return _is_empty(session, named(self._plan.held.before.schema, self._plan.held.shadow))
+    def _is_in_copy(self, session: Any) -> bool:
+        """Without a mark in every partition the table is empty, and so must be the copy."""
+        if self._missing():
+            return is_empty(session, named(self._plan.held.before.schema, self._plan.held.shadow))
         seen = self._lane.position_in(session, self._plan, self._feed_id)
-        return seen is not None and seen.next_offset >= reached
+        return seen is not None and not seen.is_behind(self._reached)
 
 
 class _Slot:
@@ -187,17 +199,13 @@ class _Slot:
         )
         self._arguments = (name, sql.Identifier(publication).as_string(session))
 
-    def last_change(self) -> LastChange | None:
-        """The last one since this was asked before, in the order of commits; None if there is none."""
+    def changes(self) -> list[LastChange]:
+        """Those since this was asked before, in the order of commits."""
         with translating("reading the table's last changes"):
             rows = self._session.execute(self._statement, self._arguments).fetchall()
-        last = None
+        found = []
         for lsn, data in rows:
             kind = chr(data[0])
-            if kind in _OPERATIONS and struct.unpack_from(">I", data, 1)[0] == self._oid:
-                last = LastChange(_OPERATIONS[kind], lsn=int(lsn))
-        return last
-
-
-def _is_empty(session: Any, table: sql.Composable) -> bool:
-    return session.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(table)).fetchone() is None
+            if kind in _FORMS and struct.unpack_from(">I", data, 1)[0] == self._oid:
+                found.append(LastChange(_FORMS[kind], lsn=int(lsn)))
+        return found

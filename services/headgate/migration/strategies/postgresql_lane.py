@@ -6,21 +6,23 @@ A mark is an update of one row to what it is: PostgreSQL logs that.
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 from psycopg import sql
 
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.strategies.contract import Chunk, Memory, RefusedError, Table
-from headgate.migration.strategies.lane import Target
+from headgate.migration.strategies.lane import LastChange, Mark, Row, Target
 from headgate.migration.strategies.lane_plan import LanePlan, aside_name
-from headgate.migration.strategies.postgresql import PostgresServer, like
+from headgate.migration.strategies.postgresql import PostgresServer, make_altered
 from headgate.migration.strategies.postgresql_copy import casted, casted_back, listed, table_of, within
 from headgate.migration.strategies.postgresql_sessions import named, translating
+from headgate.migration.strategies.range_work import position_of
 from headgate.migration.strategies.statement import Statement
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact
 from headgate.sources.origin import Origin
 
-__all__ = ["PostgresLane", "built_as", "full_name", "identity", "renamed"]
+__all__ = ["PostgresLane", "built_as", "full_name", "identity", "is_empty", "renamed"]
 
 ROW_BYTES_MIN: Final = 32
 """A row's header and line pointer take as much."""
@@ -30,10 +32,13 @@ SAMPLED_PAGES: Final = 64
 
 _PUBLICATION: Final = "SELECT pubname FROM pg_publication_tables WHERE schemaname = %s AND tablename = %s ORDER BY 1"
 
-_PRIMARY: Final = """
-SELECT a.attname FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY k(number, place)
-JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
-WHERE i.indrelid = %s::regclass AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place
+# Whatever compares a row with others, expressions and parts of the table included: constraints, and bare indexes.
+_KEYS: Final = """
+SELECT true, conname, 'ALTER TABLE ' || %(table)s::text || ' ADD CONSTRAINT ' || quote_ident(conname) || ' ' ||
+pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %(table)s::regclass AND contype IN ('u', 'x')
+UNION ALL SELECT false, c.relname, pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = %(table)s::regclass AND i.indisunique AND NOT i.indisprimary
+AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = i.indexrelid AND contype IN ('u', 'x')) ORDER BY 1, 2
 """
 
 _COLUMN_NAMES: Final = """
@@ -52,6 +57,9 @@ AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
 """
 
+_XIDS: Final = 2**32
+"""Transactions' numbers as the log has them, and with it Debezium, begin anew after so many."""
+
 _SAMPLED_PERCENT: Final = """
 SELECT least(100.0, 100.0 * %s / greatest(pg_relation_size(oid) / current_setting('block_size')::int, 1))::float8
 FROM pg_class WHERE oid = %s::regclass
@@ -67,11 +75,6 @@ class PostgresLane:
         self.server = server
 
     # --- before anything is touched ---
-
-    def primary(self, table: Table) -> tuple[str, ...]:
-        """See Lane."""
-        with self.server.sessions.asking() as session, translating("describing the primary key"):
-            return tuple(row[0] for row in session.execute(_PRIMARY, (full_name(table, session),)).fetchall())
 
     def capture(self, table: Table) -> str:
         """See Lane."""
@@ -112,14 +115,16 @@ class PostgresLane:
         with self.server.sessions.part() as session, translating("making the copy"), session.transaction():
             session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
             session.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(shadow))
-            session.execute(like(plan.plan.before, plan.plan.shadow))
-            session.execute(statement.on(named(schema, plan.plan.shadow).as_string(session)))
+            make_altered(session, statement, plan.plan.before, plan.plan.shadow)
             for now, after in plan.renamed:
                 session.execute(renamed(shadow, after, now))
             for name, kind in plan.dropped:
                 session.execute(
                     sql.SQL("ALTER TABLE {} ADD COLUMN {} {}").format(shadow, sql.Identifier(name), sql.SQL(kind))
                 )
+            keys = _without_keys(session, schema, plan.plan.shadow)
+            planned = msgspec.json.encode(msgspec.structs.replace(plan, keys=keys)).decode()
+            memory = msgspec.structs.replace(memory, before=planned)
             self.server.note_in(session, memory)
         return memory
 
@@ -155,36 +160,65 @@ class PostgresLane:
                 added = sql.SQL("ALTER TABLE {} ADD COLUMN {} {}")
                 session.execute(added.format(named(schema, plan.plan.shadow), sql.Identifier(name), sql.SQL(kind)))
 
-    def mark(self, plan: LanePlan) -> tuple[str, ...] | None:
+    def mark(self, plan: LanePlan, row: Row | None = None) -> Mark | None:
         """See Lane."""
         held = plan.held
         keys = [old for old, _ in held.key]
+        which = sql.SQL("TRUE") if row is None else _is_row(keys, row)
         with self.server.sessions.part() as session, translating("setting a mark"), session.transaction():
             found = session.execute(_MARKABLE, (full_name(held.before, session),)).fetchone()
-            row = session.execute(
+            marked = session.execute(
                 sql.SQL(
-                    "UPDATE {table} SET {column} = {column} WHERE ({keys}) = (SELECT {keys} FROM {table} LIMIT 1 FOR "
-                    "NO KEY UPDATE SKIP LOCKED) RETURNING {texts}"
+                    "UPDATE {table} SET {column} = {column} WHERE ({keys}) = (SELECT {keys} FROM {table} WHERE {which} "
+                    "LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) RETURNING txid_current(), {texts}"
                 ).format(
                     table=table_of(held),
                     column=sql.Identifier(found[0]),
                     keys=listed(keys),
-                    texts=sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(key)) for key in keys),
+                    which=which,
+                    texts=_texts(keys),
                 )
             ).fetchone()
-        return None if row is None else tuple(row)
+        if marked is None:
+            return None
+        return Mark(tuple(marked[1:]), LastChange((("u",),), txid=marked[0] % _XIDS))
 
-    def has(self, plan: LanePlan, key: tuple[str, ...]) -> bool:
+    def rows(self, plan: LanePlan, count: int) -> list[Row]:
+        """See Lane."""
+        keys = [old for old, _ in plan.held.key]
+        with translating("looking at some rows"):
+            found = self.server.sessions.main.execute(
+                sql.SQL("SELECT {} FROM {} LIMIT {}").format(_texts(keys), table_of(plan.held), sql.Literal(count))
+            )
+            return [tuple(row) for row in found.fetchall()]
+
+    def has(self, plan: LanePlan, row: Row) -> bool:
         """See Lane."""
         held = plan.held
-        condition = sql.SQL("({}) = ({})").format(
-            listed([new for _, new in held.key]), sql.SQL(", ").join(map(sql.Literal, key))
-        )
         with translating("looking for the mark"):
             found = self.server.sessions.main.execute(
-                sql.SQL("SELECT 1 FROM {} WHERE {}").format(named(held.before.schema, held.shadow), condition)
+                sql.SQL("SELECT 1 FROM {} WHERE {}").format(
+                    named(held.before.schema, held.shadow), _is_row([new for _, new in held.key], row)
+                )
             )
             return found.fetchone() is not None
+
+    def is_copy_empty(self, plan: LanePlan) -> bool:
+        """See Lane."""
+        with translating("looking at the copy"):
+            return is_empty(self.server.sessions.main, named(plan.held.before.schema, plan.held.shadow))
+
+    def add_keys(self, plan: LanePlan, memory: Memory) -> Memory:
+        """See Lane: all of them and the memory of it, in one transaction."""
+        with self.server.sessions.part() as session, translating("adding unique keys"), session.transaction():
+            for text in plan.keys:
+                session.execute(text)
+            self.server.note_in(session, memory)
+        return memory
+
+    def break_off(self) -> None:
+        """See Lane."""
+        self.server.sessions.end_others()
 
     def hidden(self, plan: LanePlan) -> Callable[[], bool]:
         """See Lane: PostgreSQL may hand a transaction to its log before others see it. No lock is taken."""
@@ -241,11 +275,12 @@ class PostgresLane:
         ((is_there,),) = session.execute("SELECT to_regclass('headgate.progress') IS NOT NULL").fetchall()
         if not is_there:
             return None
-        row = session.execute(
-            "SELECT feed_id, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = %s",
+        rows = session.execute(
+            "SELECT feed_id, partition, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = "
+            "%s",
             (feed_id, f"{plan.held.before.schema}.{plan.held.shadow}"),
-        ).fetchone()
-        return None if row is None else Position(*row)
+        ).fetchall()
+        return position_of(rows)
 
     # --- comparing ---
 
@@ -324,6 +359,31 @@ class PostgresLane:
             if is_there:
                 found.append(Artifact("table", f"{schema}.{name}"))
         return tuple(found)
+
+
+def _without_keys(session: Any, schema: str, shadow: str) -> tuple[str, ...]:
+    """Drop what compares a row of the copy with others, but its primary key; the statements that add it again."""
+    table = named(schema, shadow)
+    found = session.execute(_KEYS, {"table": table.as_string(session)}).fetchall()
+    for is_constraint, name, _ in found:
+        if is_constraint:
+            session.execute(sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(table, sql.Identifier(name)))
+        else:
+            session.execute(sql.SQL("DROP INDEX {}").format(named(schema, name)))
+    return tuple(text for _, _, text in found)
+
+
+def _texts(keys: list[str]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(key)) for key in keys)
+
+
+def _is_row(keys: list[str], row: Row) -> sql.Composed:
+    return sql.SQL("({}) = ({})").format(listed(keys), sql.SQL(", ").join(map(sql.Literal, row)))
+
+
+def is_empty(session: Any, table: sql.Composable) -> bool:
+    """Whether the table has no row, as this session sees it."""
+    return session.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(table)).fetchone() is None
 
 
 def identity(session: Any, table: Table) -> tuple[int, int] | None:

@@ -80,8 +80,9 @@ def _check(session: Any, work: RangeWork) -> None:
     memory = session.execute(
         "SELECT owner_rev, attempt, stage FROM headgate.migration WHERE id = %s FOR SHARE", (work.migration,)
     ).fetchone()
-    position = session.execute(
-        "SELECT feed_id, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = %s FOR SHARE",
+    progress = session.execute(
+        "SELECT feed_id, partition, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = %s "
+        "FOR SHARE",
         (work.held.feed_id, work.table_name),
-    ).fetchone()
-    check_may_write(work, memory, position)
+    ).fetchall()
+    check_may_write(work, memory, progress)

@@ -4,6 +4,7 @@ A range is written in one transaction, which first looks, under the rows' locks,
 to fill (``core/copy_steps.py``).
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from headgate.migration.core.copy_steps import Position, may_write
 from headgate.migration.strategies.contract import Plan, RefusedError, SupersededError
 
-__all__ = ["WRITE_LOCK_SECONDS", "RangeWork", "check_may_write"]
+__all__ = ["WRITE_LOCK_SECONDS", "RangeWork", "check_may_write", "position_of"]
 
 WRITE_LOCK_SECONDS: Final = 10
 """For the two rows that are asked whether the range may be written; nobody holds them for longer than a request."""
@@ -34,16 +35,23 @@ class RangeWork(msgspec.Struct, frozen=True):
         return f"{self.plan.before.schema}.{self.plan.shadow}"
 
 
-def check_may_write(work: RangeWork, memory: tuple[Any, ...] | None, position: tuple[Any, ...] | None) -> None:
-    """Both as read under locks: the migration's (owner, attempt, stage); the feed's (id, next offset, closed).
+def position_of(rows: Sequence[tuple[Any, ...]]) -> Position | None:
+    """From a feed's rows of progress for one table: (feed id, partition, next offset, closed). None: there are none."""
+    if not rows:
+        return None
+    return Position(rows[0][0], {row[1]: row[2] for row in rows}, all(row[3] for row in rows))
+
+
+def check_may_write(work: RangeWork, memory: tuple[Any, ...] | None, progress: Sequence[tuple[Any, ...]]) -> None:
+    """Both as read under locks: the migration's (owner, attempt, stage); the feed's rows (see ``position_of``).
 
     Raises SupersededError, RefusedError.
     """
     if memory != (work.owner_rev, work.attempt, "paused"):
         raise SupersededError(f"the copy is not this owner's to fill any more: {memory}")
-    seen = None if position is None else Position(position[0], position[1], bool(position[2]))
+    seen = position_of(progress)
     if not may_write(work.held, seen):
         raise RefusedError(
-            f"the feed into the copy was to stand still at offset {work.held.next_offset} and does not ({seen}): "
+            f"the feed into the copy was to stand still at offsets {work.held.offsets} and does not ({seen}): "
             "somebody has resumed it, and what it has deleted might come back; submit the change again"
         )

@@ -6,6 +6,7 @@ table, the renamed columns, and where the table's name stands, so that the very 
 table (docs/adr/0036).
 """
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -32,6 +33,7 @@ class Statement(msgspec.Struct, frozen=True):
     """``action`` is alter, create or drop; ``schema`` is None where the statement names none.
 
     ``head`` and ``tail`` are the text before and after the table's name. ``renamed`` maps old to new column names.
+    ``rules`` are constraints that it drops: (name, where in ``tail`` the name begins, and ends).
     """
 
     action: Literal["alter", "create", "drop"]
@@ -42,10 +44,18 @@ class Statement(msgspec.Struct, frozen=True):
     if_exists: bool = False
     if_not_exists: bool = False
     renamed: dict[str, str] = {}
+    rules: tuple[tuple[str, int, int], ...] = ()
 
-    def on(self, name: str) -> str:
-        """The statement with another table's (quoted) name in place of its own."""
-        return f"{self.head}{name}{self.tail}"
+    def on(self, name: str, rules: Mapping[str, str] | None = None) -> str:
+        """The statement with another table's (quoted) name in place of its own.
+
+        ``rules``: constraints of that table that are called otherwise there, and how (quoted).
+        """
+        tail = self.tail
+        for rule, start, end in reversed(self.rules):
+            if rules is not None and rule in rules:
+                tail = tail[:start] + rules[rule] + tail[end:]
+        return f"{self.head}{name}{tail}"
 
 
 def parse_statement(text: str, dialect: DialectName) -> Statement:
@@ -99,6 +109,7 @@ def _with_table(
         if_exists="EXISTS" in before and "NOT" not in before,
         if_not_exists="EXISTS" in before and "NOT" in before,
         renamed=_renamed(rest) if action == "alter" else {},
+        rules=_dropped_rules(rest, text, tokens[last].end + 1, _QUOTES[dialect]) if action == "alter" else (),
     )
 
 
@@ -133,6 +144,17 @@ def _renamed(rest: list[Token]) -> dict[str, str]:
         if word == "RENAME" and at + 2 < len(words) and words[at + 1] == "TO":
             found[texts[at]] = texts[at + 2]
     return {old: new for old, new in found.items() if old != new}
+
+
+def _dropped_rules(rest: list[Token], text: str, begin: int, quote: str) -> tuple[tuple[str, int, int], ...]:
+    """DROP CONSTRAINT [IF EXISTS] a."""
+    words = [token.text.upper() for token in rest]
+    found = []
+    for index in range(len(words) - 2):
+        at = index + (4 if words[index + 2 : index + 4] == ["IF", "EXISTS"] else 2)
+        if words[index : index + 2] == ["DROP", "CONSTRAINT"] and at < len(rest):
+            found.append((rest[at].text, _start(rest[at], text, quote) - begin, rest[at].end + 1 - begin))
+    return tuple(found)
 
 
 def _start(token: Token, text: str, quote: str) -> int:

@@ -30,6 +30,7 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.copying import CopyingStrategy, CopyWork, noted_key, read_key
 from headgate.migration.strategies.examining import checked_plan, plan_copy
+from headgate.migration.strategies.pace import Lags
 from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded
 
@@ -56,16 +57,17 @@ class Note(msgspec.Struct, omit_defaults=True):
 class TriggersStrategy(CopyingStrategy):
     """One migration done beside the table; see contract.Strategy."""
 
-    def __init__(self, server: Any, migration: str) -> None:
+    def __init__(self, server: Any, migration: str, feeds: Any = None) -> None:
         super().__init__(server)
         self._migration = migration
+        self._feeds = feeds
 
     def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
         """See contract."""
         if reverted is not None:
             return fx.ExamineRefused("a revert of strategy triggers is not built: submit the opposite change")
         try:
-            _, plan = checked_plan(self._server, self._migration, spec)
+            _, plan = checked_plan(self._server, self._migration, spec, self._feeds)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
         is_same = plan.before.definition == plan.after.definition
@@ -129,7 +131,8 @@ class TriggersStrategy(CopyingStrategy):
 
     def _begin(self, record: MigrationRecorded, plan: Plan, spec: MigrationSpec, note: Note) -> None:
         self._let_go()
-        self._work = _Copy(self._server, plan, spec, note, record.throttle_ratio)
+        lags = None if self._feeds is None else self._feeds.lags()
+        self._work = _Copy(self._server, plan, spec, note, throttle_ratio=record.throttle_ratio, lags=lags)
         self._work.start()
 
     def _progress(self, record: MigrationRecorded) -> Any:
@@ -191,8 +194,10 @@ class TriggersStrategy(CopyingStrategy):
 class _Copy(CopyWork):
     """Copies, then compares."""
 
-    def __init__(self, server: Any, plan: Plan, spec: MigrationSpec, note: Note, throttle_ratio: float) -> None:
-        super().__init__(server, spec, throttle_ratio, rows_before=note.rows)
+    def __init__(
+        self, server: Any, plan: Plan, spec: MigrationSpec, note: Note, *, throttle_ratio: float, lags: Lags | None
+    ) -> None:
+        super().__init__(server, spec, throttle_ratio, rows_before=note.rows, lags=lags)
         self.plan = plan
         self.note = note
         self.stage = "comparing" if note.is_copied else "copying"
@@ -213,6 +218,7 @@ class _Copy(CopyWork):
             self.error = error
         finally:
             self._server.let_go()
+            self.pace.close()
 
     def _walk(self, start: list[Any] | None, work: Any) -> None:
         above = read_key(start)

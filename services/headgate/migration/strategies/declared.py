@@ -1,0 +1,101 @@
+"""Declarative submission (``--declarative``): the wanted CREATE TABLE goes in, what has to be done comes out.
+
+A table that is missing is created directly. One that is as wanted already is left alone. Everything else becomes an
+ALTER, which the strategy that was named carries out. The server normalises both: the wanted table is made, empty,
+beside the other, and what the server says of the two is compared. The ALTER that was found is tried out on an empty
+copy before it is accepted; if that is not the wanted table then, it is refused, and nothing is guessed.
+
+What was found stands in the record (``MigrationSpec.found``), so whoever goes on with the migration does the same.
+"""
+
+from typing import Any
+
+import msgspec
+
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec, parse_spec, written
+from headgate.migration.strategies.contract import RefusedError, Table
+from headgate.migration.strategies.delegating import Delegating
+from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
+from headgate.records.migration import MigrationRecorded, MigrationStrategy
+
+__all__ = ["Declared"]
+
+
+class Declared(Delegating):
+    """``other``, with the ALTER that was found; see contract.Strategy."""
+
+    def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
+        """See contract."""
+        try:
+            statement = _wanted(parse_statement(spec.statement, self._server.dialect))
+            before = self._server.look(statement)
+            if before is None:
+                return self._direct.examine(_directly(spec), reverted)
+            found = self._server.change_towards(statement, before)
+            if not found:
+                return self._as_wanted(before)
+            self._check_drops(before, found, spec)
+        except (RefusedError, StatementError) as error:
+            return fx.ExamineRefused(str(error))
+        told: fx.Examined | fx.ExamineRefused = self._other.examine(_with(spec, found), reverted)
+        if isinstance(told, fx.ExamineRefused):
+            return fx.ExamineRefused(f"{told.reason}. The change would be: {found}")
+        return msgspec.structs.replace(told, statement=found)
+
+    def _as_wanted(self, table: Table) -> fx.Examined:
+        return fx.Examined(
+            "alter",
+            f"{table.schema}.{table.name}",
+            self._server.address,
+            is_immediate=True,
+            has_nothing_to_do=True,
+            message="no change: the table is as wanted",
+        )
+
+    def _check_drops(self, before: Table, found: str, spec: MigrationSpec) -> None:
+        """A column that the wanted table lacks is dropped, or was it renamed? Nobody has said so."""
+        after = self._server.rehearse(parse_statement(found, self._server.dialect), before)
+        kept = {column.name for column in after.columns}
+        gone = [column.name for column in before.columns if column.name not in kept]
+        if gone and not spec.allow_lossy:
+            raise RefusedError(
+                f"table {before.schema}.{before.name}: {', '.join(gone)} would be dropped with all values, as the "
+                "wanted table has no such column. If that is meant, say --allow-lossy; to rename a column, submit the "
+                f"ALTER TABLE. The change would be: {found}"
+            )
+
+    def _for(self, effect: Any) -> tuple[Any, Any]:
+        spec = parse_spec(effect.record.spec)
+        asked = _with(spec, spec.found) if spec.found else _directly(spec)
+        record = msgspec.structs.replace(effect.record, spec=written(asked))
+        return self._other if spec.found else self._direct, msgspec.structs.replace(effect, record=record)
+
+
+def _wanted(statement: Statement) -> Statement:
+    if statement.action != "create" or statement.if_not_exists or "REPLACE" in statement.head.upper():
+        raise RefusedError(
+            "--declarative takes the wanted CREATE TABLE, without IF NOT EXISTS and OR REPLACE: to drop a table, or to "
+            "alter it, submit that statement as it is"
+        )
+    return statement
+
+
+def _with(spec: MigrationSpec, found: str) -> MigrationSpec:
+    return msgspec.structs.replace(spec, statement=found, declarative=False, found="")
+
+
+def _directly(spec: MigrationSpec) -> MigrationSpec:
+    """The wanted statement itself, done directly."""
+    return msgspec.structs.replace(
+        spec,
+        strategy=MigrationStrategy.DIRECT,
+        declarative=False,
+        prefer_instant=False,
+        topic=None,
+        threads_running_max=None,
+        lag_seconds_max=None,
+        replicas=(),
+        feed_lags_max={},
+        tool_options=(),
+    )

@@ -1,0 +1,57 @@
+"""A strategy that hands each migration to one of two: the statement as it is, or whatever else was named."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from headgate.migration.core import effects as fx
+from headgate.migration.strategies.direct import DirectStrategy
+
+__all__ = ["Delegating"]
+
+
+class Delegating(ABC):
+    """See contract.Strategy; what is asked may be put in other words on the way."""
+
+    def __init__(self, server: Any, other: Any) -> None:
+        self._server = server
+        self._direct = DirectStrategy(server)
+        self._other = other
+
+    @abstractmethod
+    def _for(self, effect: Any) -> tuple[Any, Any]:
+        """Who does it, and what is asked of them."""
+
+    def start(self, effect: fx.StartMigration) -> Any:
+        """See contract."""
+        strategy, asked = self._for(effect)
+        return strategy.start(asked)
+
+    def adopt(self, effect: fx.AdoptMigration) -> Any:
+        """See contract."""
+        strategy, asked = self._for(effect)
+        return strategy.adopt(asked)
+
+    def watch(self, effect: fx.WatchMigration) -> Any:
+        """See contract."""
+        strategy, asked = self._for(effect)
+        return strategy.watch(asked)
+
+    def cut_over(self, effect: fx.CutOverMigration) -> Any:
+        """See contract."""
+        strategy, asked = self._for(effect)
+        return strategy.cut_over(asked)
+
+    def stop(self, effect: fx.StopMigration) -> Any:
+        """See contract."""
+        strategy, asked = self._for(effect)
+        return strategy.stop(asked)
+
+    def clean_up(self, effect: fx.CleanUpMigration) -> Any:
+        """See contract."""
+        strategy, asked = self._for(effect)
+        return strategy.clean_up(asked)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._other.close()
+        self._direct.close()

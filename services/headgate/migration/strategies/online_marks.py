@@ -1,0 +1,145 @@
+"""What of strategy ``online`` needs marks: that every partition of the topic has a row, and when unique keys may come.
+
+The thread's other steps are in online_steps.py.
+"""
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from headgate.migration.core.copy_steps import Position
+from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.strategies.contract import Chunk, DatabaseUnavailableError, Memory, RefusedError
+from headgate.migration.strategies.copying import CopyWork
+from headgate.migration.strategies.lane import Held, Lane, Marked
+from headgate.migration.strategies.lane_plan import LanePlan, several_and_unique
+from headgate.migration.strategies.marks import TopicMarks
+from headgate.migration.strategies.range_work import RangeWork
+
+__all__ = ["ADDING_KEYS", "POLL_SECONDS", "Copier", "MarkedWork", "Note", "Parts"]
+
+POLL_SECONDS: Final = 0.2
+
+REACH_SECONDS: Final = 60.0
+"""For marks to come to every partition of the topic, once it is known that changes come."""
+
+STOP_POLL_SECONDS: Final = 0.5
+
+ADDING_KEYS: Final = "adding unique keys"
+
+
+class Copier(Protocol):
+    """Copies ranges by a streaming query of Spark's."""
+
+    def copy(
+        self,
+        work: RangeWork,
+        next_ranges: Callable[[int], list[Chunk]],
+        copied: Callable[[list[Chunk], int], None],
+        stopping: threading.Event,
+    ) -> None:
+        """Until ``next_ranges(how many)`` gives none; ``copied`` is told of ranges with their rows, in order.
+
+        Raises what reading and writing a range raise.
+        """
+        ...
+
+
+class Note(msgspec.Struct, omit_defaults=True):
+    """What the log keeps: the key up to which every row is copied."""
+
+    upto: list[Any] | None = None
+    rows: int = 0
+
+
+class Parts(NamedTuple):
+    """What a migration is done with: its database, its feed by name, and Spark."""
+
+    server: Any
+    lane: Lane
+    feeds: Any
+    feed: str
+    copier: Copier
+
+
+class MarkedWork(CopyWork):
+    """The thread, as far as it sets marks."""
+
+    def __init__(
+        self, parts: Parts, plan: LanePlan, memory: Memory, *, spec: MigrationSpec, note: Note, throttle_ratio: float
+    ) -> None:
+        super().__init__(parts.server, spec, throttle_ratio, rows_before=note.rows, lags=parts.feeds.lags())
+        self.plan, self.note = plan, note
+        self.held = msgspec.json.decode(memory.after, type=Held) if memory.after else None
+        self.marks: TopicMarks | None = None
+        self._memory = memory
+        self._server, self._lane, self._feeds, self._feed, self._copier = parts
+        self._reached: dict[int, int] | None = None
+        """Partition → offset that the feed must have come past before unique keys are added."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """See CopyWork."""
+
+    def _check_marks(self) -> None:
+        """Before anything is copied: every partition must have a row that can be marked, or no cut-over can be sure."""
+        if self.plan.keys and len(self._marks().partitions) > 1:
+            raise several_and_unique(self.plan)
+        reached, is_late = self._set_marks()
+        if is_late:
+            raise DatabaseUnavailableError(f"marks have not come to topic {self.plan.topic} in {REACH_SECONDS:g} s")
+        if (missing := self._marks().partitions - set(reached)) and self._lane.rows(self.plan, 1):
+            raise RefusedError(
+                f"no row of the table was found whose changes go to partitions {sorted(missing)} of topic "
+                f"{self.plan.topic}, so it cannot be known when all changes are there: use strategy triggers. The "
+                "table is untouched"
+            )
+
+    def _marks(self) -> TopicMarks:
+        if self.marks is None:
+            self.marks = TopicMarks(self._lane, self.plan, frozenset(self._feeds.ends(self.plan.topic)))
+        return self.marks
+
+    def _set_marks(self) -> Marked:
+        with closing(self._feeds.tail(self.plan.topic)) as tail:
+            return self._marks().set(tail, REACH_SECONDS)
+
+    def _reach(self, position: Position | None) -> None:
+        """See the feed come past all that was read: from then on the copy is the table as it was at some time."""
+        if self._reached is None:
+            reached = self._set_marks().reached
+            if (missing := self._marks().partitions - set(reached)) and (
+                self._lane.rows(self.plan, 1) or not self._lane.is_copy_empty(self.plan)
+            ):
+                self._wait_for_feed(f"no mark has come to partitions {sorted(missing)} of the topic", POLL_SECONDS)
+                return
+            self._reached = reached
+        if position is None or position.is_behind(self._reached):
+            self._wait_for_feed("", POLL_SECONDS)
+        else:
+            self._remember("level")
+
+    def _add_keys(self) -> None:
+        self.stage = ADDING_KEYS
+        self._memory = self._lane.add_keys(self.plan, msgspec.structs.replace(self._memory, stage="keyed"))
+
+    def stop(self) -> None:
+        """See CopyWork; an index that is being built is not waited for."""
+        self.stopping.set()
+        while self.is_alive():
+            if self.stage == ADDING_KEYS:
+                self._lane.break_off()
+            self.join(STOP_POLL_SECONDS)
+
+    def _wait_for_feed(self, why: str, seconds: float) -> None:
+        self.stage, self.is_ready, self.pace.reason = "catching up", False, why
+        self.stopping.wait(seconds)
+
+    def _remember(self, stage: Any) -> None:
+        after = "" if self.held is None else msgspec.json.encode(self.held).decode()
+        self._memory = msgspec.structs.replace(self._memory, stage=stage, after=after)
+        self._server.note(self._memory)

@@ -1,0 +1,176 @@
+"""Online changes of tables with a unique key beside the primary one, and by topics of several partitions.
+
+A value goes from row to row all the while: rows of the copy that are of different moments have it twice.
+"""
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from fixtures.capture import Sources
+from headgate.eventlog.kafka import KafkaLog
+from integration.cli.conftest import eventually
+from integration.migration.test_online import (
+    MARIADB_LATER,
+    MariadbShop,
+    PostgresShop,
+    Serve,
+    Shop,
+    cluster,
+    done,
+    serve,
+    state_of,
+)
+
+pytestmark = pytest.mark.integration
+
+__all__ = ["cluster", "serve"]
+
+ROWS = 4_000
+
+
+def table(partitions: int) -> str:
+    """With one partition a value is in one row at most."""
+    unique = "UNIQUE" if partitions == 1 else ""
+    return f"CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, slot int {unique}, note varchar(20))"
+
+
+MOVERS = 2
+
+
+class Mover(threading.Thread):
+    """Takes a value from one of its rows and gives it to another, time and again; knows who has it in the end."""
+
+    def __init__(self, shop: Shop, number: int) -> None:
+        super().__init__(name=f"mover-{number}")
+        self.slots: dict[int, int | None] = {key: key for key in range(number, ROWS, MOVERS)}
+        self.errors: list[str] = []
+        self.moves = 0
+        self.stopping = threading.Event()
+        self._shop, self._number = shop, number
+
+    def run(self) -> None:
+        chance = random.Random(self._number)  # noqa: S311 - a history is its seed
+        try:
+            with closing(self._shop.connect()) as connection, closing(connection.cursor()) as session:
+                while not self.stopping.is_set():
+                    self._move(session, chance)
+                    self.stopping.wait(0.005)
+        except (psycopg.Error, pymysql.Error) as error:
+            self.errors.append(repr(error))
+
+    def _move(self, session: Any, chance: random.Random) -> None:
+        giver = chance.choice([key for key, slot in self.slots.items() if slot is not None])
+        taker = chance.choice([key for key in self.slots if key != giver])
+        slot = self.slots[giver]
+        session.execute("BEGIN")
+        session.execute("UPDATE items SET slot = NULL WHERE id = %s", (giver,))
+        session.execute("UPDATE items SET slot = %s, v = v + 1 WHERE id = %s", (slot, taker))
+        session.execute("COMMIT")
+        self.slots[giver], self.slots[taker] = None, slot
+        self.moves += 1
+
+
+def topic_of(sources: Sources, schema: str, partitions: int) -> None:
+    """Made before the connector would make it."""
+    admin = AdminClient({"bootstrap.servers": sources.bootstrap})  # kept: its end would end the request
+    for future in admin.create_topics([NewTopic(f"{schema}.{schema}.items", partitions, 1)]).values():
+        future.result(60)
+
+
+@pytest.fixture
+def postgres_shop(sources: Sources, postgres_schema: tuple[Any, str], tmp_path: Path, partitions: int) -> Shop:
+    session, schema = postgres_schema
+    session.execute(table(partitions))
+    session.execute(f"INSERT INTO items SELECT n, 0, n, 'note' FROM generate_series(0, {ROWS - 1}) n")
+    topic_of(sources, schema, partitions)
+    sources.capture_postgres(schema, schema, **{"snapshot.mode": "no_data"})
+    sources.wait_until_captured(
+        f"{schema}.{schema}.items", lambda number: session.execute("UPDATE items SET v = v WHERE id = %s", (number,))
+    )
+    return PostgresShop(sources, schema, tmp_path)
+
+
+@pytest.fixture
+def mariadb_shop(sources: Sources, mariadb_source: str, tmp_path: Path, partitions: int) -> Iterator[Shop]:
+    shop = MariadbShop(mariadb_source, tmp_path)
+    shop.run(table(partitions))
+    shop.run(f"INSERT INTO items SELECT seq, 0, seq, 'note' FROM seq_0_to_{ROWS - 1}")
+    topic_of(sources, shop.schema, partitions)
+    sources.capture_mariadb(shop.schema, shop.schema, **{"snapshot.mode": "no_data"})
+    sources.wait_until_captured(
+        shop.topic, lambda number: shop.run(f"UPDATE items SET note = '{number}' WHERE id = {number}")
+    )
+    yield shop
+    shop.run("DROP DATABASE IF EXISTS headgate")
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def shop(request: pytest.FixtureRequest) -> Shop:
+    found: Shop = request.getfixturevalue(f"{request.param}_shop")
+    return found
+
+
+@pytest.fixture
+def movers(shop: Shop) -> Iterator[list[Mover]]:
+    started = [Mover(shop, number) for number in range(MOVERS)]
+    for mover in started:
+        mover.start()
+    yield started
+    for mover in started:
+        mover.stopping.set()
+        mover.join(60)
+
+
+def unique_keys(shop: Shop) -> set[str]:
+    """Columns that a unique key is over."""
+    found = shop.run(
+        "SELECT k.column_name FROM information_schema.table_constraints c JOIN information_schema.key_column_usage k "
+        "ON k.constraint_schema = c.constraint_schema AND k.table_name = c.table_name AND k.constraint_name = "
+        f"c.constraint_name WHERE c.constraint_type = 'UNIQUE' AND c.table_schema = '{shop.schema}' AND c.table_name = "
+        "'items'"
+    )
+    return {name for (name,) in found}
+
+
+@MARIADB_LATER
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_value_that_goes_from_row_to_row_is_where_it_went(
+    cluster: KafkaLog, serve: Serve, shop: Shop, movers: list[Mover], partitions: int
+) -> None:
+    serve("coordinator", "coordinator")
+    serve("agent", "agent", "--name", "a")
+    serve("owner", "migration")
+    name = f"u{partitions}"  # the database remembers the other one
+    if partitions > 1:
+        refused = shop.submit("r", "ADD COLUMN code int UNIQUE")
+        assert refused.exit_code == 40
+        assert "a value that goes from row to row could not be followed" in " ".join(refused.output.split())
+    unique = "UNIQUE" if partitions == 1 else ""
+    asked = shop.submit(name, f"ADD COLUMN code int {unique}, DROP COLUMN note", "--postpone-completion")
+    assert asked.exit_code == 0, asked.output
+    eventually(lambda: state_of(name)["is_ready_to_complete"], "it waits for its completion", 400)
+    before = [mover.moves for mover in movers]
+    eventually(lambda: all(m.moves > n for m, n in zip(movers, before, strict=True)), "values move")
+    done("complete", name)
+    eventually(lambda: state_of(name)["state"] != "running", "it has ended", 400)
+    before = [mover.moves for mover in movers]
+    eventually(lambda: all(m.moves > n for m, n in zip(movers, before, strict=True)), "values move after it")
+    for mover in movers:
+        mover.stopping.set()
+        mover.join(60)
+    assert [mover.errors for mover in movers] == [[]] * MOVERS
+    shown = state_of(name)
+    assert (shown["state"], shown["attempt"]) == ("complete", 1), shown
+    expected = {key: slot for mover in movers for key, slot in mover.slots.items()}
+    assert dict(shop.run("SELECT id, slot FROM items")) == expected
+    assert unique_keys(shop) == ({"slot", "code"} if partitions == 1 else set())
+    assert set(shop.columns()) == {"id", "v", "slot", "code"}
