@@ -259,7 +259,7 @@ def test_a_limit_that_cannot_be_watched_is_refused(url: str, clients: tuple[Any,
     )
     if url.startswith("mysql"):
         assert told == fx.ExamineRefused(
-            "MariaDB's primary does not know the lag of its replicas: use --max-threads-running"
+            "MariaDB's primary does not know the lag of its replicas: name them with --replica"
         )
     else:
         assert isinstance(told, fx.Examined)
