@@ -87,7 +87,7 @@ def back(change: Change, record: MigrationRecorded, feeds: Feeds) -> Change:
     revert.plan, revert.held = plan, held.position
     before, after = (msgspec.json.encode(part).decode() for part in (plan, held))
     revert.memory = revert.lane.take(plan, Memory(2, 1, "returning", before, after), 10.0)
-    revert.run(f"REPLACE INTO headgate.progress VALUES ('f', '{change.schema}.{plan.plan.shadow}', 7, FALSE)")
+    revert.run(f"REPLACE INTO headgate.progress VALUES ('f', '{change.schema}.{plan.plan.shadow}', 0, 7, FALSE)")
     return revert
 
 
