@@ -18,6 +18,7 @@ VALIDATOR = "kubernetes-validate==1.37.0"
 EVERYTHING = (
     *("--set", "generation.enabled=true,migration.enabled=true,agent.autoscaling.enabled=true"),
     *("--set", "secrets.files=files,secrets.kafka=kafka,image.pullSecrets={one}"),
+    *("--set-json", 'ingests=[{"name":"shop","log":"orders","topics":["shop.a","shop.b"],"replicas":2}]'),
     *("--set", r"kafka.properties.security\.protocol=SASL_SSL,networkPolicy.viewsFrom.app=portal"),
 )
 
@@ -49,7 +50,8 @@ def test_pods_are_confined_and_have_time_to_stop(helm: str) -> None:
     found = objects(rendered(helm, *EVERYTHING))
     deployments = [one for (kind, _), one in found.items() if kind == "Deployment"]
     names = {one["metadata"]["name"] for one in deployments}
-    assert names == {f"prod-{service}" for service in ("agent", "coordinator", "generation", "migration", "views")}
+    services = ("agent", "coordinator", "generation", "ingest-shop", "migration", "views")
+    assert names == {f"prod-{service}" for service in services}
     for one in [*deployments, found["Job", "prod-topics"]]:
         pod = one["spec"]["template"]["spec"]
         (container,) = pod["containers"]
@@ -62,12 +64,23 @@ def test_pods_are_confined_and_have_time_to_stop(helm: str) -> None:
     assert "replicas" not in found["Deployment", "prod-agent"]["spec"], "the autoscaler says how many"
 
 
+def test_topics_are_copied_into_change_logs(helm: str) -> None:
+    found = objects(rendered(helm, *EVERYTHING))
+    (container,) = found["Deployment", "prod-ingest-shop"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == [
+        *("serve", "ingest", "orders", "--name", "shop", "--topic", "shop.a", "--topic", "shop.b")
+    ]
+    assert ("PodDisruptionBudget", "prod-ingest-shop") in found
+    assert not any("ingest" in name for _, name in objects(rendered(helm)))
+
+
 def test_unknown_and_impossible_values_are_refused(helm: str) -> None:
     for setting, why in (
         ("agents.replicas=3", "additional properties"),
         ("shards=0", "minimum"),
         ("kafka.bootstrap=broker", "pattern"),
         ("image.digest=latest", "pattern"),
+        ("ingests[0].name=shop,ingests[0].log=orders", "topics"),
     ):
         command = [helm, "template", "prod", str(CHART), "--kube-version", KUBERNETES, "--set", setting]
         refused = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -80,7 +80,7 @@ volumeMounts:
   {{- end }}
 {{- end }}
 
-{{/* A service as a Deployment: .service, .replicas, .resources, .environment (a template's name, or empty), .ports */}}
+{{/* A service as a Deployment: .service, .replicas, .resources, .environment (a template's name, or empty), .arguments (of headgate; those of the service if empty) */}}
 {{- define "headgate.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
@@ -113,7 +113,7 @@ spec:
       containers:
         - name: headgate
           {{- include "headgate.container" . | nindent 10 }}
-          args: [serve, {{ .service }}]
+          args: {{ .arguments | default (list "serve" .service) | toJson }}
           env:
             {{- include "headgate.environment" .root | nindent 12 }}
             {{- with .environment }}
