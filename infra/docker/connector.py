@@ -25,9 +25,20 @@ CONFIGURATION = {
     "publication.autocreate.mode": "all_tables",
     "heartbeat.interval.ms": "2000",
     "decimal.handling.mode": "string",
-    "topic.creation.default.replication.factor": "1",
+    # As many as the brokers make by default.
+    "topic.creation.default.replication.factor": "-1",
     "topic.creation.default.partitions": "1",
 }
+
+PASSWORD_FILE = Path("/run/secrets/target_password")
+
+SECURED = {
+    # Read by Connect itself: the password stands neither in this request nor on Connect's topics.
+    "database.password": "${directory:%s:source_password}",
+    "database.sslmode": "verify-full",
+    "database.sslrootcert": "%s/ca.pem",
+}
+"""With docker-compose.secure.yml, which says in CREDENTIALS where Connect has its own."""
 
 
 def ask(method: str, path: str, body: Any = None) -> Any:
@@ -51,9 +62,8 @@ def ask(method: str, path: str, body: Any = None) -> Any:
 
 def main() -> None:
     """Put, and poll until connector and task run."""
-    password = Path("/run/secrets/target_password").read_text(encoding="utf-8").strip()
     deadline = time.monotonic() + SECONDS_MAX
-    while ask("PUT", f"/connectors/{NAME}/config", CONFIGURATION | {"database.password": password}) is None:
+    while ask("PUT", f"/connectors/{NAME}/config", CONFIGURATION | access()) is None:
         wait(deadline)
     while True:
         said = ask("GET", f"/connectors/{NAME}/status") or {}
@@ -63,6 +73,14 @@ def main() -> None:
         if "FAILED" in states:
             sys.exit(f"the connector has failed: {said}")
         wait(deadline)
+
+
+def access() -> dict[str, str]:
+    """What lets Connect in at the source."""
+    folder = os.environ.get("CREDENTIALS")
+    if folder:
+        return {name: value.replace("%s", folder) for name, value in SECURED.items()}
+    return {"database.password": PASSWORD_FILE.read_text(encoding="utf-8").strip()}
 
 
 def wait(deadline: float) -> None:

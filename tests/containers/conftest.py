@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,8 @@ SERVICES = (
     *("kafka", "source", "target", "connect", "coordinator-1", "coordinator-2", "agent-1", "agent-2"),
     *("generation", "migration", "views"),
 )
+FOR_FEEDS = tuple(service for service in SERVICES if service not in ("generation", "migration"))
+"""What a feed needs, and what shows it."""
 
 
 def left_of(project: str) -> list[str]:
@@ -106,14 +108,14 @@ def left_of(project: str) -> list[str]:
 
 
 @contextmanager
-def brought_up(compose: Compose) -> Iterator[Compose]:
-    """All services up and healthy; nothing is left of them afterwards."""
+def brought_up(compose: Compose, services: Sequence[str] = SERVICES) -> Iterator[Compose]:
+    """These services, and the connector, up and healthy; nothing is left of them afterwards."""
     if shutil.which("docker") is None:
         pytest.fail("there is no docker command: apt-get install docker.io, and start dockerd")
     try:
         compose("build")
-        compose("up", "--detach")
-        for service in SERVICES:
+        compose("up", "--detach", *services, "connector")
+        for service in services:
             eventually(lambda name=service: compose.healthy(name), f"{service} is healthy")
         yield compose
     finally:

@@ -2,50 +2,22 @@
 
 import json
 import time
-import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
-import psycopg
 import pytest
-import yaml
 
-from containers.conftest import ROOT, Compose, docker, eventually
-from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.demo.audit import audit
-from headgate_lab.demo.audit_triggers import install_source_audit, install_target_audit
-from headgate_lab.demo.compare import compare
-from headgate_lab.demo.load import Load, fill, write_markers
-from headgate_lab.demo.schema import SCHEMA, TABLES, create_source, create_target
+from containers.busy_feed import TARGET, all_run, busy_feed, holders, rows, view
+from containers.conftest import Compose, docker, eventually, left_of
+from headgate.generation import ChangeReader
+from headgate.generation.shell.writer import open_generation_log
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 
-SOURCE = "postgresql://postgres:change-me@127.0.0.1:15432/shop"
-TARGET = "postgresql://postgres:change-me@127.0.0.1:25432/shop"
-VIEWS = "http://127.0.0.1:8421"
 IMAGE = "headgate:0.1.0"
 FROZEN_SECONDS = 15.0
 """Three leases: its tables are somebody else's when it thaws."""
-
-
-def view(path: str) -> Any:
-    with urllib.request.urlopen(f"{VIEWS}{path}", timeout=30) as answer:  # noqa: S310
-        return json.load(answer)
-
-
-def rows(dsn: str, table: str) -> int:
-    with psycopg.connect(dsn) as connection:
-        (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
-        return int(count)
-
-
-def holders() -> dict[str, str | None]:
-    return {row["span"]: row["agent"] for row in view("/v1/tables") if row["feed"] == "busy"}
-
-
-def all_run(but: str | None = None) -> bool:
-    found = [row for row in view("/v1/tables") if row["feed"] == "busy"]
-    return all(row["state"] == "replicating" and row["agent"] not in (None, but) for row in found) and bool(found)
 
 
 def test_the_feed_of_the_file_is_created_and_its_rows_arrive(compose: Compose) -> None:
@@ -55,52 +27,22 @@ def test_the_feed_of_the_file_is_created_and_its_rows_arrive(compose: Compose) -
     assert compose.command("table", "list", "shop")[0]["state"] == "replicating"
 
 
+def test_a_topic_is_copied_into_a_change_log(compose: Compose) -> None:
+    compose("--profile", "ingest", "up", "--detach", "ingest")
+    eventually(lambda: compose.healthy("ingest"), "ingest is healthy")
+    keys: set[bytes | None] = set()
+    with (
+        closing(open_generation_log("127.0.0.1:29092", "headgate")) as log,
+        closing(ChangeReader(log, "orders", "test")) as reader,
+    ):
+        eventually(lambda: keys.update(each.key for each in reader.poll(0.5)) or len(keys) == 1000, "all is copied")
+
+
 def test_agents_and_owner_are_killed_and_frozen_under_load(compose: Compose) -> None:
-    with psycopg.connect(SOURCE, autocommit=True) as source, psycopg.connect(TARGET, autocommit=True) as target:
-        create_target(target)
-        install_target_audit(target)
-        create_source(source)
-        install_source_audit(source)
-        keys = fill(source, 1)
-        _create_busy_feed(compose)
-        load = Load(SOURCE, 1, 2, 20.0, keys)
-        load.start()
-        try:
-            for fault in _faults(compose):
-                eventually(fault, "all tables run again")
-                load.check()
-        finally:
-            load.stop()
-        _await_markers(target, write_markers(source, 1))
-        differences = {table.name: compare(source, target, table).differences for table in TABLES}
-        assert differences == {table.name: 0 for table in TABLES}
-        found = audit(source, target)
-        assert found.double_writes == 0, found
-
-
-def _create_busy_feed(compose: Compose) -> None:
-    topics = [f"shop.{table.full_name}" for table in TABLES]
-    eventually(
-        lambda: {row["topic"] for row in _topics(compose)} >= set(topics), "Debezium has made a topic for each table"
-    )
-    feed = yaml.safe_load((ROOT / "infra/docker/feeds/shop.yaml").read_text(encoding="utf-8"))
-    feed |= {"feed": "busy", "source": feed["source"] | {"topics": topics}}
-    file = ROOT / "infra/docker/feeds" / f"busy-{compose.project}.yaml"
-    file.write_text(yaml.safe_dump(feed), encoding="utf-8")
-    try:
-        created = compose.command("feed", "create", f"/feeds/{file.name}", "--timeout", "300")
-    finally:
-        file.unlink()
-    assert created["status"] == "done", created
-    eventually(all_run, "all tables run")
-
-
-def _topics(compose: Compose) -> list[dict[str, str]]:
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({"bootstrap.servers": "127.0.0.1:29092"})
-    assert compose.project
-    return [{"topic": name} for name in admin.list_topics(timeout=30).topics]
+    with busy_feed(compose) as load:
+        for fault in _faults(compose):
+            eventually(fault, "all tables run again")
+            load.check()
 
 
 def _faults(compose: Compose) -> Iterator[Any]:
@@ -136,18 +78,6 @@ def _faults(compose: Compose) -> Iterator[Any]:
     yield lambda: compose.healthy(deciding) and all_run()
 
 
-def _await_markers(target: "psycopg.Connection[Any]", markers: dict[str, Any]) -> None:
-    def arrived() -> bool:
-        for name, key in markers.items():
-            where = " AND ".join(f"{column} = %s" for column in key)
-            found = target.execute(f"SELECT 1 FROM {SCHEMA}.{name} WHERE {where}", list(key.values())).fetchone()
-            if found is None:
-                return False
-        return True
-
-    eventually(arrived, "the last row of each table has come", seconds=scaled_seconds(600))
-
-
 def test_what_the_image_has_and_has_not(compose: Compose) -> None:
     inside = (
         "import os; from importlib.util import find_spec as f; print(os.getuid(), f('headgate_lab'), bool(f('faust')))"
@@ -170,7 +100,4 @@ def test_the_views_say_what_the_command_says(compose: Compose) -> None:
 
 def test_nothing_is_left_after_down(compose: Compose) -> None:
     compose("down", "--volumes", "--remove-orphans")
-    label = f"label=com.docker.compose.project={compose.project}"
-    assert docker("ps", "-a", "-q", "--filter", label) == ""
-    assert docker("volume", "ls", "-q", "--filter", label) == ""
-    assert docker("network", "ls", "-q", "--filter", label) == ""
+    assert left_of(compose.project) == []

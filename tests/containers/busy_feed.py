@@ -1,0 +1,110 @@
+"""A feed over tables that are written all the time, while faults are made; equal and audited at the end."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import psycopg
+import yaml
+
+from containers.conftest import ROOT, Compose, eventually
+from headgate.provisioning.time_scale import scaled_seconds
+from headgate_lab.demo.audit import audit
+from headgate_lab.demo.audit_triggers import install_source_audit, install_target_audit
+from headgate_lab.demo.compare import compare
+from headgate_lab.demo.load import Load, fill, write_markers
+from headgate_lab.demo.schema import SCHEMA, TABLES, create_source, create_target
+
+SOURCE = "postgresql://postgres:change-me@127.0.0.1:15432/shop"
+TARGET = "postgresql://postgres:change-me@127.0.0.1:25432/shop"
+VIEWS = "http://127.0.0.1:8421"
+NUMBERS = count(1_000_000)
+
+
+def view(path: str) -> Any:
+    with urllib.request.urlopen(f"{VIEWS}{path}", timeout=30) as answer:  # noqa: S310
+        return json.load(answer)
+
+
+def rows(dsn: str, table: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
+        return int(count)
+
+
+def holders() -> dict[str, str | None]:
+    return {row["span"]: row["agent"] for row in view("/v1/tables") if row["feed"] == "busy"}
+
+
+def all_run(but: str | None = None) -> bool:
+    found = [row for row in view("/v1/tables") if row["feed"] == "busy"]
+    return all(row["state"] == "replicating" and row["agent"] not in (None, but) for row in found) and bool(found)
+
+
+def goes_on(what: str) -> None:
+    """A row that is written now arrives by feed shop, and every table of the busy feed, if there is one, runs."""
+    number = next(NUMBERS)
+    with psycopg.connect(SOURCE, autocommit=True) as source, psycopg.connect(TARGET, autocommit=True) as target:
+        source.execute("INSERT INTO orders VALUES (%s, 1, 1, %s)", (number, what))
+        arrived = "SELECT count(*) FROM orders WHERE id = %s"
+        eventually(lambda: target.execute(arrived, (number,)).fetchone() == (1,), f"a row arrives, {what}")
+    eventually(lambda: all_run() or not holders(), f"all tables run, {what}")
+
+
+@contextmanager
+def busy_feed(compose: Compose) -> Iterator[Load]:
+    """Writers at the source from here on; at its end all rows are the same, and none was written twice."""
+    with psycopg.connect(SOURCE, autocommit=True) as source, psycopg.connect(TARGET, autocommit=True) as target:
+        create_target(target)
+        install_target_audit(target)
+        create_source(source)
+        install_source_audit(source)
+        keys = fill(source, 1)
+        _create(compose)
+        load = Load(SOURCE, 1, 2, 20.0, keys)
+        load.start()
+        try:
+            yield load
+        finally:
+            load.stop()
+        _await_markers(target, write_markers(source, 1))
+        differences = {table.name: compare(source, target, table).differences for table in TABLES}
+        assert differences == {table.name: 0 for table in TABLES}
+        found = audit(source, target)
+        assert found.double_writes == 0, found
+
+
+def _create(compose: Compose) -> None:
+    topics = [f"shop.{table.full_name}" for table in TABLES]
+    eventually(lambda: _topics() >= set(topics), "Debezium has made a topic for each table")
+    feed = yaml.safe_load((ROOT / "infra/docker/feeds/shop.yaml").read_text(encoding="utf-8"))
+    feed |= {"feed": "busy", "source": feed["source"] | {"topics": topics}}
+    file = ROOT / "infra/docker/feeds" / f"busy-{compose.project}.yaml"
+    file.write_text(yaml.safe_dump(feed), encoding="utf-8")
+    try:
+        created = compose.command("feed", "create", f"/feeds/{file.name}", "--timeout", "300")
+    finally:
+        file.unlink()
+    assert created["status"] == "done", created
+    eventually(all_run, "all tables run")
+
+
+def _topics() -> set[str]:
+    from confluent_kafka.admin import AdminClient
+
+    return set(AdminClient({"bootstrap.servers": "127.0.0.1:29092"}).list_topics(timeout=30).topics)
+
+
+def _await_markers(target: "psycopg.Connection[Any]", markers: dict[str, Any]) -> None:
+    def arrived() -> bool:
+        for name, key in markers.items():
+            where = " AND ".join(f"{column} = %s" for column in key)
+            found = target.execute(f"SELECT 1 FROM {SCHEMA}.{name} WHERE {where}", list(key.values())).fetchone()
+            if found is None:
+                return False
+        return True
+
+    eventually(arrived, "the last row of each table has come", seconds=scaled_seconds(600))
