@@ -137,6 +137,7 @@ class _Bench:
             "HEADGATE_HTTP__PORT": "0",
             "HEADGATE_SPARK__MASTER": "local[*]",
             "HEADGATE_SPARK__SCRATCH": str(self._folder),
+            "HEADGATE_SECRETS_DIR": str(self._folder),
             "JAVA_HOME": str(java_home_for_spark()),
         }
         if self._database.name == "mariadb":
