@@ -155,3 +155,43 @@ def test_a_renamed_column_comes_back_under_its_old_name_with_the_values_of_now(
     assert dict(shop.run("SELECT id, v FROM items")) == expected
     assert shop.run("SELECT id FROM items WHERE (label LIKE 'label %' OR label = 'new') IS NOT TRUE") == []
     assert shop.run("SELECT count(*) FROM items WHERE label = 'label of now'")[0][0] > 0
+
+
+@MARIADB_LATER
+def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_change(
+    cluster: KafkaLog, serve: Serve, shop: Shop
+) -> None:
+    serve("coordinator", "coordinator")
+    serve("agent", "agent", "--name", "a")
+    serve("owner", "migration")
+    changed(shop, "m1", shop.BROADER, "--keep-way-back")
+    before, feed = shop.tables(), way_back("m1")["feed"]
+    wide = 5_000_000_000
+    shop.run(f"UPDATE items SET v = {wide} WHERE id = 1")
+    eventually(lambda: way_back("m1")["state"] == "stands still", "a value does not fit", ENDED_SECONDS)
+    assert f"{wide}" in way_back("m1")["why"], way_back("m1")
+    asked = revert("m1", "r1")
+    assert asked.exit_code != 0, asked.output
+    assert f"{wide}" in asked.output, asked.output
+    assert f"feed resume {feed}" in " ".join(asked.output.split()), asked.output
+
+    shop.run("UPDATE items SET v = 5 WHERE id = 1")
+    eventually(lambda: resumed(feed) and way_back("m1")["state"] == "kept", "it goes on", ENDED_SECONDS)
+
+    asked = headgate(
+        *("migration", "submit", f"ALTER TABLE {shop.schema}.items ADD COLUMN more int", "--strategy", "direct"),
+        *("--id", "m2", "--database", shop.address, "--password-file", str(shop.password_file), "--timeout", "120"),
+    )
+    assert asked.exit_code == 0, asked.output
+    assert ended("m2")["state"] == "complete", state_of("m2")
+    eventually(lambda: feeds() == [], "its form is not that of changes any more", ENDED_SECONDS)
+    assert way_back("m1")["state"] == "ended"
+    asked = revert("m1", "r2")
+    assert "m2 has changed the same table since" in asked.output, asked.output
+    assert shop.tables() == before, "the table before stays for its time"
+    done("cleanup", "m1")
+    assert shop.tables() == ["items"]
+
+
+def resumed(feed: str) -> bool:
+    return bool(headgate("feed", "resume", feed, "--timeout", "60").exit_code == 0)
