@@ -33,6 +33,7 @@ from headgate.migration.strategies.lane_plan import LanePlan, lane_plan, several
 from headgate.migration.strategies.online_back import OnlineBack, back_feed, forth_feed
 from headgate.migration.strategies.online_steps import Copier, Note, OnlineWork, Parts
 from headgate.migration.strategies.statement import StatementError, parse_statement
+from headgate.migration.strategies.way_back import plan_back
 from headgate.records.migration import FEED, Artifact, MigrationRecorded
 
 __all__ = ["OnlineStrategy"]
@@ -65,14 +66,16 @@ class OnlineStrategy(CopyingStrategy):
                 self._feeds.check_topic(lane.topic, self._lane.origins(plan.before))
                 if len(self._feeds.ends(lane.topic)) > 1 and max(len(plan.before.keys), len(plan.after.keys)) > 1:
                     raise several_and_unique(lane)
+            why_not_back = _why_not_back(lane, is_needed=spec.keep_way_back)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
+        unseen = "" if self._feeds is not None else "the topic is looked at by the owner"
         return fx.Examined(
             "alter",
             f"{plan.before.schema}.{plan.before.name}",
             self._server.address,
             is_immediate=False,
-            message="" if self._feeds is not None else "the topic is looked at by the owner",
+            message="; ".join(filter(None, (unseen, why_not_back))),
         )
 
     def _checked(self, plan: Any, spec: MigrationSpec) -> LanePlan:
@@ -248,6 +251,17 @@ class OnlineStrategy(CopyingStrategy):
             return fx.CleanedUp(tables)
         self._server.take_over(effect.owner_rev)
         return fx.CleanedUp(self._server.drop(tables))
+
+
+def _why_not_back(plan: LanePlan, *, is_needed: bool) -> str:
+    """Why the change could not be reverted; empty if it could. RefusedError if that ``is_needed``."""
+    try:
+        plan_back(plan, plan.plan.after)
+    except RefusedError as error:
+        if is_needed:
+            raise RefusedError(f"{error}. Without --keep-way-back it is done all the same") from error
+        return str(error)
+    return ""
 
 
 def _plan_of(memory: Memory) -> LanePlan:

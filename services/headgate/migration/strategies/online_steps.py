@@ -117,7 +117,7 @@ class OnlineWork(MarkedWork):
                 self._feeds.resume(self._feed)
             case Step.CATCH_UP:
                 self._know_feed(record)
-                self._catch_up()
+                self._catch_up(record.error or "")
             case Step.PAUSE:
                 self.stage = ADDING_KEYS
                 self._feeds.pause(self._feed)
@@ -235,8 +235,8 @@ class OnlineWork(MarkedWork):
             )
             self._remember(self._memory.stage)
 
-    def _catch_up(self) -> None:
-        """Then compare, then watch."""
+    def _catch_up(self, error: str) -> None:
+        """Then compare, then watch. ``error``: why the feed waits, if it says so."""
         assert self.held is not None  # noqa: S101 - it is remembered with the stage
         if self.behind:
             self._wait_for_feed(self.behind, HEALTH_SECONDS)
@@ -246,7 +246,8 @@ class OnlineWork(MarkedWork):
         ends = self._feeds.ends(self.plan.topic)
         behind = None if position is None else sum(ends.values()) - sum(position.offsets.values())
         if behind is None or behind > LAG_OFFSETS_MAX:
-            self._wait_for_feed("" if behind is None else f"{behind} changes behind", POLL_SECONDS)
+            not_begun = f"feed {self._feed} has not begun: is there an agent? See `headgate why {self._feed}`"
+            self._wait_for_feed(error or (not_begun if behind is None else f"{behind} changes behind"), POLL_SECONDS)
             return
         self.pace.reason = ""
         self._marks()
