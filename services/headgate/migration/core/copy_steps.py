@@ -46,7 +46,10 @@ was replaced; a feed that begins with the first change after that moment makes u
 
 
 class FeedSeen(StrEnum):
-    """The feed into the copy. ``going``: it runs, or is on its way to or from it."""
+    """The feed into the copy. ``going``: it runs, or is on its way to or from it.
+
+    ``failed``: it has given up, or is held by what does not pass by itself (a value that the copy cannot hold).
+    """
 
     ABSENT = "absent"
     GOING = "going"

@@ -66,6 +66,10 @@ EVENTS_MAX: Final = 500_000
 that misses them is made again."""
 
 
+_FOR_GOOD: Final = frozenset({"value_refused", "change_undecodable", "source_offset_expired", "source_topic_replaced"})
+"""Errors that hold the feed's only table until somebody does something: the feed is not called failed for that."""
+
+
 class FeedsUnavailableError(DatabaseUnavailableError):
     """No coordinator or broker answers: what became of a request is not known, it is found out."""
 
@@ -159,7 +163,7 @@ class ChangeFeeds:
         """What a feed's record says, as the steps of a copy ask."""
         if record is None or record.state is FeedState.REMOVED or record.wanted is WantedState.REMOVED:
             return FeedSeen.ABSENT
-        if record.state is FeedState.FAILED:
+        if record.state is FeedState.FAILED or record.error_code in _FOR_GOOD:
             return FeedSeen.FAILED
         is_stopped = record.state is FeedState.STOPPED and record.wanted is WantedState.STOPPED
         return FeedSeen.STOPPED if is_stopped else FeedSeen.GOING
