@@ -104,7 +104,7 @@ def strategy(world: World, reverts: str | None = None) -> OnlineStrategy:
 
 
 def memory(stage: Any, plan: Any, offset: int = 8) -> Memory:
-    held = Held(Position("f", offset, True), "built", {0: offset})
+    held = Held(Position("f", {0: offset}, True), "built", {0: offset})
     return Memory(1, 1, stage, msgspec.json.encode(plan).decode(), msgspec.json.encode(held).decode())
 
 
