@@ -1,4 +1,4 @@
-"""A change log under load is cut into 16 streams, then 4, while writers and the owner are killed: order and equality.
+"""A change log under load: 1, 16, 4, 64, 1 streams, while writers and owner are killed; order and equality hold.
 
 And the reason why it exists: the same load on a plain topic whose partitions are added to, which is reordered.
 """
@@ -100,13 +100,13 @@ def headgate(cluster: Cluster, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_sixteen_then_four_streams_with_writers_and_owner_killed(
+def test_sixteen_four_sixty_four_and_one_stream_with_writers_and_owner_killed(
     cluster: Cluster, log: KafkaLog, processes: Processes
 ) -> None:
     chance = random.Random(11)  # noqa: S311 - which writer dies, no secret
     processes.start_owner("o1")
     processes.start_owner("o2")
-    headgate(cluster, "create", SET, "--topic", f"{cluster.cluster}.data", "--partitions", "40", "--timeout", "120")
+    headgate(cluster, "create", SET, "--topic", f"{cluster.cluster}.data", "--partitions", "128", "--timeout", "120")
     for name in WRITERS:
         processes.start_writer(name)
     reader = ChangeReader(log, SET, "r")
@@ -118,7 +118,11 @@ def test_sixteen_then_four_streams_with_writers_and_owner_killed(
         (0.25, lambda: _restart(processes, chance.choice(WRITERS))),
         (0.40, lambda: _kill_owner(processes)),
         (0.45, lambda: headgate(cluster, "commit", SET, "--streams", "4", "--yes", "--timeout", "120")),
-        (0.60, lambda: _restart(processes, chance.choice(WRITERS))),
+        (0.55, lambda: _restart(processes, chance.choice(WRITERS))),
+        (0.60, lambda: headgate(cluster, "commit", SET, "--streams", "64", "--yes", "--timeout", "120")),
+        (0.70, lambda: _kill_owner(processes)),
+        (0.75, lambda: headgate(cluster, "commit", SET, "--streams", "1", "--yes", "--timeout", "120")),
+        (0.85, lambda: _restart(processes, chance.choice(WRITERS))),
     ]
     total = len(WRITERS) * COUNT
     while read < total:
@@ -137,7 +141,8 @@ def test_sixteen_then_four_streams_with_writers_and_owner_killed(
     assert dict(found) == expected, "each key's changes once, in their order"
     tail = GenerationTail(log, SET, "check")
     tail.read_to_end()
-    assert [len(tail.state.map_of(SET, each.epoch).streams) for each in tail.state.sets[SET].generations] == [1, 16, 4]
+    streams = [len(tail.state.map_of(SET, each.epoch).streams) for each in tail.state.sets[SET].generations]
+    assert streams == [1, 16, 4, 64, 1]
     tail.close()
 
 

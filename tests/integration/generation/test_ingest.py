@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewPartitions, NewTopic
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.eventlog.kafka import KafkaLog
@@ -238,6 +238,20 @@ def test_what_does_not_exist_is_said(
     }
     for process, (code, why) in refused.items():
         assert why in process.end(code)
+
+
+def test_a_topic_with_more_partitions_is_refused_by_who_copies_it_and_by_who_starts_later(
+    log: KafkaLog, owner: Any, topic: str, ingest: Callable[..., Ingest], source: Source
+) -> None:
+    Operator(log).create()
+    source.write(200)
+    one = ingest("one", SET, "--topic", topic)
+    wait_until(one.is_ready, "it copies")
+    grown = log.connection.admin.create_partitions([NewPartitions(topic, PARTITIONS + 2)])
+    grown[topic].result(30)
+    why = f"topic {topic} had {PARTITIONS} partitions when it was first copied and has {PARTITIONS + 2} now"
+    assert why in one.end(ExitCode.SOURCE)
+    assert why in ingest("two", SET, "--topic", topic).end(ExitCode.SOURCE)
 
 
 def test_what_was_deleted_before_it_was_copied_is_an_error(

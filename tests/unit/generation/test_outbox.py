@@ -66,6 +66,24 @@ def test_positions_ascend_and_the_box_has_an_end() -> None:
     assert outbox.add(change(6)), "what a full box refused can be given again"
 
 
+def test_the_box_is_bounded_by_bytes_too_and_takes_one_change_of_any_size() -> None:
+    outbox = Outbox(10, limit_bytes=100)
+    large = Change(1, TOKENS[0], b"k", b"v" * 150, (("h", b"12"), ("n", None)))
+    assert large.size_bytes == 155
+    outbox.add(large)
+    with pytest.raises(OutboxFullError, match="1 changes of 155 bytes"):
+        outbox.add(change(2))
+    outbox.take(LOG, (), 10)
+    assert not outbox.has_room, "what is on its way counts"
+    outbox.commit()
+    assert (outbox.waiting_bytes, outbox.has_room) == (0, True)
+    outbox.add(change(2))
+    outbox.add(change(3, stream=1))
+    outbox.take(LOG, [LOG.streams[0]], 10)
+    outbox.begin(Written(2, 2))
+    assert outbox.waiting_bytes == change(3).size_bytes, "what the log has is not counted any more"
+
+
 def test_a_batch_is_confirmed_before_the_next() -> None:
     outbox = Outbox(5)
     outbox.add(change(0))

@@ -10,7 +10,14 @@ from headgate.generation.core.effects import EndsMeasured, FenceWriter, WriterFe
 from headgate.generation.core.machine import decide
 from headgate.generation.core.planning import first_map, next_map, resize
 from headgate.generation.core.state import chunks_of, current_of, evolve, new_state, state_for_writer
-from headgate.generation.core.switching import END_SECONDS, FENCES_MAX, PROMISE_SECONDS, PROMISE_SECONDS_MAX
+from headgate.generation.core.switching import (
+    ABANDON_SECONDS,
+    ABANDON_SECONDS_MAX,
+    END_SECONDS,
+    FENCES_MAX,
+    PROMISE_SECONDS,
+    PROMISE_SECONDS_MAX,
+)
 from headgate.records.generation import (
     ChunkKey,
     GenerationPhase,
@@ -112,6 +119,15 @@ def test_while_promises_come_nobody_is_fenced_but_not_for_ever(owner: Owner) -> 
         owner.hear(writer)
     owner.wait_until(100 + PROMISE_SECONDS_MAX)
     assert len(owner.fenced()) == FENCES_MAX
+
+
+def test_while_writers_are_fenced_a_switch_is_not_given_up_but_not_for_ever(owner: Owner) -> None:
+    while owner.now < 100 + ABANDON_SECONDS_MAX - 10:
+        owner.wait_until(owner.now + ABANDON_SECONDS - 1)
+        assert owner.phase(2) is GenerationPhase.PREPARED
+        owner.give(EffectFinished(owner.effects.pop(0), WriterFenced(3)))
+    owner.wait_until(100 + ABANDON_SECONDS_MAX)
+    assert owner.phase(2) is GenerationPhase.ABORTED
 
 
 def test_while_streams_are_ended_nobody_is_given_up(owner: Owner) -> None:

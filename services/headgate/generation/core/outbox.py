@@ -16,7 +16,10 @@ import msgspec
 
 from headgate.generation.core.ranges import LogMap, LogStream
 
-__all__ = ["Batch", "Change", "Outbox", "OutboxFullError", "PositionError", "Written"]
+__all__ = ["OUTBOX_BYTES", "Batch", "Change", "Outbox", "OutboxFullError", "PositionError", "Written"]
+
+OUTBOX_BYTES: Final = 64 * 1024 * 1024
+"""Keys, values and headers that may wait, by default: some seconds of a switch, and what a process can bear."""
 
 NOTHING: Final = -1
 """The position before all."""
@@ -38,6 +41,12 @@ class Change(msgspec.Struct, frozen=True):
     key: bytes
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what its source has given."""
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return len(self.key) + len(self.value or b"") + headers
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -62,10 +71,11 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Outbox:
-    """At most ``limit`` changes that are not committed yet."""
+    """At most ``limit`` changes that are not committed yet, of ``limit_bytes`` in all; the last one of any size."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, limit_bytes: int = OUTBOX_BYTES) -> None:
+        self.limit, self.limit_bytes = limit, limit_bytes
+        self.waiting_bytes = 0
         self._held: deque[Change] = deque()
         self._waiting: deque[Change] = deque()
         self._taken: Batch | None = None
@@ -78,6 +88,11 @@ class Outbox:
         """Changes that are not committed yet."""
         taken = 0 if self._taken is None else len(self._taken.changes)
         return len(self._held) + len(self._waiting) + taken
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another change is taken."""
+        return len(self) < self.limit and self.waiting_bytes < self.limit_bytes
 
     @property
     def has_held(self) -> bool:
@@ -97,9 +112,10 @@ class Outbox:
         if self.written.has(change.position, change.token):
             self._last_added = change.position
             return False
-        if len(self) >= self.limit:
-            raise OutboxFullError(f"{self.limit} changes wait to be written")
+        if not self.has_room:
+            raise OutboxFullError(f"{len(self)} changes of {self.waiting_bytes} bytes wait to be written")
         self._last_added = change.position
+        self.waiting_bytes += change.size_bytes
         self._waiting.append(change)
         return True
 
@@ -112,6 +128,7 @@ class Outbox:
         self.written = written
         self._catching_up_to = written.ahead if written.ahead > written.position else NOTHING
         self._waiting = deque(change for change in again if not written.has(change.position, change.token))
+        self.waiting_bytes = sum(change.size_bytes for change in self._waiting)
 
     def take(self, log: LogMap, closed: Sequence[LogStream], limit: int) -> Batch | None:
         """The next batch by ``log``, without what lies in ``closed``; None if there is nothing to write now.
@@ -146,6 +163,7 @@ class Outbox:
         """The batch that was taken stands on the log."""
         if self._taken is not None:
             self.written = self._taken.after
+            self.waiting_bytes -= sum(change.size_bytes for change, _ in self._taken.changes)
             self._taken = None
 
     def _after(self, chosen: Iterable[Change]) -> Written:

@@ -40,7 +40,10 @@ FENCES_MAX: Final = 12
 that lives after all: whoever promises before its turn comes is left alone."""
 
 ABANDON_SECONDS: Final = 20.0
-"""After which a switch that cannot even fence its silent writers (no broker answers) is aborted."""
+"""After so long without a promise or a fence a switch is aborted: no broker answers."""
+
+ABANDON_SECONDS_MAX: Final = 40.0
+"""After so long it is aborted in any case: what its writers hold back must not wait until they give up (60 s)."""
 
 END_SECONDS: Final = 5.0
 """After so long without another END those who have not ended what a committed switch has closed are given up, and the
@@ -77,7 +80,7 @@ def resume(draft: Draft, name: str) -> None:
     for each in draft.record(name).generations:
         if each.phase is GenerationPhase.PREPARED:
             draft.wait_for_writers("promise", name, each.epoch, PROMISE_SECONDS)
-            draft.set_timer("abandon", name, each.epoch, ABANDON_SECONDS)
+            draft.wait_for_writers("abandon", name, each.epoch, ABANDON_SECONDS)
         elif each.phase is GenerationPhase.CLOSING:
             draft.wait_for_writers("end", name, each.epoch, END_SECONDS)
         elif each.phase is GenerationPhase.DRAINED:
@@ -116,7 +119,7 @@ def prepare(draft: Draft, name: str, log: LogMap, requests: tuple[str, ...], rea
     record = draft.record(name)
     draft.put_set(name, replace(record, generations=(*record.generations, generation), last_epoch=log.generation))
     draft.wait_for_writers("promise", name, log.generation, PROMISE_SECONDS)
-    draft.set_timer("abandon", name, log.generation, ABANDON_SECONDS)
+    draft.wait_for_writers("abandon", name, log.generation, ABANDON_SECONDS)
 
 
 def hear(draft: Draft, name: str, report: WriterReported) -> None:
@@ -124,6 +127,7 @@ def hear(draft: Draft, name: str, report: WriterReported) -> None:
     for each in draft.record(name).generations:
         if each.phase is GenerationPhase.PREPARED and report.promised_epoch == each.epoch:
             draft.wait_for_writers("promise", name, each.epoch, PROMISE_SECONDS, PROMISE_SECONDS_MAX)
+            draft.wait_for_writers("abandon", name, each.epoch, ABANDON_SECONDS, ABANDON_SECONDS_MAX)
         elif each.phase is GenerationPhase.CLOSING and report.epoch > each.epoch:
             draft.wait_for_writers("end", name, each.epoch, END_SECONDS, END_SECONDS_MAX)
 
@@ -136,6 +140,7 @@ def take_fenced(draft: Draft, name: str, writer: str, position: int) -> None:
     let_leave(draft, name, writer, position)
     for each in draft.record(name).generations:
         if each.phase is GenerationPhase.PREPARED:
+            draft.wait_for_writers("abandon", name, each.epoch, ABANDON_SECONDS, ABANDON_SECONDS_MAX)
             raise_signal(draft, name, each.epoch, Signal.OVERDUE)
 
 
@@ -199,7 +204,7 @@ def _commit(draft: Draft, name: str, generation: GenerationRecorded, _reason: st
             GenerationOutcomeKey(name, request), OutcomeStatus.DONE, f"generation {generation.epoch} is committed"
         )
     draft.stop_waiting("promise", name, generation.epoch)
-    draft.cancel_timer("abandon", name, generation.epoch)
+    draft.stop_waiting("abandon", name, generation.epoch)
     if generation.follows:
         raise_signal(draft, name, generation.follows, Signal.FOLLOWED)
 
@@ -217,7 +222,7 @@ def _abort(draft: Draft, name: str, generation: GenerationRecorded, reason: str)
     for request in generation.requests:
         draft.settle(GenerationOutcomeKey(name, request), OutcomeStatus.FAILED, f"aborted: {reason}")
     draft.stop_waiting("promise", name, generation.epoch)
-    draft.cancel_timer("abandon", name, generation.epoch)
+    draft.stop_waiting("abandon", name, generation.epoch)
 
 
 def _close(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:

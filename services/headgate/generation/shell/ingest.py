@@ -18,11 +18,12 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 from prometheus_client import CollectorRegistry
 
-from headgate.eventlog.connection import RIGHTS_CODES
+from headgate.eventlog.connection import RIGHTS_CODES, BrokerUnreachableError
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, NewerSchemaError
 from headgate.generation.core.ingesting import Place, keyless, writer_of
-from headgate.generation.shell.ingest_clients import judge, open_clients
+from headgate.generation.shell.ingest_clients import READER_BYTES_MAX, judge, open_clients
+from headgate.generation.shell.ingest_growth import PartitionsNoted
 from headgate.generation.shell.ingest_metrics import IngestMetrics, TopicFigures
 from headgate.generation.shell.wire import ReservedHeaderError
 from headgate.generation.shell.writer import ChangeWriter, WriterError, WriterLook, WriterReplacedError
@@ -38,7 +39,11 @@ LOOP: Final = "ingest"
 OUTBOX_CHANGES: Final = 2_000
 """Of each partition: with the default of ten thousand, many partitions would need much memory during a switch."""
 
+OUTBOX_BYTES: Final = 32 * 1024 * 1024
+"""The same for large records: twice what one look can bring (READER_BYTES_MAX)."""
+
 RESUME_CHANGES: Final = 500
+RESUME_BYTES: Final = 4 * 1024 * 1024
 """Fewer waiting, and a partition that was paused is read again."""
 
 READ_MESSAGES: Final = 500
@@ -118,7 +123,10 @@ class IngestService:
                 f"topic {', '.join(missing)} does not exist: create it, let its connector create it, or correct --topic"
             )
         self._member, self._reader = open_clients(self._log, self._log_name, self._name)
+        self._partitions = PartitionsNoted(self._log.connection, self._member, self._ids)
         try:
+            self._partitions.read()
+            self._partitions.check()
             self._member.subscribe(
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
             )
@@ -150,6 +158,8 @@ class IngestService:
             self._check_ids()
         if now >= self._figures_at:
             self._figures_at = now + FIGURES_SECONDS
+            if self._has_joined:
+                self._partitions.note()
             self._show()
 
     # --- whose a partition is ---
@@ -208,17 +218,23 @@ class IngestService:
         if source.writer is None:
             if time.monotonic() >= source.retry_at:
                 writer = writer_of(self._name, topic, partition, self._ids[topic])
-                source.writer = ChangeWriter(self._log, self._log_name, writer, outbox_changes=OUTBOX_CHANGES)
+                source.writer = ChangeWriter(
+                    self._log,
+                    self._log_name,
+                    writer,
+                    outbox_changes=OUTBOX_CHANGES,
+                    outbox_bytes=OUTBOX_BYTES,
+                )
             return
         look = source.writer.look()
         if not source.is_read:
             source.waits_for = look.last_error
             if look.is_started:
                 self._begin(at, source, look)
-        elif not source.is_paused and look.waiting > OUTBOX_CHANGES - READ_MESSAGES:
+        elif not source.is_paused and is_full(look):
             self._reader.pause([TopicPartition(*at)])
             source.is_paused = True
-        elif source.is_paused and look.waiting < RESUME_CHANGES:
+        elif source.is_paused and look.waiting < RESUME_CHANGES and look.waiting_bytes < RESUME_BYTES:
             self._reader.resume([TopicPartition(*at)])
             source.is_paused = False
 
@@ -263,7 +279,8 @@ class IngestService:
     # --- what brokers say ---
 
     def _check_ids(self) -> None:
-        with suppress(SourceUnreachableError):
+        with suppress(SourceUnreachableError, BrokerUnreachableError):
+            self._partitions.check()
             now = topic_ids(self._log.connection, self._topics)
             for topic, known in self._ids.items():
                 if now.get(topic) != known:
@@ -298,3 +315,8 @@ class IngestService:
         low, high = self._reader.get_watermark_offsets(TopicPartition(*at), cached=True)
         if high >= 0:
             figures.behind += max(0, high - max(low, look.position + 1))
+
+
+def is_full(look: WriterLook) -> bool:
+    """Whether a writer could not take one look's records more, so that ``write`` would wait and hold up all others."""
+    return look.waiting > OUTBOX_CHANGES - READ_MESSAGES or look.waiting_bytes > OUTBOX_BYTES - READER_BYTES_MAX

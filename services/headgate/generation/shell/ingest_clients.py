@@ -12,10 +12,14 @@ from headgate.eventlog.connection import PASSING_CODES, KafkaConnection
 from headgate.eventlog.kafka import KafkaLog
 from headgate.sources.offsets import OffsetExpiredError, TopicMissingError
 
-__all__ = ["group_of", "judge", "open_clients"]
+__all__ = ["READER_BYTES_MAX", "group_of", "judge", "open_clients"]
 
 SESSION_TIMEOUT_MS: Final = 10_000
 """A process that was killed keeps its partitions for so long; the brokers' default is 45 s."""
+
+READER_BYTES_MAX: Final = 16 * 1024 * 1024
+"""What one look of the reader can bring, of all partitions together: half of it is fetched ahead, and a fetch that is
+under way then may bring as much. (One record may be larger.)"""
 
 
 def group_of(cluster: str, log_name: str, name: str) -> str:
@@ -41,6 +45,8 @@ def open_clients(log: KafkaLog, log_name: str, name: str) -> tuple[Any, Any]:
         isolation_level="read_committed",
         auto_offset_reset="error",
         fetch_wait_max_ms=50,
+        fetch_max_bytes=READER_BYTES_MAX // 2,
+        queued_max_messages_kbytes=READER_BYTES_MAX // 2048,
         **shared,
     )
     return member, reader

@@ -28,7 +28,7 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, NewerSchemaError
 from headgate.eventlog.topics import topic_name
 from headgate.generation.core.life import LifeOverError, WriterLife
-from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, Written
+from headgate.generation.core.outbox import OUTBOX_BYTES, Change, Outbox, OutboxFullError, Written
 from headgate.generation.core.ranges import MapError
 from headgate.generation.core.tokens import token_of_key
 from headgate.generation.shell.shared_tail import WriterTail
@@ -90,6 +90,7 @@ class WriterLook(msgspec.Struct, frozen=True):
     is_started: bool
     position: int
     waiting: int
+    waiting_bytes: int
     last_error: str
 
 
@@ -117,13 +118,14 @@ class ChangeWriter:
         writer: str,
         *,
         outbox_changes: int = OUTBOX_CHANGES,
+        outbox_bytes: int = OUTBOX_BYTES,
         batch_changes: int = BATCH_CHANGES,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         """Nothing is written before the owner has admitted this life; ``position`` waits for that. Raises LogError."""
         self._log, self._name, self._writer = log, name, writer
         self._batch_changes, self._wait_seconds = batch_changes, wait_seconds
-        self._outbox = Outbox(outbox_changes)
+        self._outbox = Outbox(outbox_changes, outbox_bytes)
         self._wake = threading.Event()
         self._tail = WriterTail(log, name, writer, self._wake)
         self._acts = WriterActs(log, name, writer, self._tail)
@@ -184,10 +186,11 @@ class ChangeWriter:
         """How it is doing, without waiting. Raises WriterError."""
         with self._changed:
             self._check()
-            return WriterLook(self._started, self._outbox.written.position, len(self._outbox), self._last_error)
+            box = self._outbox
+            return WriterLook(self._started, box.written.position, len(box), box.waiting_bytes, self._last_error)
 
     def _has_room(self) -> bool:
-        return len(self._outbox) < self._outbox.limit
+        return self._outbox.has_room
 
     def flush(self) -> int:
         """Wait until every change stands on the log; the last position. Raises WriterError."""
