@@ -26,6 +26,8 @@ import confluent_kafka
 import msgspec
 from confluent_kafka import TopicPartition
 
+from headgate.config.settings import load_settings
+from headgate.eventlog.topics import create_topics
 from headgate.provisioning.java import java_home_for_spark
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
 from headgate_lab.benchmarks.migration_tables import DATABASES, WARM_UP, WRITERS, BenchDatabase, Writers, bench_database
@@ -161,12 +163,13 @@ class _Bench:
     @contextmanager
     def services(self) -> Iterator[None]:
         """Coordinator, agent and the migrations' owner, each a process."""
+        create_topics(load_settings({"bootstrap": self._bootstrap, "shards": 1, "replication_factor": 1}))
         started: list[ServiceProcess] = []
         try:
             for name, arguments in (
-                ("coordinator", ("coordinator", "--create-topics")),
+                ("coordinator", ("coordinator",)),
                 ("agent", ("agent", "--name", "a")),
-                ("owner", ("migration", "--create-topics")),
+                ("owner", ("migration",)),
             ):
                 started.append(ServiceProcess(name, ("serve", *arguments), self._settings, self._folder))
             self._agent = started[1]
