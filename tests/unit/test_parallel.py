@@ -73,10 +73,12 @@ def test_files_that_stand_on_one_thing_go_to_one_worker() -> None:
     scope = TogetherScheduling._split_scope
     nodes = ["tests/integration/agent/test_captured.py::a", "tests/integration/sinks/test_types.py::b[x]"]
     nodes.append("tests/unit/test_parallel.py::c")
+    apart = "tests/e2e/test_demo.py::d[1]"
     scheduling = TogetherScheduling.__new__(TogetherScheduling)
-    assert [scope(scheduling, node) for node in nodes] == ["capture", "capture", "tests/unit/test_parallel.py"]
+    alone = ["tests/unit/test_parallel.py", apart]
+    assert [scope(scheduling, node) for node in [*nodes, apart]] == ["capture", "capture", *alone]
 
 
-@pytest.mark.parametrize("file", sorted(parallel.TOGETHER))
-def test_what_is_kept_together_is_there(file: str, pytestconfig: pytest.Config) -> None:
+@pytest.mark.parametrize("file", sorted({*parallel.TOGETHER, *parallel.APART}))
+def test_what_is_kept_together_or_apart_is_there(file: str, pytestconfig: pytest.Config) -> None:
     assert (pytestconfig.rootpath / file).is_file()
