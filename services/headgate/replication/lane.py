@@ -46,10 +46,15 @@ TOLD_LOOK_SECONDS: Final = 0.02
 BORDER_SECONDS_MAX: Final = 30.0
 """How long a lane that is to end waits for its batch; then that is broken off, and the sink knows what it was."""
 
+GENERATED_ROWS_MIN: Final = 400
+"""So many rows per partition of a batch are worth code that Spark generates for it. It is generated anew for each
+partition, which costs a millisecond; without it a row costs 3 to 5 µs more (docs/benchmarks.md)."""
+
 _POLLING: Final = "spark.sql.streaming.pollingDelay"
+_GENERATED: Final = "spark.sql.codegen.factoryMode"
 
 _starting = threading.Lock()
-"""The polling delay is the session's; a query takes it over while it is built."""
+"""The polling delay is the session's, and so is how code is run; a query takes them over while it is built."""
 
 
 class BatchCoordinator(Protocol):
@@ -95,6 +100,7 @@ class Lane:
         self._batch_coordinator = batch_coordinator
         self._cores = self._rows_max = 1
         self._latest_rows = 0
+        self._is_generated = False
         self._query: Any = None
         self._folder: Path | None = None
         self._batch_ended_at: float | None = None
@@ -137,7 +143,11 @@ class Lane:
             # Tasks of different lanes share the cores fairly; within a pool they would queue up.
             session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
             session.conf.set(_POLLING, polling_delay(len(self._starts)))
-            self._query = stream.start()
+            session.conf.set(_GENERATED, _factory_mode(is_generated=False))
+            try:
+                self._query = stream.start()
+            finally:
+                session.conf.unset(_GENERATED)  # others who work with the session read and write a lot at a time
         self._batch_ended_at = time.monotonic()
         self.started = True
         if self.stopping.is_set():
@@ -218,7 +228,9 @@ class Lane:
 
     def _serve(self, rows: DataFrame, ends: Ends) -> None:
         is_over = False
-        self._latest_rows = sum(end - self.delivered[place] for place, end in ends.items())
+        counts = [end - self.delivered[place] for place, end in ends.items()]
+        self._latest_rows = sum(counts)
+        self._generate(rows, is_worth=self._latest_rows >= GENERATED_ROWS_MIN * sum(count > 0 for count in counts))
         while not is_over and (plan := self._batch_coordinator.begin_batch(self, ends)) is not None:
             results: list[TaskResult] | None = None
             try:
@@ -232,11 +244,21 @@ class Lane:
                 is_over = self._batch_coordinator.end_batch(self, results)
         self.batches += is_over
 
+    def _generate(self, rows: DataFrame, *, is_worth: bool) -> None:
+        """Have tasks run code made for this query, or have them interpret it; the session is the query's own."""
+        if is_worth != self._is_generated:
+            rows.sparkSession.conf.set(_GENERATED, _factory_mode(is_generated=is_worth))
+            self._is_generated = is_worth
+
     def _run(self, rows: DataFrame, plan: BatchPlan) -> list[TaskResult]:
         answers = (
             without_heads(rows, plan.heads).coalesce(self._cores).mapInArrow(applying(plan), RESULT_SCHEMA).collect()
         )
         return [msgspec.json.decode(bytes(answer[0]), type=TaskResult) for answer in answers]
+
+
+def _factory_mode(*, is_generated: bool) -> str:
+    return "FALLBACK" if is_generated else "NO_CODEGEN"
 
 
 def _why(error: Exception) -> str:

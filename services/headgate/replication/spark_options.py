@@ -39,6 +39,7 @@ REFUSED_OPTIONS: Final[dict[str, str]] = {
     "spark.streaming.dynamicallocation.enabled": (
         "it is of Spark's older streams and does nothing here; spark.dynamicAllocation.enabled does"
     ),
+    "spark.sql.codegen.factorymode": "each lane chooses it by the size of its batches",
     "spark.jars.packages": "jars are given by path, each checked against a pinned hash",
     "spark.jars": "it is HEADGATE_SPARK__JARS",
     "spark.master": "it is HEADGATE_SPARK__MASTER",

@@ -9,6 +9,7 @@ import msgspec
 from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import ChangeBatch, SinkError
 from headgate.sinks.registry import open_sink
+from headgate.sinks.relational.postgresql.connection import PostgresSession
 from headgate.sinks.relational.staging import Stage
 
 spec = SinkSpec.model_validate_json(sys.argv[1])
@@ -22,7 +23,17 @@ def merge_and_freeze(self, reduced, groups):
     return merged
 
 
+begin_with = PostgresSession.begin_with
+
+
+def begin_and_freeze(self, claim, statements):
+    answers = begin_with(self, claim, statements)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return answers
+
+
 Stage.merge = merge_and_freeze
+PostgresSession.begin_with = begin_and_freeze
 writer = open_sink(spec).writer()
 try:
     writer.apply(batch)

@@ -16,6 +16,7 @@ from headgate.sinks.contract import (
     SinkFencedError,
     SinkUnavailableError,
 )
+from headgate.sinks.relational import writer
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.postgresql.connection import Label
 from headgate.sinks.relational.session import RelationalSettings
@@ -30,6 +31,13 @@ from integration.sinks.contract import (
 )
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(autouse=True, params=["at once", "staged"])
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of few rows goes either way to the same end."""
+    if request.param == "staged":
+        monkeypatch.setattr(writer, "CHANGES_AT_ONCE_MAX", -1)
 
 
 class PostgresBench:

@@ -22,6 +22,7 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
     ValueRefusedError,
 )
+from headgate.sinks.relational import writer
 from headgate.sinks.relational.grouping import Group
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
@@ -608,6 +609,7 @@ def test_a_table_that_never_stops_being_altered_is_unavailable_not_written(
         database.execute(f"ALTER TABLE t ADD COLUMN c{next(count)} int")
         return groups
 
+    monkeypatch.setattr(writer, "CHANGES_AT_ONCE_MAX", -1)
     monkeypatch.setattr(Stage, "fill", altered_meanwhile)
     with pytest.raises(SinkUnavailableError, match=r"public\.t was altered while") as altered:
         database.apply(claim, put(1, id=1, v=2))

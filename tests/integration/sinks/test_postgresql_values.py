@@ -9,10 +9,21 @@ import pytest
 from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkWriter, ValueRefusedError
+from headgate.sinks.relational import writer
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module", autouse=True, params=["at once", "staged"])
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A batch of few rows goes either way to the same end."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "staged":
+            patch.setattr(writer, "CHANGES_AT_ONCE_MAX", -1)
+        yield request.param
+
 
 DEC = "org.apache.kafka.connect.data.Decimal"
 TIME = "io.debezium.time"
@@ -174,7 +185,7 @@ def values_dsn(postgres_dsn: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def server(postgres_dsn: str, values_dsn: str) -> Iterator[psycopg.Connection]:
+def server(postgres_dsn: str, values_dsn: str, way: str) -> Iterator[psycopg.Connection]:
     """One database for all types; a table per test."""
     with psycopg.connect(postgres_dsn, autocommit=True) as admin:
         admin.execute("DROP DATABASE IF EXISTS test_values WITH (FORCE)")

@@ -11,8 +11,10 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from headgate.formats.reducing import Reduced
 from headgate.records.control import Epoch
-from headgate.sinks.contract import Claim, SinkError
+from headgate.sinks.contract import ChangeBatch, Claim, SinkError
+from headgate.sinks.relational.grouping import Merged
 from headgate.sinks.relational.progress import Progress
 from headgate.sinks.relational.session import Fault, RelationalSettings, Session
 from headgate.sinks.relational.staging import Stage
@@ -44,6 +46,8 @@ class Dialect(msgspec.Struct, Generic[S, C, E], frozen=True, kw_only=True):
     """The stage of a table; the number is the session's own."""
     stages_in_transaction: bool
     """Whether rows are staged in the transaction that merges them, or before it."""
+    apply_at_once: Callable[[S, Stage[S, C], ChangeBatch, Reduced], Merged | None] | None = None
+    """A shorter way for a few rows: the whole transaction. None: nothing has happened, the batch has to be staged."""
     own_id: Callable[[S], str | None]
     """See SelfAware."""
     published: Callable[[S, str, Sequence[str]], list[str]]

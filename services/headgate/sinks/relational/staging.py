@@ -165,7 +165,8 @@ class Stage(ABC, Generic[S, C]):
             )
         return [index for index, column in enumerate(group.columns) if column in table.columns]
 
-    def _text(self, column: str, semantics: Semantics) -> ColumnText:
+    def text(self, column: str, semantics: Semantics) -> ColumnText:
+        """How a column's values are written, given what the events say of them."""
         told = semantics or {}
         known = (column, told.get(column), told.get(CONNECTOR), told.get(BINARY))
         text = self._texts.get(known)
@@ -181,7 +182,7 @@ class Stage(ABC, Generic[S, C]):
             columns = []
             for index in used:
                 part = group.values[index][start : start + ROWS_PER_WRITE]
-                text = self._text(group.columns[index], group.semantics)
+                text = self.text(group.columns[index], group.semantics)
                 try:
                     columns.append(text.fields(part, group.types[index]))
                 except NotTextError:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final, Generic, TypeVar
 
 from headgate.config.crash_points import CrashPoint, reach
-from headgate.sinks.contract import Applied, ChangeBatch, SinkError, SinkRefusedError
+from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError
 from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words, places_of
 from headgate.sinks.relational.dialect import Dialect
@@ -24,6 +24,9 @@ __all__ = ["RelationalWriter"]
 
 ATTEMPTS_MAX: Final = 3
 """Deadlocks and tables altered under a stage go away when tried again; what is still there after this stays."""
+
+CHANGES_AT_ONCE_MAX: Final = 256
+"""Changes that may come down to a few rows; more are staged without a look."""
 
 S = TypeVar("S", bound=Session)
 C = TypeVar("C")
@@ -46,15 +49,19 @@ class RelationalWriter(Generic[S, C, E]):
         dialect, table = self._dialect, batch.claim.table
         for attempt in range(1, ATTEMPTS_MAX + 1):
             with self._open(batch) as session:
-                stage = self._stage(session, table)
+                stage = self._stage(session, batch.claim)
                 try:
+                    applied = self._apply_at_once(session, stage, batch) if attempt == 1 else None
+                    if applied is not None:
+                        return applied
+                    session.mark(batch.claim)
                     try:
                         return self._apply(session, stage, batch)
                     except (dialect.error, *REFUSALS) as error:
                         if not is_refusal(dialect, error):
                             raise
                         # Judged by the table as it is now: somebody may have widened the column meanwhile.
-                        return apply_in_parts(dialect, session, self._fresh_stage(session, table), batch)
+                        return apply_in_parts(dialect, session, self._fresh_stage(session, batch.claim), batch)
                 except (dialect.error, SinkRefusedError, TableAlteredError) as error:
                     fault = dialect.fault_of(error) if isinstance(error, dialect.error) else Fault.ALTERED
                     if attempt == ATTEMPTS_MAX or fault not in (Fault.ALTERED, Fault.DEADLOCK):
@@ -77,7 +84,6 @@ class RelationalWriter(Generic[S, C, E]):
             if self._session is None or self._session.closed:
                 self.close()
                 self._session = self._dialect.connect(self._settings)
-            self._session.mark(claim)
             yield self._session
         except self._dialect.error as error:
             doing = f"{claim.table} under epoch {claim.epoch}, {places_of(batch)}"
@@ -91,9 +97,11 @@ class RelationalWriter(Generic[S, C, E]):
             self.close()  # interrupted: what the session was doing is not known
             raise
 
-    def _stage(self, session: S, name: str) -> Stage[S, C]:
+    def _stage(self, session: S, claim: Claim) -> Stage[S, C]:
+        name = claim.table
         stage = self._stages.get(name)
         if stage is None:
+            session.mark(claim)
             table = self._load_table(session, name)
             self._created += 1
             stage = self._stages[name] = self._dialect.stage(session, table, self._created)
@@ -102,15 +110,31 @@ class RelationalWriter(Generic[S, C, E]):
     def _load_table(self, session: S, name: str) -> Table[C]:
         return self._dialect.load_table(session, name, self._settings.keyless)
 
-    def _fresh_stage(self, session: S, name: str) -> Stage[S, C]:
+    def _fresh_stage(self, session: S, claim: Claim) -> Stage[S, C]:
         """The table's stage, made anew if the table is no longer what the stage was made from."""
-        stage = self._stage(session, name)
-        if self._load_table(session, name) != stage.table:
-            self._forget_stage(name)
-        return self._stage(session, name)
+        stage = self._stage(session, claim)
+        if self._load_table(session, claim.table) != stage.table:
+            self._forget_stage(claim.table)
+        return self._stage(session, claim)
 
     def _forget_stage(self, name: str) -> None:
         self._stages.pop(name).drop()
+
+    def _apply_at_once(self, session: S, stage: Stage[S, C], batch: ChangeBatch) -> Applied | None:
+        """The shorter way, if the dialect has one that takes the batch. What is wrong with it is not said here."""
+        shorter = self._dialect.apply_at_once
+        if shorter is None or batch.source_table is not None or len(batch.changes) > CHANGES_AT_ONCE_MAX:
+            return None
+        try:
+            check_truncates(batch.claim, batch.changes)
+            merged = shorter(session, stage, batch, last_words(batch.changes, stage.table.key))
+        except REFUSALS:
+            return None
+        if merged is None:
+            return None
+        reach(CrashPoint.COMMITTED)
+        positions = {partition: span.next for partition, span in batch.ranges.items()}
+        return Applied(positions, merged.upserts, merged.updates, merged.deletes)
 
     def _apply(self, session: S, stage: Stage[S, C], batch: ChangeBatch) -> Applied:
         """The whole batch at once; what its rows are to blame for is raised as the database, or reducing, says it."""

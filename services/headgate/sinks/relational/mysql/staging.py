@@ -134,7 +134,7 @@ class MysqlStage(Stage[MysqlSession, Column]):
     def _literal(self, group: Group, index: int, place: int) -> str:
         column = group.columns[index]
         try:
-            text = self._text(column, group.semantics).plain(group.values[index][place])
+            text = self.text(column, group.semantics).plain(group.values[index][place])
         except NotTextError as error:
             raise UnwritableError(group.changes[place], column, str(error)) from error
         if text is None:

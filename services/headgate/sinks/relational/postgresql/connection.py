@@ -4,7 +4,7 @@ A session that holds locks says in its application name for which feed, table an
 <epoch>``. PostgreSQL keeps 63 bytes of it, so long names are shortened (with a digest), the epoch never.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from typing import Any, Final
@@ -120,6 +120,10 @@ class PostgresSession:
     def __init__(self, connection: BoundedConnection) -> None:
         self.connection = connection
         self._label: Label | None = None
+        self._is_labelled = True
+        """Whether the label is known: a transaction that is undone takes it back."""
+        self._prepared: set[str] = set()
+        self._escaping = psycopg.pq.Escaping(connection.pgconn)
 
     def execute(self, statement: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:
         """See Session."""
@@ -147,13 +151,54 @@ class PostgresSession:
     def mark(self, claim: Claim | None) -> None:
         """See Session. Whoever is blocked by a session finds its label in pg_stat_activity."""
         label = None if claim is None else Label.of(claim)
-        if label == self._label:
+        if label == self._label and self._is_labelled:
             return
         if label is None:
             self.execute("RESET application_name")
         else:
             self.execute("SELECT set_config('application_name', %s, false)", (str(label),))
-        self._label = label
+        self._label, self._is_labelled = label, True
+
+    # --- a transaction as one text ---
+
+    def literal(self, text: str) -> str:
+        """A text in quotes, as a statement needs it. Raises UnicodeEncodeError."""
+        return bytes(self._escaping.escape_literal(text.encode())).decode()
+
+    def prepare(self, statements: Iterable[str]) -> None:
+        """Prepare statements, once for the session, or until ``forget_prepared``."""
+        for statement in statements:
+            if statement not in self._prepared:
+                with suppress(errors.DuplicatePreparedStatement):
+                    self.execute(statement)
+                self._prepared.add(statement)
+
+    def forget_prepared(self) -> None:
+        """One was missing: psycopg lets go of all that is prepared, ours with its own, after a ROLLBACK or a DROP."""
+        self._prepared.clear()
+
+    def begin_with(self, claim: Claim, statements: Sequence[str]) -> list[tuple[int, list[tuple[Any, ...]]]]:
+        """Begin a transaction labelled for ``claim`` and run ``statements`` in it, all sent at once.
+
+        Of each how many rows it found, and its rows. After an error nothing behind it was run, and ``undo`` is due.
+        """
+        label, sent = Label.of(claim), ["BEGIN", *statements]
+        if label != self._label or not self._is_labelled:
+            sent.insert(0, f"SELECT set_config('application_name', {self.literal(str(label))}, false)")
+        self._label, self._is_labelled = label, False
+        cursor = self.connection.execute(";".join(sent).encode(), prepare=False)
+        answers = []
+        while True:
+            answers.append((cursor.rowcount, cursor.fetchall() if cursor.description else []))
+            if not cursor.nextset():
+                self._is_labelled = True
+                return answers[-len(statements) :]
+
+    def undo(self) -> None:
+        """Roll the transaction back, if there is one still."""
+        self._is_labelled = False
+        if not self.closed and self.connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            self.execute("ROLLBACK")
 
     @property
     def closed(self) -> bool:

@@ -7,6 +7,7 @@ import psycopg
 from headgate.sinks.registry import SinkPlug
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.postgresql.address import address_of
+from headgate.sinks.relational.postgresql.at_once import apply_at_once
 from headgate.sinks.relational.postgresql.catalog import check_database, load_table
 from headgate.sinks.relational.postgresql.connection import PostgresSession, connect
 from headgate.sinks.relational.postgresql.contention import cancel, end_blockers
@@ -27,6 +28,7 @@ _POSTGRESQL: Final = Dialect[PostgresSession, str, psycopg.Error](
     progress=PostgresProgress,
     stage=PostgresStage,
     stages_in_transaction=True,
+    apply_at_once=apply_at_once,
     own_id=read_own_id,
     published=read_published,
     fault_of=fault_of,

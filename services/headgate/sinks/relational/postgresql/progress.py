@@ -1,6 +1,6 @@
 """The fence's tables and statements, where PostgreSQL's are its own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headgate.sinks.contract import Claim, OffsetRange
@@ -9,7 +9,7 @@ from headgate.sinks.relational.postgresql.catalog import found_name
 from headgate.sinks.relational.postgresql.connection import PostgresSession
 from headgate.sinks.relational.progress import FEED, MINE, Progress, Values
 
-__all__ = ["PostgresProgress"]
+__all__ = ["HOLD", "MOVE", "PREPARED_FENCE", "PostgresProgress", "fence_arguments"]
 
 _CREATE: Final = """
 CREATE SCHEMA IF NOT EXISTS headgate;
@@ -75,6 +75,48 @@ FROM unnest(%(partitions)s::int[], %(expected)s::bigint[], %(next)s::bigint[]) A
 WHERE {MINE} AND p.partition = s.number
   AND (owner_rev, n) = (%(owner_rev)s, %(n)s) AND NOT closed AND p.next_offset = s.expected
 """
+
+HOLD: Final = "headgate_hold"
+MOVE: Final = "headgate_move"
+"""Statements that a session keeps prepared."""
+
+_ARGUMENTS: Final = {
+    "cluster": "text",
+    "feed_id": "text",
+    "table": "text",
+    "topic": "text",
+    "partitions": "int[]",
+    "owner_rev": "bigint",
+    "n": "bigint",
+    "expected": "bigint[]",
+    "next": "bigint[]",
+}
+_PLACES: Final = {name: f"${place}" for place, name in enumerate(_ARGUMENTS, start=1)}
+_HOLD_ARGUMENTS: Final = 5
+"""The first ones."""
+
+PREPARED_FENCE: Final = (
+    f"PREPARE {HOLD} ({', '.join(list(_ARGUMENTS.values())[:_HOLD_ARGUMENTS])}) AS {_HOLD % _PLACES}",
+    # All, or an error (a division by zero): what is sent behind it in one text is then not run.
+    (
+        f"PREPARE {MOVE} ({', '.join(_ARGUMENTS.values())}) AS WITH moved AS ({_MOVE % _PLACES} RETURNING p.partition) "
+        f"SELECT 1 / (count(*) = cardinality({_PLACES['partitions']}))::int FROM moved"
+    ),
+)
+
+
+def fence_arguments(claim: Claim, table: str, ranges: Mapping[int, OffsetRange]) -> tuple[list[str], list[str]]:
+    """Those of HOLD and of MOVE, as texts that the server reads."""
+    spans = [span for _, span in sorted(ranges.items())]
+    identity, epoch = claim.identity, claim.epoch
+    held = [identity.cluster_id, identity.feed_id, table, claim.topic, _array(sorted(ranges))]
+    moves = [_array(span.expected for span in spans), _array(span.next for span in spans)]
+    return held, [*held, str(epoch.owner_rev), str(epoch.n), *moves]
+
+
+def _array(numbers: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, numbers)) + "}"
+
 
 # The row's own words come back, whoever made it. A rewind's first batch puts its own in their place.
 _STORE: Final = """

@@ -18,12 +18,12 @@ from headgate.sinks.relational.postgresql.values import column_text
 from headgate.sinks.relational.staging import GROUP, Stage
 from headgate.sinks.relational.text import ColumnText
 
-__all__ = ["PostgresStage"]
+__all__ = ["STAGED_AS", "PostgresStage"]
 
 ROWS_BEFORE_TRUNCATE: Final = 5_000
 """Dead rows a stage may hold: scanning them costs less than a millisecond, a TRUNCATE about as much."""
 
-_STAGED_AS: Final = {"money": "numeric", "money[]": "numeric[]"}
+STAGED_AS: Final = {"money": "numeric", "money[]": "numeric[]"}
 
 _GROUP: Final = quoted(GROUP)
 _COPY_PLACE: Final = re.compile(r"COPY \S+, line (?P<line>\d+)(?:, column (?P<column>.+?))?(?::|$)")
@@ -43,13 +43,13 @@ class PostgresStage(Stage[PostgresSession, str]):
 
     def _as_staged(self, column: str) -> str:
         """A column of the target as it is in the stage."""
-        name, kind = quoted(column), _STAGED_AS.get(self.table.columns[column])
+        name, kind = quoted(column), STAGED_AS.get(self.table.columns[column])
         return name if kind is None else f"{name}::{kind} AS {name}"
 
     def _from_stage(self, column: str) -> str:
         """A staged column as it is in the target."""
         kind = self.table.columns[column]
-        return f"s.{quoted(column)}::{kind}" if kind in _STAGED_AS else f"s.{quoted(column)}"
+        return f"s.{quoted(column)}::{kind}" if kind in STAGED_AS else f"s.{quoted(column)}"
 
     def drop(self) -> None:
         """See Stage."""
