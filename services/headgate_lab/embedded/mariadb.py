@@ -71,6 +71,7 @@ class EmbeddedMariadb:
         require_free(self.port, "MariaDB")
         root = debian.unpacked(_PACKAGE, _PROGRAM, _INSTEAD)
         self.data_dir.mkdir(parents=True, exist_ok=True)
+        (self.data_dir / "tmp").mkdir(mode=0o700, exist_ok=True)
         if not (self.data_dir / "password").exists():
             self._install(root)
         with self.log_file.open("ab") as log:
@@ -131,6 +132,8 @@ class EmbeddedMariadb:
             "--no-defaults",  # first: nothing of the machine's own configuration is read
             f"--user={pwd.getpwuid(os.geteuid()).pw_name}",
             f"--datadir={self.data_dir / 'data'}",
+            # A server that starts empties its folder of temporary tables, those of others that share it, too.
+            f"--tmpdir={self.data_dir / 'tmp'}",
             f"--lc-messages-dir={messages}",
             f"--character-sets-dir={messages / 'charsets'}",
             f"--plugin-dir={root / 'usr/lib/mysql/plugin'}",
