@@ -142,7 +142,7 @@ def unique_keys(shop: Shop) -> set[str]:
 
 
 @MARIADB_LATER
-@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("partitions", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_a_value_that_goes_from_row_to_row_is_where_it_went(
     cluster: KafkaLog, serve: Serve, shop: Shop, movers: list[Mover], partitions: int
 ) -> None:

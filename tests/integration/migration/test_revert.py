@@ -64,6 +64,7 @@ def way_back(migration: str) -> dict[str, Any]:
     return found
 
 
+@MARIADB_LATER
 def test_a_change_whose_way_back_is_kept_is_reverted_and_that_reverted_again(
     cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_way_back_that_is_begun_by_the_revert_survives_its_owner_and_stops_at_
     assert shop.tables() == ["items"]
 
 
+@pytest.mark.long
 @MARIADB_LATER
 def test_a_renamed_column_comes_back_under_its_old_name_with_the_values_of_now(
     cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
@@ -157,6 +159,7 @@ def test_a_renamed_column_comes_back_under_its_old_name_with_the_values_of_now(
     assert shop.run("SELECT count(*) FROM items WHERE label = 'label of now'")[0][0] > 0
 
 
+@pytest.mark.long
 @MARIADB_LATER
 def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_change(
     cluster: KafkaLog, serve: Serve, shop: Shop

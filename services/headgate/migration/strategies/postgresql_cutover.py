@@ -130,8 +130,10 @@ class _CutOver:
         if marked.is_late or not self._find(slot, deadline):
             raise too_slow(self._seconds, is_on_topic=False)
         main = self._lane.server.sessions.main
-        if (missing := self._missing()) and not is_empty(main, table_of(self._plan.held)):
-            raise FeedBehindError(str(without_mark(missing)))
+        if missing := self._missing():
+            self._check_same(main)  # the copy of a table that was truncated would be waited for in vain
+            if not is_empty(main, table_of(self._plan.held)):
+                raise FeedBehindError(str(without_mark(missing)))
         while not self._is_in_copy(main):
             if time.monotonic() >= deadline:
                 raise too_slow(self._seconds, is_on_topic=True)
