@@ -6,11 +6,12 @@ import socket
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from typer.testing import Result
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import ANSWER_SECONDS, headgate
+from integration.cli.conftest import ANSWER_SECONDS, eventually, headgate
 
 pytestmark = pytest.mark.integration
 
@@ -57,8 +58,13 @@ def test_topic_that_is_not_compacted_is_refused(settings: Settings, log: KafkaLo
     resource = ConfigResource(ResourceType.TOPIC, f"{settings.prefix}dispatch", incremental_configs=[entry])
     for future in log.connection.admin.incremental_alter_configs([resource]).values():
         future.result(ANSWER_SECONDS)
-    result = headgate("agent", "list")
-    assert result.exit_code == ExitCode.TOPICS_WRONG
+
+    def is_refused() -> Result | None:
+        """The controller answers before the brokers have heard of it."""
+        result = headgate("agent", "list")
+        return result if result.exit_code == ExitCode.TOPICS_WRONG else None
+
+    result = eventually(is_refused, "it is refused")
     assert f"{settings.prefix}dispatch has cleanup.policy=delete" in result.stderr
 
 
