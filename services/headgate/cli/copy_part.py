@@ -14,7 +14,7 @@ __all__ = ["LateCopier"]
 
 
 class LateCopier:
-    """See headgate.migration.strategies.online.Copier. ``scratch`` is for Spark's temporary files."""
+    """See headgate.migration.strategies.online.strategy.Copier. ``scratch`` is for Spark's temporary files."""
 
     def __init__(self, around: Surroundings, scratch: Path) -> None:
         self._around = around

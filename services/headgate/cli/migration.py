@@ -25,7 +25,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec, MigrationSpecError, parse_spec, written
 from headgate.migration.shell.work import MigrationWork
-from headgate.migration.strategies.tool import said_by_tool
+from headgate.migration.strategies.tools.tool import said_by_tool
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.migration import (

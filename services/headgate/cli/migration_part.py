@@ -9,7 +9,7 @@ from headgate.cli.copy_part import LateCopier
 from headgate.cli.running import Part, Surroundings
 from headgate.migration.shell.reports import PATH, ToolReports
 from headgate.migration.shell.service import MigrationService
-from headgate.migration.strategies.tool import Tools
+from headgate.migration.strategies.tools.tool import Tools
 from headgate.runtime.service import ServiceSettings
 
 __all__ = ["migration_part"]

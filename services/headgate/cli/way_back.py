@@ -5,7 +5,7 @@ from typing import Any
 from headgate.eventlog.log import Log, Partition
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import read_snapshot
-from headgate.migration.strategies.way_back import read_way_back
+from headgate.migration.strategies.online.way_back import read_way_back
 from headgate.records.control import FeedRecorded, FeedState
 from headgate.records.keys import FeedKey
 from headgate.records.migration import FEED, MigrationRecorded, MigrationState

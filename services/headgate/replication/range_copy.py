@@ -28,7 +28,7 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
-from headgate.migration.strategies.range_work import RangeWork
+from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.migration.strategies.ranges import read_range, write_range
 from headgate.replication.archives import forget_archives
 from headgate.replication.causes import cause_of
@@ -71,7 +71,7 @@ class _ReadFailedError(Exception):
 
 
 class RangeCopier:
-    """Copies ranges on a Spark of its own, started when it is needed; see strategies.online.Copier."""
+    """Copies ranges on a Spark of its own, started when it is needed; see strategies.online.marked.Copier."""
 
     def __init__(self, runtime: SparkRuntime, scratch: Path) -> None:
         self._runtime = runtime

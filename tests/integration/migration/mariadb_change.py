@@ -17,14 +17,14 @@ from headgate.migration.core.copy_steps import Position
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import Chunk, Memory
 from headgate.migration.strategies.examining import checked_plan
-from headgate.migration.strategies.lane import CutOver, LastChange, Place
-from headgate.migration.strategies.lane_plan import LanePlan, lane_plan
-from headgate.migration.strategies.mariadb import MariadbServer
-from headgate.migration.strategies.mariadb_cutover import MariadbOnline
-from headgate.migration.strategies.mariadb_ranges import read_range, write_range
-from headgate.migration.strategies.mariadb_swap import TableSwap
-from headgate.migration.strategies.marks import TopicMarks
-from headgate.migration.strategies.range_work import RangeWork
+from headgate.migration.strategies.mariadb.cutover import MariadbOnline
+from headgate.migration.strategies.mariadb.ranges import read_range, write_range
+from headgate.migration.strategies.mariadb.server import MariadbServer
+from headgate.migration.strategies.mariadb.swap import TableSwap
+from headgate.migration.strategies.online.lane import CutOver, LastChange, Place
+from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan
+from headgate.migration.strategies.online.marks import TopicMarks
+from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.records.migration import MigrationStrategy
 
 __all__ = ["WHOLE", "Change", "Tail", "cut_over_until_the_rename", "opened"]

@@ -10,8 +10,8 @@ import pytest
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
-from headgate.migration.strategies.gh_ost import HOOKS
-from headgate.migration.strategies.tool import said_by_tool
+from headgate.migration.strategies.tools.gh_ost import HOOKS
+from headgate.migration.strategies.tools.tool import said_by_tool
 from headgate.records.migration import MigrationStrategy
 from integration.cli.conftest import eventually
 from integration.migration.tool_change import Owner, Table, owned, pid_of

@@ -14,9 +14,9 @@ import pytest
 from fixtures.services import mariadb_connect
 from headgate.migration.core.copy_steps import FeedSeen
 from headgate.migration.strategies.contract import Memory, RefusedError
-from headgate.migration.strategies.lane import Held
-from headgate.migration.strategies.online_back import OnlineBack
-from headgate.migration.strategies.way_back import WayBack
+from headgate.migration.strategies.online.back import OnlineBack
+from headgate.migration.strategies.online.lane import Held
+from headgate.migration.strategies.online.way_back import WayBack
 from headgate.records.migration import Artifact, MigrationRecorded
 from integration.migration.mariadb_change import Change, opened
 from support.migration_records import recorded

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from fixtures.services import mariadb_connect
-from headgate.migration.strategies import mariadb_swap
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
     LockUnavailableError,
     RefusedError,
     SupersededError,
 )
-from headgate.migration.strategies.lane import FeedBehindError
-from headgate.migration.strategies.mariadb_swap import TableSwap
+from headgate.migration.strategies.mariadb import swap as mariadb_swap
+from headgate.migration.strategies.mariadb.swap import TableSwap
+from headgate.migration.strategies.online.lane import FeedBehindError
 from headgate.migration.strategies.planning import shadow_name
 from integration.cli.conftest import eventually
 from integration.migration.mariadb_change import WHOLE, Change, Tail, cut_over_until_the_rename, opened

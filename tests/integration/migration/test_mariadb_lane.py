@@ -10,8 +10,8 @@ import pytest
 
 from fixtures.services import mariadb_connect
 from headgate.migration.strategies.contract import RefusedError, SupersededError
-from headgate.migration.strategies.mariadb_ranges import read_range, write_range
-from headgate.migration.strategies.range_work import RangeWork
+from headgate.migration.strategies.mariadb.ranges import read_range, write_range
+from headgate.migration.strategies.online.range_work import RangeWork
 from integration.cli.conftest import eventually
 from integration.migration.mariadb_change import WHOLE, Change, opened
 

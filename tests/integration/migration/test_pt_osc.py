@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from fixtures.services import mariadb_execute
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
-from headgate.migration.strategies.tool import said_by_tool
+from headgate.migration.strategies.tools.tool import said_by_tool
 from headgate.records.migration import MigrationStrategy
 from integration.cli.conftest import eventually
 from integration.migration.tool_change import Owner, Table, owned, pid_of

@@ -9,9 +9,9 @@ import pytest
 
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.examining import checked_plan
-from headgate.migration.strategies.lane_plan import lane_plan
-from headgate.migration.strategies.postgresql import PostgresServer
-from headgate.migration.strategies.postgresql_lane import PostgresLane
+from headgate.migration.strategies.online.lane_plan import lane_plan
+from headgate.migration.strategies.postgresql.lane import PostgresLane
+from headgate.migration.strategies.postgresql.server import PostgresServer
 from headgate.records.migration import MigrationStrategy
 
 pytestmark = pytest.mark.integration

@@ -16,7 +16,7 @@ from headgate.migration.core.machine import MIGRATIONS
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.reports import PATH, ToolReports
 from headgate.migration.shell.work import MigrationWork
-from headgate.migration.strategies.tool import Tools
+from headgate.migration.strategies.tools.tool import Tools
 from headgate.observability.http import OpsServer
 from headgate.observability.metrics import new_registry
 from headgate.observability.probes import Probes

@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.migration.strategies.contract import Column, RefusedError, Table
-from headgate.migration.strategies.lane_plan import LanePlan, lane_plan
+from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan
 from headgate.migration.strategies.planning import make_plan
 from headgate.migration.strategies.statement import parse_statement
 

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.migration.shell import feeds
 from headgate.migration.shell.feeds import Events
-from headgate.migration.strategies.lane import LastChange, Place
+from headgate.migration.strategies.online.lane import LastChange, Place
 
 
 def event(op: str = "u", **source: Any) -> bytes:

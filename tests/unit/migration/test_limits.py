@@ -9,7 +9,7 @@ import pytest
 
 from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
 from headgate.migration.strategies.contract import Load
-from headgate.migration.strategies.mariadb_sessions import why_not_mariadb
+from headgate.migration.strategies.mariadb.sessions import why_not_mariadb
 from headgate.migration.strategies.pace import Pace
 from headgate.records.migration import MigrationStrategy
 

@@ -11,9 +11,9 @@ from headgate.migration.core.copy_steps import FeedSeen, Position
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.feeds import FeedsUnavailableError
 from headgate.migration.strategies.contract import Memory, RefusedError, Table
-from headgate.migration.strategies.lane import Held
-from headgate.migration.strategies.online import OnlineStrategy
-from headgate.migration.strategies.way_back import plan_back, read_way_back
+from headgate.migration.strategies.online.lane import Held
+from headgate.migration.strategies.online.strategy import OnlineStrategy
+from headgate.migration.strategies.online.way_back import plan_back, read_way_back
 from headgate.records.migration import FEED, Artifact, MigrationRecorded, MigrationStrategy
 from support.migration_records import recorded
 from unit.migration.test_lane_plan import ID, planned, table

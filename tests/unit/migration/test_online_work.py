@@ -7,8 +7,8 @@ import pytest
 
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import DatabaseUnavailableError, Memory
-from headgate.migration.strategies.lane_plan import lane_plan
-from headgate.migration.strategies.online_steps import Note, OnlineWork, Parts
+from headgate.migration.strategies.online.lane_plan import lane_plan
+from headgate.migration.strategies.online.steps import Note, OnlineWork, Parts
 from headgate.migration.strategies.planning import make_plan
 from headgate.migration.strategies.statement import parse_statement
 from headgate.records.migration import MigrationStrategy
@@ -46,7 +46,7 @@ class Others:
 def test_it_ends_where_its_session_is_lost_and_can_be_begun_again(
     answers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.migration.strategies.online_steps.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("headgate.migration.strategies.online.steps.AGAIN_SECONDS", 0.01)
     plan = make_plan(
         parse_statement("ALTER TABLE t ADD c int", "postgres"), table(ID), table(ID), "s", allow_lossy=False
     )

@@ -11,10 +11,10 @@ import pytest
 
 from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
 from headgate.migration.strategies.contract import RefusedError
-from headgate.migration.strategies.gh_ost_hook import given
-from headgate.migration.strategies.pt_osc import progress_of
-from headgate.migration.strategies.tool import option_file, said_by_tool
-from headgate.migration.strategies.tool_process import LINES_MAX, ToolFolder, ToolProcess
+from headgate.migration.strategies.tools.gh_ost_hook import given
+from headgate.migration.strategies.tools.process import LINES_MAX, ToolFolder, ToolProcess
+from headgate.migration.strategies.tools.pt_osc import progress_of
+from headgate.migration.strategies.tools.tool import option_file, said_by_tool
 from headgate.records.migration import MigrationStrategy
 
 

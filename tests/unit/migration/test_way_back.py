@@ -8,9 +8,9 @@ import pytest
 
 from headgate.migration.core.copy_steps import FeedSeen, Step, next_step
 from headgate.migration.strategies.contract import Column, RefusedError, Table
-from headgate.migration.strategies.lane_plan import aside_name
-from headgate.migration.strategies.online_back import OnlineBack, back_feed
-from headgate.migration.strategies.way_back import WayBack, fingerprint, plan_back, read_way_back
+from headgate.migration.strategies.online.back import OnlineBack, back_feed
+from headgate.migration.strategies.online.lane_plan import aside_name
+from headgate.migration.strategies.online.way_back import WayBack, fingerprint, plan_back, read_way_back
 from headgate.records.migration import Artifact
 from support.migration_records import recorded
 from unit.migration.test_lane_plan import ID, planned, table

@@ -24,7 +24,7 @@ from headgate.formats.change import DATA_ERRORS
 from headgate.migration.core.copy_steps import FeedSeen
 from headgate.migration.shell.feed_lags import FeedLags
 from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
-from headgate.migration.strategies.lane import LastChange, Place, Target
+from headgate.migration.strategies.online.lane import LastChange, Place, Target
 from headgate.records.base import Fact
 from headgate.records.control import (
     FeedRecorded,

@@ -22,16 +22,16 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.declared import Declared
 from headgate.migration.strategies.direct import DirectStrategy
-from headgate.migration.strategies.gh_ost import GhOstStrategy
 from headgate.migration.strategies.instant import InstantFirst
-from headgate.migration.strategies.mariadb import MariadbServer
-from headgate.migration.strategies.mariadb_cutover import MariadbOnline
-from headgate.migration.strategies.online import OnlineStrategy
-from headgate.migration.strategies.online_steps import Copier
-from headgate.migration.strategies.postgresql import PostgresServer
-from headgate.migration.strategies.postgresql_cutover import PostgresOnline
-from headgate.migration.strategies.pt_osc import PtOscStrategy
-from headgate.migration.strategies.tool import Tools
+from headgate.migration.strategies.mariadb.cutover import MariadbOnline
+from headgate.migration.strategies.mariadb.server import MariadbServer
+from headgate.migration.strategies.online.steps import Copier
+from headgate.migration.strategies.online.strategy import OnlineStrategy
+from headgate.migration.strategies.postgresql.cutover import PostgresOnline
+from headgate.migration.strategies.postgresql.server import PostgresServer
+from headgate.migration.strategies.tools.gh_ost import GhOstStrategy
+from headgate.migration.strategies.tools.pt_osc import PtOscStrategy
+from headgate.migration.strategies.tools.tool import Tools
 from headgate.migration.strategies.triggers import TriggersStrategy
 from headgate.observability.logs import logger
 from headgate.records.migration import MigrationStrategy

@@ -1,1 +1,1 @@
-"""How a table is changed: one contract (contract.py), a file per strategy, a folder per kind of database."""
+"""How a table is changed: one contract (contract.py), a file or folder per strategy, a folder per kind of database."""

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from headgate.migration.strategies import mariadb_ranges, postgresql_ranges
 from headgate.migration.strategies.contract import Chunk
-from headgate.migration.strategies.range_work import RangeWork
+from headgate.migration.strategies.mariadb import ranges as mariadb_ranges
+from headgate.migration.strategies.online.range_work import RangeWork
+from headgate.migration.strategies.postgresql import ranges as postgresql_ranges
 
 __all__ = ["read_range", "write_range"]
 

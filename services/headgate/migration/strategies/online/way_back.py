@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.migration.strategies.contract import Column, Plan, RefusedError, Table
-from headgate.migration.strategies.lane_plan import LanePlan, aside_name
+from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 
 __all__ = ["OPPOSITE", "WayBack", "fingerprint", "plan_back", "read_way_back"]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from psycopg import sql
 
 from headgate.migration.strategies.contract import Chunk, Load, Plan, Table
-from headgate.migration.strategies.postgresql_sessions import PostgresSessions, named, translating
+from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
 
 __all__ = ["EMPTIED", "PostgresCopy", "casted", "listed", "table_of", "within"]
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Final
 
 from headgate.migration.strategies.contract import RefusedError, Table
-from headgate.migration.strategies.mariadb_mark import markable
-from headgate.migration.strategies.mariadb_sessions import Session, quoted
+from headgate.migration.strategies.mariadb.mark import markable
+from headgate.migration.strategies.mariadb.sessions import Session, quoted
 
 __all__ = ["check_capture"]
 

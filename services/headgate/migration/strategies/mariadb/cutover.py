@@ -1,6 +1,6 @@
 """The cut-over of an online change at MariaDB: the copy takes the table's place once all changes are in it.
 
-One session locks the table, and a sentry (mariadb_swap), and not the copy: the feed goes on writing there. Under the
+One session locks the table, and a sentry (swap.py), and not the copy: the feed goes on writing there. Under the
 lock that same session sets a mark, which is the table's last change, whatever came before; in each partition of the
 topic, if there are several. When the marks' second events are on the topic, everything is, and the feed's position
 behind them says that everything is in the copy. Then the copy's columns get their last names, and a second session
@@ -14,7 +14,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.migration.strategies.lane import (
+from headgate.migration.strategies.mariadb.lane import MariadbLane, differing_keys, prepare, to_final_form
+from headgate.migration.strategies.mariadb.mark import set_mark
+from headgate.migration.strategies.mariadb.sessions import Session, quoted
+from headgate.migration.strategies.mariadb.text import among, inserts, row_text, texts
+from headgate.migration.strategies.online.lane import (
     CutOver,
     FeedBehindError,
     Mark,
@@ -26,10 +30,6 @@ from headgate.migration.strategies.lane import (
     too_slow,
     without_mark,
 )
-from headgate.migration.strategies.mariadb_lane import MariadbLane, differing_keys, prepare, to_final_form
-from headgate.migration.strategies.mariadb_mark import set_mark
-from headgate.migration.strategies.mariadb_sessions import Session, quoted
-from headgate.migration.strategies.mariadb_text import among, inserts, row_text, texts
 
 __all__ = ["MariadbOnline"]
 

@@ -22,16 +22,16 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     Table,
 )
-from headgate.migration.strategies.lane import Mark, Row, Target
-from headgate.migration.strategies.lane_plan import LanePlan, aside_name
-from headgate.migration.strategies.mariadb import MariadbServer
-from headgate.migration.strategies.mariadb_capture import check_capture
-from headgate.migration.strategies.mariadb_copy import differing_rows
-from headgate.migration.strategies.mariadb_mark import set_mark
-from headgate.migration.strategies.mariadb_sessions import Session, quoted
-from headgate.migration.strategies.mariadb_swap import TableSwap
-from headgate.migration.strategies.mariadb_text import TEXT_SETTINGS, among, kind_of, literals, within
-from headgate.migration.strategies.range_work import position_of
+from headgate.migration.strategies.mariadb.capture import check_capture
+from headgate.migration.strategies.mariadb.copy import differing_rows
+from headgate.migration.strategies.mariadb.mark import set_mark
+from headgate.migration.strategies.mariadb.server import MariadbServer
+from headgate.migration.strategies.mariadb.sessions import Session, quoted
+from headgate.migration.strategies.mariadb.swap import TableSwap
+from headgate.migration.strategies.mariadb.text import TEXT_SETTINGS, among, kind_of, literals, within
+from headgate.migration.strategies.online.lane import Mark, Row, Target
+from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
+from headgate.migration.strategies.online.range_work import position_of
 from headgate.migration.strategies.statement import Statement
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact

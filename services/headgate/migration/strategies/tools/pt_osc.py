@@ -17,9 +17,9 @@ from urllib.parse import unquote, urlsplit
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec
 from headgate.migration.strategies.contract import Plan, RefusedError
-from headgate.migration.strategies.mariadb_sessions import PORT
+from headgate.migration.strategies.mariadb.sessions import PORT
 from headgate.migration.strategies.statement import Statement
-from headgate.migration.strategies.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name, option_file
+from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name, option_file
 from headgate.records.migration import MigrationRecorded
 
 __all__ = ["PtOscStrategy"]

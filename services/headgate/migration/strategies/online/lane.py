@@ -11,7 +11,7 @@ import msgspec
 
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.strategies.contract import Chunk, LockUnavailableError, Memory, RefusedError, Table
-from headgate.migration.strategies.lane_plan import LanePlan
+from headgate.migration.strategies.online.lane_plan import LanePlan
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 from headgate.sources.origin import Origin

@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from headgate.migration.strategies.contract import Memory, RefusedError
-from headgate.migration.strategies.mariadb import MariadbServer
-from headgate.migration.strategies.mariadb_sessions import quoted
+from headgate.migration.strategies.mariadb.server import MariadbServer
+from headgate.migration.strategies.mariadb.sessions import quoted
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from headgate.migration.strategies.lane import Lane, Marked, Row, TopicTail
-from headgate.migration.strategies.lane_plan import LanePlan
+from headgate.migration.strategies.online.lane import Lane, Marked, Row, TopicTail
+from headgate.migration.strategies.online.lane_plan import LanePlan
 
 __all__ = ["TopicMarks"]
 

@@ -25,10 +25,10 @@ from headgate.migration.strategies.contract import (
     Table,
     not_found,
 )
-from headgate.migration.strategies.postgresql_copy import EMPTIED, PostgresCopy
-from headgate.migration.strategies.postgresql_desired import change, read_form, same
-from headgate.migration.strategies.postgresql_handover import handed_over
-from headgate.migration.strategies.postgresql_sessions import PostgresSessions, named, translating
+from headgate.migration.strategies.postgresql.copy import EMPTIED, PostgresCopy
+from headgate.migration.strategies.postgresql.desired import change, read_form, same
+from headgate.migration.strategies.postgresql.handover import handed_over
+from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 from psycopg import sql
 
 from headgate.migration.strategies.contract import Chunk
-from headgate.migration.strategies.postgresql_copy import casted, listed, table_of, within
-from headgate.migration.strategies.postgresql_sessions import PostgresSessions, named, translating
-from headgate.migration.strategies.range_work import WRITE_LOCK_SECONDS, RangeWork, check_may_write
+from headgate.migration.strategies.online.range_work import WRITE_LOCK_SECONDS, RangeWork, check_may_write
+from headgate.migration.strategies.postgresql.copy import casted, listed, table_of, within
+from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
 
 __all__ = ["read_range", "write_range"]
 

@@ -1,6 +1,6 @@
 """What of strategy ``online`` needs marks: that every partition of the topic has a row, and when unique keys may come.
 
-The thread's other steps are in online_steps.py.
+The thread's other steps are in steps.py.
 """
 
 import threading
@@ -15,10 +15,10 @@ from headgate.migration.core.copy_steps import Position
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import Chunk, DatabaseUnavailableError, Memory, RefusedError
 from headgate.migration.strategies.copying import CopyWork
-from headgate.migration.strategies.lane import Held, Lane, Marked
-from headgate.migration.strategies.lane_plan import LanePlan, several_and_unique
-from headgate.migration.strategies.marks import TopicMarks
-from headgate.migration.strategies.range_work import RangeWork
+from headgate.migration.strategies.online.lane import Held, Lane, Marked
+from headgate.migration.strategies.online.lane_plan import LanePlan, several_and_unique
+from headgate.migration.strategies.online.marks import TopicMarks
+from headgate.migration.strategies.online.range_work import RangeWork
 
 __all__ = ["ADDING_KEYS", "POLL_SECONDS", "Copier", "MarkedWork", "Note", "Parts"]
 

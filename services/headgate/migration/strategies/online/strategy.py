@@ -8,7 +8,7 @@
     cut over  the table is locked; when its last change is in the copy, the copy takes its place
     adopt     another owner's migration: the step that comes next is seen at the database and at the feed
     end       the feed is removed
-    revert    the table before is the copy: the steps are those from the feed on (online_back.py)
+    revert    the table before is the copy: the steps are those from the feed on (back.py)
 
 The owner writes no row itself: those that were there before are written by the tasks of its own streaming query
 (replication/range_copy.py), those that change by the agents' lanes.
@@ -28,12 +28,12 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.copying import CopyingStrategy
 from headgate.migration.strategies.examining import checked_plan, plan_copy
-from headgate.migration.strategies.lane import CutOver, FeedBehindError, Lane
-from headgate.migration.strategies.lane_plan import LanePlan, lane_plan, several_and_unique
-from headgate.migration.strategies.online_back import OnlineBack, back_feed, forth_feed
-from headgate.migration.strategies.online_steps import Copier, Note, OnlineWork, Parts
+from headgate.migration.strategies.online.back import OnlineBack, back_feed, forth_feed
+from headgate.migration.strategies.online.lane import CutOver, FeedBehindError, Lane
+from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan, several_and_unique
+from headgate.migration.strategies.online.steps import Copier, Note, OnlineWork, Parts
+from headgate.migration.strategies.online.way_back import plan_back
 from headgate.migration.strategies.statement import StatementError, parse_statement
-from headgate.migration.strategies.way_back import plan_back
 from headgate.records.migration import FEED, Artifact, MigrationRecorded
 
 __all__ = ["OnlineStrategy"]

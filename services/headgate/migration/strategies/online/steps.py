@@ -20,10 +20,10 @@ from headgate.migration.strategies.contract import (
     SupersededError,
 )
 from headgate.migration.strategies.copying import noted_key, read_key
-from headgate.migration.strategies.lane import HOT_KEYS_MAX, Held, Row
-from headgate.migration.strategies.lane_plan import LanePlan
-from headgate.migration.strategies.online_marks import ADDING_KEYS, POLL_SECONDS, Copier, MarkedWork, Note, Parts
-from headgate.migration.strategies.range_work import RangeWork
+from headgate.migration.strategies.online.lane import HOT_KEYS_MAX, Held, Row
+from headgate.migration.strategies.online.lane_plan import LanePlan
+from headgate.migration.strategies.online.marked import ADDING_KEYS, POLL_SECONDS, Copier, MarkedWork, Note, Parts
+from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.records.identifiers import show_identifier
 
 __all__ = ["Copier", "Note", "OnlineWork", "Parts"]

@@ -23,13 +23,13 @@ import msgspec
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, parse_spec
-from headgate.migration.strategies import mariadb_tool as at_table
 from headgate.migration.strategies.contract import Memory, Plan, RefusedError
 from headgate.migration.strategies.examining import checked_plan, plan_copy
-from headgate.migration.strategies.mariadb import MariadbServer
+from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.planning import added_unique_keys, shadow_name
 from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
-from headgate.migration.strategies.tool_process import ToolFolder, ToolProcess
+from headgate.migration.strategies.tools import at_mariadb as at_table
+from headgate.migration.strategies.tools.process import ToolFolder, ToolProcess
 from headgate.records.migration import MigrationRecorded
 
 __all__ = ["CHECK_SECONDS_MAX", "Run", "ToolStrategy", "Tools", "copy_name", "option_file", "said_by_tool"]

@@ -11,12 +11,12 @@ from psycopg import sql
 
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.strategies.contract import Chunk, Memory, RefusedError, Table
-from headgate.migration.strategies.lane import LastChange, Mark, Row, Target
-from headgate.migration.strategies.lane_plan import LanePlan, aside_name
-from headgate.migration.strategies.postgresql import PostgresServer, make_altered
-from headgate.migration.strategies.postgresql_copy import casted, casted_back, listed, table_of, within
-from headgate.migration.strategies.postgresql_sessions import named, translating
-from headgate.migration.strategies.range_work import position_of
+from headgate.migration.strategies.online.lane import LastChange, Mark, Row, Target
+from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
+from headgate.migration.strategies.online.range_work import position_of
+from headgate.migration.strategies.postgresql.copy import casted, casted_back, listed, table_of, within
+from headgate.migration.strategies.postgresql.server import PostgresServer, make_altered
+from headgate.migration.strategies.postgresql.sessions import named, translating
 from headgate.migration.strategies.statement import Statement
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact

@@ -4,7 +4,7 @@ A shadow is kept in step by triggers, so both tables change in one transaction. 
 shadow (a value that the new type does not hold, a second row under a new unique key) must not fail the client's
 statement: it is left out, and the comparison before the cut-over finds it.
 
-The cut-over is in mariadb_swap.py. Whether it came into force is seen by the number that InnoDB gave the copy.
+The cut-over is in swap.py. Whether it came into force is seen by the number that InnoDB gave the copy.
 """
 
 import re
@@ -26,11 +26,11 @@ from headgate.migration.strategies.contract import (
     Table,
     not_found,
 )
-from headgate.migration.strategies.mariadb_copy import MariadbCopy
-from headgate.migration.strategies.mariadb_desired import change, read_form, same
-from headgate.migration.strategies.mariadb_replicas import MariadbReplicas
-from headgate.migration.strategies.mariadb_sessions import MariadbSessions, Session, quoted
-from headgate.migration.strategies.mariadb_swap import TableSwap
+from headgate.migration.strategies.mariadb.copy import MariadbCopy
+from headgate.migration.strategies.mariadb.desired import change, read_form, same
+from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
+from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, quoted
+from headgate.migration.strategies.mariadb.swap import TableSwap
 from headgate.migration.strategies.statement import Statement, parse_statement
 from headgate.records.migration import Artifact
 
@@ -53,7 +53,7 @@ class MariadbServer:
     dialect: Literal["mysql", "postgres"] = "mysql"
     name_bytes_max = NAME_BYTES_MAX
     shadow_prefix = ""
-    """The table's own name comes first: see mariadb_swap."""
+    """The table's own name comes first: see swap.py."""
 
     def __init__(self, migration: str, dsn: str, password_file: str | None) -> None:
         """Nothing is opened yet. Raises RefusedError."""

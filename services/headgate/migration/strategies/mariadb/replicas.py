@@ -5,7 +5,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
-from headgate.migration.strategies.mariadb_sessions import MariadbSessions, Session
+from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
 
 __all__ = ["MariadbReplicas"]
 

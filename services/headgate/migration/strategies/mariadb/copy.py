@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from headgate.migration.strategies.contract import Chunk, Load, Plan, Table
-from headgate.migration.strategies.mariadb_sessions import MariadbSessions, Session, quoted
-from headgate.migration.strategies.mariadb_text import beyond, within
+from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, quoted
+from headgate.migration.strategies.mariadb.text import beyond, within
 
 __all__ = ["MariadbCopy", "differing_rows"]
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from psycopg import sql
 
 from headgate.migration.strategies.contract import Memory
-from headgate.migration.strategies.lane import (
+from headgate.migration.strategies.online.lane import (
     CutOver,
     FeedBehindError,
     LastChange,
@@ -31,11 +31,11 @@ from headgate.migration.strategies.lane import (
     too_slow,
     without_mark,
 )
-from headgate.migration.strategies.lane_plan import aside_name
-from headgate.migration.strategies.postgresql_copy import table_of
-from headgate.migration.strategies.postgresql_handover import handed_over
-from headgate.migration.strategies.postgresql_lane import PostgresLane, built_as, identity, is_empty, renamed
-from headgate.migration.strategies.postgresql_sessions import named, translating
+from headgate.migration.strategies.online.lane_plan import aside_name
+from headgate.migration.strategies.postgresql.copy import table_of
+from headgate.migration.strategies.postgresql.handover import handed_over
+from headgate.migration.strategies.postgresql.lane import PostgresLane, built_as, identity, is_empty, renamed
+from headgate.migration.strategies.postgresql.sessions import named, translating
 
 __all__ = ["PostgresOnline"]
 

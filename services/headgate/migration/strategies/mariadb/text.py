@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from headgate.migration.strategies.contract import Chunk, Column, RefusedError, Table
-from headgate.migration.strategies.mariadb_sessions import Session, quoted
+from headgate.migration.strategies.mariadb.sessions import Session, quoted
 
 __all__ = [
     "TEXT_SETTINGS",

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from headgate.migration.strategies.contract import DatabaseUnavailableError, LockUnavailableError, RefusedError
-from headgate.migration.strategies.mariadb_sessions import MariadbSessions, Session, quoted
+from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, quoted
 
 __all__ = ["TableSwap"]
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 
 from headgate.migration.strategies.contract import Chunk
-from headgate.migration.strategies.mariadb_sessions import MariadbSessions, Session, quoted
-from headgate.migration.strategies.mariadb_text import inserts, row_text, settings, texts, within
-from headgate.migration.strategies.range_work import WRITE_LOCK_SECONDS, RangeWork, check_may_write
+from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, quoted
+from headgate.migration.strategies.mariadb.text import inserts, row_text, settings, texts, within
+from headgate.migration.strategies.online.range_work import WRITE_LOCK_SECONDS, RangeWork, check_may_write
 
 __all__ = ["read_range", "write_range"]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from psycopg import sql
 
 from headgate.migration.strategies.contract import Plan, RefusedError
-from headgate.migration.strategies.postgresql_sessions import named
+from headgate.migration.strategies.postgresql.sessions import named
 
 __all__ = ["handed_over"]
 

@@ -1,0 +1,1 @@
+"""A change at MariaDB: ``server`` answers contract.Server, ``lane`` and ``cutover`` answer online.lane.Lane."""
