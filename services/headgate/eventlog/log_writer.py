@@ -49,7 +49,8 @@ class LogWriter:
         self._check = check
         self._name = name
         self._cloudevents = cloudevents
-        self._producer: Producer | None = connection.client(
+        self._made: Callable[[], Producer] = partial(
+            connection.client,
             Producer,
             client_id=name,
             acks="all",
@@ -59,6 +60,7 @@ class LogWriter:
             message_timeout_ms=MESSAGE_TIMEOUT_MS,
             **fixed,
         )
+        self._producer: Producer | None = self._made()
 
     def close(self) -> None:
         """Let go: what was not acknowledged by now is not waited for.

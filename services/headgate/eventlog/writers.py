@@ -201,7 +201,11 @@ class KafkaTransactionalWriter(LogWriter):
 
 
 class KafkaWriter(LogWriter):
-    """An agent's log writer (see the port): idempotent, every in-sync replica acknowledges."""
+    """An agent's log writer (see the port): idempotent, every in-sync replica acknowledges.
+
+    A producer that has met a fatal error (no right to write, say) takes nothing any more. Nothing fences this writer,
+    so the next call is given a new producer.
+    """
 
     def write(self, placed: Sequence[Placed], timeout_seconds: float) -> None:
         """Write all and wait. After a LogError some may still arrive: records are whole states, write again."""
@@ -209,8 +213,13 @@ class KafkaWriter(LogWriter):
         try:
             late = self._deliver(placed, messages, time.monotonic() + timeout_seconds)
         except KafkaException as error:
-            self._open().poll(0)  # why an error is fatal is told beside the answers, to who polls
-            raise self._connection.failed(f"writing records of {self._name}", error) from error
+            producer = self._open()
+            producer.poll(0)  # why an error is fatal is told beside the answers, to who polls
+            failed = self._connection.failed(f"writing records of {self._name}", error)
+            if error.args[0].fatal() or error.args[0].code() == KafkaError._FATAL:
+                producer.purge()
+                self._producer = self._made()
+            raise failed from error
         except BufferError as error:
             raise LogError(
                 f"{self._name} cannot write to Kafka at {self._connection.bootstrap_servers}: the local queue is full"

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -154,6 +154,34 @@ def test_what_a_lost_end_was_to_be_may_be_read_by_coordinators_only(guarded: Gua
     assert last_decision(coordinator, *asked) is Decision.COMMIT
     with pytest.raises(LogError, match=r"__transaction_state.*AUTHORIZATION"):
         last_decision(agent, *asked)
+
+
+def test_a_writer_that_was_refused_writes_once_it_has_the_right(
+    guarded: GuardedKafka, log: KafkaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert log.cluster_id, "the topics are there"
+    topics = (ResourceType.TOPIC, f"{CLUSTER}.", ResourcePatternType.PREFIXED, "User:stranger", "*")
+    describe, write = (
+        AclBinding(*topics, operation, AclPermissionType.ALLOW)
+        for operation in (AclOperation.DESCRIBE, AclOperation.WRITE)
+    )
+    become("stranger", guarded, monkeypatch)
+    granted(guarded.kafka, [describe])
+    with closing(open_log(load_settings())) as own, closing(own.writer("presence")) as writer:
+
+        def written() -> bool:
+            with suppress(LogError):
+                writer.write([ended("s1")], SOON)
+                return True
+            return False
+
+        for _ in range(2):  # the second is told by a producer that had to be made anew
+            with pytest.raises(LogError, match=r"(?i)authorization.*Give this user the right"):
+                writer.write([ended("s1")], ANSWER_SECONDS)
+        granted(guarded.kafka, [write])
+        eventually(written, "the same writer writes")
+    for rule in (describe, write):
+        revoked(guarded.kafka, rule)
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from prometheus_client import CollectorRegistry
 
-from headgate.eventlog.connection import RIGHTS_CODES, BrokerUnreachableError
+from headgate.eventlog.connection import BrokerUnreachableError
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, NewerSchemaError
 from headgate.generation.core.ingesting import Place, keyless, writer_of
-from headgate.generation.shell.ingest_clients import READER_BYTES_MAX, judge, open_clients
+from headgate.generation.shell.ingest_clients import READER_BYTES_MAX, judge, judge_rights, open_clients
 from headgate.generation.shell.ingest_growth import PartitionsNoted
 from headgate.generation.shell.ingest_metrics import IngestMetrics, TopicFigures
 from headgate.generation.shell.wire import ReservedHeaderError
@@ -142,8 +142,7 @@ class IngestService:
         self._probes.turned(LOOP)
         message = self._member.poll(0)
         if message is not None and message.error() is not None:
-            if message.error().code() in RIGHTS_CODES:
-                raise self._log.connection.failed("sharing the topics in a group", KafkaException(message.error()))
+            judge_rights(self._log.connection, message)
             judge(self._log.connection, message)
         for at, source in sorted(self._sources.items()):
             self._guarded(at, source, self._tend)

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from headgate.eventlog.connection import PASSING_CODES, KafkaConnection
+from headgate.eventlog.connection import PASSING_CODES, RIGHTS_CODES, KafkaConnection
 from headgate.eventlog.kafka import KafkaLog
 from headgate.sources.offsets import OffsetExpiredError, TopicMissingError
 
-__all__ = ["READER_BYTES_MAX", "group_of", "judge", "open_clients"]
+__all__ = ["READER_BYTES_MAX", "group_of", "judge", "judge_rights", "open_clients"]
 
 SESSION_TIMEOUT_MS: Final = 10_000
 """A process that was killed keeps its partitions for so long; the brokers' default is 45 s."""
@@ -66,3 +66,9 @@ def judge(connection: KafkaConnection, message: Any) -> None:
         raise TopicMissingError(f"{where}: it does not exist any more ({error.str()})")
     if error.code() not in PASSING_CODES and not error.retriable():
         raise connection.failed(f"reading {where}", KafkaException(error))
+
+
+def judge_rights(connection: KafkaConnection, message: Any) -> None:
+    """Whether the brokers have refused the member its group, which they say to its next poll. Raises LogError."""
+    if message is not None and message.error() is not None and message.error().code() in RIGHTS_CODES:
+        raise connection.failed("sharing the topics in a group", KafkaException(message.error()))

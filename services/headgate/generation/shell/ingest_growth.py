@@ -9,7 +9,8 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, RIGHTS_CODES, KafkaConnection
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.generation.shell.ingest_clients import judge_rights
 from headgate.sources.offsets import SourceError
 
 __all__ = ["PartitionsGrownError", "PartitionsNoted"]
@@ -32,10 +33,9 @@ class PartitionsNoted:
         try:
             found = self._member.committed([TopicPartition(topic, 0) for topic in self._ids], ADMIN_SECONDS_MAX)
         except KafkaException as error:
-            told = self._member.poll(0)  # a missing right is told beside the answer, which only does not come
-            is_told = told is not None and told.error() is not None and told.error().code() in RIGHTS_CODES
-            cause = KafkaException(told.error()) if is_told else error
-            raise self._connection.failed("sharing the topics in a group", cause) from error
+            # A missing right is told beside the answer, which only does not come.
+            judge_rights(self._connection, self._member.poll(0))
+            raise self._connection.failed("sharing the topics in a group", error) from error
         for each in found:
             topic_id, _, count = (each.metadata or "").partition(" ")
             if count.isdigit() and topic_id == str(self._ids[each.topic]):
