@@ -11,7 +11,8 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.cli.lookup import find_feed, replayed
 from headgate.cli.options import ClusterOptions, Format, Watch, connected
 from headgate.cli.output import Output, again, age, note, show_rows, show_value
-from headgate.coordinator.core.explain import Explanation, explain
+from headgate.cli.waiting_streams import waiting_streams
+from headgate.coordinator.core.explain import Explanation, Reason, explain
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
@@ -37,7 +38,10 @@ def why(
             snapshot = read_snapshot(log)
             record = find_feed(snapshot, feed)
             explanation = _explain(snapshot, shard_of(feed, log.shards), feed)
-            held = _show(_without_idle(explanation, snapshot, record, log.connection), output)
+            explanation = _without_idle(explanation, snapshot, record, log.connection)
+            applied = {at: to for plan in record.spans for at, to in _applied(snapshot, feed, plan.span).items()}
+            waiting = waiting_streams(log, record, applied)
+            held = _show(_with_more(explanation, waiting), output)
 
         again(look, watch)
     if held:
@@ -59,8 +63,9 @@ def _show(explanation: Explanation, output: Output) -> bool:
         ]
         if rows:
             show_rows(("span", "stage", "agent", "since", "detail", "advice"), rows, output)
-        if explanation.held_count > len(rows):
-            note(f"and {explanation.held_count - len(rows)} more tables")
+        shown = len({reason.span for reason in explanation.reasons})
+        if explanation.held_count > shown:
+            note(f"and {explanation.held_count - shown} more tables")
         if not held:
             doing = "finished" if explanation.state is FeedState.FINISHED else "replicating"
             note(f"{feed}: nothing holds it, all of its {explanation.table_count} tables are {doing}")
@@ -85,6 +90,12 @@ def _without_idle(
     }
     reasons = tuple(reason for reason in explanation.reasons if reason.span not in idle)
     return replace(explanation, reasons=reasons, held_count=explanation.held_count - len(idle))
+
+
+def _with_more(explanation: Explanation, reasons: tuple[Reason, ...]) -> Explanation:
+    """With ``reasons`` behind its own; a span that has several counts once."""
+    spans = {reason.span for reason in reasons} - {reason.span for reason in explanation.reasons}
+    return replace(explanation, reasons=explanation.reasons + reasons, held_count=explanation.held_count + len(spans))
 
 
 def _applied(snapshot: Snapshot, feed: str, span: str) -> Positions:

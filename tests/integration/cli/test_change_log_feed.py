@@ -163,6 +163,41 @@ def test_a_feed_follows_a_change_log_whose_streams_are_switched_while_its_agent_
     eventually(lambda: "superseded" not in {each["phase"] for each in generations()}, "nobody is waited for")
 
 
+def test_why_names_the_stream_that_others_wait_for(
+    settings: Settings, log: KafkaLog, feed_file: Path, database: psycopg.Connection, serve: Callable[..., Service]
+) -> None:
+    assert not database.execute("SELECT id FROM goods").fetchall()
+    serve("coordinator", "coordinator")
+    serve("owner", "generation")
+    topic = f"{log.cluster}-changes.public.goods"
+    done("generation", "create", SET, "--topic", topic, "--partitions", "3", "--timeout", "120")
+    done("feed", "create", str(feed_file), "--timeout", "60")
+
+    def reasons() -> list[dict[str, Any]]:
+        held = headgate("why", FEED, "-o", "json")
+        assert held.exit_code == ExitCode.HELD, held.output
+        return list(json.loads(held.stdout)["reasons"])
+
+    def write(writer: ChangeWriter, first: int) -> None:
+        for number in range(first, first + 50):
+            writer.write(b"%d" % number, b"{}", number)
+        writer.flush()
+
+    given = {"bootstrap": settings.bootstrap, "cluster": settings.cluster}
+    with ChangeWriter.open(SET, "w0", **given) as writer:
+        write(writer, 0)
+        assert {reason["stage"] for reason in reasons()} == {"agent missing"}, "nothing waits for another stream"
+        done("generation", "commit", SET, "--streams", "2", "--yes", "--timeout", "120")
+        assert {reason["stage"] for reason in reasons()} == {"agent missing"}, "nothing stands on the new streams"
+        write(writer, 50)
+    missing, *waiting = reasons()
+    assert missing["stage"] == "agent missing"
+    assert [each["detail"].split(":")[0] for each in waiting] == ["partition 1", "partition 2"]
+    for each in waiting:
+        assert (each["stage"], each["table"]) == ("source", "public.goods")
+        assert "of partition 0, which is applied up to offset 0; it ends at " in each["detail"]
+
+
 def _is_applied_in_order(database: psycopg.Connection, wanted: dict[int, int]) -> None:
     eventually(lambda: dict(database.execute("SELECT id, qty FROM goods").fetchall()) == wanted, "all is applied")
     found: dict[int, list[int]] = {}

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from headgate.generation.core.bounds import Bounds, bounds_of, gaps_of, read_epoch_of, starts_of
+from headgate.generation.core.bounds import Bounds, bounds_of, gaps_of, read_epoch_of, starts_of, waits_of
 from headgate.generation.core.planning import first_map, next_map, resize
 from headgate.generation.core.ranges import LogMap, MapError
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
@@ -66,6 +66,28 @@ def test_a_partition_that_is_used_again_is_read_stream_by_stream() -> None:
 
 def test_a_partition_that_is_not_named_counts_as_not_read() -> None:
     assert bounds_of(MEASURED, "s", {2: 0}) == {2: Bounds(0, 10)}
+
+
+def waits(state: GenerationState, *at: int, strict: bool = False) -> list[tuple[int, int, int, int | None]]:
+    found = waits_of(state, "s", dict(enumerate(at)), strict=strict)
+    return [(each.partition, each.read_from, each.position, each.end) for each in found]
+
+
+def test_who_waits_is_told_what_for() -> None:
+    assert waits(BEGUN, 7, 9, 5, 0) == []
+    assert waits(CLOSING, 49, 0, 0, 0) == [(2, 0, 49, None), (3, 0, 49, None)]
+    assert waits(MEASURED, 49, 0, 0, 0) == [(2, 0, 49, 50), (3, 0, 49, 50)]
+    assert waits(MEASURED, 50, 0, 0, 0) == []
+    assert waits(MERGED, 50, 7, 30, 19) == [(0, 1, 7, 70), (0, 3, 19, 20)], "one that is read is not waited for"
+    assert waits(MERGED, 49, 70, 0, 0) == [(2, 0, 49, 50), (3, 0, 49, 50)], "what comes behind them is not named"
+    assert [each.first for each in waits_of(MEASURED, "s", {2: 0})] == [10, 0]
+
+
+def test_who_waits_strictly_is_told_of_all_that_the_switch_has_closed() -> None:
+    three = next_map(TWO, resize(TWO, 8), [0, *range(4, 11)], 11, BITS, starts={0: 50})
+    state = told((ONE, {}), (TWO, {0: 50}), (three, {1: 70, 2: 30, 3: 20}))
+    assert {each[1] for each in waits(state, 50, 69, 30, 20)} == {1}
+    assert (0, 1, 69, 70) in waits(state, 50, 69, 30, 20, strict=True)
 
 
 def test_strictly_all_that_a_switch_closes_comes_before_all_that_it_opens() -> None:

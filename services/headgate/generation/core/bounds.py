@@ -13,7 +13,7 @@ from headgate.generation.core.reading import Reading, StreamReading
 from headgate.generation.core.state import GenerationState
 from headgate.generation.core.stream_id import StreamId
 
-__all__ = ["Bounds", "bounds_of", "gaps_of", "read_epoch_of", "starts_of"]
+__all__ = ["Bounds", "Wait", "bounds_of", "gaps_of", "read_epoch_of", "starts_of", "waits_of"]
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -21,6 +21,21 @@ class Bounds(msgspec.Struct, frozen=True):
 
     first: int
     limit: int | None
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The next stream of ``partition``, from ``first`` on, waits until ``ancestor`` of ``read_from`` is read.
+
+    The ancestor may be read now, and the reader stands at ``position`` of it. ``end``: where it ends, once measured.
+    """
+
+    stream: StreamId
+    partition: int
+    first: int
+    ancestor: StreamId
+    read_from: int
+    position: int
+    end: int | None
 
 
 def bounds_of(
@@ -34,6 +49,27 @@ def bounds_of(
     readable = {each.stream.id for each in reading.readable()}
     streams = _by_partition(reading)
     return {partition: _bounds(streams.get(partition, ()), readable) for partition in sorted(positions)}
+
+
+def waits_of(
+    state: GenerationState, name: str, positions: Mapping[int, int], *, strict: bool = False
+) -> tuple[Wait, ...]:
+    """Which streams wait for which, for a reader at ``positions``; by partition, then ancestor. Raises MapError."""
+    reading = _reading(state, name, positions, strict=strict)
+    readable = {each.stream.id for each in reading.readable()}
+    found = []
+    for partition, streams in sorted(_by_partition(reading).items()):
+        following = next((each for each in streams if not each.is_read), None)
+        if following is None or following.stream.id in readable:
+            continue
+        waiting = following.stream
+        for each in reading.held_by(waiting):
+            ancestor = each.stream
+            at = max(ancestor.start_offset, positions.get(ancestor.partition, 0))
+            found.append(
+                Wait(waiting.id, partition, waiting.start_offset, ancestor.id, ancestor.partition, at, each.end)
+            )
+    return tuple(found)
 
 
 def read_epoch_of(state: GenerationState, name: str, positions: Mapping[int, int]) -> int:

@@ -118,6 +118,19 @@ class Reading:
         found = [each for each in self.streams.values() if not each.is_read and self._may_begin(each.stream)]
         return tuple(sorted(found, key=lambda each: (each.stream.generation, each.stream.start)))
 
+    def held_by(self, stream: LogStream) -> tuple[StreamReading, ...]:
+        """Which streams, of those that may be read now, must be read before ``stream`` may begin; sorted by range."""
+        found: dict[StreamId, StreamReading] = {}
+        todo = [stream]
+        while todo:
+            for each in self._before(todo.pop()):
+                if each.is_read or each.stream.id in found:
+                    continue
+                found[each.stream.id] = each
+                todo.append(each.stream)
+        roots = (each for each in found.values() if self._may_begin(each.stream))
+        return tuple(sorted(roots, key=lambda each: (each.stream.generation, each.stream.start)))
+
     def take(self, stream: StreamId, offset: int, writer: str, marker: Marker | None) -> Verdict:
         """A record of a stream that is read, at the next offset or behind it. Raises UnknownStreamError."""
         reading = self._reading(stream)
@@ -190,13 +203,14 @@ class Reading:
         reading.is_read = by_markers or (is_at_end and (has_all or reading.is_resumed))
 
     def _may_begin(self, stream: LogStream) -> bool:
+        return all(each.is_read for each in self._before(stream))
+
+    def _before(self, stream: LogStream) -> Iterable[StreamReading]:
+        """What must be read before ``stream`` begins."""
         if self._strict:
-            return all(
-                each.is_read
-                for each in self.streams.values()
-                if each.closed_by is not None and each.closed_by <= stream.generation
-            )
-        return all(self.streams[parent].is_read for parent in stream.parents if parent in self.streams)
+            switches = [(each.closed_by, each) for each in self.streams.values()]
+            return [each for epoch, each in switches if epoch is not None and epoch <= stream.generation]
+        return [self.streams[parent] for parent in stream.parents if parent in self.streams]
 
     def _reading(self, stream: StreamId) -> StreamReading:
         found = self.streams.get(stream)
