@@ -4,7 +4,9 @@ A real broker, an owner in a process of its own, and writers as threads of this 
 in several processes. The lower half of the ring is split in four and merged again, in turn; the upper half stays one
 stream. A reader follows all the time and keeps for each change how long it took from ``write`` to its delivery in
 order. The stall of a half is the longest of these times among changes written in the seconds from a request on, less
-the longest in the seconds before it: times differ by themselves, and what is no switch's doing is in both.
+the longest in the seconds before it: times differ by themselves, and what is no switch's doing is in both. How much the
+same difference is where nothing is switched (the seconds before a request, less those before them) is measured as
+well: a half that a switch does not touch has no stall if it is no greater than that.
 
 Beside its time, the processor time of all parts from a switch's request to its outcome is counted: on a machine that is
 shared it says more. The comparison with a plain topic that grows is generation_control.py.
@@ -89,6 +91,7 @@ def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> 
     figures: dict[str, Figure] = {}
     folder = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     stalls: dict[bool, list[float]] = {True: [], False: []}
+    by_themselves: list[float] = []
     lost = reordered = 0
     try:
         with EmbeddedKafka(folder / "kafka", heap_mb=1024) as kafka:
@@ -101,6 +104,7 @@ def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> 
                 figures[f"switch_{count}_writers_p99_ms"] = _p99(switches, goal)
                 for is_affected, found in run.stalls.items():
                     stalls[is_affected] += found
+                by_themselves += run.by_themselves
                 lost, reordered = lost + run.lost, reordered + run.reordered
                 worst = {side: max(found) for side, found in run.stalls.items()}
                 say(
@@ -114,6 +118,7 @@ def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> 
         shutil.rmtree(folder, ignore_errors=True)
     figures["affected_stall_p99_ms"] = _p99(stalls[True], None)
     figures["unaffected_stall_p99_ms"] = _p99(stalls[False], UNAFFECTED_GOAL_MS)
+    figures["unswitched_stall_p99_ms"] = _p99(by_themselves, None)
     figures["lost"] = Figure(lost, "changes", 0, 1, 0)
     figures["reordered"] = Figure(reordered, "changes", 0, 1, 0)
     for ranges in options.ranges:
@@ -152,6 +157,7 @@ class _Run:
         self._is_over = threading.Event()
         self._wrong: list[Exception] = []
         self.stalls: dict[bool, list[float]] = {True: [], False: []}
+        self.by_themselves: list[float] = []
         self.lost = self.reordered = 0
 
     def measure(self, say: Callable[[str], None]) -> list[float]:
@@ -184,7 +190,7 @@ class _Run:
     def _switches(self, tail: GenerationTail, say: Callable[[str], None]) -> Iterator[tuple[float, float]]:
         """When each was asked for, and how long it took."""
         for _ in range(self._options.switches):
-            self._is_over.wait(2 * STRETCH_SECONDS)
+            self._is_over.wait(3 * STRETCH_SECONDS)  # two are compared, and before them the last switch comes to rest
             tail.read_to_end()
             current = current_of(tail.state.sets[SET])
             if current is None:
@@ -237,11 +243,16 @@ class _Run:
     def _judge(self, asked: Sequence[float]) -> None:
         for at in asked:
             for is_affected, found in self.stalls.items():
-                during = self._longest(at, at + STRETCH_SECONDS, is_affected=is_affected)
-                before = self._longest(at - STRETCH_SECONDS, at, is_affected=is_affected)
-                found.append(max(0.0, during - before) * 1_000)
+                found.append(self._longer(at, is_affected=is_affected))
+            self.by_themselves.append(self._longer(at - STRETCH_SECONDS, is_affected=False))
         self.lost = (self._written or 0) - len({(key, each) for key, found in self._read.items() for each in found})
         self.reordered = sum(later <= earlier for found in self._read.values() for earlier, later in pairwise(found))
+
+    def _longer(self, at: float, *, is_affected: bool) -> float:
+        """By how many milliseconds the longest time of a stretch from ``at`` on exceeds that of the one before."""
+        during = self._longest(at, at + STRETCH_SECONDS, is_affected=is_affected)
+        before = self._longest(at - STRETCH_SECONDS, at, is_affected=is_affected)
+        return max(0.0, during - before) * 1_000
 
     def _longest(self, begin: float, end: float, *, is_affected: bool) -> float:
         within = (s.seconds for s in self._samples if begin <= s.written < end and s.is_affected is is_affected)
