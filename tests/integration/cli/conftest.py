@@ -39,17 +39,28 @@ LEASE_SECONDS = 2.0
 SHOWN_LINES = 60
 """Of a service's log, behind a test that has failed: enough for what it did last."""
 
+POLL_SECONDS, POLL_SECONDS_MAX = 0.05, 1.0
+POLL_RATIO = 3
+"""Between two looks it rests for so many times as long as a look takes."""
+
 ROWS = 500
 """Of the feed in ``shop_file``."""
 
 
 def eventually(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
-    """Poll until ``fact()`` is true; its value."""
+    """Poll until ``fact()`` is true; its value.
+
+    A fact that a command has to find out costs processor time here and at the broker, which what is waited for needs
+    as well: the longer it took, the later it is asked for again.
+    """
     deadline = time.monotonic() + scaled_seconds(seconds)
-    while not (value := fact()):
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.05)
-    return value
+    while True:
+        began = time.monotonic()
+        if value := fact():
+            return value
+        now = time.monotonic()
+        assert now < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(min(POLL_SECONDS_MAX, max(POLL_SECONDS, POLL_RATIO * (now - began))))
 
 
 @pytest.fixture

@@ -161,12 +161,12 @@ def test_a_writer_that_was_refused_writes_once_it_has_the_right(
 ) -> None:
     assert log.cluster_id, "the topics are there"
     topics = (ResourceType.TOPIC, f"{CLUSTER}.", ResourcePatternType.PREFIXED, "User:stranger", "*")
-    describe, write = (
+    *looking, write = (
         AclBinding(*topics, operation, AclPermissionType.ALLOW)
-        for operation in (AclOperation.DESCRIBE, AclOperation.WRITE)
+        for operation in (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.WRITE)
     )
     become("stranger", guarded, monkeypatch)
-    granted(guarded.kafka, [describe])
+    granted(guarded.kafka, looking)
     with closing(open_log(load_settings())) as own, closing(own.writer("presence")) as writer:
 
         def written() -> bool:
@@ -180,7 +180,7 @@ def test_a_writer_that_was_refused_writes_once_it_has_the_right(
                 writer.write([ended("s1")], ANSWER_SECONDS)
         granted(guarded.kafka, [write])
         eventually(written, "the same writer writes")
-    for rule in (describe, write):
+    for rule in (*looking, write):
         revoked(guarded.kafka, rule)
 
 

@@ -24,7 +24,6 @@ from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import ANSWER_SECONDS, eventually, headgate
 from integration.migration.test_online import (
     CUTOVER_SECONDS,
-    MARIADB_LATER,
     ROWS,
     Serve,
     Shop,
@@ -136,7 +135,7 @@ def reasons(feed: str) -> list[dict[str, Any]]:
     return [reason for reason in told["reasons"] if "no column" in reason["detail"]]
 
 
-@MARIADB_LATER
+@pytest.mark.long
 def test_a_table_is_changed_between_two_feeds(
     events: Events, sources: Sources, serve: Serve, shop: Shop, sink: Sink
 ) -> None:

@@ -32,11 +32,6 @@ Serve = Callable[..., Service]
 ROWS = 30_000
 CLIENTS = 3
 
-MARIADB_LATER = pytest.mark.parametrize(
-    "shop", ["postgres", pytest.param("mariadb", marks=pytest.mark.long)], indirect=True
-)
-"""The steps are the same; what is MariaDB's own is tried in test_mariadb_cutover.py in a hundredth of the time."""
-
 CUTOVER_SECONDS = 20
 """What clients here may wait for, at most: beside other tests, a micro-batch may take as long as the default."""
 
@@ -59,7 +54,7 @@ class Client(threading.Thread):
             with closing(self._shop.connect()) as connection, closing(connection.cursor()) as session:
                 while not self.stopping.is_set():
                     self._change(session, chance)
-                    self.stopping.wait(0.004)
+                    self.stopping.wait(0.02)
         except (psycopg.Error, pymysql.Error) as error:
             self.errors.append(repr(error))
 
@@ -304,7 +299,7 @@ def test_rows_come_through_spark_while_the_owner_is_killed_and_the_feed_falls_be
     assert shop.tables() == ["items"]
 
 
-@MARIADB_LATER
+@pytest.mark.long
 def test_a_feed_that_is_resumed_during_the_copy_ends_it_and_another_try_renames(
     cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
 ) -> None:
@@ -365,7 +360,7 @@ def test_what_cannot_be_followed_is_refused_and_nothing_is_touched(cluster: Kafk
     assert shop.tables() == before
 
 
-@MARIADB_LATER
+@pytest.mark.long
 def test_a_table_that_was_truncated_since_is_left_alone_and_an_empty_one_is_changed(
     cluster: KafkaLog, serve: Serve, shop: Shop
 ) -> None:

@@ -19,7 +19,6 @@ from fixtures.capture import Sources
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import eventually
 from integration.migration.test_online import (
-    MARIADB_LATER,
     MariadbShop,
     PostgresShop,
     Serve,
@@ -63,7 +62,7 @@ class Mover(threading.Thread):
             with closing(self._shop.connect()) as connection, closing(connection.cursor()) as session:
                 while not self.stopping.is_set():
                     self._move(session, chance)
-                    self.stopping.wait(0.005)
+                    self.stopping.wait(0.02)
         except (psycopg.Error, pymysql.Error) as error:
             self.errors.append(repr(error))
 
@@ -141,8 +140,8 @@ def unique_keys(shop: Shop) -> set[str]:
     return {name for (name,) in found}
 
 
-@MARIADB_LATER
-@pytest.mark.parametrize("partitions", [1, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("partitions", [1, 3])
 def test_a_value_that_goes_from_row_to_row_is_where_it_went(
     cluster: KafkaLog, serve: Serve, shop: Shop, movers: list[Mover], partitions: int
 ) -> None:

@@ -9,7 +9,6 @@ import pytest
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import eventually, headgate
 from integration.migration.test_online import (
-    MARIADB_LATER,
     Client,
     Serve,
     Shop,
@@ -64,7 +63,7 @@ def way_back(migration: str) -> dict[str, Any]:
     return found
 
 
-@MARIADB_LATER
+@pytest.mark.long
 def test_a_change_whose_way_back_is_kept_is_reverted_and_that_reverted_again(
     cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
 ) -> None:
@@ -140,7 +139,6 @@ def test_a_way_back_that_is_begun_by_the_revert_survives_its_owner_and_stops_at_
 
 
 @pytest.mark.long
-@MARIADB_LATER
 def test_a_renamed_column_comes_back_under_its_old_name_with_the_values_of_now(
     cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
 ) -> None:
@@ -160,7 +158,6 @@ def test_a_renamed_column_comes_back_under_its_old_name_with_the_values_of_now(
 
 
 @pytest.mark.long
-@MARIADB_LATER
 def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_change(
     cluster: KafkaLog, serve: Serve, shop: Shop
 ) -> None:

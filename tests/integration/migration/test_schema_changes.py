@@ -121,7 +121,7 @@ class Client(threading.Thread):
                             return
                         cursor.execute(statement.format(self._table))
                         self.done.append(statement)
-                    self.stopping.wait(0.005)
+                    self.stopping.wait(0.02)
         except (psycopg.Error, pymysql.Error) as error:
             self.error = error
 

@@ -354,10 +354,14 @@ class MariadbServer:
             )
 
     def end_holders(self, older_seconds: float) -> None:
-        """Forced: end sessions whose transaction is older than a cut-over may wait: one of them holds the table."""
+        """Forced: end sessions whose transaction is older than a cut-over may wait: one of them holds the table.
+
+        Those that wait for a row first: ended after the one that they wait for, they would go on in between.
+        """
         for (number,) in self.sessions.main.run(
             "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_mysql_thread_id <> 0 AND "
-            "trx_mysql_thread_id <> CONNECTION_ID() AND trx_started < NOW() - INTERVAL %s SECOND",
+            "trx_mysql_thread_id <> CONNECTION_ID() AND trx_started < NOW() - INTERVAL %s SECOND "
+            "ORDER BY trx_state = 'LOCK WAIT' DESC, trx_started DESC",
             (int(older_seconds),),
         ):
             with suppress(RefusedError):
