@@ -167,7 +167,7 @@ def test_a_writer_that_was_refused_writes_once_it_has_the_right(
     )
     become("stranger", guarded, monkeypatch)
     granted(guarded.kafka, looking)
-    with closing(open_log(load_settings())) as own, closing(own.writer("presence")) as writer:
+    with closing(open_log(load_settings({"shards": 1}))) as own, closing(own.writer("presence")) as writer:
 
         def written() -> bool:
             with suppress(LogError):
