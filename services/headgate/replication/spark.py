@@ -200,16 +200,6 @@ class SparkRuntime:
         finally:
             self._lock.release()
 
-    def end_by_itself(self) -> None:
-        """The same as stop, but Java ends as it does by itself, which takes seconds: what it does last is done."""
-        with self._lock:
-            if self._session is None or self._process is None:
-                return
-            self._session.stop()
-            self._process.stdin.close()
-            self._process.wait()
-            self._discard()
-
     def kill(self) -> None:
         """End the JVM and its Python workers at once. Needs no lock: a start under way must not delay it."""
         self._killed = True

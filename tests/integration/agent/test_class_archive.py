@@ -10,7 +10,6 @@ import pytest
 
 from headgate.replication import class_archive, spark_options
 from headgate.replication.class_archive import ClassArchiveError
-from headgate.replication.spark import SparkRuntime
 
 pytestmark = pytest.mark.integration
 
@@ -76,8 +75,7 @@ def test_a_java_without_an_archive_of_its_own_has_none(monkeypatch: pytest.Monke
 
 def test_what_java_has_not_written_is_an_error(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_archive, "BASE_ARCHIVES", ("bin/java",))
-    monkeypatch.setattr(SparkRuntime, "start", lambda _self: None)
-    monkeypatch.setattr(SparkRuntime, "end_by_itself", lambda _self: None)
-    with pytest.raises(ClassArchiveError, match="free space"):
+    monkeypatch.setattr(class_archive, "PROGRAM", "print('it did not come up')")
+    with pytest.raises(ClassArchiveError, match=r"free space there\. it did not come up"):
         class_archive.ensure()
     assert not elsewhere.exists()
