@@ -17,18 +17,19 @@ from typing import Any, Final, Protocol
 import msgspec
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.states import Span
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.replication.causes import cause_of
+from headgate.replication.frames import HEAD
 from headgate.replication.heads import without_heads
 from headgate.replication.plan import BatchPlan, TaskResult
 from headgate.replication.progress import LaneProgress, ProgressReader
 from headgate.replication.spark import end_of_jvm
 from headgate.replication.stream import Ends, LaneSource, batch_ends, polling_delay, rows_of
-from headgate.replication.task import RESULT_SCHEMA, applying
+from headgate.replication.task import applied, applying, set_plan
 
 __all__ = ["BatchCoordinator", "Lane", "LaneSource"]
 
@@ -99,6 +100,7 @@ class Lane:
         self._starts = dict(starts)
         self._batch_coordinator = batch_coordinator
         self._cores = self._rows_max = 1
+        self._functions: dict[bool, Column] = {}
         self._latest_rows = 0
         self._is_generated = False
         self._query: Any = None
@@ -251,10 +253,18 @@ class Lane:
             self._is_generated = is_worth
 
     def _run(self, rows: DataFrame, plan: BatchPlan) -> list[TaskResult]:
-        answers = (
-            without_heads(rows, plan.heads).coalesce(self._cores).mapInArrow(applying(plan), RESULT_SCHEMA).collect()
-        )
+        set_plan(rows.sparkSession.sparkContext, plan)
+        cut = without_heads(rows, plan.heads).coalesce(self._cores)
+        answers = applied(cut, self._function(rows, has_heads=bool(plan.heads))).collect()
         return [msgspec.json.decode(bytes(answer[0]), type=TaskResult) for answer in answers]
+
+    def _function(self, rows: DataFrame, *, has_heads: bool) -> Column:
+        """What is done with rows of this query, made once."""
+        function = self._functions.get(has_heads)
+        if function is None:
+            columns = [*rows.columns, HEAD] if has_heads else rows.columns
+            function = self._functions[has_heads] = applying(columns)
+        return function
 
 
 def _factory_mode(*, is_generated: bool) -> str:

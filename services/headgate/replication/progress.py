@@ -42,7 +42,9 @@ class ProgressReader:
     def read(self, query: Any) -> None:
         """Take over what has been added since. Raises Py4JError, OSError."""
         fresh = []
-        for update in reversed(list(query._jsq.recentProgress())):
+        told = query._jsq.recentProgress()
+        for place in reversed(range(len(told))):  # one by one: each is a call, and most have been read before
+            update = told[place]
             at = str(update.timestamp())
             if at <= self._seen:
                 break

@@ -1,20 +1,29 @@
 """What Spark calls inside its Python workers: the rows of a task are given to a run, which says what became of them."""
 
-import functools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+from pyspark import SparkContext, TaskContext
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import col, pandas_udf
+from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.util import PythonEvalType
 
 from headgate.replication.archives import forget_archives
 from headgate.replication.frames import chunks_of
 from headgate.replication.plan import BatchPlan
 from headgate.replication.task_run import run_task
 
-__all__ = ["RESULT_SCHEMA", "apply", "applying", "warm"]
+__all__ = ["RESULT_SCHEMA", "applied", "apply", "applying", "set_plan", "warm"]
 
-RESULT_SCHEMA: Final = "result binary"
+RESULT_SCHEMA: Final = StructType([StructField("result", BinaryType())])
+
+PLAN: Final = "headgate.plan.secret"
+"""The local property of a job that has its BatchPlan: MessagePack, as text (base64). A plan may hold a password of
+Kafka's; Spark keeps what is called a secret out of its event log."""
 
 
 def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -23,14 +32,30 @@ def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def apply(plan: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Apply the rows of one task; yields one row, a TaskResult as JSON. ``plan`` is a BatchPlan as MessagePack."""
+def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Apply the rows of one task under its job's plan; yields one row, a TaskResult as JSON."""
     forget_archives()
-    given = msgspec.msgpack.decode(plan, type=BatchPlan)
+    context = TaskContext.get()
+    plan = None if context is None else context.getLocalProperty(PLAN)
+    assert plan is not None  # noqa: S101 - no job of a lane is without
+    given = msgspec.msgpack.decode(b64decode(plan), type=BatchPlan)
     result = run_task(given, chunks_of(iter(batches), [head for _, head in given.heads]))
     yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(result)], pa.binary())], names=["result"])
 
 
-def applying(plan: BatchPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """``apply`` under ``plan``, small to send: pickled as it is, a plan of many tables takes a worker milliseconds."""
-    return functools.partial(apply, msgspec.msgpack.encode(plan))
+def set_plan(context: SparkContext, plan: BatchPlan) -> None:
+    """Give the next jobs of this thread their plan."""
+    context.setLocalProperty(PLAN, b64encode(msgspec.msgpack.encode(plan)).decode())
+
+
+def applying(columns: Iterable[str]) -> Column:
+    """``apply``, of rows with these ``columns``, as Spark's planner knows it."""
+    # What mapInArrow makes of a function each time it is called: a dozen calls between the processes.
+    function: Any = pandas_udf(apply, RESULT_SCHEMA, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    made: Column = function(*[col(name) for name in columns])
+    return made
+
+
+def applied(rows: DataFrame, function: Column) -> DataFrame:
+    """``rows.mapInArrow`` with a function that is made already."""
+    return DataFrame(rows._jdf.mapInArrow(function._jc, False, None), rows.sparkSession)

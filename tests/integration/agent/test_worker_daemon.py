@@ -22,7 +22,7 @@ def look(_numbers: Iterable[int]) -> Iterator[tuple[int, str, bool, int, int]]:
     import zipimport
     from pathlib import Path
 
-    had = "headgate.replication.task" in sys.modules
+    had = {"headgate.replication.task", "pandas"} <= sys.modules.keys()
     from headgate.replication.archives import forget_archives
 
     parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
