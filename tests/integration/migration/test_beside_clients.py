@@ -13,7 +13,7 @@ import psycopg
 import pymysql
 import pytest
 
-from fixtures.services import mariadb_connect
+from fixtures.services import database_connect
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.work import open_strategy
@@ -72,7 +72,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 def connected(url: str) -> Any:
-    return mariadb_connect(url) if url.startswith("mysql") else psycopg.connect(url, autocommit=True)
+    return database_connect(url)
 
 
 def waits_for_a_row(url: str, watcher: Any) -> bool:

@@ -22,20 +22,13 @@ from confluent_kafka.admin import NewTopic
 from fixtures.capture import Sources
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import ANSWER_SECONDS, eventually, headgate
-from integration.migration.test_online import (
+from integration.migration.shop import (
     CUTOVER_SECONDS,
     ROWS,
     Serve,
     Shop,
-    cluster,
-    mariadb_shop,
-    postgres_shop,
-    serve,
-    shop,
     state_of,
 )
-
-__all__ = ["cluster", "mariadb_shop", "postgres_shop", "serve", "shop"]
 
 pytestmark = pytest.mark.integration
 

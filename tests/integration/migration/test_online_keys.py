@@ -18,20 +18,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from fixtures.capture import Sources
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import eventually
-from integration.migration.test_online import (
-    MariadbShop,
-    PostgresShop,
+from integration.migration.shop import (
     Serve,
     Shop,
-    cluster,
+    captured_mariadb,
+    captured_postgres,
     done,
-    serve,
     state_of,
 )
 
 pytestmark = pytest.mark.integration
-
-__all__ = ["cluster", "serve"]
 
 ROWS = 4_000
 
@@ -87,35 +83,19 @@ def topic_of(sources: Sources, schema: str, partitions: int) -> None:
 
 @pytest.fixture
 def postgres_shop(sources: Sources, postgres_schema: tuple[Any, str], tmp_path: Path, partitions: int) -> Shop:
-    session, schema = postgres_schema
-    session.execute(table(partitions))
-    session.execute(f"INSERT INTO items SELECT n, 0, n, 'note' FROM generate_series(0, {ROWS - 1}) n")
-    topic_of(sources, schema, partitions)
-    sources.capture_postgres(schema, schema, **{"snapshot.mode": "no_data"})
-    sources.wait_until_captured(
-        f"{schema}.{schema}.items", lambda number: session.execute("UPDATE items SET v = v WHERE id = %s", (number,))
-    )
-    return PostgresShop(sources, schema, tmp_path)
+    topic_of(sources, postgres_schema[1], partitions)
+    fill = f"INSERT INTO items SELECT n, 0, n, 'note' FROM generate_series(0, {ROWS - 1}) n"
+    change = "UPDATE items SET v = v WHERE id = {}"
+    return captured_postgres(sources, postgres_schema, tmp_path, (table(partitions), fill), change)
 
 
 @pytest.fixture
 def mariadb_shop(sources: Sources, mariadb_source: str, tmp_path: Path, partitions: int) -> Iterator[Shop]:
-    shop = MariadbShop(mariadb_source, tmp_path)
-    shop.run(table(partitions))
-    shop.run(f"INSERT INTO items SELECT seq, 0, seq, 'note' FROM seq_0_to_{ROWS - 1}")
-    topic_of(sources, shop.schema, partitions)
-    sources.capture_mariadb(shop.schema, shop.schema, **{"snapshot.mode": "no_data"})
-    sources.wait_until_captured(
-        shop.topic, lambda number: shop.run(f"UPDATE items SET note = '{number}' WHERE id = {number}")
-    )
-    yield shop
-    shop.run("DROP DATABASE IF EXISTS headgate")
-
-
-@pytest.fixture(params=["postgres", "mariadb"])
-def shop(request: pytest.FixtureRequest) -> Shop:
-    found: Shop = request.getfixturevalue(f"{request.param}_shop")
-    return found
+    topic_of(sources, mariadb_source.rpartition("/")[2], partitions)
+    fill = f"INSERT INTO items SELECT seq, 0, seq, 'note' FROM seq_0_to_{ROWS - 1}"
+    change = "UPDATE items SET note = '{0}' WHERE id = {0}"
+    with captured_mariadb(sources, mariadb_source, tmp_path, (table(partitions), fill), change) as shop:
+        yield shop
 
 
 @pytest.fixture

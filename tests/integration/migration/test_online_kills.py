@@ -17,11 +17,14 @@ from headgate.eventlog.topics import create_topics
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 from integration.cli.conftest import Service, eventually
-from integration.migration.test_online import PostgresShop, Serve, done, serve, state_of
+from integration.migration.shop import (
+    PostgresShop,
+    Serve,
+    done,
+    state_of,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
-
-__all__ = ["serve"]
 
 ROWS = 20_000
 SCHEMA = "shop"

@@ -8,23 +8,15 @@ import pytest
 
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import eventually, headgate
-from integration.migration.test_online import (
+from integration.migration.shop import (
     Client,
     Serve,
     Shop,
-    clients,
-    cluster,
     done,
     go_on,
-    mariadb_shop,
-    postgres_shop,
-    serve,
     settled,
-    shop,
     state_of,
 )
-
-__all__ = ["clients", "cluster", "mariadb_shop", "postgres_shop", "serve", "shop"]
 
 pytestmark = pytest.mark.integration
 
@@ -63,6 +55,11 @@ def way_back(migration: str) -> dict[str, Any]:
     return found
 
 
+def resume(feed: str) -> None:
+    asked = headgate("feed", "resume", feed, "--timeout", "120")
+    assert asked.exit_code == 0, asked.output
+
+
 @pytest.mark.long
 def test_a_change_whose_way_back_is_kept_is_reverted_and_that_reverted_again(
     cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
@@ -97,7 +94,7 @@ def test_a_change_whose_way_back_is_kept_is_reverted_and_that_reverted_again(
 
 
 @pytest.mark.long
-def test_a_way_back_that_is_begun_by_the_revert_survives_its_owner_and_stops_at_what_does_not_fit(
+def test_a_way_back_that_is_begun_by_a_revert_outlives_it_and_the_owner_and_stops_at_what_does_not_fit(
     cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
 ) -> None:
     serve("coordinator", "coordinator")
@@ -107,31 +104,34 @@ def test_a_way_back_that_is_begun_by_the_revert_survives_its_owner_and_stops_at_
     changed(shop, "m1", shop.BROADER)
     assert (way_back("m1")["state"], feeds()) == ("begins with the revert", [])
 
-    asked = revert("m1", "r1", "--postpone-completion")
-    assert asked.exit_code == 0, asked.output
-    eventually(lambda: state_of("r1")["stage"] not in ("", "starting"), "it has begun", ENDED_SECONDS)
-    first.process.send_signal(signal.SIGKILL)
-    first.process.wait(30)
-    serve("second", "migration")
-    eventually(lambda: state_of("r1")["is_ready_to_complete"], "the second owner goes on with it", ENDED_SECONDS)
-    done("cancel", "r1")
-    assert (state_of("r1")["state"], state_of("r1")["artifacts"], feeds()) == ("cancelled", [], [])
-    go_on(clients)
-
     wide, key = 5_000_000_000, 10_000_000
     shop.run(f"INSERT INTO items (id, v) VALUES ({key}, {wide})")
-    asked = revert("m1", "r2")
+    asked = revert("m1", "r1")
     assert asked.exit_code == 0, asked.output
-    shown = ended("r2")
+    shown = ended("r1")
     assert shown["state"] == "failed", shown
     assert f"{wide}" in shown["message"], shown
     assert "the feed into the copy has failed" in shown["message"], shown
     assert shop.columns()["v"] == shop.BROAD, "the table is untouched"
+    assert way_back("m1")["state"] == "stands still"
     go_on(clients)
 
     shop.run(f"DELETE FROM items WHERE id = {key}")
+    resume(way_back("m1")["feed"])
+    asked = revert("m1", "r2", "--postpone-completion")
+    assert asked.exit_code == 0, asked.output
+    eventually(lambda: state_of("r2")["stage"] not in ("", "starting"), "it has begun", ENDED_SECONDS)
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait(30)
+    serve("second", "migration")
+    eventually(lambda: state_of("r2")["is_ready_to_complete"], "the second owner goes on with it", ENDED_SECONDS)
+    done("cancel", "r2")
+    assert (state_of("r2")["state"], state_of("r2")["artifacts"]) == ("cancelled", [])
+    assert (way_back("m1")["state"], feeds()) == ("kept", [way_back("m1")["feed"]])
+    go_on(clients)
+
     reverted("m1", "r3")
-    assert shop.columns() == before
+    assert (shop.columns(), feeds()) == (before, [])
     expected = settled(clients)
     assert dict(shop.run("SELECT id, v FROM items")) == expected
     done("cleanup", "all")
@@ -176,8 +176,7 @@ def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_ch
     assert f"feed resume {feed}" in " ".join(asked.output.split()), asked.output
 
     shop.run("UPDATE items SET v = 5 WHERE id = 1")
-    asked = headgate("feed", "resume", feed, "--timeout", "120")
-    assert asked.exit_code == 0, asked.output
+    resume(feed)
     eventually(lambda: way_back("m1")["state"] == "kept", "it goes on", ENDED_SECONDS)
 
     asked = headgate(

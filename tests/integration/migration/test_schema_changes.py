@@ -19,7 +19,7 @@ import psycopg
 import pymysql
 import pytest
 
-from fixtures.services import mariadb_connect
+from fixtures.services import database_connect
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.work import open_strategy
@@ -140,7 +140,7 @@ class Place:
         self.run("INSERT INTO others VALUES (5)")
 
     def connect(self) -> Any:
-        return mariadb_connect(self.url) if self.is_mariadb else psycopg.connect(self.url, autocommit=True)
+        return database_connect(self.url)
 
     def run(self, *statements: str) -> list[tuple[Any, ...]]:
         with closing(self.connect()) as session, session.cursor() as cursor:

@@ -13,10 +13,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-import psycopg
 import pytest
 
-from fixtures.services import mariadb_connect
+from fixtures.services import database_connect
 from headgate.config.feed import SinkSpec
 from headgate.formats.change import Change, Operation
 from headgate.migration.core import effects as fx
@@ -67,7 +66,7 @@ class Table:
         self.name = "public.items" if self.kind == "postgresql" else f"{parts.path.strip('/')}.items"
 
     def connect(self) -> Any:
-        return mariadb_connect(self.url) if self.kind == "mysql" else psycopg.connect(self.url, autocommit=True)
+        return database_connect(self.url)
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
         with closing(self.connect()) as connection, closing(connection.cursor()) as session:

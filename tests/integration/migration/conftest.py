@@ -1,0 +1,86 @@
+"""A captured table, a cluster, and services for it, each test its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.capture import Sources
+from headgate.config.settings import load_settings
+from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.topics import create_topics
+from integration.cli.conftest import Service
+from integration.migration.shop import (
+    CLIENTS,
+    ROWS,
+    Client,
+    Serve,
+    Shop,
+    captured_mariadb,
+    captured_postgres,
+    cluster_settings,
+)
+
+COLUMNS = "id int PRIMARY KEY, v int NOT NULL, label {} DEFAULT 'new', note varchar(20)"
+
+
+@pytest.fixture
+def cluster(sources: Sources, monkeypatch: pytest.MonkeyPatch, spark_jars: tuple[Path, ...]) -> Iterator[KafkaLog]:
+    """Control topics on the broker that the capture writes to; services that are started find them."""
+    cluster_settings(monkeypatch, sources.bootstrap, spark_jars, LEASE_SECONDS="3")
+    settings = load_settings({"shards": 1})
+    create_topics(settings)
+    log = open_log(settings)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    services: list[Service] = []
+
+    def start(name: str, *arguments: str) -> Service:
+        services.append(Service(tmp_path, name, *arguments))
+        return services[-1]
+
+    yield start
+    for service in services:
+        service.end()
+
+
+@pytest.fixture
+def postgres_shop(sources: Sources, postgres_schema: tuple[Any, str], tmp_path: Path) -> Shop:
+    tables = (
+        f"CREATE TABLE items ({COLUMNS.format('text')})",
+        f"INSERT INTO items SELECT n, 0, 'label ' || n FROM generate_series(0, {ROWS - 1}) n",
+    )
+    return captured_postgres(sources, postgres_schema, tmp_path, tables, "UPDATE items SET v = v WHERE id = 0")
+
+
+@pytest.fixture
+def mariadb_shop(sources: Sources, mariadb_source: str, tmp_path: Path) -> Iterator[Shop]:
+    tables = (
+        f"CREATE TABLE items ({COLUMNS.format('varchar(40)')})",
+        f"INSERT INTO items SELECT seq, 0, CONCAT('label ', seq), NULL FROM seq_0_to_{ROWS - 1}",
+    )
+    change = "UPDATE items SET note = '{}' WHERE id = 0"
+    with captured_mariadb(sources, mariadb_source, tmp_path, tables, change) as shop:
+        yield shop
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def shop(request: pytest.FixtureRequest) -> Shop:
+    found: Shop = request.getfixturevalue(f"{request.param}_shop")
+    return found
+
+
+@pytest.fixture
+def clients(shop: Shop) -> Iterator[list[Client]]:
+    started = [Client(shop, number) for number in range(CLIENTS)]
+    for client in started:
+        client.start()
+    yield started
+    for client in started:
+        client.stopping.set()
+        client.join(60)
