@@ -3,10 +3,12 @@
 Real services as processes of their own, a captured database, writers all the while. A round changes a table of its own:
 
 - ``copy_rows_per_s``: from when the feed stands still until every row is copied. Spark is up: a small table was changed
-  before.
+  before. ``copy_cpu_us_…``: processor time in those seconds, per row, of the copy's Spark, of its Python workers, of
+  the database (which has the writers' statements, too), and of all else (writers, connector, broker, agent).
 - ``catch_up_changes_per_s``: the agent is frozen for some seconds once the copy is ready, and then has to come through
   what the writers have done meanwhile.
 - ``cutover_stall_p99_ms``: the longest that each writer has waited for one statement around the cut-over.
+- ``revert_s``: the change is undone, the writers go on: from the submission to the end.
 - ``ratio_to_pt_osc``: how long pt-online-schema-change takes for a table like it under the same load, in the same
   round, divided by how long online takes, both from the submission to the end, without the seconds of the frozen agent.
 
@@ -17,43 +19,25 @@ import math
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import confluent_kafka
 import msgspec
-from confluent_kafka import TopicPartition
 
-from headgate.config.settings import load_settings
-from headgate.eventlog.topics import create_topics
-from headgate.provisioning.java import java_home_for_spark
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.migration_services import LOOK_SECONDS, MigrationServices
 from headgate_lab.benchmarks.migration_tables import DATABASES, WARM_UP, WRITERS, BenchDatabase, Writers, bench_database
 from headgate_lab.benchmarks.parts import BenchError
-from headgate_lab.demo.processes import ServiceProcess, stop_all
-from headgate_lab.demo.services import run_command
 from headgate_lab.embedded.broker import EmbeddedKafka
-from headgate_lab.embedded.percona import pt_online_schema_change
 
 __all__ = ["MigrationBenchOptions", "bench_migration"]
 
 COPY_GOAL: Final = 100_000.0
 STALL_GOAL_MS: Final = 1_000.0
 
-WAIT_SECONDS_MAX: Final = 7_200.0
-"""For one step: five million rows at a hundredth of the goal."""
-
-LOOK_SECONDS: Final = 0.02
-"""Between two looks at the database's own memory of the migration, and at the feed's position."""
-
-ASK_SECONDS: Final = 0.5
 AROUND_SECONDS: Final = 10.0
 """Before the end of the migration: the cut-over was within."""
-
-LEASE_SECONDS: Final = 120.0
-"""A frozen agent keeps its session: what is measured is how it catches up, not how another takes over."""
 
 WARM_UP_ROWS: Final = 20_000
 CHANGE: Final = "ADD COLUMN extra int NOT NULL DEFAULT 7"
@@ -79,6 +63,7 @@ def bench_migration(options: MigrationBenchOptions, say: Callable[[str], None]) 
         ("copy_rows_per_s", min),
         ("catch_up_changes_per_s", min),
         ("cutover_stall_p99_ms", max),
+        ("revert_s", max),
         ("ratio_to_pt_osc", min),
     ):
         both = [value for name, value in figures.items() if name.endswith(figure)]
@@ -93,22 +78,26 @@ def _measured(name: str, options: MigrationBenchOptions, say: Callable[[str], No
     try:
         with EmbeddedKafka(folder / "kafka", heap_mb=1024) as kafka, bench_database(name, folder / name) as database:
             worker = kafka.start_connect(f"debezium-{'postgres' if name == 'postgresql' else name}")  # type: ignore[arg-type]
-            bench = _Bench(kafka.bootstrap, database, options, folder, say)
+            services = MigrationServices(kafka.bootstrap, database, folder)
+            bench = _Bench(services, database, options, say)
             bench.make_tables()
             database.capture(worker, kafka.bootstrap)
-            with bench.services():
+            with services.running():
                 return bench.figures()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Round(msgspec.Struct):
-    """What one round has measured."""
+    """What one round has measured. ``copy_cpu_us``: per row, by who has used it. ``begin_seconds``: before the copy."""
 
     copy_rows_per_s: float
+    copy_cpu_us: dict[str, float]
     catch_up_changes_per_s: float
     stalls_ms: list[float]
-    seconds: float
+    begin_seconds: float
+    online_seconds: float
+    revert_s: float
     pt_osc_seconds: float | None = None
 
 
@@ -117,41 +106,16 @@ class _Bench:
 
     def __init__(
         self,
-        bootstrap: str,
+        services: MigrationServices,
         database: BenchDatabase,
         options: MigrationBenchOptions,
-        folder: Path,
         say: Callable[[str], None],
     ) -> None:
-        self._bootstrap, self._database, self._options, self._say = bootstrap, database, options, say
-        self._folder = folder
-        self._password = folder / "password"
-        self._password.write_text(database.password, encoding="utf-8")
-        self._settings = self._settings_of(bootstrap)
-        self._agent: ServiceProcess
-
-    def _settings_of(self, bootstrap: str) -> dict[str, str]:
-        found = {
-            "HEADGATE_BOOTSTRAP": bootstrap,
-            "HEADGATE_SHARDS": "1",
-            "HEADGATE_REPLICATION_FACTOR": "1",
-            "HEADGATE_LEASE_SECONDS": f"{LEASE_SECONDS:g}",
-            "HEADGATE_HTTP__PORT": "0",
-            "HEADGATE_SPARK__MASTER": "local[*]",
-            "HEADGATE_SPARK__SCRATCH": str(self._folder),
-            "HEADGATE_SECRETS_DIR": str(self._folder),
-            "JAVA_HOME": str(java_home_for_spark()),
-        }
-        if self._database.name == "mariadb":
-            found["HEADGATE_MIGRATION__PT_OSC"] = str(pt_online_schema_change(self._folder))
-        return found
-
-    @property
-    def _has_pt_osc(self) -> bool:
-        return self._database.name == "mariadb"
+        self._services, self._database, self._options, self._say = services, database, options, say
 
     def _tables(self) -> list[str]:
-        return [f"items_{number}" for number in range(self._options.rounds * (2 if self._has_pt_osc else 1))]
+        each = 2 if self._services.has_pt_osc else 1
+        return [f"items_{number}" for number in range(self._options.rounds * each)]
 
     def make_tables(self) -> None:
         """All that are changed, so that one connector captures them."""
@@ -160,172 +124,111 @@ class _Bench:
             self._database.make(table, self._options.rows)
             self._say(f"{self._database.name}: {table} has {self._options.rows} rows")
 
-    @contextmanager
-    def services(self) -> Iterator[None]:
-        """Coordinator, agent and the migrations' owner, each a process."""
-        create_topics(load_settings({"bootstrap": self._bootstrap, "shards": 1, "replication_factor": 1}))
-        started: list[ServiceProcess] = []
-        try:
-            for name, arguments in (
-                ("coordinator", ("coordinator",)),
-                ("agent", ("agent", "--name", "a")),
-                ("owner", ("migration",)),
-            ):
-                started.append(ServiceProcess(name, ("serve", *arguments), self._settings, self._folder))
-            self._agent = started[1]
-            yield
-        finally:
-            stop_all(started)
-
     def figures(self) -> dict[str, Figure]:
         """All rounds."""
-        self._change(WARM_UP, "warm-up", "online")
-        self._await_end("warm-up")
+        self._services.submit(WARM_UP, "warm-up", CHANGE, "online")
+        self._services.await_end("warm-up")
+        self._say(f"{self._database.name}: the small table is changed, Spark is up")
         rounds = []
         tables = iter(self._tables())
         for number in range(self._options.rounds):
             found = self._online(next(tables), f"online-{number}")
-            if self._has_pt_osc:
+            if self._services.has_pt_osc:
                 found.pt_osc_seconds = self._pt_osc(next(tables), f"pt-osc-{number}")
             self._say(f"{self._database.name}, round {number + 1}: {msgspec.to_builtins(found)}")
             rounds.append(found)
-        stalls = [_p99(found.stalls_ms) for found in rounds]
-        figures = {
-            "copy_rows_per_s": median_of([found.copy_rows_per_s for found in rounds], "rows/s", COPY_GOAL, 0),
-            "catch_up_changes_per_s": median_of(
-                [found.catch_up_changes_per_s for found in rounds], "changes/s", None, 0
-            ),
-            "cutover_stall_p99_ms": median_of(stalls, "ms", STALL_GOAL_MS),
-            "online_seconds": median_of([found.seconds for found in rounds], "s"),
-        }
-        theirs = [found.pt_osc_seconds for found in rounds if found.pt_osc_seconds is not None]
-        if theirs:
-            figures["pt_osc_seconds"] = median_of(theirs, "s")
-            ratios = [found.pt_osc_seconds / found.seconds for found in rounds if found.pt_osc_seconds is not None]
-            figures["ratio_to_pt_osc"] = median_of(ratios, "", None, 2)
-        return figures
+        return _figures(rounds)
 
     # --- one migration ---
 
     def _online(self, table: str, name: str) -> _Round:
-        writers = Writers(self._database, table, self._options.rows, self._options.writes_per_second)
+        services, database = self._services, self._database
+        writers = Writers(database, table, self._options.rows, self._options.writes_per_second)
         begun = time.monotonic()
-        self._change(table, name, "online", "--postpone-completion")
-        paused = self._await_stage(name, {"paused", "copied"})
-        copied = self._await_stage(name, {"copied"})
-        self._await(name, lambda record: record["is_ready_to_complete"])
+        services.submit(table, name, CHANGE, "online", "--postpone-completion")
+        paused = services.await_stage(name, {"paused", "copied"})
+        cpu = services.cpu()
+        before = cpu.stock()
+        copied = services.await_stage(name, {"copied"})
+        spent = cpu.seconds_since(before)
+        self._say(
+            f"{database.name}: {table} is copied after {copied - begun:.0f} s, {copied - paused:.1f} s of it rows"
+        )
+        services.await_record(name, lambda record: record.is_ready_to_complete, "is ready")
         ready = time.monotonic()
         changes_per_s = self._catch_up(table)
-        self._await(name, lambda record: record["is_ready_to_complete"])
+        services.await_record(name, lambda record: record.is_ready_to_complete, "is ready again")
         frozen = time.monotonic() - ready
-        self._command("migration", "complete", name)
-        self._await_end(name)
+        services.command("complete", name)
+        services.await_end(name)
         ended = time.monotonic()
-        time.sleep(1.0)  # statements that have waited are counted once they are done
-        self._check(table, writers.stop())
+        writers.await_statements(ended)
+        stalls = _stalls(writers, ended)
+        self._check(table, None, "min(extra)", 7)
+        undone = self._revert(name, f"revert-{name}")
+        self._check(table, writers.stop(), "0", 0)
         return _Round(
-            self._options.rows / (copied - paused), changes_per_s, _stalls(writers, ended), ended - begun - frozen
+            copy_rows_per_s=self._options.rows / (copied - paused),
+            copy_cpu_us={group: 1e6 * seconds / self._options.rows for group, seconds in spent.items()},
+            catch_up_changes_per_s=changes_per_s,
+            stalls_ms=stalls,
+            begin_seconds=paused - begun,
+            online_seconds=ended - begun - frozen,
+            revert_s=undone,
         )
+
+    def _revert(self, name: str, by: str) -> float:
+        begun = time.monotonic()
+        self._services.command("revert", name, "--id", by, "--timeout", "600")
+        self._services.await_end(by)
+        return time.monotonic() - begun
 
     def _pt_osc(self, table: str, name: str) -> float:
         writers = Writers(self._database, table, self._options.rows, self._options.writes_per_second)
         begun = time.monotonic()
-        self._change(table, name, "pt-osc")
-        self._await_end(name)
+        self._services.submit(table, name, CHANGE, "pt-osc")
+        self._services.await_end(name)
         seconds = time.monotonic() - begun
-        self._check(table, writers.stop())
+        self._check(table, writers.stop(), "min(extra)", 7)
         return seconds
 
     def _catch_up(self, table: str) -> float:
         """Changes per second at which a feed comes through what was written while its agent stood still."""
-        self._agent.freeze()
+        services = self._services
+        services.agent.freeze()
         time.sleep(self._options.backlog_seconds)
-        before = self._position(table)
-        self._agent.thaw()
-        at = self._until(table, lambda: self._position(table) > before)
-        first, end = self._position(table), self._end(table)
-        done = self._until(table, lambda: self._position(table) >= end)
-        return (self._position(table) - first) / max(done - at, LOOK_SECONDS)
+        before = services.position(table)
+        services.agent.thaw()
+        at = services.await_position(table, lambda offset: offset > before, "the feed into the copy goes on")
+        first, end = services.position(table), services.end(table)
+        done = services.await_position(table, lambda offset: offset >= end, "the feed into the copy catches up")
+        return (services.position(table) - first) / max(done - at, LOOK_SECONDS)
 
-    def _change(self, table: str, name: str, strategy: str, *more: str) -> None:
-        database = self._database
-        known = ("--topic", database.topic(table)) if strategy == "online" else ()
-        self._await_topic(table)
-        self._command(
-            *("migration", "submit", f"ALTER TABLE {table} {CHANGE}", "--database", database.address, "--id", name),
-            *("--password-file", str(self._password), "--strategy", strategy, "--timeout", "600", *known, *more),
-        )
+    def _check(self, table: str, written: tuple[int, int] | None, new: str, least: int) -> None:
+        """``written``: rows that have come, and the sum of ``v``; None while writers go on."""
+        ((rows, total, extra),) = self._database.run(f"SELECT count(*), sum(v), {new} FROM {table}")
+        counted = (int(rows), int(total)) if written is None else (self._options.rows + written[0], written[1])
+        if (int(rows), int(total), int(extra)) != (*counted, least):
+            raise BenchError(f"{table} holds {(rows, total, extra)} (rows, sum, {new}), not {(*counted, least)}")
 
-    def _await_topic(self, table: str) -> None:
-        """It comes with the table's first change; a connector may have to find its place first."""
-        number = 0
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while self._end(table) == 0:
-            number += 1
-            self._database.run(f"UPDATE {table} SET note = 'seen {number}' WHERE id = 0")
-            time.sleep(ASK_SECONDS)
-            if time.monotonic() > deadline:
-                raise BenchError(f"no change of {table} comes to its topic")
 
-    def _check(self, table: str, written: tuple[int, int]) -> None:
-        ((rows, total, extra),) = self._database.run(f"SELECT count(*), sum(v), min(extra) FROM {table}")
-        expected = (self._options.rows + written[0], written[1], 7)
-        if (int(rows), int(total), int(extra)) != expected:
-            raise BenchError(f"{table} holds {(rows, total, extra)} (rows, sum, least new value), not {expected}")
-
-    # --- looking ---
-
-    def _command(self, *arguments: str) -> Mapping[str, Any]:
-        return run_command(self._settings, *arguments, "-o", "json")
-
-    def _await_stage(self, name: str, stages: set[str]) -> float:
-        """When the database itself first said so. The owner tells the log of it once a second."""
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
-        with closing(self._database.connect()) as connection, closing(connection.cursor()) as session:
-            while time.monotonic() < deadline:
-                session.execute("SELECT stage FROM headgate.migration WHERE id = %s", (name,))
-                row = session.fetchone()
-                if row is not None and row[0] in stages:
-                    return time.monotonic()
-                time.sleep(LOOK_SECONDS)
-        raise BenchError(f"{name} has not come to {sorted(stages)}")
-
-    def _await(self, name: str, is_so: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while time.monotonic() < deadline:
-            record = self._command("migration", "show", name)
-            if is_so(record):
-                return record
-            if record["state"] in ("failed", "cancelled"):
-                raise BenchError(f"migration {name} is {record['state']}: {record['message']}")
-            time.sleep(ASK_SECONDS)
-        raise BenchError(f"migration {name} takes more than {WAIT_SECONDS_MAX:g} s")
-
-    def _await_end(self, name: str) -> None:
-        self._await(name, lambda record: record["state"] == "complete")
-
-    def _until(self, table: str, is_so: Callable[[], bool]) -> float:
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while not is_so():
-            if time.monotonic() > deadline:
-                raise BenchError(f"the feed into the copy of {table} does not go on")
-            time.sleep(LOOK_SECONDS)
-        return time.monotonic()
-
-    def _position(self, table: str) -> int:
-        ((offset,),) = self._database.run(
-            f"SELECT coalesce(sum(next_offset), 0) FROM headgate.progress WHERE topic = '{self._database.topic(table)}'"
-        )
-        return int(offset)
-
-    def _end(self, table: str) -> int:
-        settings = {"bootstrap.servers": self._bootstrap, "group.id": "bench", "enable.auto.commit": False}
-        with closing(confluent_kafka.Consumer(settings)) as consumer:
-            try:
-                _, end = consumer.get_watermark_offsets(TopicPartition(self._database.topic(table), 0), timeout=30)
-            except confluent_kafka.KafkaException:
-                return 0
-        return int(end)
+def _figures(rounds: list[_Round]) -> dict[str, Figure]:
+    figures = {
+        "copy_rows_per_s": median_of([found.copy_rows_per_s for found in rounds], "rows/s", COPY_GOAL, 0),
+        "catch_up_changes_per_s": median_of([found.catch_up_changes_per_s for found in rounds], "changes/s", None, 0),
+        "cutover_stall_p99_ms": median_of([_p99(found.stalls_ms) for found in rounds], "ms", STALL_GOAL_MS),
+        "begin_seconds": median_of([found.begin_seconds for found in rounds], "s"),
+        "online_seconds": median_of([found.online_seconds for found in rounds], "s"),
+        "revert_s": median_of([found.revert_s for found in rounds], "s"),
+    }
+    for group in rounds[0].copy_cpu_us:
+        figures[f"copy_cpu_us_{group}"] = median_of([found.copy_cpu_us[group] for found in rounds], "µs/row", None, 2)
+    theirs = [found.pt_osc_seconds for found in rounds if found.pt_osc_seconds is not None]
+    if theirs:
+        figures["pt_osc_seconds"] = median_of(theirs, "s")
+        ratios = [found.pt_osc_seconds / found.online_seconds for found in rounds if found.pt_osc_seconds is not None]
+        figures["ratio_to_pt_osc"] = median_of(ratios, "", None, 2)
+    return figures
 
 
 def _stalls(writers: Writers, ended: float) -> list[float]:

@@ -33,6 +33,7 @@ WARM_UP: Final = "warm_up"
 """A small table, changed first: Spark is up then, in the owner and in the agent."""
 
 WRITERS: Final = 4
+LOOK_SECONDS: Final = 0.02
 FILL_ROWS: Final = 500_000
 
 
@@ -173,6 +174,11 @@ class Writers:
         for writer in self._one:
             writer.start()
 
+    def await_statements(self, since: float) -> None:
+        """Return when each writer has begun a statement after ``since`` (monotonic) and ended it, or has failed."""
+        while any(writer.begun_last <= since and writer.is_alive() for writer in self._one):
+            time.sleep(LOOK_SECONDS)
+
     def stop(self) -> tuple[int, int]:
         """How many rows there must be, and the sum of ``v``. Raises BenchError if a statement has failed."""
         self._stopping.set()
@@ -190,13 +196,17 @@ class Writers:
 
 
 class _Writer(threading.Thread):
-    """Rows whose id is its number, modulo the number of writers. ``rows`` and ``sum``: what has come since."""
+    """Rows whose id is its number, modulo the number of writers. ``rows`` and ``sum``: what has come since.
+
+    ``begun_last``: when the last statement that is done began.
+    """
 
     def __init__(
         self, all_of_them: Writers, database: BenchDatabase, table: str, rows: int, *, per_second: float, number: int
     ) -> None:
         super().__init__(name=f"writer-{number}", daemon=True)
         self.rows, self.sum = 0, 0
+        self.begun_last = 0.0
         self.error: Exception | None = None
         self._all, self._database, self._table = all_of_them, database, table
         self._per_second, self._number, self._next = per_second, number, rows + number
@@ -215,6 +225,7 @@ class _Writer(threading.Thread):
                     before = time.monotonic()
                     self._write(session, chance)
                     self._all.waits.append((before, time.monotonic() - before))
+                    self.begun_last = before
                     done += 1
         except (psycopg.Error, pymysql.Error) as error:
             self.error = error
@@ -222,7 +233,7 @@ class _Writer(threading.Thread):
     def _write(self, session: Any, chance: random.Random) -> None:
         draw = chance.random()
         if draw < 0.2:
-            session.execute(f"INSERT INTO {self._table} VALUES ({self._next}, 1, 'new', NULL)")
+            session.execute(f"INSERT INTO {self._table} (id, v, label) VALUES ({self._next}, 1, 'new')")
             self._own.append(self._next)
             self._next += WRITERS
             self.rows, self.sum = self.rows + 1, self.sum + 1
