@@ -92,7 +92,8 @@ class Database:
             if table.reverts is not None:
                 assert set(OLD) <= set(self.tables[table.reverts].left), "the table before went while it was the copy"
                 self.tables[table.reverts].left = ()
-            change(table, is_kept=parse_spec(effect.record.spec).keep_way_back)
+            if not table.changed:  # a tool may have done it meanwhile
+                change(table, is_kept=parse_spec(effect.record.spec).keep_way_back)
             yield fx.Completed("", table.left)
         else:
             yield self._at_once(table, effect)
@@ -100,8 +101,11 @@ class Database:
     def _at_once(self, table: Table, effect: Any) -> Any:
         match effect:
             case fx.StopMigration():
+                begun = BACK if table.reverts is not None else ()
+                if table.reverts is not None and not set(BACK) & set(self.tables[table.reverts].left):
+                    self.tables[table.reverts].left += BACK
                 table.attempt, table.tool_of, table.reverts = 0, None, None
-                return fx.Stopped(table.left)
+                return fx.Stopped(table.left, way_back=begun)
             case fx.WatchMigration() if is_tool(effect.record) and table.tool_of is None:
                 return fx.Broke("the tool has ended", table.left)
             case fx.WatchMigration() if is_tool(effect.record):

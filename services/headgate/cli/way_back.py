@@ -23,11 +23,12 @@ def way_back_of(log: Log, record: MigrationRecorded) -> dict[str, Any]:
     if not record.artifacts:
         return {"state": "gone", "why": f"{found.table} was dropped, or is in the table's place again"}
     told = {"table": found.table, "from_offsets": found.offsets}
-    if not found.feed:
-        return {"state": "begins with the revert", **told}
-    if found.feed not in {artifact.name for artifact in record.artifacts if artifact.kind == FEED}:
+    for artifact in record.artifacts:
+        if artifact.kind == FEED:
+            return {**_of_feed(_feed(log, artifact.name), artifact.name), "feed": artifact.name, **told}
+    if found.feed:
         return {"state": "ended", "why": "the table was changed again", **told}
-    return {**_of_feed(_feed(log, found.feed), found.feed), "feed": found.feed, **told}
+    return {"state": "begins with the revert", **told}
 
 
 def _feed(log: Log, feed: str) -> FeedRecorded | None:

@@ -224,7 +224,7 @@ class World:
             owner.role.finish(effect, result)
 
     def do_result(self, migration: str, kind: str, *flags: str, **options: str) -> None:
-        """``result m1 progressed [ready] [dead] [stage=] [rows=] [left=shadow] [feed=back] | completed | …``."""
+        """``result m1 progressed [ready] [dead] [stage=] [rows=] [left=shadow] [feed=] [begun=] | completed | …``."""
         owner, effect = self.effects.pop(migration)
         left = tuple(
             Artifact(kind, name)
@@ -251,7 +251,7 @@ class World:
             "broke": fx.Broke(reason, left),
             "not_there": fx.NotThere(),
             "cutover_failed": fx.CutOverFailed(reason),
-            "stopped": fx.Stopped(left),
+            "stopped": fx.Stopped(left, way_back=(Artifact(FEED, options["begun"]),) if "begun" in options else ()),
             "cleaned": fx.CleanedUp(left),
             "failed": fx.EffectFailed(reason),
         }

@@ -165,14 +165,14 @@ def test_a_way_back_is_ended_without_its_table() -> None:
     assert (world.done, cleaned.artifacts) == (["remove back"], (OLD,))
 
 
-@pytest.mark.parametrize("is_kept", [True, False])
-def test_a_revert_that_is_stopped_leaves_what_is_the_reverted_migrations(*, is_kept: bool) -> None:
-    world = World(memory("returning", msgspec.structs.replace(BACK, keeps_feed=is_kept)))
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_revert_that_is_stopped_leaves_the_way_back_to_the_reverted_migration(*, is_begun: bool) -> None:
+    world = World(memory("returning", BACK))
     revert = strategy(world, "m1")
-    world.feeds = {revert._feed}
+    world.feeds = {revert._feed} if is_begun else set()
     stopped = revert.stop(fx.StopMigration("r1", record(reverts="m1"), is_forced=False))
-    assert stopped == fx.Stopped(())
-    assert bool(world.feeds) is is_kept
+    assert stopped == fx.Stopped((), way_back=(Artifact(FEED, revert._feed),) * is_begun)
+    assert bool(world.feeds) is is_begun
 
 
 def test_a_revert_that_was_never_begun_removes_no_feed() -> None:

@@ -16,7 +16,7 @@ from headgate.migration.core.transitions import (
 )
 from headgate.records.migration import MigrationRecorded, MigrationState
 
-CAUSE = Cause(owner_rev=7, now_ms=1, message="why")
+CAUSE = Cause(owner_rev=7, now_ms=1, message="why", throttle_reason="busy")
 
 
 def record(at: Phase, **more: Any) -> MigrationRecorded:

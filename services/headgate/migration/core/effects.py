@@ -216,10 +216,14 @@ class CutOverFailed(msgspec.Struct, frozen=True):
 
 
 class Stopped(msgspec.Struct, frozen=True):
-    """Nothing of it writes any more, and the table is as before. ``artifacts`` are still there."""
+    """Nothing of it writes any more, and the table is as before. ``artifacts`` are still there.
+
+    ``way_back``: what a revert has begun and left to the migration that it was to revert.
+    """
 
     artifacts: tuple[Artifact, ...] = ()
     message: str = ""
+    way_back: tuple[Artifact, ...] = ()
 
 
 class CleanedUp(msgspec.Struct, frozen=True):

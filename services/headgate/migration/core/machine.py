@@ -37,7 +37,13 @@ from headgate.migration.core.progress import WATCH_SECONDS
 from headgate.migration.core.scheduling import CUTOVER_BACKOFF_SECONDS, reverted, stop, tick
 from headgate.migration.core.state import PENDING, MigrationsState, Term, digest, evolve, new_state
 from headgate.migration.core.transitions import Phase, Signal, phase
-from headgate.records.migration import MigrationRecorded, MigrationRequestKey, MigrationState, MigrationStrategy
+from headgate.records.migration import (
+    Artifact,
+    MigrationRecorded,
+    MigrationRequestKey,
+    MigrationState,
+    MigrationStrategy,
+)
 from headgate.runtime.machine import (
     Arrived,
     Decision,
@@ -195,6 +201,7 @@ def _apply_result(draft: Draft, name: str, effect: Any, result: Any) -> None:
             draft.burst()
         case Stopped():
             draft.signal(name, Signal.STOPPED, draft.cause(result.message, artifacts=result.artifacts))
+            _keep_way_back(draft, draft.spec_of(name).reverts, result.way_back)
             draft.burst()
         case Refused():
             draft.signal(name, Signal.REFUSED, draft.cause(result.reason))
@@ -217,6 +224,14 @@ def _hand_over(draft: Draft, reverted_name: str | None) -> None:
         draft.term.kept_since.pop(reverted_name, None)
         draft.term.cleaning.discard(reverted_name)
         draft.signal(reverted_name, Signal.CLEANED_UP, draft.cause(artifacts=()))
+
+
+def _keep_way_back(draft: Draft, reverted_name: str | None, begun: tuple[Artifact, ...]) -> None:
+    """What an ended revert has begun goes on, for the next one; it is cleaned up with what it keeps up to date."""
+    record = None if reverted_name is None else draft.migration(reverted_name)
+    if reverted_name is not None and record is not None and set(begun) - set(record.artifacts):
+        artifacts = (*record.artifacts, *(artifact for artifact in begun if artifact not in record.artifacts))
+        draft.signal(reverted_name, Signal.CLEANED_UP, draft.cause(artifacts=artifacts))
 
 
 def _begin_anew(draft: Draft, name: str) -> None:
@@ -248,7 +263,9 @@ def _cleaned_up(draft: Draft, name: str, effect: CleanUpMigration, result: Any) 
         if not effect.keeps_tables:
             draft.term.cleaning.discard(name)
         draft.signal(name, Signal.CLEANED_UP, draft.cause(artifacts=result.artifacts))
-    elif not isinstance(result, EffectFailed):
+    elif isinstance(result, EffectFailed):
+        draft.signal(name, Signal.CLEAN_UP_FAILED, draft.cause(throttle_reason=f"clean-up: {result.reason}"))
+    else:
         raise TypeError(f"a clean-up cannot end with {type(result).__name__}")
     record = draft.migration(name)
     if record is not None and record.state in PENDING:

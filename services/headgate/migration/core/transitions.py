@@ -17,6 +17,8 @@ rules, and what each keeps out:
   running *before* its start is asked for, so what has been begun is always known to the next owner.
 - ``refused`` is the answer of a start that has changed nothing, so it is a fact as well.
 - ``cleaned_up`` says what is left. A revert that completes leaves nothing of what it reverts: it has taken that over.
+  One that is ended leaves it one thing more, if it has begun the way back: that goes on.
+- A clean-up that could not be done is asked for again; ``throttle_reason`` says why it waits.
 - A cancelled migration that was running becomes ``cancelled``. The seed says failed; but who reads the list wants to
   know that somebody asked for it (docs/adr/0035).
 
@@ -70,6 +72,7 @@ class Signal(StrEnum):
     THROTTLE = "throttle"
     FORCE_CUTOVER = "force_cutover"
     CLEANED_UP = "cleaned_up"
+    CLEAN_UP_FAILED = "clean_up_failed"
 
 
 class Action(StrEnum):
@@ -95,6 +98,7 @@ class Action(StrEnum):
     SET_THROTTLE = "set_throttle"
     SET_FORCE = "set_force"
     FORGET_ARTIFACTS = "forget_artifacts"
+    SAY_WHY = "say_why"
 
 
 _TABLE: Final = """
@@ -119,6 +123,7 @@ complete       open_completion open_completion open_completion .             .  
 throttle       set_throttle    set_throttle    set_throttle    .             .                .                .
 force_cutover  set_force       set_force       set_force       .             .                .                .
 cleaned_up     forget_artifacts forget_artifacts -              -             forget_artifacts forget_artifacts forget_artifacts
+clean_up_failed .              .               -               -             say_why          say_why          say_why
 """  # noqa: E501 - a table
 """The whole machine, ``-`` for never and ``.`` for keep."""
 
@@ -339,7 +344,14 @@ def _set_force(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
 
 
 def _forget_artifacts(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
-    return replace(record, owner_rev=cause.owner_rev, artifacts=cause.artifacts)
+    why = record.throttle_reason if phase(record) in (Phase.QUEUED, Phase.READY) else ""
+    return replace(record, owner_rev=cause.owner_rev, artifacts=cause.artifacts, throttle_reason=why)
+
+
+def _say_why(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    if record.throttle_reason == cause.throttle_reason:
+        return record
+    return replace(record, owner_rev=cause.owner_rev, throttle_reason=cause.throttle_reason)
 
 
 _ACTIONS: Final[dict[Action, Callable[[MigrationRecorded, Cause], MigrationRecorded]]] = {
@@ -362,4 +374,5 @@ _ACTIONS: Final[dict[Action, Callable[[MigrationRecorded, Cause], MigrationRecor
     Action.SET_THROTTLE: _set_throttle,
     Action.SET_FORCE: _set_force,
     Action.FORGET_ARTIFACTS: _forget_artifacts,
+    Action.SAY_WHY: _say_why,
 }

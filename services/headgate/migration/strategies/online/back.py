@@ -9,7 +9,6 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from headgate.migration.core.copy_steps import FeedSeen, Position
 from headgate.migration.strategies.contract import Memory, RefusedError, Table
@@ -128,9 +127,7 @@ class OnlineBack:
         if memory is None or now is None:
             raise RefusedError(f"{name}: the database does not remember it any more: {OPPOSITE}")
         back = plan_back(msgspec.json.decode(memory.before, type=LanePlan), now)
-        return replace(back, keeps_feed=bool(found.feed)), Held(
-            Position("", found.offsets, False), found.built, found.offsets
-        )
+        return back, Held(Position("", found.offsets, False), found.built, found.offsets)
 
     def forget(self, name: str, owner_rev: int) -> None:
         """The way back is gone: what the database remembers of the reverted migration goes."""

@@ -22,10 +22,9 @@ class LanePlan(msgspec.Struct, frozen=True):
     """``plan`` is what the change makes; ``held`` the same, with the copy's columns as they are until the cut-over.
 
     ``renamed`` are (name now, name after), ``dropped`` (name, type). ``publication`` is one that has the table.
-    ``is_back``: the copy is the table that an earlier change has replaced; ``keeps_feed``: that change keeps its feed,
-    which stays if the way back is not gone. ``casts_copy``: values are compared in the form of the table, else in the
-    copy's: in whichever the other's values all fit. ``keys`` are statements that add what the copy lacks while it is
-    filled: its unique keys beside the primary one.
+    ``is_back``: the copy is the table that an earlier change has replaced. ``casts_copy``: values are compared in the
+    form of the table, else in the copy's: in whichever the other's values all fit. ``keys`` are statements that add
+    what the copy lacks while it is filled: its unique keys beside the primary one.
     """
 
     plan: Plan
@@ -35,7 +34,6 @@ class LanePlan(msgspec.Struct, frozen=True):
     topic: str
     publication: str = ""
     is_back: bool = False
-    keeps_feed: bool = False
     casts_copy: bool = False
     keys: tuple[str, ...] = ()
 

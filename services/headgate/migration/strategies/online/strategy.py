@@ -7,7 +7,7 @@
     watch     how far it is, and whether the feed is well; ready once no row differs but those being changed just now
     cut over  the table is locked; when its last change is in the copy, the copy takes its place
     adopt     another owner's migration: the step that comes next is seen at the database and at the feed
-    end       the feed is removed
+    end       the feed is removed; that of a way back stays with the migration that was to be reverted
     revert    the table before is the copy: the steps are those from the feed on (back.py)
 
 The owner writes no row itself: those that were there before are written by the tasks of its own streaming query
@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from headgate.migration.core import effects as fx
+from headgate.migration.core.copy_steps import FeedSeen
 from headgate.migration.core.spec import MigrationSpec, parse_spec
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
@@ -231,15 +232,18 @@ class OnlineStrategy(CopyingStrategy):
         if (done := self._completed(effect.record, memory)) is not None:
             return done
         plan = None if memory is None else _plan_of(memory)
-        # The feed of a way back that is kept stays; it is its migration's.
-        if plan is not None and not plan.keeps_feed:
-            self._feeds.remove(self._feed)
         if memory is None or plan is None:
             return fx.Stopped()
+        # The feed of a way back stays: what it has applied need not be applied again by the next revert.
+        begun: tuple[Artifact, ...] = ()
+        if not plan.is_back:
+            self._feeds.remove(self._feed)
+        elif self._feeds.seen(self._feeds.record(self._feed)) is not FeedSeen.ABSENT:
+            begun = (Artifact(FEED, self._feed),)
         left = self._artifacts(plan)
         self._server.note(msgspec.structs.replace(memory, stage="stopped"))
         self._server.close()
-        return fx.Stopped(left)
+        return fx.Stopped(left, way_back=begun)
 
     def clean_up(self, effect: fx.CleanUpMigration) -> Any:
         """See contract. A feed goes before the table that it writes to."""

@@ -29,7 +29,8 @@ class WayBack(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``offsets``: partition → the offset of the topic at which the new table's changes begin. ``built``, ``definition``:
     what the new table is, to tell another one. ``table``: the table before, as it is called now. ``feed``: what keeps
-    it up to date; empty if it begins with the revert. ``reason``: why there is no way back; empty if there is one.
+    it up to date from the change on; empty if it begins with a revert. ``reason``: why there is no way back; empty if
+    there is one.
     """
 
     offsets: dict[int, int]
