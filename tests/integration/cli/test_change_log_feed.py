@@ -1,4 +1,7 @@
-"""A feed over a change log as users run it: real processes, writers at work, switches, an agent that is killed."""
+"""A feed over a change log as users run it: real processes, writers at work, switches, an agent and the owner killed.
+
+Writers that are killed, and what a reader sees of the same switches, are in tests/e2e/test_generations.py.
+"""
 
 import itertools
 import json
@@ -101,7 +104,7 @@ def generations() -> list[dict[str, Any]]:
     return list(json.loads(done("generation", "list", SET, "-o", "json")))
 
 
-def test_a_feed_follows_a_change_log_whose_streams_are_switched_while_its_agent_is_killed(
+def test_a_feed_follows_one_sixteen_four_sixty_four_and_one_stream_while_agent_and_owner_are_killed(
     settings: Settings,
     log: KafkaLog,
     feed_file: Path,
@@ -109,13 +112,13 @@ def test_a_feed_follows_a_change_log_whose_streams_are_switched_while_its_agent_
     serve: Callable[..., Service],
 ) -> None:
     serve("coordinator", "coordinator")
-    serve("owner", "generation")
+    owner = serve("owner", "generation")
     agents = {name: serve(name, "agent", "--name", name) for name in ("a1", "a2")}
     topic = f"{log.cluster}-changes.public.goods"
     missing = headgate("feed", "create", str(feed_file), "--dry-run")
     assert missing.exit_code == ExitCode.SOURCE, missing.output
     assert "there is no change log 'goods'" in missing.stderr
-    done("generation", "create", SET, "--topic", topic, "--partitions", "16", "--timeout", "120")
+    done("generation", "create", SET, "--topic", topic, "--partitions", "128", "--timeout", "120")
     for agent in agents.values():
         eventually(lambda agent=agent: agent.get("/readyz")[0] == 200, "the agent is ready", 300)
     done("feed", "create", str(feed_file), "--timeout", "60")
@@ -126,9 +129,12 @@ def test_a_feed_follows_a_change_log_whose_streams_are_switched_while_its_agent_
     def written(share: float) -> None:
         eventually(lambda: all(source.written >= share * COUNT for source in sources), f"{share} is written")
 
+    def switched(streams: int) -> None:
+        done("generation", "commit", SET, "--streams", str(streams), "--yes", "--timeout", "120")
+
     written(0.1)
     eventually(lambda: table()["state"] == "replicating", "it is replicated")
-    done("generation", "commit", SET, "--streams", "4", "--yes", "--timeout", "120")
+    switched(16)
     written(0.2)
     other = next(name for name in agents if name != table()["agent"])
     done("table", "move", FEED, "public.goods", other, "--timeout", "120")
@@ -137,9 +143,14 @@ def test_a_feed_follows_a_change_log_whose_streams_are_switched_while_its_agent_
     assert killed == other
     agents[killed].process.kill()
     agents[killed].process.wait(30)
-    done("generation", "commit", SET, "--streams", "2", "--yes", "--timeout", "120")
-    written(0.6)
-    done("generation", "commit", SET, "--streams", "5", "--yes", "--timeout", "120")
+    switched(4)
+    written(0.5)
+    owner.process.kill()
+    owner.process.wait(30)
+    serve("second_owner", "generation")
+    switched(64)
+    written(0.7)
+    switched(1)
     for source in sources:
         source.join(300)
         assert source.error is None
@@ -159,7 +170,7 @@ def test_a_feed_follows_a_change_log_whose_streams_are_switched_while_its_agent_
     assert unknown.exit_code == ExitCode.NOT_FOUND, unknown.output
     assert f"has no reader 'nobody', but feed.{FEED}" in unknown.stderr
     done("feed", "remove", FEED, "--timeout", "120")
-    done("generation", "commit", SET, "--streams", "1", "--yes", "--timeout", "120")
+    switched(2)
     eventually(lambda: "superseded" not in {each["phase"] for each in generations()}, "nobody is waited for")
 
 
