@@ -23,7 +23,7 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.generation import ChangeReader
 from headgate.generation.shell.tail import GenerationTail
-from support.kafka_cluster import Cluster
+from support.kafka_cluster import ANSWER_SECONDS, Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e]
 
@@ -65,7 +65,7 @@ class Processes:
     def kill(self, name: str) -> None:
         process = self.running.pop(name)
         process.send_signal(signal.SIGKILL)
-        process.wait(30)
+        process.wait(ANSWER_SECONDS)
 
     def stop(self) -> None:
         for name in list(self.running):
@@ -166,12 +166,12 @@ def test_the_same_load_on_a_topic_that_grows_is_reordered(kafka_bootstrap: str) 
     """
     topic = f"plain-{uuid.uuid4().hex[:10]}"
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(ANSWER_SECONDS)
     _produce(kafka_bootstrap, topic, range(COUNT))
-    admin.create_partitions([NewPartitions(topic, 16)])[topic].result(30)
+    admin.create_partitions([NewPartitions(topic, 16)])[topic].result(ANSWER_SECONDS)
     _produce(kafka_bootstrap, topic, range(COUNT, 2 * COUNT))
     found = {number: _read(kafka_bootstrap, topic, number) for number in range(16)}
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(ANSWER_SECONDS)
     by_key: dict[int, list[int]] = defaultdict(list)
     for number in sorted(found, reverse=True):
         for key, value in found[number]:

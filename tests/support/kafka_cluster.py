@@ -12,7 +12,11 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from headgate.eventlog.codec import encode
 from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.topics import topic_name
+from headgate.provisioning.time_scale import scaled_seconds
 from support.eventlog_contract import DEADLINE_SECONDS, SHARDS
+
+ANSWER_SECONDS = scaled_seconds(120.0)
+"""For a broker to answer, or a process that was killed to be gone, while the machine does other things as well."""
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -42,7 +46,7 @@ class Foreigner:
         self.put(placed.partition, *encode(placed.fact))
 
     def flush(self) -> None:
-        assert self.producer.flush(20) == 0
+        assert self.producer.flush(ANSWER_SECONDS) == 0
 
     def close(self) -> None:
         """Dropped, as our own writers are (log_writer.py): ``Producer.close`` fails on a fenced instance."""
@@ -62,7 +66,7 @@ def set_topic(cluster: Cluster, topic: str, **settings: str) -> None:
     for name, value in named.items():
         resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(20)
+        future.result(ANSWER_SECONDS)
     await_settings(admin, resource.name, named)
 
 
@@ -73,7 +77,7 @@ def await_settings(admin: AdminClient, name: str, wanted: Mapping[str, str]) -> 
     while any(found.get(setting) != value for setting, value in wanted.items()):
         assert time.monotonic() < deadline, f"{name} has {found}, wanted {wanted}"
         (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
-        found = {setting: entry.value for setting, entry in future.result(20).items()}
+        found = {setting: entry.value for setting, entry in future.result(ANSWER_SECONDS).items()}
 
 
 def delete_before(cluster: Cluster, partition: Partition, offset: int) -> None:
@@ -82,7 +86,7 @@ def delete_before(cluster: Cluster, partition: Partition, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     place = KafkaPartition(topic_name(cluster.cluster, partition.topic), partition.number, offset)
     for future in admin.delete_records([place]).values():
-        future.result(20)
+        future.result(ANSWER_SECONDS)
 
 
 def first_offset(cluster: Cluster, partition: Partition) -> int:

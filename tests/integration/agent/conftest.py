@@ -20,6 +20,7 @@ from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate.replication.spark import SparkRuntime
 from headgate.replication.spark_options import SparkOptions
+from support.kafka_cluster import ANSWER_SECONDS
 
 DEADLINE_SECONDS = scaled_seconds(240)
 
@@ -111,7 +112,7 @@ class Bed:
                 "op": "d" if row is None else "c",
             }
             self.raw(plan, msgspec.json.encode({"id": number}), msgspec.json.encode(envelope), number % partitions)
-        self.producer.flush(30)
+        self.producer.flush(ANSWER_SECONDS)
 
     def raw(self, plan: SpanPlan, key: bytes, value: bytes | None, partition: int = 0) -> None:
         while True:

@@ -11,6 +11,7 @@ from headgate.agent.core.executor import SpanTask
 from headgate.eventlog.kafka import KafkaLog
 from headgate_lab.embedded.ports import free_ports
 from integration.agent.test_quarantine import executor_with_dead_letters, letters_on, log
+from support.kafka_cluster import ANSWER_SECONDS
 
 from .conftest import Bed, until
 
@@ -68,7 +69,7 @@ def test_events_wait_for_their_registry_and_only_what_is_bad_is_set_aside(bed: B
     events += [(key, truncated), (key, unknown), (key, value + b"\x00"), event(9), event(0, deleted=True)]
     for each in events:
         bed.raw(plan, *each)
-    bed.producer.flush(30)
+    bed.producer.flush(ANSWER_SECONDS)
 
     (port,) = free_ports(1)
     executor = executor_with_dead_letters(bed, log)

@@ -34,7 +34,7 @@ from headgate.records.spans import divide, unite
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate.runtime.service import ServiceSettings
 from headgate.sources.change_logs import reader_of_feed
-from support.kafka_cluster import Cluster
+from support.kafka_cluster import ANSWER_SECONDS, Cluster
 
 from .conftest import Bed, reached, until
 
@@ -264,7 +264,7 @@ def test_a_record_that_no_writer_wrote_stops_its_table(world: ChangeLogBed) -> N
     world.await_rows(50)
     stranger = Producer({"bootstrap.servers": world.bed.bootstrap})
     stranger.produce(world.topic, key=b"k", value=b"v", partition=0)
-    stranger.flush(20)
+    stranger.flush(ANSWER_SECONDS)
     status = until(lambda: (s := executor.status(task.id)) and s.state is TaskState.FAILED and s, "it fails")
     assert "no ChangeWriter wrote this record" in status.error
 
@@ -289,7 +289,7 @@ def test_a_transaction_left_open_on_the_topic_of_generations_holds_up_no_feed(wo
         killed.init_transactions(30)
         killed.begin_transaction()
         killed.produce(topic, key=b"goods/reader/nobody", value=b"", partition=0)
-        assert killed.flush(30) == 0
+        assert killed.flush(ANSWER_SECONDS) == 0
         try:
             world.write(writer, 50, 50)
             world.await_rows(100)

@@ -9,6 +9,7 @@ from headgate.replication.frames import COLUMNS, HEAD
 from headgate.replication.heads import KnownHeads, without_heads
 from headgate.replication.plan import HEAD_ROWS_MIN
 from headgate.replication.spark import SparkRuntime
+from support.kafka_cluster import ANSWER_SECONDS
 
 from .conftest import Bed, reached, until
 
@@ -86,7 +87,7 @@ def test_rows_are_exact_while_their_schema_is_cut_off_and_when_it_changes(
             bed.raw(plan, msgspec.json.encode({"id": number}), _wrapped(number, row, note))
             if row is None:
                 bed.raw(plan, msgspec.json.encode({"id": number}), None)
-        bed.producer.flush(30)
+        bed.producer.flush(ANSWER_SECONDS)
 
     put(range(many), ',"payload":', "first")
     executor.add_table(task, prepare=False)

@@ -15,6 +15,7 @@ from headgate.records.ts import ts_of_ms
 from headgate.replication.executor import SparkExecutor
 from headgate.replication.lane import Lane
 from headgate.replication.spark import WARM_TRIES, SparkStartError
+from support.kafka_cluster import ANSWER_SECONDS
 
 from .conftest import Bed, reached, until
 
@@ -262,7 +263,7 @@ def test_a_feed_that_is_to_end_stops_in_front_of_its_target_and_whoever_comes_ne
     def watermark(ts: int) -> None:
         for partition in plan.start:
             canal(partition, {"type": "TIDB_WATERMARK", "_tidb": {"watermarkTs": ts}})
-        bed.producer.flush(30)
+        bed.producer.flush(ANSWER_SECONDS)
 
     def canal(partition: int, message: dict[str, object]) -> None:
         bed.raw(plan, b"", msgspec.json.encode({"es": 1, **message}), partition)

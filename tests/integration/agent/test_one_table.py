@@ -11,6 +11,7 @@ from headgate.agent.core.executor import SpanTask
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.records.control import SpanPlan, TaskState
 from headgate.replication.executor import SparkExecutor
+from support.kafka_cluster import ANSWER_SECONDS
 
 from .conftest import DEADLINE_SECONDS, Bed, reached, until
 
@@ -26,7 +27,7 @@ def put(bed: Bed, plan: SpanPlan, table: str, number: int) -> None:
     source = {"ts_ms": 5, "db": "d", "schema": "public", "table": table}
     event = {"op": "c", "after": {"id": number, "name": table, "qty": 1}, "source": source}
     bed.raw(plan, b'{"id":%d}' % number, msgspec.json.encode(event))
-    bed.producer.flush(30)
+    bed.producer.flush(ANSWER_SECONDS)
 
 
 def refused(executor: SparkExecutor, task: SpanTask) -> None:

@@ -16,7 +16,7 @@ from headgate.records.control import ChangeQuarantined, TaskState
 from headgate.records.keys import DeadLetterKey
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate.replication.plan import DeadLetterTarget
-from support.kafka_cluster import Cluster
+from support.kafka_cluster import ANSWER_SECONDS, Cluster
 
 from .conftest import Bed, reached, until
 
@@ -65,7 +65,7 @@ def test_bad_changes_are_set_aside_with_their_bytes_and_the_rest_is_applied(bed:
     bed.put(plan, {51: {"name": "x", "qty": 2**40}})
     bed.put(plan, {n: _row(n) for n in range(52, 100)})
     bed.raw(plan, b'{"other":1}', b'{"op":"c","after":{"other":1}}')
-    bed.producer.flush(30)
+    bed.producer.flush(ANSWER_SECONDS)
     executor = executor_with_dead_letters(bed, log)
     task = _quarantined(bed.task(plan, 1))
     executor.add_table(task, prepare=False)

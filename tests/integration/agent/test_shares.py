@@ -7,6 +7,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from headgate.records.control import TaskState
+from support.kafka_cluster import ANSWER_SECONDS
 
 from .conftest import Bed, until
 
@@ -64,7 +65,7 @@ def test_records_of_several_megabytes_come_over(bed: Bed) -> None:
     )
     admin = AdminClient({"bootstrap.servers": bed.bootstrap})
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(20)
+        future.result(ANSWER_SECONDS)
     bed.producer.close()
     bed.producer = Producer({"bootstrap.servers": bed.bootstrap, "message.max.bytes": LARGE_BYTES})
     text = "ä" * 2_000_000

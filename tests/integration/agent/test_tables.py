@@ -15,6 +15,7 @@ from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.records.keys import DeadLetterKey
+from support.kafka_cluster import ANSWER_SECONDS
 
 from .conftest import DEADLINE_SECONDS, Bed, reached, until
 from .test_lane_crashes import NOTE, noted
@@ -75,12 +76,12 @@ class Shop:
             self.say(msgspec.json.encode({"op": "u", "after": after, "source": source}), number)
             if table in self.wanted:
                 self.wanted[table][number] = (after["name"], qty)
-        self.bed.producer.flush(30)
+        self.bed.producer.flush(ANSWER_SECONDS)
 
     def truncate(self, table: str, partition: int) -> None:
         source = {"ts_ms": 5, "db": "d", "schema": "public", "table": table}
         self.say(msgspec.json.encode({"op": "t", "after": None, "source": source}), partition)
-        self.bed.producer.flush(30)
+        self.bed.producer.flush(ANSWER_SECONDS)
         if partition == 0:
             self.wanted[table].clear()
 

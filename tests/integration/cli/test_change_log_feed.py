@@ -21,6 +21,7 @@ from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeWriter
 from integration.cli.conftest import Service, eventually, headgate
+from support.kafka_cluster import ANSWER_SECONDS
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
 
@@ -142,11 +143,11 @@ def test_a_feed_follows_one_sixteen_four_sixty_four_and_one_stream_while_agent_a
     killed = table()["agent"]
     assert killed == other
     agents[killed].process.kill()
-    agents[killed].process.wait(30)
+    agents[killed].process.wait(ANSWER_SECONDS)
     switched(4)
     written(0.5)
     owner.process.kill()
-    owner.process.wait(30)
+    owner.process.wait(ANSWER_SECONDS)
     serve("second_owner", "generation")
     switched(64)
     written(0.7)

@@ -20,6 +20,7 @@ import pytest
 from fixtures.services import mariadb_connect
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import Service, eventually, headgate
+from support.kafka_cluster import ANSWER_SECONDS
 
 pytestmark = pytest.mark.integration
 
@@ -168,7 +169,7 @@ def test_a_change_by_triggers_under_writers_survives_its_owner(
     eventually(lambda: state_of("m1")["rows_copied"] > 0, "it copies")
     assert state_of("m1")["rows_copied"] < ROWS
     first.process.send_signal(signal.SIGKILL)
-    first.process.wait(30)
+    first.process.wait(ANSWER_SECONDS)
     assert state_of("m1")["state"] == "running"
 
     serve("second", "migration")

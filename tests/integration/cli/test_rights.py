@@ -254,7 +254,7 @@ def test_the_documented_rights_suffice_for_the_views(
     feeds, checkpoints = Partition("changefeed", 0), Partition("checkpoint", 0)
     progress = FeedProgressed(feed.feed_id, feed.incarnation, 1, {"a": {0: 7}}, None, None, 0)
     for future in log.connection.admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        future.result(20)
+        future.result(ANSWER_SECONDS)
     with closing(log.writer("test")) as writer:
         writer.write([Placed(feeds, Fact(key, feed)), Placed(checkpoints, Fact(at, progress))], 30)
     become("views", guarded, monkeypatch)
@@ -264,7 +264,7 @@ def test_the_documented_rights_suffice_for_the_views(
     group = ConsumerGroupTopicPartitions(f"{CLUSTER}.feed.seen")
 
     def shown() -> list[int]:
-        asked = log.connection.admin.list_consumer_group_offsets([group])[group.group_id].result(20)
+        asked = log.connection.admin.list_consumer_group_offsets([group])[group.group_id].result(ANSWER_SECONDS)
         return [place.offset for place in asked.topic_partitions]
 
     eventually(lambda: shown() == [7], "the feed's positions are a group")
@@ -356,7 +356,7 @@ def _copied(
 ) -> None:
     """Into the change log, by the service; and without the right to its group it ends and says so."""
     for future in log.connection.admin.create_topics([NewTopic(COPIED_TOPIC, 2, 1)]).values():
-        future.result(20)
+        future.result(ANSWER_SECONDS)
     with Producer({"bootstrap.servers": guarded.kafka.bootstrap}) as producer:
         for number in range(10):
             producer.produce(COPIED_TOPIC, key=f"copied-{number}", value=b"x")

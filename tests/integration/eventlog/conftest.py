@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import CONTROL_TOPICS, create_topics, topic_name
-from support.kafka_cluster import Cluster, Foreign, Foreigner
+from support.kafka_cluster import ANSWER_SECONDS, Cluster, Foreign, Foreigner
 
 
 @pytest.fixture
@@ -18,11 +18,11 @@ def cluster(kafka_bootstrap: str) -> Iterator[Cluster]:
     settings = Cluster(kafka_bootstrap, f"test-{uuid.uuid4().hex[:12]}")
     yield settings
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
-    existing = admin.list_topics(timeout=10).topics
+    existing = admin.list_topics(timeout=ANSWER_SECONDS).topics
     names = [topic_name(settings.cluster, topic.name) for topic in CONTROL_TOPICS]
     if present := [name for name in names if name in existing]:
         for future in admin.delete_topics(present).values():
-            future.result(20)
+            future.result(ANSWER_SECONDS)
 
 
 @pytest.fixture

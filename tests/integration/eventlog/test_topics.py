@@ -19,7 +19,7 @@ from headgate.eventlog.topics import (
 )
 from headgate.records.registry import KEY_FORMS
 from support.eventlog_contract import DEADLINE_SECONDS
-from support.kafka_cluster import Cluster, set_topic
+from support.kafka_cluster import ANSWER_SECONDS, Cluster, set_topic
 
 pytestmark = pytest.mark.integration
 
@@ -35,19 +35,19 @@ def await_metadata(admin: AdminClient, name: str, partitions: int) -> None:
     found = -1
     while found != partitions:
         assert time.monotonic() < deadline, f"{name} has {found} partitions, wanted {partitions}"
-        topics = admin.list_topics(timeout=20).topics
+        topics = admin.list_topics(timeout=ANSWER_SECONDS).topics
         found = len(topics[name].partitions) if name in topics else 0
 
 
 def test_every_topic_of_the_keys_is_created_as_its_row_says(cluster: Cluster, admin: AdminClient) -> None:
     created = create_topics(cluster)
     assert created == sorted(topic_name(cluster.cluster, topic) for topic in KEY_FORMS)
-    metadata = admin.list_topics(timeout=20).topics
+    metadata = admin.list_topics(timeout=ANSWER_SECONDS).topics
     for topic in CONTROL_TOPICS:
         name = topic_name(cluster.cluster, topic.name)
         assert len(metadata[name].partitions) == (cluster.shards if topic.sharded else 1)
         (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
-        found = {setting: entry.value for setting, entry in future.result(20).items()}
+        found = {setting: entry.value for setting, entry in future.result(ANSWER_SECONDS).items()}
         assert {setting: found[setting] for setting in topic.settings(1)} == topic.settings(1)
     check_topics(cluster)
     assert open_log(cluster).shards == cluster.shards
@@ -57,7 +57,7 @@ def test_creating_again_changes_nothing_and_fills_in_what_is_missing(cluster: Cl
     create_topics(cluster)
     assert create_topics(cluster) == []
     name = topic_name(cluster.cluster, "sync")
-    admin.delete_topics([name])[name].result(20)
+    admin.delete_topics([name])[name].result(ANSWER_SECONDS)
     await_metadata(admin, name, 0)
     assert create_topics(cluster) == [name]
 
@@ -101,7 +101,7 @@ def test_another_number_of_shards_is_refused(cluster: Cluster) -> None:
 def test_a_topic_that_grew_is_refused(cluster: Cluster, admin: AdminClient) -> None:
     create_topics(cluster)
     name = topic_name(cluster.cluster, "announce")
-    admin.create_partitions([NewPartitions(name, 2)])[name].result(20)
+    admin.create_partitions([NewPartitions(name, 2)])[name].result(ANSWER_SECONDS)
     await_metadata(admin, name, 2)
     with pytest.raises(TopicPartitionsError, match=f"{name} has 2 partitions, wanted 1"):
         open_log(cluster)

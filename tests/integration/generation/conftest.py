@@ -17,7 +17,7 @@ from headgate.generation.shell.effect_runner import GenerationEffects
 from headgate.generation.shell.service import GenerationService
 from headgate.observability.probes import Probes
 from headgate.runtime.service import ServiceSettings
-from support.kafka_cluster import Cluster
+from support.kafka_cluster import ANSWER_SECONDS, Cluster
 
 WAIT_SECONDS = 90.0
 
@@ -34,9 +34,9 @@ def cluster(kafka_bootstrap: str) -> Iterator[Cluster]:
     settings = Cluster(kafka_bootstrap, f"gen-{uuid.uuid4().hex[:10]}")
     yield settings
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
-    mine = [name for name in admin.list_topics(timeout=10).topics if settings.cluster in name]
+    mine = [name for name in admin.list_topics(timeout=ANSWER_SECONDS).topics if settings.cluster in name]
     for future in admin.delete_topics(mine).values():
-        future.result(20)
+        future.result(ANSWER_SECONDS)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from headgate.generation import ChangeReader, ChangeWriter
 from headgate.generation.shell.reader import ReadChange
 from headgate.generation.shell.wire import ReservedHeaderError
 from headgate.records.control import OutcomeStatus
-from support.kafka_cluster import Cluster
+from support.kafka_cluster import ANSWER_SECONDS, Cluster
 
 from .conftest import wait_until
 from .test_change_log import SET, Operator
@@ -69,7 +69,7 @@ class Ingest:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(ANSWER_SECONDS)
 
     def end(self, code: ExitCode) -> str:
         assert self.process.wait(180) == code, self.said
@@ -93,7 +93,7 @@ def ingest(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Ingest]]:
 def topic(log: KafkaLog, cluster: Cluster) -> str:
     name = f"{cluster.cluster}-shop"
     for future in log.connection.admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
-        future.result(20)
+        future.result(ANSWER_SECONDS)
     return name
 
 
@@ -248,7 +248,7 @@ def test_a_topic_with_more_partitions_is_refused_by_who_copies_it_and_by_who_sta
     one = ingest("one", SET, "--topic", topic)
     wait_until(one.is_ready, "it copies")
     grown = log.connection.admin.create_partitions([NewPartitions(topic, PARTITIONS + 2)])
-    grown[topic].result(30)
+    grown[topic].result(ANSWER_SECONDS)
     why = f"topic {topic} had {PARTITIONS} partitions when it was first copied and has {PARTITIONS + 2} now"
     assert why in one.end(ExitCode.SOURCE)
     assert why in ingest("two", SET, "--topic", topic).end(ExitCode.SOURCE)
@@ -274,7 +274,7 @@ def test_what_was_deleted_before_it_was_copied_is_an_error(
 def _delete(log: KafkaLog, topic: str) -> None:
     ends = [TopicPartition(topic, number, -1) for number in range(PARTITIONS)]
     for future in log.connection.admin.delete_records(ends).values():
-        future.result(20)
+        future.result(ANSWER_SECONDS)
 
 
 def test_a_writers_headers_pass_and_ours_are_refused(log: KafkaLog, owner: Any) -> None:

@@ -16,6 +16,7 @@ from headgate.generation.shell.wire import (
     positions_partition,
     positions_topic,
 )
+from support.kafka_cluster import ANSWER_SECONDS
 
 pytestmark = pytest.mark.integration
 
@@ -26,7 +27,7 @@ LOOK_SECONDS = 2.0
 def topic(log: KafkaLog) -> str:
     name = f"{log.cluster}.data"
     asked = NewTopic(positions_topic(name), POSITIONS_PARTITIONS, 1)
-    log.connection.admin.create_topics([asked])[asked.topic].result(30)
+    log.connection.admin.create_topics([asked])[asked.topic].result(ANSWER_SECONDS)
     return name
 
 
@@ -46,7 +47,7 @@ def test_a_neighbours_open_transaction_hides_no_position(log: KafkaLog, topic: s
     mine.commit([Outgoing(where, place, b"w", encode_written(Written(6, 6)))])
     neighbour.begin_transaction()
     neighbour.produce(where, key=b"neighbour", value=b"{}", partition=place)
-    assert neighbour.flush(30) == 0
+    assert neighbour.flush(ANSWER_SECONDS) == 0
     mine.commit([Outgoing(where, place, b"w", encode_written(Written(7, 7)))])
     mine.close()
     with ThreadPoolExecutor(1) as pool:

@@ -16,6 +16,7 @@ from headgate.records.control import Assignment, Epoch, ReplicationState, SpanDi
 from headgate.records.keys import FeedKey, ProgressKey, SpanKey
 from integration.cli.conftest import log, settings
 from support.feeds import feed_of
+from support.kafka_cluster import ANSWER_SECONDS
 
 pytestmark = pytest.mark.integration
 
@@ -30,7 +31,7 @@ def test_a_feed_is_behind_by_the_age_of_its_oldest_change_that_is_not_applied(
 ) -> None:
     topic = f"lag-{uuid.uuid4().hex[:8]}"
     for future in log.connection.admin.create_topics([NewTopic(topic, 2, 1)]).values():
-        future.result(20)
+        future.result(ANSWER_SECONDS)
 
     def write(key: object, value: object) -> None:
         with closing(log.writer("test")) as writer:
@@ -50,7 +51,7 @@ def test_a_feed_is_behind_by_the_age_of_its_oldest_change_that_is_not_applied(
         now_ms = time.time_ns() // 1_000_000
         for partition, age_ms in ((0, 2 * HOUR_MS), (0, HOUR_MS), (1, 2 * HOUR_MS)):
             producer.produce(topic, b"x", partition=partition, timestamp=now_ms - age_ms)
-        producer.flush(30)
+        producer.flush(ANSWER_SECONDS)
         assert lags.why({"shop": 600.0}) == "feed shop: orders is more than 600 s behind (--max-feed-lag)"
         assert lags.why({"shop": 3 * 3600.0}) == ""
         applied(1, 1)

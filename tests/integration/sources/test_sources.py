@@ -27,6 +27,7 @@ from headgate.sources.offsets import (
     start_offsets,
 )
 from headgate.sources.topics import TableClashError, TopicMissingError, find_topics, plan_spans, present_topics
+from support.kafka_cluster import ANSWER_SECONDS
 
 pytestmark = pytest.mark.integration
 
@@ -43,7 +44,7 @@ class _Source:
     def make(self, name: str, partitions: int = 1) -> str:
         topic = f"{self.prefix}{name}"
         for future in self.admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-            future.result(10)
+            future.result(ANSWER_SECONDS)
         while topic not in present_topics(self.connection):  # the broker hears of it from its controller
             time.sleep(0.02)
         return topic
@@ -51,12 +52,12 @@ class _Source:
     def fill(self, topic: str, partition: int, count: int) -> None:
         for number in range(count):
             self._producer.produce(topic, value=str(number).encode(), partition=partition)
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(ANSWER_SECONDS) == 0
 
     def fill_at(self, topic: str, partition: int, times_ms: list[int]) -> None:
         for at in times_ms:
             self._producer.produce(topic, value=b"x", partition=partition, timestamp=at)
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(ANSWER_SECONDS) == 0
 
     def close(self) -> None:
         self._producer.close()
@@ -64,7 +65,7 @@ class _Source:
 
     def delete_below(self, topic: str, partition: int, offset: int) -> None:
         for future in self.admin.delete_records([KafkaPartition(topic, partition, offset)]).values():
-            future.result(10)
+            future.result(ANSWER_SECONDS)
 
 
 @pytest.fixture
@@ -166,9 +167,9 @@ def test_a_second_look_finds_what_is_new_gone_and_grown(source: _Source) -> None
     assert f"topic {clash} is left out: its table public.a is that of topic {first}" in notice
 
     for future in source.admin.create_partitions([NewPartitions(first, 3)]).values():
-        future.result(10)
+        future.result(ANSWER_SECONDS)
     for future in source.admin.delete_topics([second, clash]).values():
-        future.result(10)
+        future.result(ANSWER_SECONDS)
     while {second, clash} & set(there := present_topics(source.connection)) or there[first] != 3:
         time.sleep(0.02)  # the broker hears of it from its controller
     after = look_again(source.connection, spec, (*known, *found.joined), "x.")

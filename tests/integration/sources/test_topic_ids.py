@@ -15,6 +15,7 @@ from headgate.records.spans import divide
 from headgate.sources.discovery import look_again
 from headgate.sources.topic_ids import topic_ids
 from headgate.sources.topics import plan_spans
+from support.kafka_cluster import ANSWER_SECONDS
 
 pytestmark = pytest.mark.integration
 
@@ -37,7 +38,7 @@ class Source:
         before = topic_ids(self.connection, [self.topic])
         if before:
             for future in self.connection.admin.delete_topics([self.topic]).values():
-                future.result(10)
+                future.result(ANSWER_SECONDS)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             (made,) = self.connection.admin.create_topics([NewTopic(self.topic, partitions, 1)]).values()

@@ -16,6 +16,7 @@ from headgate.sources.discovery import look_again
 from headgate.sources.offsets import RECORD_TIME_MARGIN_MS, SourceUnreachableError
 from headgate.sources.topics import plan_spans, present_topics
 from headgate.sources.transactions import EndReader, TransactionsUnusableError, first_end, look_back, rests_at
+from support.kafka_cluster import ANSWER_SECONDS
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +35,7 @@ class Connector:
     def make(self, name: str, partitions: int = 1) -> str:
         topic = f"{self.prefix}{name}"
         for future in self.connection.admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-            future.result(10)
+            future.result(ANSWER_SECONDS)
         while topic not in present_topics(self.connection):  # the broker hears of it from its controller
             time.sleep(0.02)
         return topic
@@ -42,7 +43,7 @@ class Connector:
     def write(self, topic: str, value: object, at_ms: int = NOON_MS) -> None:
         raw = None if value is None else json.dumps(value).encode()
         self._producer.produce(topic, raw, b"{}", 0, timestamp=at_ms)
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(ANSWER_SECONDS) == 0
 
     def end(self, transaction: str, at_ms: int) -> None:
         record = {"id": f"{transaction}:1", "ts_ms": at_ms, "event_count": None, "data_collections": None}
@@ -106,7 +107,7 @@ def test_a_second_look_leaves_out_what_cannot_join(shop: Connector) -> None:
     (notice,) = found.notices
     assert f"left out: topic {wide} has 2 partitions" in notice
     for future in shop.connection.admin.delete_topics([shop.ends]).values():
-        future.result(10)
+        future.result(ANSWER_SECONDS)
     while shop.ends in present_topics(shop.connection):
         time.sleep(0.02)
     assert f"transaction topic {shop.ends} does not exist any more" in " ".join(

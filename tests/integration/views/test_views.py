@@ -30,6 +30,7 @@ from headgate.views.routes import ROUTES
 from integration.cli.conftest import ROWS, Service, eventually, headgate
 from support.eventlog_contract import ended
 from support.feeds import feed_of
+from support.kafka_cluster import ANSWER_SECONDS
 
 pytestmark = pytest.mark.integration
 
@@ -108,7 +109,7 @@ def committed(settings: Settings, feed: str, topic: str, partitions: int) -> lis
 def test_a_feeds_positions_are_a_consumer_group(settings: Settings, log: KafkaLog, serve: Serve) -> None:
     topic = f"{settings.prefix}source"
     for future in log.connection.admin.create_topics([NewTopic(topic, 2, 1)]).values():
-        future.result(20)
+        future.result(ANSWER_SECONDS)
     feed = feed_of(topic, "a", "b", partitions=2)
     progress = FeedProgressed(feed.feed_id, 0, 1, {"a": {0: 7, 1: 3}, "b": {0: 5, 1: 9}}, None, None, 0)
     put(settings, "changefeed", *encode(Fact(FeedKey("f"), feed)))
@@ -212,7 +213,7 @@ def test_views_say_what_the_command_says_and_again_after_a_kill(shop_file: Path,
     ]
     told_before = {path: answer(views, path) for path in paths}
     views.process.send_signal(signal.SIGKILL)
-    views.process.wait(30)
+    views.process.wait(ANSWER_SECONDS)
     again = serve("again", "views")
     told_again = {path: answer(again, path) for path in paths}
     left = places_left(log)
@@ -230,7 +231,7 @@ def put(settings: Settings, topic: str, key: bytes, value: bytes | None, **prope
             producer.init_transactions(30)
             producer.begin_transaction()
         producer.produce(f"{settings.prefix}{topic}", key=key, value=value, partition=0)
-        producer.flush(30)
+        producer.flush(ANSWER_SECONDS)
         if properties:
             producer.abort_transaction(30)
 
@@ -256,9 +257,9 @@ def test_an_aborted_record_garbage_and_tombstones(settings: Settings, log: Kafka
     )
     views.process.send_signal(signal.SIGTERM)
     assert views.process.wait(60) == ExitCode.DONE
-    groups = log.connection.admin.list_consumer_groups().result(20).valid
+    groups = log.connection.admin.list_consumer_groups().result(ANSWER_SECONDS).valid
     assert not [group for group in groups if group.group_id.startswith(f"{settings.prefix}views.")]
-    names = set(log.connection.admin.list_topics(timeout=20).topics)
+    names = set(log.connection.admin.list_topics(timeout=ANSWER_SECONDS).topics)
     assert not [name for name in names if "views." in name], "no topic was made"
 
 
