@@ -460,7 +460,7 @@ def test_what_maxwell_says_of_a_column_of_json_is_json_at_the_sink(either: Datab
 def test_a_column_that_was_widened_takes_what_it_refused_before(database: Database) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v smallint)")
     claim = database.claim("t")
-    with pytest.raises(ValueRefusedError, match="Out of range"):
+    with pytest.raises(ValueRefusedError, match=r"Out of range.*70000"):
         database.apply(claim, put(0, id=1, v=70_000))
     database.execute("ALTER TABLE t MODIFY v int")
     assert database.apply(claim, put(0, id=1, v=70_000)).positions == {0: 1}

@@ -28,6 +28,9 @@ __all__ = ["MysqlStage"]
 INSERT_BYTES: Final = 1 << 20
 """Of one INSERT: below the smallest max_allowed_packet that servers come with (MySQL 5.7: 4 MiB)."""
 
+VALUE_CHARACTERS_MAX: Final = 80
+"""Of a value that is refused, in the error: enough to find it."""
+
 _GROUP: Final = quoted(GROUP)
 _PLACE: Final = re.compile(r"column '?(?:`[^`]*`\.)*[`']?(?P<column>.+?)[`']? at row (?P<row>\d+)")
 
@@ -104,7 +107,10 @@ class MysqlStage(Stage[MysqlSession, Column]):
             raise UnwritableError(group.changes[first], None, text)
         row = first + int(place["row"]) - 1
         change = group.changes[min(row, len(group.changes) - 1)]
-        raise UnwritableError(change, place["column"], text)
+        column = place["column"]
+        if change.row is not None and column in change.row:
+            text = f"{text}: {str(change.row[column])[:VALUE_CHARACTERS_MAX]!r}"
+        raise UnwritableError(change, column, text)
 
     # --- INSERT of many rows ---
 
