@@ -103,7 +103,7 @@ def test_a_live_database_is_kept_in_step_through_kills_of_agents_and_owner(demo:
 
 
 @pytest.mark.timeout(RUN_SECONDS_MAX)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_an_interrupted_demo_leaves_nothing_running(demo: Demo, number: signal.Signals) -> None:
     folder = demo.folder()
     assert belonging_to(folder)
@@ -125,6 +125,7 @@ def test_a_killed_demo_leaves_nothing_running(demo: Demo) -> None:
     shutil.rmtree(folder)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(RUN_SECONDS_MAX)
 def test_what_is_up_says_where_it_is_and_ends_when_its_broker_is_gone(tmp_path: Path) -> None:
     up = Demo(tmp_path, (sys.executable, "-m", "headgate", "up", "--agents", "1"))

@@ -75,6 +75,7 @@ def test_the_wheel_is_the_last_resort(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert java.version >= 17
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.skipif(WHEEL is None, reason="the extra 'embedded' is not installed")
 def test_spark_runs_on_the_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

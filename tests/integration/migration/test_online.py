@@ -21,6 +21,7 @@ from integration.migration.shop import (
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.parametrize("shop", ["postgres", pytest.param("mariadb", marks=pytest.mark.long)], indirect=True)
 def test_rows_come_through_spark_while_the_owner_is_killed_and_the_feed_falls_behind(
     cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
 ) -> None:
