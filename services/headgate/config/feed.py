@@ -7,7 +7,7 @@ the nearest known name.
 import re
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 import yaml
@@ -370,8 +370,9 @@ class FeedSpec(_Strict):
     sink: SinkSpec
     batch_rows_max: int = Field(default=200_000, ge=1, le=2_000_000)
     """Most changes of one micro-batch; large when behind is what makes reducing pay."""
-    batch_interval_seconds: float = Field(default=0.0, ge=0.0, le=BATCH_INTERVAL_SECONDS_MAX)
-    """From the begin of one micro-batch to that of the next, at least (Spark's processing-time trigger)."""
+    batch_interval_seconds: Literal["auto"] | Annotated[float, Field(ge=0.0, le=BATCH_INTERVAL_SECONDS_MAX)] = "auto"
+    """From the begin of one micro-batch to that of the next, at least (Spark's processing-time trigger); auto: none,
+    but a second after a batch of few changes."""
     split: Literal["auto", "manual"] = "auto"
     """Who divides a table between agents: the split scheduler, by its load, or only ``headgate table split``."""
 

@@ -51,6 +51,19 @@ GENERATED_ROWS_MIN: Final = 400
 """So many rows per partition of a batch are worth code that Spark generates for it. It is generated anew for each
 partition, which costs a millisecond; without it a row costs 3 to 5 µs more (docs/benchmarks.md)."""
 
+REST_SECONDS: Final = 1.0
+REST_ROWS_MAX: Final = 16
+"""After a batch of so few changes the next one begins so long after that one's begin, or later: they would be a batch
+each otherwise, and a batch costs the same however few they are. A table that 1 000 changes a second reach is far from
+that, with batches of 20 ms too."""
+
+REST_SETTLED_SECONDS: Final = 5.0
+"""So long after a span came or left a lane does not rest: a table that moves would stand still for it."""
+
+ONE_TASK_PARTITIONS_MAX: Final = 5
+ONE_TASK_ROWS_MAX: Final = 64
+"""So few are one task: a second one costs some 8 ms of a core, and the batch is not over any sooner for it."""
+
 _POLLING: Final = "spark.sql.streaming.pollingDelay"
 _GENERATED: Final = "spark.sql.codegen.factoryMode"
 
@@ -99,9 +112,10 @@ class Lane:
         self.progress = ProgressReader()
         self._starts = dict(starts)
         self._batch_coordinator = batch_coordinator
-        self._cores = self._rows_max = 1
+        self._cores = self._tasks = self._rows_max = 1
         self._functions: dict[bool, Column] = {}
         self._latest_rows = 0
+        self._rests = False
         self._is_generated = False
         self._query: Any = None
         self._folder: Path | None = None
@@ -136,7 +150,7 @@ class Lane:
 
     def start(self, session: SparkSession, source: LaneSource, cores: int, scratch: Path) -> None:
         """Start reading. Raises RefusedOptionError, PySparkException, Py4JError or OSError; 0.3 to 0.6 s."""
-        self._cores, self._rows_max = cores, source.rows_max
+        self._cores, self._rows_max, self._rests = cores, source.rows_max, source.rests
         self._folder = Path(tempfile.mkdtemp(prefix="lane-", dir=scratch))
         stream = rows_of(session, source, self._starts).writeStream.queryName(self.name)
         stream = stream.option("checkpointLocation", self._folder.as_uri()).foreachBatch(self._on_batch)
@@ -214,6 +228,7 @@ class Lane:
     def _on_batch(self, rows: DataFrame, batch: int) -> None:
         if self.stopping.is_set() or self._broken is not None:
             return
+        began = time.monotonic()
         self._serving, self._served_batch = True, batch
         try:
             assert self._folder is not None  # noqa: S101 - a query that has no directory has not been started
@@ -227,12 +242,26 @@ class Lane:
             with self._border:
                 self._serving = False
                 self._border.notify_all()
+        self._rest(batch, began)
+
+    def _rest(self, batch: int, began: float) -> None:
+        """Between two batches, though Spark takes it for a part of the first one."""
+        resting = time.monotonic()
+        left = began + REST_SECONDS - resting
+        is_settled = self._broken is None and resting - self.changed_at > REST_SETTLED_SECONDS
+        if self._rests and is_settled and left > 0 and self._latest_rows <= min(REST_ROWS_MAX, self._rows_max // 2):
+            self.stopping.wait(left)
+            self._batch_ended_at = time.monotonic()
+            self.progress.rested_ms[batch] = round((self._batch_ended_at - resting) * 1000)
 
     def _serve(self, rows: DataFrame, ends: Ends) -> None:
         is_over = False
         counts = [end - self.delivered[place] for place, end in ends.items()]
         self._latest_rows = sum(counts)
-        self._generate(rows, is_worth=self._latest_rows >= GENERATED_ROWS_MIN * sum(count > 0 for count in counts))
+        partitions = sum(count > 0 for count in counts)
+        self._generate(rows, is_worth=self._latest_rows >= GENERATED_ROWS_MIN * partitions)
+        is_small = partitions <= ONE_TASK_PARTITIONS_MAX and self._latest_rows <= ONE_TASK_ROWS_MAX
+        self._tasks = 1 if is_small else self._cores
         while not is_over and (plan := self._batch_coordinator.begin_batch(self, ends)) is not None:
             results: list[TaskResult] | None = None
             try:
@@ -254,7 +283,7 @@ class Lane:
 
     def _run(self, rows: DataFrame, plan: BatchPlan) -> list[TaskResult]:
         set_plan(rows.sparkSession.sparkContext, plan)
-        cut = without_heads(rows, plan.heads).coalesce(self._cores)
+        cut = without_heads(rows, plan.heads).coalesce(self._tasks)
         answers = applied(cut, self._function(rows, has_heads=bool(plan.heads))).collect()
         return [msgspec.json.decode(bytes(answer[0]), type=TaskResult) for answer in answers]
 

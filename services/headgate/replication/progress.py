@@ -1,10 +1,13 @@
 """What Spark says of a lane's query: rows that came through it, how long its steps take, how far behind it is."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 __all__ = ["LaneProgress", "ProgressReader"]
+
+RESTED_IN: Final = frozenset({"addBatch", "triggerExecution"})
+"""Steps by Spark's names that have the lane's rest in them."""
 
 
 class LaneProgress(msgspec.Struct):
@@ -37,6 +40,8 @@ class ProgressReader:
         self.total = LaneProgress()
         self.batch = -1
         """The number of the latest batch that Spark has told of."""
+        self.rested_ms: dict[int, int] = {}
+        """How long the lane rested in batches that Spark has yet to tell of, which is no part of their steps."""
         self._seen = ""
 
     def read(self, query: Any) -> None:
@@ -52,7 +57,9 @@ class ProgressReader:
             fresh.append((at, number, rows, _pairs(update.durationMs()), update.sources()))
         for at, number, rows, steps, sources in reversed(fresh):
             self._seen, self.batch = at, number
-            self.total.add(LaneProgress(int(rows > 0), rows, {step: int(ms) for step, ms in steps.items()}))
+            rested = self.rested_ms.pop(number, 0)
+            step_ms = {step: int(ms) - rested * (step in RESTED_IN) for step, ms in steps.items()}
+            self.total.add(LaneProgress(int(rows > 0), rows, step_ms))
             behind = [int(_pairs(source.metrics()).get("maxOffsetsBehindLatest", 0)) for source in sources]
             self.total.behind_rows = max(behind, default=0)
 

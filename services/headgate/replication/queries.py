@@ -142,7 +142,8 @@ class Queries:
         source = LaneSource(
             bootstrap=settings.bootstrap,
             rows_max=feed.batch_rows_max,
-            interval_seconds=feed.batch_interval_seconds,
+            interval_seconds=0.0 if feed.batch_interval_seconds == "auto" else feed.batch_interval_seconds,
+            rests=feed.batch_interval_seconds == "auto",
             options=settings.lane_options,
             headers=feed.on_bad_change == "quarantine",
             marks=feed.source.change_log is not None,

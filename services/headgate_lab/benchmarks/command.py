@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -94,12 +94,14 @@ def rest(
     rate: Annotated[int, typer.Option(min=1, help="changes per second in all")] = 8,
     seconds: Annotated[float, typer.Option(min=5, help="counted seconds per number of tables")] = 60.0,
     interval: Annotated[
-        float, typer.Option(min=0, max=BATCH_INTERVAL_SECONDS_MAX, help="the feed's batch_interval_seconds")
-    ] = 0.0,
+        float | None,
+        typer.Option(min=0, max=BATCH_INTERVAL_SECONDS_MAX, help="the feed's batch_interval_seconds; auto if none"),
+    ] = None,
     output: Format = Output.TABLE,
 ) -> None:
     """What an agent costs at rest: shares of a core for its driver, JVM and workers, and of the broker."""
-    _show(bench_rest(RestOptions(tuple(tables or (1, 5, 100, 1_000)), rate, seconds, interval), note), output)
+    given: float | Literal["auto"] = "auto" if interval is None else interval
+    _show(bench_rest(RestOptions(tuple(tables or (1, 5, 100, 1_000)), rate, seconds, given), note), output)
 
 
 @app.command("control")

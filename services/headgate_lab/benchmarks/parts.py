@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import psutil
@@ -162,7 +162,7 @@ def make_task(
     number: int,
     *,
     sink: SinkSpec | None = None,
-    interval_seconds: float = 0.0,
+    interval_seconds: float | Literal["auto"] = "auto",
 ) -> SpanTask:
     """A task as an agent would get it, of a table never written before; all are of one feed, so they share lanes.
 

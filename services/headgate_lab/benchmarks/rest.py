@@ -8,7 +8,7 @@ with an error if one is missing.
 import statistics
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -40,7 +40,7 @@ class RestOptions(msgspec.Struct, frozen=True):
     tables: tuple[int, ...] = (1, 5, 100, 1_000)
     rate: int = 8
     seconds: float = 60.0
-    interval_seconds: float = 0.0
+    interval_seconds: float | Literal["auto"] = "auto"
 
 
 def bench_rest(options: RestOptions, say: Callable[[str], None]) -> Report:

@@ -47,3 +47,12 @@ def test_each_batch_is_counted_once_though_idle_updates_come_between() -> None:
     reader.read(query)
     assert reader.total == LaneProgress(3, 16, {"addBatch": 40, "walCommit": 4}, 0)
     assert reader.batch == 13
+
+
+def test_what_a_lane_rested_is_no_part_of_its_steps() -> None:
+    query, reader = Query(), ProgressReader()
+    query.kept = [Update(1, 5), Update(2, 7)]
+    reader.rested_ms = {2: 4, 3: 900}
+    reader.read(query)
+    assert reader.total.step_ms == {"addBatch": 16, "walCommit": 2}
+    assert reader.rested_ms == {3: 900}, "Spark has yet to tell of it"
