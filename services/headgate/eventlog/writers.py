@@ -213,13 +213,7 @@ class KafkaWriter(LogWriter):
         try:
             late = self._deliver(placed, messages, time.monotonic() + timeout_seconds)
         except KafkaException as error:
-            producer = self._open()
-            producer.poll(0)  # why an error is fatal is told beside the answers, to who polls
-            failed = self._connection.failed(f"writing records of {self._name}", error)
-            if error.args[0].fatal() or error.args[0].code() == KafkaError._FATAL:
-                producer.purge()
-                self._producer = self._made()
-            raise failed from error
+            raise self._failed(error) from error
         except BufferError as error:
             raise LogError(
                 f"{self._name} cannot write to Kafka at {self._connection.bootstrap_servers}: the local queue is full"
@@ -228,6 +222,17 @@ class KafkaWriter(LogWriter):
             raise self._connection.unreachable(
                 f"{late} of {len(placed)} records of {self._name} were not acknowledged within {timeout_seconds:g} s"
             )
+
+    def _failed(self, error: KafkaException) -> LogError:
+        producer, told = self._open(), error
+        try:
+            producer.poll(0)  # why an error is fatal is told beside the answers, or raised, to who polls
+        except KafkaException as fatal:
+            told = fatal
+        if told.args[0].fatal() or told.args[0].code() == KafkaError._FATAL:
+            producer.purge()
+            self._producer = self._made()
+        return self._connection.failed(f"writing records of {self._name}", told)
 
 
 def _note_offset(offsets: dict[int, int], index: int, error: KafkaError | None, message: Message) -> None:
