@@ -90,7 +90,7 @@ class Writer(threading.Thread):
         chance = random.Random(self._number)  # noqa: S311 - a history is its seed
         try:
             with connection.cursor() as cursor:
-                while not self.stopping.is_set():
+                while not self.stopping.wait(0.002):
                     self._change(cursor, chance)
         except (pymysql.Error, psycopg.Error) as error:
             self.errors.append(repr(error))
