@@ -14,7 +14,7 @@ def generation_part(around: Surroundings, owner: ServiceSettings) -> Part:
     service = GenerationService(
         owner,
         log,
-        GenerationEffects(log.connection, log.cluster, around.settings.replication_factor),
+        GenerationEffects(log, around.settings.replication_factor),
         probes=around.probes,
         registry=around.registry,
     )

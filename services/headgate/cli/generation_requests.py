@@ -6,7 +6,7 @@ A request is a record on the topic generation, and so is its outcome, as with fe
 import getpass
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Annotated
 from uuid import uuid4
@@ -35,8 +35,21 @@ from headgate.records.generation import (
     SetRecorded,
     StreamsRecut,
 )
+from headgate.records.timestamps import RingNode, TimestampsRequested, TimestampsRequestKey, TimestampsRequestKind
 
-__all__ = ["SetName", "Yes", "ask", "ask_policy", "commit", "map_of", "opened", "record_of", "request_of", "waits_for"]
+__all__ = [
+    "SetName",
+    "Yes",
+    "ask",
+    "ask_policy",
+    "ask_timestamps",
+    "commit",
+    "map_of",
+    "opened",
+    "record_of",
+    "request_of",
+    "waits_for",
+]
 
 SetName = Annotated[str, typer.Argument(metavar="SET", help="name of the change log")]
 Yes = Annotated[bool, typer.Option("--yes", help="do it; without this, only say what would be done")]
@@ -121,14 +134,31 @@ def ask_policy(tail: GenerationTail, name: str, policy: LoadPolicy | None, timeo
     return _ask(tail, PolicyRequestKey(name, uuid4().hex), request, timeout)
 
 
+def ask_timestamps(
+    tail: GenerationTail,
+    name: str,
+    kind: TimestampsRequestKind,
+    timeout: float,
+    nodes: Sequence[RingNode] = (),
+    *,
+    based_on_ms: int = 0,
+    ring_delay_ms: int = 0,
+    kept_ms: int = 0,
+) -> str:
+    """Ask for something about a timestamp set, wait for what becomes of it. Raises CommandError."""
+    now_ms = time.time_ns() // 1_000_000
+    request = TimestampsRequested(kind, tuple(nodes), based_on_ms, ring_delay_ms, kept_ms, _user(), now_ms)
+    return _ask(tail, TimestampsRequestKey(name, uuid4().hex), request, timeout)
+
+
 def _user() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def _ask(
     tail: GenerationTail,
-    key: GenerationRequestKey | PolicyRequestKey,
-    request: GenerationRequested | PolicyRequested,
+    key: GenerationRequestKey | PolicyRequestKey | TimestampsRequestKey,
+    request: GenerationRequested | PolicyRequested | TimestampsRequested,
     timeout: float,
 ) -> str:
     outcome = GenerationOutcomeKey(key.set, key.request)

@@ -21,6 +21,7 @@ from headgate.cli.generation_requests import (
     request_of,
     waits_for,
 )
+from headgate.cli.generation_timestamps import app as timestamps
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
@@ -39,6 +40,7 @@ app = CommandGroup(help="Change logs: re-partitioned without breaking any key's 
 app.command("plan")(show_plan)
 app.command()(automatic)
 app.command()(picture)
+app.add_typer(timestamps, name="timestamps")
 
 
 @app.command()

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from headgate.records import generation, migration
+from headgate.records import generation, migration, timestamps
 from headgate.records.control import (
     AgentAnnounced,
     ChangeQuarantined,
@@ -46,6 +46,7 @@ NUMBER_MAX: Final = 2**63 - 1
 FOR_PEOPLE: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
     **generation.FOR_PEOPLE,
     **migration.FOR_PEOPLE,
+    **timestamps.FOR_PEOPLE,
     AgentAnnounced: ("version", "address"),
     TaskReported: ("error_code", "error"),
     SpanDispatched: ("last_error",),

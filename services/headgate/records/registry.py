@@ -8,13 +8,13 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from headgate.records import generation, keys, migration
+from headgate.records import generation, keys, migration, timestamps
 from headgate.records.base import Key, MalformedKeyError
 from headgate.records.names import decode_part, is_plain
 
 __all__ = ["KEY_FORMS", "parse_key"]
 
-SERVICES: Final = (keys, generation, migration)
+SERVICES: Final = (keys, timestamps, generation, migration)
 """Modules with ``KEYS``. Within a topic the order counts (see there)."""
 
 KEY_FORMS: Final[dict[str, tuple[type[Key], ...]]] = {

@@ -3,7 +3,7 @@
 from typing import Final
 
 from headgate.eventlog.topics import CONTROL_TOPICS, ControlTopic
-from headgate.records import generation, keys, migration
+from headgate.records import generation, keys, migration, timestamps
 from headgate.records.base import Key
 from headgate.records.registry import KEY_FORMS
 
@@ -13,6 +13,7 @@ _OWNERS: Final = {
     keys.__name__: "the shard's coordinator",
     generation.__name__: "the shard's owner of change logs",
     migration.__name__: "the owner of schema changes",
+    timestamps.__name__: "the shard's owner of change logs",
 }
 
 _OTHERS: Final[dict[type[Key], str]] = {
@@ -28,6 +29,8 @@ _OTHERS: Final[dict[type[Key], str]] = {
     generation.PolicyRequestKey: "an operator's command",
     generation.WriterKey: "that writer of the change log",
     generation.ReaderKey: "that reader of the change log",
+    timestamps.TimestampsRequestKey: "an operator's command",
+    timestamps.TimestampReaderKey: "that reader of the timestamp set",
     migration.MigrationMemberKey: "that process of `headgate serve migration`",
     migration.MigrationRequestKey: "an operator's command",
 }

@@ -167,7 +167,7 @@ def log(kafka_bootstrap: str) -> Iterator[KafkaLog]:
     settings = ServiceSettings(
         cluster=cluster.cluster, shards=(0,), lease_seconds=5.0, holder_lease_seconds=5.0, shutdown_seconds=20.0
     )
-    effects = GenerationEffects(opened.connection, opened.cluster, 1)
+    effects = GenerationEffects(opened, 1)
     service = GenerationService(settings, opened, effects, probes=Probes(60.0), registry=CollectorRegistry())
     thread = threading.Thread(target=service.run, daemon=True)
     thread.start()

@@ -68,7 +68,7 @@ def owner(log: KafkaLog, cluster: Cluster, logs_apart: None) -> Iterator[Generat
     service = GenerationService(
         settings,
         log,
-        GenerationEffects(log.connection, log.cluster, 1),
+        GenerationEffects(log, 1),
         probes=Probes(60.0),
         registry=CollectorRegistry(),
     )

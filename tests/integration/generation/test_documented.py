@@ -19,16 +19,20 @@ pytestmark = pytest.mark.integration
 PAGE: Final = Path(__file__).parents[3] / "docs" / "generations.md"
 
 
+def code_on_the_page(bootstrap: str, cluster: str) -> list[str]:
+    return [
+        code.replace("127.0.0.1:9092", bootstrap)
+        .replace(f'bootstrap="{bootstrap}"', f'bootstrap="{bootstrap}", cluster="{cluster}"')
+        .replace('cluster="headgate"', f'cluster="{cluster}"')
+        for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    ]
+
+
 def test_the_pages_code_writes_and_reads_a_change_log(
     cluster: Cluster, log: KafkaLog, owner: object, kafka_bootstrap: str
 ) -> None:
     Operator(log).create()
-    writing, reading = (
-        code.replace("127.0.0.1:9092", kafka_bootstrap)
-        .replace(f'bootstrap="{kafka_bootstrap}"', f'bootstrap="{kafka_bootstrap}", cluster="{cluster.cluster}"')
-        .replace('cluster="headgate"', f'cluster="{cluster.cluster}"')
-        for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    )
+    writing, reading = code_on_the_page(kafka_bootstrap, cluster.cluster)[:2]
     changes = [SimpleNamespace(key=b"k%d" % number, value=b"v", number=number) for number in range(3)]
     stored: list[Any] = []
     given = {

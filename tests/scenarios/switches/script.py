@@ -86,7 +86,7 @@ class World:
         for _ in range(200):
             before = (self.broker.end_offset(TOPIC), len(self.output), len(self.effects))
             for _, role in sorted(self.owners.items()):
-                role.turn(Now(self.now, round(self.now * 1000)))
+                role.turn(Now(self.now, self.wall_ms()))
             if self.mode != "hold":
                 waiting, self.effects = self.effects, []
                 for name, effect in waiting:
@@ -96,6 +96,9 @@ class World:
             if (self.broker.end_offset(TOPIC), len(self.output), len(self.effects)) == before:
                 return
         raise AssertionError("the script does not come to rest")
+
+    def wall_ms(self) -> int:
+        return round(self.now * 1000)
 
     def result(self, effect: Any) -> Any:
         match effect:
@@ -291,6 +294,11 @@ def shown_value(value: Any) -> str:  # noqa: PLR0911 - a case for each record
             return f"{value.status.value}, {value.reason}"
         case OwnerAnnounced():
             return "announced"
+    return shown_other(value)
+
+
+def shown_other(value: Any) -> str:
+    """For scripts of other sets, which know more records."""
     raise TypeError(value)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headgate.eventlog.codec import Codec, decode
 from headgate.eventlog.log import SchemaLevel
 from headgate.eventlog.schema_files import schemas
-from headgate.records import control, generation
+from headgate.records import control, generation, timestamps
 from headgate.records.base import Fact
 from headgate.records.control import FeedProgressed, HeldBy, OwnerAnnounced, SpanPlan, SpanProgressed
 from headgate.records.fitting import FOR_PEOPLE, NUMBER_MAX, TEXT_LENGTH_MAX, fitted, fitted_text, why_unwritable
@@ -48,6 +48,13 @@ OURS: dict[type[msgspec.Struct], set[str]] = {
     generation.GenerationRequested: {"topic", "partitions", "streams", "epoch", "requested_ms"},
     generation.PolicyRequested: {"requested_ms"},
     generation.AutomaticRecorded: {"owner_rev", "set_ms"},
+    timestamps.TimestampSetRecorded: {"owner_rev", "ring_delay_ms", "kept_ms"},
+    timestamps.RingRecorded: {"owner_rev"},
+    timestamps.RangesDescribed: {"owner_rev", "chunks"},
+    timestamps.StreamsListed: {"owner_rev", "chunks"},
+    timestamps.TimestampPublished: {"owner_rev", "chunks", "expired_ms"},
+    timestamps.TimestampsRequested: {"based_on_ms", "ring_delay_ms", "kept_ms", "requested_ms"},
+    timestamps.TimestampLeft: {"left_ms", "reported_ms"},
     MigrationRequested: {"migration", "spec", "requested_ms"},
     MigrationRecorded: {
         *("owner_rev", "sequence", "spec", "action", "table", "stage", "attempt", "retries", "cutover_attempts"),

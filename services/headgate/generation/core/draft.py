@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from headgate.generation.core.ranges import LogMap, MapSwitch
 from headgate.generation.core.state import GenerationState, chunks_of
 from headgate.generation.core.term import AutomaticMemory, Term
-from headgate.records.base import Fact, Key
+from headgate.records.base import Fact, Key, Record
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.fitting import fitted
 from headgate.records.generation import (
@@ -23,6 +23,7 @@ from headgate.records.generation import (
     WriterKey,
     WriterReported,
 )
+from headgate.records.timestamps import RingKey, RingRecorded, TimestampSetKey, TimestampSetRecorded
 from headgate.runtime.machine import CancelTimer, Decision, Now, SetTimer
 
 __all__ = ["Draft"]
@@ -109,6 +110,35 @@ class Draft:
             if generation.phase is GenerationPhase.SUPERSEDED:
                 taken |= {stream.partition for stream in self.map_of(name, generation.epoch).streams}
         return [number for number in range(record.partitions) if number not in taken]
+
+    # --- timestamp sets ---
+
+    def timestamp_set(self, name: str) -> TimestampSetRecorded | None:
+        """The set as it is decided so far."""
+        fact = self._facts.get(TimestampSetKey(name))
+        if fact is not None and isinstance(fact.value, TimestampSetRecorded):
+            return fact.value
+        return self.state.timestamps.sets.get(name)
+
+    def put_timestamp_set(self, name: str, record: TimestampSetRecorded) -> None:
+        """Decide what a timestamp set is."""
+        self.say(TimestampSetKey(name), replace(record, owner_rev=self.term.owner_rev))
+
+    def ring(self, name: str, timestamp_ms: int) -> RingRecorded | None:
+        """For which ring a generation is made; None if that was lost."""
+        fact = self._facts.get(RingKey(name, timestamp_ms))
+        if fact is not None and isinstance(fact.value, RingRecorded):
+            return fact.value
+        return self.state.timestamps.rings.get((name, timestamp_ms))
+
+    def say(self, key: Key, record: Record) -> None:
+        """Decide a record, behind those that are decided already."""
+        self._facts.pop(key, None)
+        self._facts[key] = Fact(key, record)
+
+    def delete(self, key: Key) -> None:
+        """Delete a record, behind all that is written."""
+        self._deletions[key] = Fact(key, None)
 
     # --- automatic mode ---
 

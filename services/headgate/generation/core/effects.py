@@ -5,7 +5,12 @@ Effects are idempotent: a new owner asks again for every one whose result is not
 
 import msgspec
 
+from headgate.generation.core.timestamp_records import RowKey
+from headgate.generation.core.topology import Topology
+from headgate.records.timestamps import RingKey, RingNode
+
 __all__ = [
+    "CheckRows",
     "CreateLog",
     "EffectFailed",
     "EffectRefused",
@@ -14,7 +19,10 @@ __all__ = [
     "FenceWriter",
     "LogSeen",
     "LookAtLog",
+    "MakeTopology",
     "MeasureEnds",
+    "RowsChecked",
+    "TopologyMade",
     "WriteEnds",
     "WriterFenced",
 ]
@@ -62,6 +70,37 @@ class MeasureEnds(msgspec.Struct, frozen=True):
     epoch: int
     topic: str
     partitions: tuple[int, ...]
+
+
+class MakeTopology(msgspec.Struct, frozen=True):
+    """Make the topology of a generation of a timestamp set, too slow for a turn. Result: TopologyMade."""
+
+    set: str
+    timestamp_ms: int
+    nodes: tuple[RingNode, ...]
+
+
+class CheckRows(msgspec.Struct, frozen=True):
+    """Read the rows of published generations off the log, and compare them with what their ``rings`` make of them.
+
+    An owner does not read its own records; so it cannot see otherwise what somebody has done to them.
+    Result: RowsChecked.
+    """
+
+    set: str
+    rings: dict[int, tuple[RingNode, ...]]
+
+
+class TopologyMade(msgspec.Struct, frozen=True):
+    """The topology of a generation."""
+
+    topology: Topology
+
+
+class RowsChecked(msgspec.Struct, frozen=True):
+    """Rows that are missing or wrong."""
+
+    wrong: tuple[RowKey | RingKey, ...]
 
 
 class LogSeen(msgspec.Struct, frozen=True):

@@ -5,14 +5,17 @@ requests    what operators ask, and what becomes of it         draft       a dec
 automatic   what the owner wants by itself, by load            term        one owner's memory
 admission   writers that come and go                           state       records by their keys
 effects     what is done outside, and its answers
+timestamp_sets, timestamp_publishing, timestamp_records
+            generations by time, for sources that have nothing but clocks
 """
 
 from typing import Any, Final
 
 from headgate.eventlog.log import Delivery
-from headgate.generation.core import automatic, requests
+from headgate.generation.core import automatic, requests, timestamp_publishing, timestamp_sets
 from headgate.generation.core.draft import Draft
 from headgate.generation.core.effects import (
+    CheckRows,
     CreateLog,
     EffectFailed,
     EffectRefused,
@@ -21,7 +24,10 @@ from headgate.generation.core.effects import (
     FenceWriter,
     LogSeen,
     LookAtLog,
+    MakeTopology,
     MeasureEnds,
+    RowsChecked,
+    TopologyMade,
     WriteEnds,
     WriterFenced,
 )
@@ -40,6 +46,7 @@ from headgate.records.generation import (
     WriterKey,
     WriterReported,
 )
+from headgate.records.timestamps import TimestampReaderKey, TimestampsRequested, TimestampsRequestKey
 from headgate.runtime.machine import (
     Arrived,
     Decision,
@@ -74,6 +81,7 @@ def decide(state: GenerationState, given: Any, now: Now) -> Decision:
                 automatic.answer(draft, asked, policy.request)
             for key, placed in sorted(state.requests.items(), key=lambda each: each[1].offset):
                 requests.answer(draft, key, placed.request)
+            _begin_timestamp_sets(draft)
         case Arrived(delivery=delivery):
             _on_record(draft, delivery)
         case TimerFired(name=name):
@@ -85,6 +93,13 @@ def decide(state: GenerationState, given: Any, now: Now) -> Decision:
         case _:
             raise TypeError(f"the owner of generations knows no input {type(given).__name__}")
     return draft.decision()
+
+
+def _begin_timestamp_sets(draft: Draft) -> None:
+    for name in sorted(draft.state.timestamps.sets):
+        timestamp_publishing.advance(draft, name)
+    for key, placed in sorted(draft.state.timestamps.requests.items(), key=lambda each: each[1].offset):
+        timestamp_sets.answer(draft, key, placed.request)
 
 
 def _on_record(draft: Draft, delivery: Delivery) -> None:
@@ -101,7 +116,11 @@ def _on_record(draft: Draft, delivery: Delivery) -> None:
             automatic.answer(draft, key, value)
         case GenerationRequestKey() if isinstance(value, GenerationRequested):
             requests.answer(draft, key, value)
-        case GenerationRequestKey() | PolicyRequestKey():
+        case TimestampReaderKey():
+            timestamp_publishing.advance(draft, key.set)
+        case TimestampsRequestKey() if isinstance(value, TimestampsRequested):
+            timestamp_sets.answer(draft, key, value)
+        case GenerationRequestKey() | PolicyRequestKey() | TimestampsRequestKey():
             outcome = GenerationOutcomeKey(key.set, key.request)
             if draft.outcome(outcome) is not None:
                 draft.delete_outcome(outcome)
@@ -127,6 +146,9 @@ UNANSWERED: Final = "writers did not promise in time, and could not be fenced"
 
 def _on_timer(draft: Draft, timer: str) -> None:
     kind, epoch, name = timer.split("/", 2)
+    if kind == timestamp_publishing.TIMER:
+        timestamp_publishing.advance(draft, name)
+        return
     if draft.find(name) is None:
         _retry_create(draft, name)
         return
@@ -151,6 +173,9 @@ def _retry_create(draft: Draft, name: str) -> None:
 
 
 def _on_result(draft: Draft, effect: Any, result: Any) -> None:
+    if isinstance(effect, MakeTopology | CheckRows):
+        _on_rows(draft, effect, result)
+        return
     about, epoch = _about(draft, effect)
     draft.finish(about)
     if isinstance(result, EffectFailed):
@@ -174,6 +199,23 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
             raise TypeError(f"{type(effect).__name__} cannot come back as {type(result).__name__}")
     if draft.find(effect.set) is not None:
         _advance(draft, effect.set)
+
+
+def _on_rows(draft: Draft, effect: MakeTopology | CheckRows, result: Any) -> None:
+    draft.finish(timestamp_publishing.about(effect))
+    match effect, result:
+        case MakeTopology(), TopologyMade():
+            timestamp_publishing.take_topology(draft, effect, result)
+        case CheckRows(), RowsChecked():
+            timestamp_sets.take_checked(draft, effect.set, result)
+        case CheckRows(), EffectFailed():
+            timestamp_sets.fail_check(draft, effect.set, result.reason)
+        case MakeTopology(), EffectFailed():
+            draft.set_timer(timestamp_publishing.TIMER, effect.set, 0, RETRY_SECONDS)
+            return
+        case _:
+            raise TypeError(f"{type(effect).__name__} cannot come back as {type(result).__name__}")
+    timestamp_publishing.advance(draft, effect.set)
 
 
 def _about(draft: Draft, effect: Any) -> tuple[tuple[Any, ...], int]:

@@ -15,6 +15,7 @@ import msgspec
 from headgate.generation.core.ranges import LogMap, LogStream, MapError
 from headgate.generation.core.stream_id import StreamId, StreamIdError
 from headgate.generation.core.term import Term
+from headgate.generation.core.timestamp_records import TimestampRecords
 from headgate.records.base import Key, Record
 from headgate.records.control import OwnerAnnounced, RequestSettled
 from headgate.records.defaults import without_defaults
@@ -86,6 +87,7 @@ class GenerationState:
     outcomes: dict[GenerationOutcomeKey, RequestSettled] = field(default_factory=dict)
     automatic: dict[str, AutomaticRecorded] = field(default_factory=dict)
     policies: dict[PolicyRequestKey, PlacedPolicy] = field(default_factory=dict)
+    timestamps: TimestampRecords = field(default_factory=TimestampRecords)
     maps: dict[tuple[str, int], LogMap] = field(default_factory=dict)
     term: Term | None = None
 
@@ -141,7 +143,7 @@ def evolve(state: GenerationState, key: Key, value: Record | None, offset: int) 
         case GenerationOwnerKey() if key.shard == state.shard and isinstance(value, OwnerAnnounced):
             state.owner_rev = max(state.owner_rev, offset if value.owner_rev is None else value.owner_rev)
         case _:
-            pass
+            state.timestamps.evolve(key, value, offset)
 
 
 def digest(state: GenerationState) -> str:
@@ -155,6 +157,7 @@ def digest(state: GenerationState) -> str:
         *((f"request {key.text()} {placed.offset}", placed.request) for key, placed in state.requests.items()),
         *((f"automatic {name}", automatic) for name, automatic in state.automatic.items()),
         *((f"policy {key.text()} {asked.offset}", asked.request) for key, asked in state.policies.items()),
+        *state.timestamps.parts(),
     )
     body = hashlib.sha256(str(state.owner_rev).encode())
     for name, record in sorted(parts, key=lambda part: part[0]):

@@ -7,6 +7,8 @@ import msgspec
 
 from headgate.generation.core.planning import Recut
 from headgate.generation.core.stream_id import StreamId
+from headgate.generation.core.topology import Topology
+from headgate.records.timestamps import DescriptionKey, StreamsKey
 
 __all__ = ["AutomaticMemory", "Proposal", "Term"]
 
@@ -37,7 +39,8 @@ class AutomaticMemory:
 class Term:
     """One owner's memory: effects that are under way, by what they are about; and of automatic mode, by set.
 
-    ``waiting``: since when (monotonic seconds) writers are waited for, by (kind of timer, set, epoch).
+    ``waiting``: since when (monotonic seconds) writers are waited for, by (kind of timer, set, epoch). ``topologies``:
+    of generations that are being published, by (set, timestamp); ``wrong``: rows that are to be written again.
     """
 
     owner_rev: int
@@ -45,3 +48,5 @@ class Term:
     running: set[tuple[Any, ...]] = field(default_factory=set)
     waiting: dict[tuple[str, str, int], float] = field(default_factory=dict)
     automatic: dict[str, AutomaticMemory] = field(default_factory=dict)
+    topologies: dict[tuple[str, int], Topology] = field(default_factory=dict)
+    wrong: set[DescriptionKey | StreamsKey] = field(default_factory=set)

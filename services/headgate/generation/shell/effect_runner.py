@@ -3,15 +3,19 @@
 import secrets
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX
+from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError
+from headgate.generation.core.descriptions import wrong_rows
 from headgate.generation.core.effects import (
+    CheckRows,
     CreateLog,
     EffectFailed,
     EffectRefused,
@@ -20,11 +24,16 @@ from headgate.generation.core.effects import (
     FenceWriter,
     LogSeen,
     LookAtLog,
+    MakeTopology,
     MeasureEnds,
+    RowsChecked,
+    TopologyMade,
     WriteEnds,
     WriterFenced,
 )
+from headgate.generation.core.rings import topology_for
 from headgate.generation.shell.producer import Outgoing, WriterProducer, read_written
+from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.shell.wire import POSITIONS_PARTITIONS, NotOursError, end_headers, positions_topic
 
 __all__ = ["GenerationEffects"]
@@ -63,15 +72,18 @@ class _RefusedError(Exception):
 class GenerationEffects:
     """Runs one effect to its end. May be called from several threads."""
 
-    def __init__(self, connection: KafkaConnection, cluster: str, replication_factor: int) -> None:
-        self._connection = connection
-        self._cluster = cluster
+    def __init__(self, log: KafkaLog, replication_factor: int) -> None:
+        self._log = log
+        self._connection = log.connection
+        self._cluster = log.cluster
         self._replication_factor = replication_factor
 
     def run(self, effect: Any) -> Any:
         """The result, of a type that the effect names."""
         try:
-            return self._run(effect)
+            return (
+                self._run_for_timestamps(effect) if isinstance(effect, MakeTopology | CheckRows) else self._run(effect)
+            )
         except _RefusedError as error:
             return EffectRefused(str(error))
         except (LogError, NotOursError) as error:
@@ -95,6 +107,14 @@ class GenerationEffects:
                 return EndsMeasured(self._ends(topic, partitions))
             case _:
                 raise TypeError(f"no such effect: {type(effect).__name__}")
+
+    def _run_for_timestamps(self, effect: MakeTopology | CheckRows) -> TopologyMade | RowsChecked:
+        """What takes more time than an owner's turn has."""
+        if isinstance(effect, MakeTopology):
+            return TopologyMade(topology_for(effect.set, effect.timestamp_ms, effect.nodes))
+        with closing(GenerationTail(self._log, effect.set, "timestamps-check")) as tail:
+            tail.read_to_end()
+            return RowsChecked(wrong_rows(tail.state.timestamps, effect.set, effect.rings))
 
     def _create(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         asked = NewTopic(topic, partitions, self._replication_factor, config=dict(config))

@@ -82,13 +82,17 @@ class GenerationTail:
                 evolve(self.state, item.key, item.value, item.offset)
         return bool(items)
 
+    def stable_end(self) -> int:
+        """Up to where all that is committed can be read now. Raises LogError."""
+        return self._log.stable_offsets([self._partition])[self._partition]
+
     def read_to_end(self) -> None:
         """Take all up to the end that the topic has now. Raises LogError."""
         self._read_to(self._log.end_offsets([self._partition])[self._partition])
 
     def read_what_is_committed(self) -> None:
         """Take all that anybody can have read by now, whatever transaction is open behind it. Raises LogError."""
-        self._read_to(self._log.stable_offsets([self._partition])[self._partition])
+        self._read_to(self.stable_end())
 
     def _read_to(self, end: int) -> None:
         looks = 0

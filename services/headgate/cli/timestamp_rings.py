@@ -1,0 +1,97 @@
+"""Rings of timestamp sets as people write them: a YAML or JSON file, or so many nodes with so many tokens drawn.
+
+nodes:
+  - {name: a, shards: 8, tokens: [-4611686018427387904, 0]}
+  - {name: b, shards: 4, ignore_msb: 0, tokens: [4611686018427387904]}
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.generation.core.rings import TOKENS_MAX, RingError, owners_of
+from headgate.generation.core.tokens import MAX_TOKEN, MIN_TOKEN, Sharding
+from headgate.records.timestamps import RingNode
+
+__all__ = ["IGNORE_MSB", "draw_node", "read_ring", "ring_of", "shown_ring", "with_node", "without_node"]
+
+IGNORE_MSB: Final = 12
+"""What ScyllaDB's nodes ignore unless they are told otherwise."""
+
+
+class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    shards: int
+    tokens: tuple[int, ...]
+    ignore_msb: int = IGNORE_MSB
+
+
+class _Ring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    nodes: tuple[_Node, ...]
+
+
+def read_ring(path: Path) -> tuple[RingNode, ...]:
+    """The ring in a file. Raises CommandError, which says where it is wrong."""
+    try:
+        given = msgspec.convert(yaml.safe_load(path.read_bytes()), _Ring)
+    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise CommandError(ExitCode.SETTING, f"ring file {path}: {error}") from error
+    nodes = tuple(RingNode(node.name, node.shards, node.ignore_msb, node.tokens) for node in given.nodes)
+    return _checked(nodes, f"ring file {path}: ")
+
+
+def ring_of(nodes: int, vnodes: int, shards: int, ignore_msb: int) -> tuple[RingNode, ...]:
+    """Equal nodes ``node1``, ``node2``, … whose tokens are drawn. Raises CommandError."""
+    ring: tuple[RingNode, ...] = ()
+    for number in range(1, nodes + 1):
+        ring = (*ring, draw_node(ring, f"node{number}", vnodes, Sharding(shards, ignore_msb)))
+    return _checked(ring)
+
+
+def draw_node(
+    ring: Sequence[RingNode],
+    name: str,
+    vnodes: int,
+    sharding: Sharding,
+    draw: Callable[[int], int] = secrets.randbelow,
+) -> RingNode:
+    """A node with tokens that no other has. Raises CommandError."""
+    taken = {token for node in ring for token in node.tokens}
+    if len(taken) + vnodes > TOKENS_MAX:
+        raise CommandError(ExitCode.SETTING, f"a ring has at most {TOKENS_MAX} tokens, not {len(taken) + vnodes}")
+    tokens: set[int] = set()
+    while len(tokens) < vnodes:
+        tokens.add(MIN_TOKEN + 1 + draw(MAX_TOKEN - MIN_TOKEN - 1))
+        tokens -= taken
+    return RingNode(name, sharding.shards, sharding.ignore_msb, tuple(sorted(tokens)))
+
+
+def with_node(ring: Sequence[RingNode], node: RingNode) -> tuple[RingNode, ...]:
+    """The ring after a node has joined. Raises CommandError."""
+    return _checked((*ring, node))
+
+
+def without_node(ring: Sequence[RingNode], name: str) -> tuple[RingNode, ...]:
+    """The ring after a node has left. Raises CommandError."""
+    if name not in {node.name for node in ring}:
+        known = ", ".join(node.name for node in ring)
+        raise CommandError(ExitCode.NOT_FOUND, f"the ring has no node {name!r}, but {known}")
+    return _checked(tuple(node for node in ring if node.name != name))
+
+
+def shown_ring(ring: Sequence[RingNode]) -> dict[str, Any]:
+    """As it stands in a file."""
+    return {"nodes": [msgspec.to_builtins(node) for node in ring]}
+
+
+def _checked(ring: tuple[RingNode, ...], where: str = "") -> tuple[RingNode, ...]:
+    try:
+        owners_of(ring)
+    except RingError as error:
+        raise CommandError(ExitCode.SETTING, f"{where}{error}") from error
+    return ring

@@ -1,0 +1,239 @@
+"""Timestamp sets on a real broker: writers whose clocks differ, readers that hold back, every command."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headgate.cli.exit_codes import ExitCode
+from headgate.cli.main import app
+from headgate.eventlog.kafka import KafkaLog
+from headgate.generation import TimestampReader, TimestampStreams
+from headgate.generation.core.rings import topology_for
+from headgate.generation.core.timeline import (
+    GenerationError,
+    GenerationUnreadError,
+    NoGenerationError,
+    WriteTooNewError,
+    WriteTooOldError,
+)
+from headgate.generation.core.timestamp_records import TimestampRecords
+from headgate.generation.core.timestamp_views import published_of
+from headgate.generation.core.tokens import token_of_key
+from headgate.generation.shell.tail import GenerationTail
+from headgate.records.base import Fact
+from headgate.records.control import OutcomeStatus, RequestSettled
+from headgate.records.generation import GenerationOutcomeKey
+from headgate.records.timestamps import (
+    DescriptionKey,
+    RingNode,
+    TimestampsRequested,
+    TimestampsRequestKey,
+    TimestampsRequestKind,
+)
+from support.kafka_cluster import Cluster
+
+from .conftest import wait_until
+
+pytestmark = pytest.mark.integration
+
+SET = "clocks"
+SMALL = (RingNode("a", 4, 12, (-(1 << 62), 0, 1 << 62)),)
+JOINED = (*SMALL, RingNode("b", 2, 12, (1 << 61,)))
+DELAY_MS = 2_000
+
+
+class Asker:
+    def __init__(self, log: KafkaLog) -> None:
+        self.tail = GenerationTail(log, SET, "asker")
+
+    def say(self, kind: TimestampsRequestKind, nodes: tuple[RingNode, ...] = (), **fields: int) -> GenerationOutcomeKey:
+        key = TimestampsRequestKey(SET, uuid.uuid4().hex)
+        given = {"based_on_ms": 0, "ring_delay_ms": DELAY_MS, "kept_ms": 1, **fields}
+        self.tail.say(Fact(key, TimestampsRequested(kind, nodes, requested_by="test", requested_ms=0, **given)))
+        return GenerationOutcomeKey(SET, key.request)
+
+    def ask(self, kind: TimestampsRequestKind, nodes: tuple[RingNode, ...] = (), **fields: int) -> RequestSettled:
+        return self.settled(self.say(kind, nodes, **fields))
+
+    def settled(self, outcome: GenerationOutcomeKey) -> RequestSettled:
+        def is_settled() -> bool:
+            self.tail.follow(0.1)
+            found = self.tail.state.outcomes.get(outcome)
+            return found is not None and found.status is not OutcomeStatus.ACCEPTED
+
+        wait_until(is_settled, "an outcome")
+        return self.tail.state.outcomes[outcome]
+
+    @property
+    def records(self) -> TimestampRecords:
+        self.tail.read_to_end()
+        return self.tail.state.timestamps
+
+    @property
+    def timestamps(self) -> list[int]:
+        return [each.timestamp_ms for each in self.records.sets[SET].generations]
+
+
+@pytest.fixture
+def asker(log: KafkaLog) -> Iterator[Asker]:
+    found = Asker(log)
+    yield found
+    found.tail.close()
+
+
+def now_us() -> int:
+    return time.time_ns() // 1_000
+
+
+def check_whole(records: TimestampRecords) -> None:
+    for seen in published_of(records, SET):
+        whole = topology_for(SET, seen.timestamp_ms, records.rings[SET, seen.timestamp_ms].nodes)
+        assert seen.streams == whole.streams
+
+
+@pytest.mark.usefixtures("owner")
+def test_writes_of_clocks_that_differ_get_the_stream_of_their_time_or_none(log: KafkaLog, asker: Asker) -> None:
+    assert asker.ask(TimestampsRequestKind.CREATE, SMALL).status is OutcomeStatus.DONE
+    (one,) = asker.timestamps
+    shift = [0]
+    with TimestampStreams(log, SET, now_ms=lambda: time.time_ns() // 1_000_000 + shift[0]) as streams:
+        streams.wait(30)
+        first = topology_for(SET, one, SMALL)
+        assert streams.stream_of(b"key", now_us()) == first.stream_of(token_of_key(b"key"))
+        assert streams.stream_of(7, now_us()) == first.stream_of(7)
+        with pytest.raises(WriteTooNewError):
+            streams.stream_of(7, now_us() + 10_000_000)
+        with pytest.raises(NoGenerationError):
+            streams.stream_of(7, one * 1_000 - 1)
+        assert asker.ask(TimestampsRequestKind.SWITCH, JOINED, based_on_ms=one).status is OutcomeStatus.DONE
+        two = asker.timestamps[-1]
+        assert two > one
+        wait_until(lambda: streams.generations.get(two, False), "the writer has read it")
+        # This clock is behind by a minute, that of whoever has written the change is not: too far ahead of here.
+        shift[0] = -60_000
+        with pytest.raises(WriteTooNewError):
+            streams.stream_of(7, two * 1_000)
+        # Ahead by the time to the switch: a write of the next generation's time goes to its stream already.
+        shift[0] = two - time.time_ns() // 1_000_000
+        assert streams.stream_of(7, two * 1_000) == topology_for(SET, two, JOINED).stream_of(7)
+        assert streams.stream_of(7, two * 1_000 - 1) == first.stream_of(7), "a leeway before, any generation"
+        shift[0] += 6_000
+        with pytest.raises(WriteTooOldError):
+            streams.stream_of(7, two * 1_000 - 1)
+        assert streams.late == ()
+
+
+@pytest.mark.usefixtures("owner")
+def test_writes_of_a_generation_that_cannot_be_read_are_refused_until_it_can(log: KafkaLog, asker: Asker) -> None:
+    asker.ask(TimestampsRequestKind.CREATE, SMALL)
+    (one,) = asker.timestamps
+    lost = DescriptionKey(SET, one, 0)
+    asker.tail.say(Fact(lost, None))
+    with TimestampStreams(log, SET) as streams:
+        wait_until(lambda: streams.generations == {one: False}, "only its timestamp is known")
+        with pytest.raises(GenerationError, match=f"{lost.text()} is not on the topic"):
+            streams.wait(0.1)
+        with pytest.raises(GenerationUnreadError):
+            streams.stream_of(7, now_us())
+        done = asker.ask(TimestampsRequestKind.REPAIR)
+        assert f"1 rows were missing or wrong and are written again, the first are: {lost.text()}" in done.reason
+        streams.wait(30)
+        assert streams.stream_of(7, now_us()) == topology_for(SET, one, SMALL).stream_of(7)
+    assert "nothing is wrong" in asker.ask(TimestampsRequestKind.REPAIR).reason
+    assert asker.timestamps == [one], "no generation was made for it"
+
+
+@pytest.mark.usefixtures("owner")
+def test_a_generation_is_removed_behind_its_last_reader(log: KafkaLog, asker: Asker) -> None:
+    asker.ask(TimestampsRequestKind.CREATE, SMALL)
+    (one,) = asker.timestamps
+    with closing(TimestampReader(log, SET, "r")) as reader:
+        with pytest.raises(GenerationError, match="still operates"):
+            reader.left(one)
+        asker.ask(TimestampsRequestKind.SWITCH, JOINED)
+        two = asker.timestamps[-1]
+        wait_until(lambda: len(reader.generations(0.1)) == 2, "both are seen")
+        assert [(each.timestamp_ms, each.end_ms) for each in reader.generations()] == [(one, two), (two, None)]
+        over_ms = reader.generations()[0].over_ms
+        assert over_ms == two + DELAY_MS + 5_000
+        wait_until(lambda: time.time_ns() // 1_000_000 > over_ms, "no clock is in it any more")
+        assert f"{one}: reader r" in asker.ask(TimestampsRequestKind.CLEAN).reason
+        assert asker.timestamps == [one, two]
+        reader.left(one)
+        wait_until(lambda: asker.timestamps == [two], "it is removed")
+        wait_until(lambda: [each.timestamp_ms for each in reader.generations(0.1)] == [two], "the other is left")
+    records = asker.records
+    assert set(records.published) == set(records.rings) == set(records.descriptions) == set(records.streams)
+    with closing(TimestampReader(log, SET, "r")) as reader:
+        assert reader.left_ms == one
+        reader.forget()
+    assert not asker.records.readers
+
+
+@pytest.mark.usefixtures("owner")
+def test_checks_at_the_same_time_make_one_generation(asker: Asker) -> None:
+    asker.ask(TimestampsRequestKind.CREATE, SMALL)
+    outcomes = [asker.say(TimestampsRequestKind.REPAIR, JOINED) for _ in range(8)]
+    assert {asker.settled(outcome).status for outcome in outcomes} == {OutcomeStatus.DONE}
+    assert len(asker.timestamps) == 2
+    check_whole(asker.records)
+
+
+def run(cluster: Cluster, command: str, *options: str) -> Result:
+    where = ("--bootstrap", cluster.bootstrap, "--cluster", cluster.cluster)
+    return CliRunner().invoke(app, ["generation", "timestamps", command, SET, *options, *where])
+
+
+def answer(cluster: Cluster, command: str, *options: str) -> Any:
+    result = run(cluster, command, "-o", "json", *options)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.mark.usefixtures("owner")
+def test_the_commands_from_creation_to_removal(cluster: Cluster, log: KafkaLog, tmp_path: Path) -> None:
+    assert run(cluster, "list").exit_code == ExitCode.NOT_FOUND
+    assert run(cluster, "create").exit_code == ExitCode.SETTING
+    made = ("--vnodes", "4", "--shards", "2", "--ring-delay", "1", "--kept", "0.001")
+    assert answer(cluster, "create", "--nodes", "2", *made)["done"]
+    assert run(cluster, "create", *made).exit_code == ExitCode.REQUEST_REFUSED, "another ring"
+    (one,) = answer(cluster, "list")
+    assert (one["state"], one["ranges"], one["streams"], one["until"]) == ("operating", 8, 16, None)
+    # A dry run changes nothing.
+    joins = ("--add-node", "new", "--vnodes", "3", "--shards", "5")
+    assert answer(cluster, "switch", *joins)["would"] == ["would make a generation of 11 ranges and 31 streams"]
+    assert answer(cluster, "switch", *joins, "--yes")["done"]
+    first, second = answer(cluster, "list")
+    assert (first["timestamp"], first["until"], second["streams"]) == (one["timestamp"], second["from"], 31)
+    # The ring as it is printed is a ring as it is read; the generation is for it already.
+    ring = tmp_path / "ring.yaml"
+    ring.write_text(run(cluster, "ring").stdout)
+    would = answer(cluster, "repair", "--ring", str(ring))["would"]
+    assert would == ["no generation is needed: the latest one is for this ring", "every row is there"]
+    assert "nothing is wrong" in answer(cluster, "repair", "--ring", str(ring), "--yes")["said"]
+    # Where a key's writes go is where the generation's streams are.
+    streams = {row["stream"]: row for row in answer(cluster, "show")}
+    assert len(streams) == 31
+    found = answer(cluster, "where", "key")
+    assert [row["generation"] for row in found] == [first["timestamp"], second["timestamp"]]
+    assert streams[found[1]["stream"]]["range_end"] == found[1]["range_end"]
+    # What holds a generation is said, and what nobody needs goes.
+    with closing(TimestampReader(log, SET, "slow")):
+        pass
+    assert answer(cluster, "list")[0]["held_by"][-1] == "reader slow"
+    assert run(cluster, "forget", "quick", "--yes").exit_code == ExitCode.NOT_FOUND
+    assert run(cluster, "forget", "slow", "--yes").exit_code == 0
+    wait_until(lambda: len(answer(cluster, "list")) == 1, "the first is removed by itself")
+    assert answer(cluster, "gc") == {"set": SET, "done": False, "due": [], "held_by": {}}
+    assert "removed: none" in answer(cluster, "gc", "--yes")["said"]
+    assert run(cluster, "show", "--generation", str(first["timestamp"])).exit_code == ExitCode.NOT_FOUND
+    assert run(cluster, "switch", "--remove-node", "nobody").exit_code == ExitCode.NOT_FOUND
+    assert answer(cluster, "switch", "--remove-node", "node1", "--yes")["done"]
+    assert answer(cluster, "list")[-1]["ranges"] == 7

@@ -1,0 +1,19 @@
+"""Every script in this directory does what its trace says; script.py says how."""
+
+from pathlib import Path
+
+import pytest
+
+from scenarios.timestamps import script
+
+SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_timestamp_script(path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.generation.core.rings.CHUNK_STREAMS", script.CHUNK_STREAMS)
+    monkeypatch.setattr("scenarios.switches.script.shown_other", script.shown_value)
+    played = script.play(path)
+    if request.config.getoption("--rewrite-scenarios", default=False):
+        path.write_text(played, encoding="utf-8")
+    assert played == path.read_text(encoding="utf-8")
