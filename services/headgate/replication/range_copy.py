@@ -131,6 +131,7 @@ class _Batches:
         self._work, self._tasks = work, tasks
         self._next_ranges, self._copied = next_ranges, copied
         self._ended = False
+        self._ahead: list[Chunk] = []
         self._running = threading.Lock()
 
     def end(self) -> None:
@@ -155,19 +156,21 @@ class _Batches:
                 self.over.set()
 
     def _copy(self, numbers: DataFrame) -> bool:
-        chunks = self._next_ranges(self._tasks)
+        """Whether there is more: that is asked at once, for a micro-batch that finds nothing to do takes time, too."""
+        chunks = self._ahead or self._next_ranges(self._tasks)
         if not chunks:
             return False
         plan = msgspec.msgpack.encode(self._work)
         read = functools.partial(_read, plan, chunks, self._tasks)
         rows = numbers.mapInArrow(read, ROWS_SCHEMA)
-        answers = rows.mapInArrow(functools.partial(_write, plan), ANSWER_SCHEMA).collect()
+        answers = rows.mapInArrow(functools.partial(_write, plan, chunks), ANSWER_SCHEMA).collect()
         told = [msgspec.json.decode(bytes(answer[0]), type=_Answer) for answer in answers]
         for answer in told:
             if answer.failure is not None:
                 raise _KINDS[answer.failure.kind](answer.failure.text)
         self._copied(chunks, sum(answer.rows for answer in told))
-        return True
+        self._ahead = self._next_ranges(self._tasks)
+        return bool(self._ahead)
 
 
 def _why(error: Exception) -> str:
@@ -178,12 +181,13 @@ def _why(error: Exception) -> str:
 
 
 def _read(plan: bytes, chunks: list[Chunk], tasks: int, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task: the rows of the ranges that its numbers stand for, or the error that came instead."""
+    """In a task: the number of its range, then the range's rows, or the error that came instead."""
     forget_archives()
     work = msgspec.msgpack.decode(plan, type=RangeWork)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             if number % tasks < len(chunks):
+                yield _batch([b"%d" % (number % tasks)])
                 yield from _rows(work, chunks[number % tasks])
 
 
@@ -210,13 +214,16 @@ def _batch(lines: list[bytes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["line", "error"])
 
 
-def _write(plan: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write(plan: bytes, chunks: list[Chunk], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a task: write what its reader gives, in one transaction; yields one _Answer."""
     work = msgspec.msgpack.decode(plan, type=RangeWork)
     lines = _lines(batches)
     try:
-        first = next(lines, None)
-        answer = _Answer() if first is None else _Answer(write_range(work, itertools.chain([first], lines)))
+        first = next(lines, [])
+        answer = _Answer()
+        if first:
+            rows = itertools.chain([first[1:]], lines)
+            answer = _Answer(write_range(work, chunks[int(first[0])], rows))
     except _ReadFailedError as error:
         answer = _Answer(failure=error.failure)
     except _ERRORS as error:
@@ -224,9 +231,9 @@ def _write(plan: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
     yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(answer)], pa.binary())], names=["answer"])
 
 
-def _lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+def _lines(batches: Iterable[pa.RecordBatch]) -> Iterator[list[bytes]]:
+    """As many at a time as Spark gives."""
     for batch in batches:
-        for line, error in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-            if error is not None:
-                raise _ReadFailedError(msgspec.json.decode(error, type=_Failure))
-            yield line
+        for error in batch.column(1).drop_null().to_pylist():
+            raise _ReadFailedError(msgspec.json.decode(error, type=_Failure))
+        yield batch.column(0).to_pylist()

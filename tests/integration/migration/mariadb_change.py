@@ -78,7 +78,7 @@ class Change:
         work = RangeWork(
             self.migration, self.server.address, self.server.password_file, self.plan.held, self.owner_rev, 1, self.held
         )
-        assert write_range(work, read_range(work, WHOLE)) == self.run("SELECT COUNT(*) FROM items")[0][0]
+        assert write_range(work, WHOLE, [list(read_range(work, WHOLE))]) == self.run("SELECT COUNT(*) FROM items")[0][0]
         self.note("copied")
         self.run("UPDATE headgate.progress SET closed = FALSE")
         return self

@@ -118,13 +118,13 @@ def test_a_range_is_not_written_for_an_owner_that_is_none_any_more(url: str, tmp
         change.copied()
         work = RangeWork("m", change.server.address, change.server.password_file, change.plan.held, 1, 1, change.held)
         with pytest.raises(SupersededError):
-            write_range(work, read_range(work, WHOLE))
+            write_range(work, WHOLE, [list(read_range(work, WHOLE))])
         change.note("paused")
         with pytest.raises(RefusedError, match="somebody has resumed it"):
-            write_range(work, read_range(work, WHOLE))
+            write_range(work, WHOLE, [list(read_range(work, WHOLE))])
         items.execute("UPDATE headgate.progress SET closed = TRUE, next_offset = 8")
         with pytest.raises(RefusedError, match="somebody has resumed it"):
-            write_range(work, read_range(work, WHOLE))
+            write_range(work, WHOLE, [list(read_range(work, WHOLE))])
 
 
 # --- marks, and what is hidden ---

@@ -161,8 +161,10 @@ def range_steps(world: World, states: list[Rows]) -> Iterator[World]:
             rows = tuple(row for row in states[world.visible] if row[0] == key)
             yield replace(world, read=tuple(sorted({**mine, key: rows}.items())))
         elif copy_steps.may_write(held, Position("f", seen.offsets, not world.feed_goes)):
-            rows = tuple(sorted({**dict(world.copy), **dict(mine[key])}.items()))
-            yield replace(world, copy=rows, written=world.written | {key})
+            # What the copy has of the range already is written over, or deleted first.
+            for kept in (world.copy, [row for row in world.copy if row[0] != key]):
+                rows = tuple(sorted({**dict(kept), **dict(mine[key])}.items()))
+                yield replace(world, copy=rows, written=world.written | {key})
         else:
             yield replace(world, ended=True)
     if len(world.written) == len(KEYS):

@@ -1,6 +1,6 @@
 """Reading and writing a range of a table, whatever its server is: what tasks of the copying query call."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from headgate.migration.strategies.contract import Chunk
@@ -16,9 +16,12 @@ def read_range(work: RangeWork, chunk: Chunk) -> Iterator[bytes]:
     return iter(_at(work).read_range(work, chunk))
 
 
-def write_range(work: RangeWork, lines: Iterable[bytes]) -> int:
-    """Write the rows, all or none; how many there were. Raises what ``read_range`` does, and SupersededError."""
-    return int(_at(work).write_range(work, lines))
+def write_range(work: RangeWork, chunk: Chunk, lines: Iterable[Sequence[bytes]]) -> int:
+    """Write the range's rows, some lines at a time, all or none; how many there were.
+
+    Raises what ``read_range`` does, and SupersededError.
+    """
+    return int(_at(work).write_range(work, chunk, lines))
 
 
 def _at(work: RangeWork) -> Any:

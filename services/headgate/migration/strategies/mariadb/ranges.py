@@ -4,7 +4,7 @@ A row is one text, which the reading server makes and the writing one takes as i
 type. Conversions to the new types are the writing server's, as in an INSERT … SELECT.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
 from headgate.migration.strategies.contract import Chunk
@@ -33,8 +33,9 @@ def read_range(work: RangeWork, chunk: Chunk) -> Iterator[bytes]:
             yield row.encode()
 
 
-def write_range(work: RangeWork, lines: Iterable[bytes]) -> int:
-    """See ranges."""
+def write_range(work: RangeWork, chunk: Chunk, lines: Iterable[Sequence[bytes]]) -> int:
+    """See ranges. A row that the feed has brought before is written over, wherever it is."""
+    del chunk
     plan = work.plan
     columns = [new for _, new in plan.pairs]
     keys = [new for _, new in plan.key]
@@ -46,7 +47,7 @@ def write_range(work: RangeWork, lines: Iterable[bytes]) -> int:
         session.wait_at_most(WRITE_LOCK_SECONDS)
         session.run("START TRANSACTION")
         _check(session, work)
-        rows = (line.decode() for line in lines)
+        rows = (line.decode() for some in lines for line in some)
         for statement, number in inserts(quoted(plan.before.schema, plan.shadow), columns, rows):
             session.run(f"{statement} ON DUPLICATE KEY UPDATE {update}")
             count += number

@@ -4,20 +4,24 @@ A row is one line of COPY, so a value arrives as the server has said it, whateve
 the reading server's.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
 from psycopg import sql
 
-from headgate.migration.strategies.contract import Chunk
+from headgate.migration.strategies.contract import Chunk, Plan
 from headgate.migration.strategies.online.range_work import WRITE_LOCK_SECONDS, RangeWork, check_may_write
 from headgate.migration.strategies.postgresql.copy import casted, listed, table_of, within
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
 
-__all__ = ["read_range", "write_range"]
+__all__ = ["is_ordered_alike", "read_range", "write_range"]
 
 _STAGED: Final = sql.Identifier("headgate_rows")
+
+_INTEGERS: Final = frozenset({"smallint", "integer", "bigint"})
+_ORDERED: Final = frozenset({"uuid", "date", "timestamp with time zone", "timestamp without time zone", "bytea"})
+"""Types whose order is the same in every table."""
 
 
 def _opened(work: RangeWork) -> Any:
@@ -42,37 +46,68 @@ def read_range(work: RangeWork, chunk: Chunk) -> Iterator[bytes]:
             yield bytes(row)
 
 
-def write_range(work: RangeWork, lines: Iterable[bytes]) -> int:
-    """See ranges."""
-    plan = work.plan
+def write_range(work: RangeWork, chunk: Chunk, lines: Iterable[Sequence[bytes]]) -> int:
+    """See ranges. Rows that the feed has brought before give way: the range is read later than all of them.
+
+    Where both tables order keys alike, what the copy has of the range is deleted, and the rows are copied to their
+    place at once; else they are staged and merged.
+    """
+    with closing(_opened(work)) as session, translating("writing a range"), session.transaction():
+        session.execute(f"SET LOCAL lock_timeout = '{WRITE_LOCK_SECONDS}s'")
+        _check(session, work)
+        if is_ordered_alike(work.plan):
+            shadow = named(work.plan.before.schema, work.plan.shadow)
+            keys = [new for _, new in work.plan.key]
+            session.execute(sql.SQL("DELETE FROM {} WHERE {}").format(shadow, within(keys, chunk)))
+            return _copy(session, work.plan, shadow, lines)
+        return _merge(session, work.plan, lines)
+
+
+def is_ordered_alike(plan: Plan) -> bool:
+    """Whether a range of the table's key has the same keys in the copy: a text's order is its collation's."""
+    for old, new in plan.key:
+        before, after = plan.before.column(old), plan.after.column(new)
+        if before is None or after is None:
+            return False
+        kinds = {before.type, after.type}
+        if not (kinds <= _INTEGERS or (len(kinds) == 1 and kinds <= _ORDERED)):
+            return False
+    return True
+
+
+def _copy(session: Any, plan: Plan, table: sql.Composable, lines: Iterable[Sequence[bytes]]) -> int:
+    count = 0
+    columns = listed([new for _, new in plan.pairs])
+    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(table, columns)
+    with session.cursor() as cursor, cursor.copy(statement) as copy:
+        for some in lines:
+            copy.write(b"".join(some))
+            count += len(some)
+    return count
+
+
+def _merge(session: Any, plan: Plan, lines: Iterable[Sequence[bytes]]) -> int:
     shadow = named(plan.before.schema, plan.shadow)
     columns = [new for _, new in plan.pairs]
     keys = [new for _, new in plan.key]
     others = [column for column in columns if column not in keys]
     update = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(column)) for column in others)
-    count = 0
-    with closing(_opened(work)) as session, translating("writing a range"), session.transaction():
-        session.execute(f"SET LOCAL lock_timeout = '{WRITE_LOCK_SECONDS}s'")
-        _check(session, work)
-        session.execute(
-            sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WHERE false").format(
-                _STAGED, listed(columns), shadow
-            )
+    session.execute(
+        sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WHERE false").format(
+            _STAGED, listed(columns), shadow
         )
-        with session.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(_STAGED)) as copy:
-            for line in lines:
-                copy.write(line)
-                count += 1
-        session.execute(
-            sql.SQL("INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} ON CONFLICT ({}) DO {}").format(
-                shadow,
-                listed(columns),
-                listed(columns),
-                _STAGED,
-                listed(keys),
-                sql.SQL("UPDATE SET {}").format(update) if others else sql.SQL("NOTHING"),
-            )
+    )
+    count = _copy(session, plan, _STAGED, lines)
+    session.execute(
+        sql.SQL("INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} ON CONFLICT ({}) DO {}").format(
+            shadow,
+            listed(columns),
+            listed(columns),
+            _STAGED,
+            listed(keys),
+            sql.SQL("UPDATE SET {}").format(update) if others else sql.SQL("NOTHING"),
         )
+    )
     return count
 
 
