@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from headgate.generation.shell.ingest_metrics import IngestMetrics
-from headgate.generation.shell.metrics import GenerationMetrics, LogFigures
+from headgate.generation.shell.metrics import GenerationMetrics, LogFigures, TimestampFigures
 from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, new_registry
 from headgate.runtime.metrics import RoleMetrics
 from headgate.runtime.role import RoleState, RoleStatus
@@ -63,6 +63,7 @@ def _registry() -> CollectorRegistry:
     AgentStream(registry, lambda: {"rows": 0, "batches": 0, "behind_rows": 0, "step_ms": {"addBatch": 0}})
     generations = GenerationMetrics(registry)
     generations.figures[0] = {"orders": LogFigures()}
+    generations.timestamps[0] = {"orders": TimestampFigures()}
     generations.switches.labels(set="orders", asked_by="operator", result="committed")
     generations.switch_seconds.labels(set="orders")
     IngestMetrics(registry, ["shop.orders"])

@@ -24,6 +24,13 @@ from headgate.records.generation import (
     WriterKey,
     WriterReported,
 )
+from headgate.records.timestamps import (
+    TimestampGeneration,
+    TimestampKey,
+    TimestampPublished,
+    TimestampSetKey,
+    TimestampSetRecorded,
+)
 
 LOG = first_map(8, 2, random.Random(3).getrandbits)  # noqa: S311 (ids, not secrets)
 FIRST = GenerationRecorded(1, GenerationPhase.COMMITTED, 1, 0, (), {}, ("r1",), "", 0)
@@ -107,3 +114,16 @@ def test_switches_are_counted_once_by_result_and_by_who_asked() -> None:
     assert count("operator", "committed") is None, "the first generation is no switch"
     assert [count("automatic", "committed"), count("operator", "aborted")] == [1, 1]
     assert registry.get_sample_value("headgate_generation_switch_seconds_count", {"set": "s"}) == 1
+
+
+def test_a_timestamp_set_shows_what_is_not_published_yet() -> None:
+    registry = CollectorRegistry()
+    metrics, state = GenerationMetrics(registry), new_state(0)
+    generations = (TimestampGeneration(5, 1, 9, (), ""), TimestampGeneration(9, 1, None, (), ""))
+    evolve(state, TimestampSetKey("t"), TimestampSetRecorded(0, 1_000, 0, generations), 0)
+    evolve(state, TimestampKey("t", 5), TimestampPublished(0, 1, 9), 1)
+    metrics.stands(0, state)
+    assert registry.get_sample_value("headgate_timestamps_generations", {"set": "t"}) == 2
+    assert registry.get_sample_value("headgate_timestamps_unpublished", {"set": "t"}) == 1
+    metrics.stands(0, None)
+    assert registry.get_sample_value("headgate_timestamps_generations", {"set": "t"}) is None

@@ -6,7 +6,7 @@ thread, once in a while, and kept for whoever scrapes.
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -16,11 +16,12 @@ from prometheus_client.registry import Collector
 from headgate.generation.core.ranges import MapError
 from headgate.generation.core.reported_loads import ages_of, sum_loads
 from headgate.generation.core.state import GenerationState, current_of
+from headgate.generation.core.timestamp_records import TimestampRecords
 from headgate.records.base import Fact
 from headgate.records.generation import GenerationPhase, GenerationRecorded, SetKey, SetRecorded
 from headgate.runtime.service import OwnerObserver
 
-__all__ = ["GenerationMetrics", "LogFigures"]
+__all__ = ["GenerationMetrics", "LogFigures", "TimestampFigures"]
 
 FIGURES_SECONDS: Final = 5.0
 """How often figures are made: sums over all writers, by the thread that decides; scrapes are usually 15 s apart."""
@@ -43,6 +44,18 @@ class LogFigures(msgspec.Struct, frozen=True):
     changes_per_second: float = 0.0
     hottest_stream_changes_per_second: float = 0.0
 
+
+class TimestampFigures(msgspec.Struct, frozen=True):
+    """One timestamp set, as its owner has it."""
+
+    generations: int = 0
+    unpublished: int = 0
+
+
+_TIMESTAMP_GAUGES: Final[dict[str, str]] = {
+    "generations": "generations of a timestamp set that are not removed",
+    "unpublished": "generations of a timestamp set whose rows are not all written: their writes are refused meanwhile",
+}
 
 _GAUGES: Final[dict[str, str]] = {
     "epoch": "number of the generation in force",
@@ -76,6 +89,7 @@ class GenerationMetrics(OwnerObserver[GenerationState], Collector):
             registry=registry,
         )
         self.figures: dict[int, Mapping[str, LogFigures]] = {}
+        self.timestamps: dict[int, Mapping[str, TimestampFigures]] = {}
         self._figures_at: dict[int, float] = {}
         # A phase that is older was the doing of the owner before: it has counted it.
         self._stood_by_ms: dict[int, int] = {}
@@ -95,19 +109,19 @@ class GenerationMetrics(OwnerObserver[GenerationState], Collector):
         """Make figures now and then; none of a shard that others own."""
         if state is None:
             self.figures.pop(shard, None)
+            self.timestamps.pop(shard, None)
             self._stood_by_ms[shard] = time.time_ns() // 1_000_000
         elif (now := time.monotonic()) >= self._figures_at.get(shard, 0.0):
             self._figures_at[shard] = now + FIGURES_SECONDS
             self.figures[shard] = {name: _figures(state, name) for name in sorted(state.sets)}
+            self.timestamps[shard] = {
+                name: _timestamp_figures(state.timestamps, name) for name in sorted(state.timestamps.sets)
+            }
 
     def collect(self) -> Iterable[Metric]:
         """One family for each figure."""
-        known = {name: each for figures in self.figures.copy().values() for name, each in figures.items()}
-        for field, meaning in _GAUGES.items():
-            family = GaugeMetricFamily(f"headgate_generation_{field}", meaning, labels=["set"])
-            for name, figures in sorted(known.items()):
-                family.add_metric([name], getattr(figures, field))
-            yield family
+        yield from _families("headgate_generation_", _GAUGES, self.figures)
+        yield from _families("headgate_timestamps_", _TIMESTAMP_GAUGES, self.timestamps)
 
     def _switched(self, name: str, generation: GenerationRecorded, now: float) -> None:
         """The last generation of a set: each is the last one when its switch ends."""
@@ -131,6 +145,23 @@ _RESULTS: Final[dict[GenerationPhase, str | None]] = {
     GenerationPhase.COMMITTED: "committed",
     GenerationPhase.ABORTED: "aborted",
 }
+
+
+def _families(
+    prefix: str, gauges: Mapping[str, str], figures: Mapping[int, Mapping[str, Any]]
+) -> Iterable[GaugeMetricFamily]:
+    known = {name: each for of_shard in dict(figures).values() for name, each in of_shard.items()}
+    for field, meaning in gauges.items():
+        family = GaugeMetricFamily(f"{prefix}{field}", meaning, labels=["set"])
+        for name, each in sorted(known.items()):
+            family.add_metric([name], getattr(each, field))
+        yield family
+
+
+def _timestamp_figures(records: TimestampRecords, name: str) -> TimestampFigures:
+    generations = records.sets[name].generations
+    unpublished = sum((name, each.timestamp_ms) not in records.published for each in generations)
+    return TimestampFigures(len(generations), unpublished)
 
 
 def _figures(state: GenerationState, name: str) -> LogFigures:
