@@ -1,9 +1,12 @@
-"""Timestamp sets on a real broker: writers whose clocks differ, readers that hold back, every command."""
+"""Timestamp sets on a real broker: owners killed between rows, writers whose clocks differ, readers that hold back."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from typer.testing import CliRunner, Result
 from headgate.cli.exit_codes import ExitCode
 from headgate.cli.main import app
 from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.sharding import shard_of
 from headgate.generation import TimestampReader, TimestampStreams
 from headgate.generation.core.rings import topology_for
 from headgate.generation.core.timeline import (
@@ -46,6 +50,12 @@ pytestmark = pytest.mark.integration
 SET = "clocks"
 SMALL = (RingNode("a", 4, 12, (-(1 << 62), 0, 1 << 62)),)
 JOINED = (*SMALL, RingNode("b", 2, 12, (1 << 61,)))
+LARGE = tuple(
+    RingNode(f"n{node}", 16, 12, tuple((node * 1024 + vnode) * (1 << 49) - (1 << 62) for vnode in range(1024)))
+    for node in range(16)
+)
+LARGE_STREAMS = 16 * 1024 * 16
+"""As many as there may be: 53 rows of each kind, a turn each, so there is time to kill their owner between them."""
 DELAY_MS = 2_000
 
 
@@ -88,6 +98,42 @@ def asker(log: KafkaLog) -> Iterator[Asker]:
     found.tail.close()
 
 
+class Owner:
+    """A process ``headgate serve generation``."""
+
+    def __init__(self, cluster: Cluster, folder: Path, name: str) -> None:
+        self._file = folder / f"{name}.log"
+        given = ["--bootstrap", cluster.bootstrap, "--cluster", cluster.cluster, "--http-port", "0"]
+        command = [sys.executable, "-m", "headgate", "serve", "generation", *given, "--log-format", "json"]
+        with self._file.open("wb") as out:
+            self.process = subprocess.Popen(command, stderr=out, env=dict(os.environ))
+
+    @property
+    def owns(self) -> set[int]:
+        """Shards, as the last lines of its log say."""
+        assert self.process.poll() is None, self._file.read_text()
+        lines = [json.loads(line) for line in self._file.read_text().splitlines() if line.startswith("{")]
+        states = {line["shard"]: line["state"] for line in lines if line.get("event") == "role"}
+        return {shard for shard, state in states.items() if state == "serving"}
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+
+
+@pytest.fixture
+def owners(cluster: Cluster, log: KafkaLog, tmp_path: Path) -> Iterator[Callable[[str], Owner]]:
+    running: list[Owner] = []
+
+    def start(name: str) -> Owner:
+        running.append(Owner(cluster, tmp_path, name))
+        return running[-1]
+
+    yield start
+    for owner in running:
+        owner.kill()
+
+
 def now_us() -> int:
     return time.time_ns() // 1_000
 
@@ -96,6 +142,44 @@ def check_whole(records: TimestampRecords) -> None:
     for seen in published_of(records, SET):
         whole = topology_for(SET, seen.timestamp_ms, records.rings[SET, seen.timestamp_ms].nodes)
         assert seen.streams == whole.streams
+
+
+@pytest.mark.parametrize("table", ["descriptions", "streams"])
+def test_an_owner_that_is_killed_between_the_rows_is_gone_on_with(
+    log: KafkaLog, asker: Asker, owners: Callable[[str], Owner], table: str
+) -> None:
+    both = [owners("one"), owners("other")]
+    shard = shard_of(SET, log.shards)
+    wait_until(lambda: [len(each.owns) for each in both] == [log.shards // 2] * 2, "each owns half of the shards")
+    first, second = sorted(both, key=lambda each: shard not in each.owns)
+    with TimestampStreams(log, SET) as streams, closing(TimestampReader(log, SET, "r")) as reader:
+        outcome = asker.say(TimestampsRequestKind.CREATE, LARGE, kept_ms=0)
+
+        def has_a_row() -> bool:
+            asker.tail.follow(0.05)
+            return bool(getattr(asker.tail.state.timestamps, table))
+
+        wait_until(has_a_row, f"the first row of {table}")
+        first.kill()
+        (timestamp_ms,) = asker.timestamps
+        due = asker.records.sets[SET].generations[0].chunks
+        assert due == LARGE_STREAMS // 5_000 + 1
+        assert len(getattr(asker.records, table)[SET, timestamp_ms]) < due, "killed between the rows"
+        assert reader.generations() == (), "no timestamp is seen yet"
+        assert second.process.poll() is None
+        if table == "descriptions":
+            wait_until(lambda: streams.generations == {timestamp_ms: False}, "the writer knows that there is one")
+            with pytest.raises(GenerationUnreadError):
+                streams.stream_of(7, now_us())
+        assert asker.settled(outcome).status is OutcomeStatus.DONE
+        check_whole(asker.records)
+        (seen,) = reader.generations()
+        assert len(seen.streams) == LARGE_STREAMS
+        streams.wait(60)
+        whole = topology_for(SET, timestamp_ms, LARGE)
+        assert streams.stream_of(7, now_us()) == whole.stream_of(7)
+        assert whole.streams == seen.streams
+        assert streams.late == ()
 
 
 @pytest.mark.usefixtures("owner")
