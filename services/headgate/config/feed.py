@@ -372,7 +372,7 @@ class FeedSpec(_Strict):
     """Most changes of one micro-batch; large when behind is what makes reducing pay."""
     batch_interval_seconds: Literal["auto"] | Annotated[float, Field(ge=0.0, le=BATCH_INTERVAL_SECONDS_MAX)] = "auto"
     """From the begin of one micro-batch to that of the next, at least (Spark's processing-time trigger); auto: none,
-    but a second after a batch of few changes."""
+    but a second where few changes come."""
     split: Literal["auto", "manual"] = "auto"
     """Who divides a table between agents: the split scheduler, by its load, or only ``headgate table split``."""
 

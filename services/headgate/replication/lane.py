@@ -53,9 +53,8 @@ partition, which costs a millisecond; without it a row costs 3 to 5 µs more (do
 
 REST_SECONDS: Final = 1.0
 REST_ROWS_MAX: Final = 16
-"""After a batch of so few changes the next one begins so long after that one's begin, or later: they would be a batch
-each otherwise, and a batch costs the same however few they are. A table that 1 000 changes a second reach is far from
-that, with batches of 20 ms too."""
+"""Where so few changes come in so long, the next batch begins so long after the one before it, or later: they would be
+a batch each otherwise, and a batch costs the same however few they are."""
 
 REST_SETTLED_SECONDS: Final = 5.0
 """So long after a span came or left a lane does not rest: a table that moves would stand still for it."""
@@ -116,6 +115,8 @@ class Lane:
         self._functions: dict[bool, Column] = {}
         self._latest_rows = 0
         self._rests = False
+        self._began_at = float("-inf")
+        """When its latest batch began that it may have rested after."""
         self._is_generated = False
         self._query: Any = None
         self._folder: Path | None = None
@@ -246,10 +247,12 @@ class Lane:
 
     def _rest(self, batch: int, began: float) -> None:
         """Between two batches, though Spark takes it for a part of the first one."""
+        came_in, self._began_at = min(began - self._began_at, REST_SECONDS), began
+        are_few = self._latest_rows <= min(REST_ROWS_MAX * came_in / REST_SECONDS, self._rows_max // 2)
         resting = time.monotonic()
         left = began + REST_SECONDS - resting
         is_settled = self._broken is None and resting - self.changed_at > REST_SETTLED_SECONDS
-        if self._rests and is_settled and left > 0 and self._latest_rows <= min(REST_ROWS_MAX, self._rows_max // 2):
+        if self._rests and are_few and is_settled and left > 0:
             self.stopping.wait(left)
             self._batch_ended_at = time.monotonic()
             self.progress.rested_ms[batch] = round((self._batch_ended_at - resting) * 1000)

@@ -64,7 +64,7 @@ broker's, so 40 times a second would be a sixth of it for nothing."""
 class LaneSource(msgspec.Struct, frozen=True):
     """Where a lane reads: the brokers, further client properties by Java's names, and how many rows a batch may have.
 
-    ``interval_seconds``: from the begin of one batch to that of the next, at least. ``rests``: longer, after few rows.
+    ``interval_seconds``: from the begin of one batch to that of the next, at least. ``rests``: longer, where few come.
     ``headers``: they are read along, for bad changes to be set aside with them. ``marks``: it is a change log, whose
     records say by their headers what they are (frames.Mark). ``memory_failures``: how often the JVM
     ran out of memory.
