@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from confluent_kafka import OFFSET_INVALID, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from msgspec.structs import replace
 
@@ -97,11 +97,15 @@ def kinds(events: list[dict[str, Any]]) -> list[str]:
 
 
 def committed(settings: Settings, feed: str, topic: str, partitions: int) -> list[int]:
-    """The positions of a feed's group, as a tool that shows lag sees them."""
+    """A feed's positions as a tool that shows lag sees them. Empty while no broker answers for the group."""
     consumer = Consumer({"bootstrap.servers": settings.bootstrap, "group.id": f"{settings.prefix}feed.{feed}"})
     try:
         found = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=30)
         return [each.offset for each in found]
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+            raise
+        return []
     finally:
         consumer.close()
 
@@ -159,7 +163,7 @@ def test_views_say_what_the_command_says_and_again_after_a_kill(shop_file: Path,
     eventually(lambda: views.said("rebuilt"), "the views will see every report")
     created = headgate("feed", "create", str(shop_file), "--timeout", "120")
     assert created.exit_code == 0, created.stderr
-    eventually(lambda: answer(views, "/v1/feeds/shop")["rows"] == ROWS, "all rows have come, say the views")
+    eventually(lambda: ask(views, "/v1/feeds/shop")[1].get("rows") == ROWS, "all rows have come, say the views")
     eventually(lambda: views.get("/readyz")[0] == 200, "the views are ready")
 
     same(views, "/v1/feeds", "feed", "list")
