@@ -413,6 +413,20 @@ def test_publications_and_replica_identity_go_over_to_the_copy(table: Table) -> 
 
 
 @pytest.mark.parametrize("table", ["postgresql"], indirect=True)
+def test_a_copy_that_a_connector_has_published_meanwhile_takes_the_tables_place(table: Table) -> None:
+    table.run("CREATE PUBLICATION part FOR TABLE items (id, v)")
+    before = table.run(PUBLISHED)
+
+    def published(_strategy: Strategy, _record: Any) -> bool:
+        ((copy,),) = table.run(r"SELECT relname FROM pg_class WHERE relname LIKE '\_items\_hg%' AND relkind = 'r'")
+        table.run(f"ALTER PUBLICATION part ADD TABLE {copy}")
+        return False
+
+    changed(table.spec(MigrationStrategy.TRIGGERS, "ADD COLUMN extra int"), published)
+    assert table.run(PUBLISHED) == before
+
+
+@pytest.mark.parametrize("table", ["postgresql"], indirect=True)
 def test_a_replica_identity_that_the_new_form_has_not_is_refused_at_the_cut_over(table: Table) -> None:
     table.run("ALTER TABLE items ADD COLUMN code int NOT NULL DEFAULT 0, ADD CONSTRAINT by_code UNIQUE (id, code)")
     table.run("ALTER TABLE items REPLICA IDENTITY USING INDEX by_code")

@@ -26,6 +26,10 @@ JOIN pg_attribute a ON a.attrelid = r.prrelid AND a.attnum = k.number ORDER BY k
 FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = %s::regclass ORDER BY 1
 """
 
+_MEMBERSHIPS: Final = """
+SELECT p.pubname FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = %s::regclass
+"""
+
 _PARTS_OF_TABLES: Final = 150_000
 """The first version whose publications may have columns and rows of a table, not all of it."""
 
@@ -64,12 +68,16 @@ def handed_over(session: Any, plan: Plan, mark: str) -> list[sql.Composable]:
 
 
 def _publications(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
-    """With the columns and the rows that are published, where not all are; columns that are new are not among them."""
+    """With the columns and the rows that are published, where not all are; columns that are new are not among them.
+
+    The copy may be in one of them: a connector that captures a schema puts all tables there when it begins again.
+    """
     schema, new_name = plan.before.schema, dict(plan.pairs)
     table, shadow = named(schema, plan.before.name), named(schema, plan.shadow)
     in_parts = session.info.server_version >= _PARTS_OF_TABLES
     columns = "r.prattrs::int2[]" if in_parts else "ARRAY[]::int2[]"
     rows = "pg_get_expr(r.prqual, r.prrelid)" if in_parts else "NULL"
+    of_copy = {name for (name,) in session.execute(_MEMBERSHIPS, (shadow.as_string(session),)).fetchall()}
     found: list[sql.Composable] = []
     query = _PUBLICATIONS.format(columns=columns, rows=rows)
     for publication, names, condition in session.execute(query, (full,)).fetchall():
@@ -80,6 +88,8 @@ def _publications(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
             member = sql.SQL("{} ({})").format(member, sql.SQL(", ").join(map(sql.Identifier, kept)))
         if condition is not None:
             member = sql.SQL("{} WHERE ({})").format(member, sql.SQL(condition))
+        if publication in of_copy:
+            found.append(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(name, shadow))
         found.append(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(name, table))
         found.append(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, member))
     return found
