@@ -1,25 +1,32 @@
-"""An online change whose broker, database or Spark is killed during the copy: it goes on, and nothing is lost."""
+"""An online change while its owner, agent, Spark, broker or database is killed: it goes on, and nothing is lost."""
 
-import random
+import re
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import psycopg
+import pymysql
 import pytest
 
 from fixtures.capture import CALM, Sources
 from headgate.config.settings import load_settings
 from headgate.eventlog.topics import create_topics
 from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 from integration.cli.conftest import Service, eventually
 from integration.migration.shop import (
+    NO_SNAPSHOT,
+    MariadbShop,
     PostgresShop,
     Serve,
+    Shop,
+    cluster_settings,
     done,
     state_of,
 )
@@ -30,116 +37,188 @@ ROWS = 20_000
 SCHEMA = "shop"
 
 
-class Parts:
-    """A broker with its connector, and a database, which can be killed and come back."""
+class Parts(ABC):
+    """A broker with its connector, and a database, which can be killed and come back; and the services."""
 
-    def __init__(self, folder: Path, kafka: EmbeddedKafka, postgres: EmbeddedPostgres) -> None:
-        self.kafka, self.postgres = kafka, postgres
-        with psycopg.connect(postgres.dsn(), autocommit=True) as session:
-            session.execute(f"CREATE SCHEMA {SCHEMA}")
-            session.execute(f"CREATE TABLE {SCHEMA}.items (id int PRIMARY KEY, v int NOT NULL, label text)")
-            session.execute(f"INSERT INTO {SCHEMA}.items SELECT n, 0, 'label' FROM generate_series(1, {ROWS}) n")
-        self._sources: Sources
-        self.capture()
-        self.shop = PostgresShop(self._sources, SCHEMA, folder)
+    shop: Shop
 
+    def __init__(self, kafka: EmbeddedKafka, serve: Serve) -> None:
+        self.kafka, self._serve = kafka, serve
+        self._count = 0
+        self.agent: Service
+        self.owner: Service
+
+    @property
+    @abstractmethod
+    def database(self) -> EmbeddedPostgres | EmbeddedMariadb:
+        """The server."""
+
+    @abstractmethod
     def capture(self) -> None:
         """Begin, or go on where it was: Connect runs in the broker's process."""
-        self._sources = Sources(self.kafka, self.kafka.start_connect("debezium-postgres"), self.postgres, "")
-        kept = {"snapshot.mode": "no_data", "slot.drop.on.stop": "false", "errors.max.retries": "-1"}
-        self._sources.capture_postgres(SCHEMA, SCHEMA, **kept)
-        self._sources.wait_until_captured(f"{SCHEMA}.{SCHEMA}.items", lambda _: self.write())
+
+    def begin(self) -> None:
+        self._serve("coordinator", "coordinator")
+        self.serve_agent()
+        self.serve_owner()
+
+    def serve_agent(self) -> None:
+        self._count += 1
+        self.agent = self._serve(f"agent-{self._count}", "agent", "--name", f"a{self._count}")
+
+    def serve_owner(self) -> None:
+        self._count += 1
+        self.owner = self._serve(f"owner-{self._count}", "migration")
 
     def write(self) -> None:
         """One row more, one less, one other, in one transaction; tried again while the database is away."""
 
         def is_written() -> bool:
-            with (
-                suppress(psycopg.OperationalError),
-                closing(psycopg.connect(self.postgres.dsn())) as session,
-                session.transaction(),
-            ):
-                session.execute(f"UPDATE {SCHEMA}.items SET v = v + 1 WHERE id = (SELECT min(id) FROM {SCHEMA}.items)")
-                session.execute(f"INSERT INTO {SCHEMA}.items SELECT max(id) + 1, 7, 'new' FROM {SCHEMA}.items")
-                session.execute(f"DELETE FROM {SCHEMA}.items WHERE id = (SELECT min(id) + 5 FROM {SCHEMA}.items)")
+            with suppress(psycopg.OperationalError, pymysql.Error), closing(self.shop.connect()) as session:
+                cursor = session.cursor()
+                for statement in (
+                    "BEGIN",
+                    "UPDATE items SET v = v + 1 WHERE id = (SELECT min(id) FROM items)",
+                    "INSERT INTO items SELECT max(id) + 1, 7, 'new' FROM items",
+                    "DELETE FROM items WHERE id = (SELECT min(id) FROM items WHERE id > (SELECT min(id) FROM items))",
+                    "COMMIT",
+                ):
+                    cursor.execute(statement)
                 return True
             return False
 
         eventually(is_written, "the database takes a transaction")
 
 
-@pytest.fixture
+class PostgresParts(Parts):
+    def __init__(self, kafka: EmbeddedKafka, serve: Serve, folder: Path, postgres: EmbeddedPostgres) -> None:
+        super().__init__(kafka, serve)
+        self._postgres = postgres
+        with closing(psycopg.connect(postgres.dsn(), autocommit=True)) as session:
+            session.execute(f"CREATE SCHEMA {SCHEMA}")
+            session.execute(f"CREATE TABLE {SCHEMA}.items (id int PRIMARY KEY, v int NOT NULL, label text)")
+            session.execute(f"INSERT INTO {SCHEMA}.items SELECT n, 0, 'label' FROM generate_series(1, {ROWS}) n")
+        nobody: Any = None
+        self.shop = PostgresShop(Sources(kafka, nobody, postgres, ""), SCHEMA, folder)
+
+    @property
+    def database(self) -> EmbeddedPostgres:
+        return self._postgres
+
+    def capture(self) -> None:
+        sources = Sources(self.kafka, self.kafka.start_connect("debezium-postgres"), self._postgres, "")
+        kept = {"slot.drop.on.stop": "false", "errors.max.retries": "-1"}
+        sources.capture_postgres(SCHEMA, SCHEMA, **NO_SNAPSHOT, **kept)
+        sources.wait_until_captured(self.shop.topic, lambda _: self.write())
+
+
+class MariadbParts(Parts):
+    def __init__(self, kafka: EmbeddedKafka, serve: Serve, folder: Path, mariadb: EmbeddedMariadb) -> None:
+        super().__init__(kafka, serve)
+        self._mariadb = mariadb
+        with closing(MariadbShop(mariadb.dsn("mysql"), folder).connect()) as session:
+            session.cursor().execute(f"CREATE DATABASE {SCHEMA} CHARACTER SET utf8mb4")
+        self.shop = MariadbShop(mariadb.dsn(SCHEMA), folder)
+        self.shop.run("CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, label varchar(40))")
+        self.shop.run(f"INSERT INTO items SELECT seq, 0, 'label' FROM seq_1_to_{ROWS}")
+
+    @property
+    def database(self) -> EmbeddedMariadb:
+        return self._mariadb
+
+    def capture(self) -> None:
+        nobody: Any = None
+        sources = Sources(self.kafka, self.kafka.start_connect("debezium-mariadb"), nobody, self._mariadb.dsn())
+        sources.capture_mariadb(SCHEMA, SCHEMA, **NO_SNAPSHOT, **{"errors.max.retries": "-1"})
+        sources.wait_until_captured(self.shop.topic, lambda _: self.write())
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
 def parts(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, spark_jars: tuple[Path, ...]
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    spark_jars: tuple[Path, ...],
+    serve: Serve,
 ) -> Iterator[Parts]:
     folder = tmp_path_factory.mktemp("parts")
     for above in (folder, *folder.parents[:2]):
         with suppress(PermissionError):
             above.chmod(0o755)
-    with (
-        EmbeddedKafka(folder / "kafka", settings=CALM) as kafka,
-        EmbeddedPostgres(folder / "postgres", logical=True) as postgres,
-    ):
-        settings_of = {
-            "BOOTSTRAP": kafka.bootstrap,
-            "CLUSTER": f"k{random.randrange(10**9)}",  # noqa: S311 - a name
-            "REPLICATION_FACTOR": "1",
-            "HTTP__PORT": "0",
-            "LOG__FORMAT": "json",
-            "SPARK__JARS": ",".join(map(str, spark_jars)),
-            "SPARK__MASTER": "local[2]",
-        }
-        for name, value in settings_of.items():
-            monkeypatch.setenv(f"HEADGATE_{name}", value)
+    with ExitStack() as stack:
+        kafka = stack.enter_context(EmbeddedKafka(folder / "kafka", settings=CALM))
+        cluster_settings(monkeypatch, kafka.bootstrap, spark_jars)
         create_topics(load_settings({"shards": 1}))
-        yield Parts(folder, kafka, postgres)
+        found: Parts
+        if request.param == "postgres":
+            postgres = stack.enter_context(EmbeddedPostgres(folder / "postgres", logical=True))
+            found = PostgresParts(kafka, serve, folder, postgres)
+        else:
+            mariadb = stack.enter_context(EmbeddedMariadb(folder / "mariadb", captured=True))
+            found = MariadbParts(kafka, serve, folder, mariadb)
+        found.capture()
+        yield found
 
 
-def kill_broker(parts: Parts, _owner: Service) -> None:
+def kill_broker(parts: Parts) -> None:
     parts.kafka.kill()
     parts.kafka.start()
     parts.capture()
 
 
-def kill_database(parts: Parts, _owner: Service) -> None:
-    parts.postgres.kill()
-    parts.postgres.start()
+def kill_database(parts: Parts) -> None:
+    parts.database.kill()
+    parts.database.start()
 
 
-def kill_spark(_parts: Parts, owner: Service) -> None:
+def kill_spark(parts: Parts) -> None:
     def jvms() -> list[psutil.Process]:
-        return [p for p in psutil.Process(owner.process.pid).children(recursive=True) if p.name() == "java"]
+        return [p for p in psutil.Process(parts.owner.process.pid).children(recursive=True) if p.name() == "java"]
 
     for process in eventually(jvms, "the owner has a Spark"):
         process.send_signal(signal.SIGKILL)
 
 
-@pytest.mark.parametrize("kill", [kill_broker, kill_database, kill_spark])
-def test_what_is_killed_during_the_copy_comes_back_and_the_change_is_made(
-    parts: Parts, serve: Serve, kill: Callable[[Parts, Service], None]
-) -> None:
+def kill_owner(parts: Parts) -> None:
+    parts.owner.process.send_signal(signal.SIGKILL)
+    parts.owner.process.wait(30)
+    parts.serve_owner()
+
+
+def kill_agent(parts: Parts) -> None:
+    parts.agent.process.send_signal(signal.SIGKILL)
+    parts.agent.process.wait(30)
+    parts.serve_agent()
+
+
+@pytest.mark.parametrize("kill", [kill_broker, kill_database, kill_spark, kill_owner, kill_agent])
+@pytest.mark.parametrize("at", ["copying", "ready"])
+def test_what_is_killed_comes_back_and_the_change_is_made(parts: Parts, kill: Callable[[Parts], None], at: str) -> None:
     shop = parts.shop
-    serve("coordinator", "coordinator")
-    serve("agent", "agent", "--name", "a")
-    owner = serve("owner", "migration")
-    asked = shop.submit("k1", "ADD COLUMN extra int NOT NULL DEFAULT 7", "--postpone-launch")
+    parts.begin()
+    asked = shop.submit("k1", "ADD COLUMN extra int NOT NULL DEFAULT 7", "--postpone-launch", "--postpone-completion")
     assert asked.exit_code == 0, asked.output
-    done("throttle", "k1", "--ratio", "1")
+    if at == "copying":
+        done("throttle", "k1", "--ratio", "1")
     done("launch", "k1")
-    eventually(lambda: state_of("k1")["stage"] == "copying", "the feed has been shown to work, and stands still", 400)
-    kill(parts, owner)
+    if at == "copying":
+        eventually(lambda: state_of("k1")["stage"] == "copying", "the feed was shown to work, and stands still", 400)
+    else:
+        eventually(lambda: state_of("k1")["is_ready_to_complete"], "every row is copied", 400)
+    kill(parts)
     parts.write()
-    eventually(lambda: _throttled("k1", "0"), "the owner hears of it", 400)
+    eventually(lambda: _asked("throttle", "k1", "--ratio", "0"), "the owner hears of it", 400)
+    eventually(lambda: _asked("complete", "k1"), "the owner hears of it", 400)
     eventually(lambda: state_of("k1")["state"] not in ("queued", "ready", "running"), "it has ended", 900)
     parts.write()
     shown = state_of("k1")
     assert shown["state"] == "complete", shown
-    old = f"_items_hg{shown['artifacts'][0].split('_hg')[1][:8]}_old"
-    found = shop.run("SELECT count(*), sum(v), min(extra), count(*) - count(DISTINCT id) FROM items")
-    assert shop.columns()["extra"] == "integer"
-    ((rows, total, extra, twice),) = found
+    ((rows, total, extra, twice),) = shop.run(
+        "SELECT count(*), sum(v), min(extra), count(*) - count(DISTINCT id) FROM items"
+    )
     assert (extra, twice) == (7, 0)
     # The last transaction came after the cut-over: one row more, one less, one other.
+    (old,) = set(re.findall(r"\b_?items_hg[0-9a-f]{8}\w*", str(shown["artifacts"])))
     ((rows_before, total_before),) = shop.run(f"SELECT count(*), sum(v) FROM {old}")
     gone = shop.run(f"SELECT o.v FROM {old} o LEFT JOIN items i USING (id) WHERE i.id IS NULL")
     assert rows == rows_before
@@ -147,8 +226,8 @@ def test_what_is_killed_during_the_copy_comes_back_and_the_change_is_made(
     assert len(gone) == 1
 
 
-def _throttled(migration: str, ratio: str) -> Any:
+def _asked(*command: str) -> bool:
     with suppress(AssertionError):
-        done("throttle", migration, "--ratio", ratio)
+        done(*command)
         return True
     return False
