@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition
 
 from headgate.config.settings import load_settings
 from headgate.eventlog.kafka import open_log
-from headgate.eventlog.log import Partition
+from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.java import java_home_for_spark
@@ -153,8 +153,11 @@ class MigrationServices:
         return self.await_record(name, lambda record: record.state is MigrationState.COMPLETE, "is complete")
 
     def record(self, name: str) -> MigrationRecorded | None:
-        """The migration as its owner knows it."""
-        return read_snapshot(self._log, [Partition("migration", 0)]).get(MigrationKey(name), MigrationRecorded)
+        """The migration as its owner knows it; None also where the broker does not say now: who waits asks again."""
+        try:
+            return read_snapshot(self._log, [Partition("migration", 0)]).get(MigrationKey(name), MigrationRecorded)
+        except LogError:
+            return None
 
     def await_position(self, table: str, is_so: Callable[[int], bool], what: str) -> float:
         """When the feed into the table's copy has come to a position that is so."""
