@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["agent_part"]
 
-SPARK_STOP_SECONDS: Final = 4.0
-"""Part of a clean stop's time kept for Spark's end: draining up to the last second would always end in a hard stop."""
+SPARK_STOP_SECONDS: Final = 6.0
+"""Part of a clean stop's time kept for Spark's end, which takes two seconds, and three times as long on a busy machine:
+draining up to the last second would always end in a hard stop."""
 
 DRAIN_SECONDS_MIN: Final = 0.5
 
