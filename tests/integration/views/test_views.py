@@ -181,8 +181,9 @@ def test_views_say_what_the_command_says_and_again_after_a_kill(shop_file: Path,
 
     second = serve("second", "agent", "--name", "a2")
     eventually(lambda: second.get("/readyz")[0] == 200, "the other agent is ready", AGENT_SECONDS)
-    moved = headgate("table", "move", "shop", table["span"], "a2", "--timeout", "120")
-    assert moved.exit_code == 0, moved.stderr
+    # A busy machine can cost the first agent its lease, and a table that is on its way is not moved.
+    move = ("table", "move", "shop", table["span"], "a2", "--timeout", "120")
+    eventually(lambda: headgate(*move).exit_code == 0, "the table is moved")
     second.process.send_signal(signal.SIGKILL)
     eventually(lambda: said_by_command("table", "list")[0]["agent"] == "a1", "the first agent has it again")
     standby = serve("standby", "coordinator")
