@@ -6,9 +6,9 @@ A request is a record on the topic generation, and so is its outcome, as with fe
 import getpass
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Annotated
+from typing import Annotated, TypeVar
 from uuid import uuid4
 
 import typer
@@ -32,10 +32,17 @@ from headgate.records.generation import (
     LoadPolicy,
     PolicyRequested,
     PolicyRequestKey,
+    ReaderKey,
     SetRecorded,
     StreamsRecut,
 )
-from headgate.records.timestamps import RingNode, TimestampsRequested, TimestampsRequestKey, TimestampsRequestKind
+from headgate.records.timestamps import (
+    RingNode,
+    TimestampReaderKey,
+    TimestampsRequested,
+    TimestampsRequestKey,
+    TimestampsRequestKind,
+)
 
 __all__ = [
     "SetName",
@@ -44,12 +51,15 @@ __all__ = [
     "ask_policy",
     "ask_timestamps",
     "commit",
+    "forget_reader",
     "map_of",
     "opened",
     "record_of",
     "request_of",
     "waits_for",
 ]
+
+ReaderT = TypeVar("ReaderT")
 
 SetName = Annotated[str, typer.Argument(metavar="SET", help="name of the change log")]
 Yes = Annotated[bool, typer.Option("--yes", help="do it; without this, only say what would be done")]
@@ -108,6 +118,29 @@ def commit(tail: GenerationTail, name: str, changes: tuple[Recut, ...], *, yes: 
     current = current_of(record_of(tail, name))
     epoch = 0 if current is None else current.epoch
     note(ask(tail, name, request_of(GenerationRequestKind.SWITCH, epoch=epoch, changes=asked), timeout))
+
+
+def forget_reader(
+    tail: GenerationTail,
+    key: ReaderKey | TimestampReaderKey,
+    known: Mapping[str, ReaderT],
+    what: str,
+    has_read: Callable[[ReaderT], str],
+    *,
+    yes: bool,
+) -> None:
+    """Delete what a reader has reported, or say that it would be. ``what``: of which it is no reader, if it is none.
+
+    Raises CommandError.
+    """
+    if key.reader not in known:
+        readers = ", ".join(sorted(known)) or "none"
+        raise CommandError(ExitCode.NOT_FOUND, f"{what} {key.set!r} has no reader {key.reader!r}, but {readers}")
+    if not yes:
+        note(f"would forget reader {key.reader}, which has {has_read(known[key.reader])} (--yes does it)")
+        return
+    tail.say(Fact(key, None))
+    note(f"reader {key.reader} is forgotten: nothing waits for it")
 
 
 def request_of(

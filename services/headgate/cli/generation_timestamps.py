@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.generation_requests import Yes, ask_timestamps, opened
+from headgate.cli.generation_requests import Yes, ask_timestamps, forget_reader, opened
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
@@ -21,7 +21,6 @@ from headgate.generation.core.rings import owners_of, same_ring
 from headgate.generation.core.timestamp_records import TimestampRecords, missing_row, removal_of
 from headgate.generation.core.tokens import Sharding
 from headgate.generation.shell.tail import GenerationTail
-from headgate.records.base import Fact
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.timestamps import RingNode, TimestampReaderKey, TimestampSetRecorded, TimestampsRequestKind
 
@@ -166,15 +165,14 @@ def forget(
     """Wait no more for a reader."""
     with opened(name, cluster) as (_, tail):
         record_of(tail, name)
-        readers = tail.state.timestamps.readers.get(name, {})
-        if reader not in readers:
-            known = ", ".join(sorted(readers)) or "none"
-            raise CommandError(ExitCode.NOT_FOUND, f"timestamp set {name!r} has no reader {reader!r}, but {known}")
-        if not yes:
-            note(f"would forget reader {reader}, which has left {readers[reader].left_ms} (--yes does it)")
-            return
-        tail.say(Fact(TimestampReaderKey(name, reader), None))
-        note(f"reader {reader} is forgotten: nothing waits for it")
+        forget_reader(
+            tail,
+            TimestampReaderKey(name, reader),
+            tail.state.timestamps.readers.get(name, {}),
+            "timestamp set",
+            lambda said: f"left {said.left_ms}",
+            yes=yes,
+        )
 
 
 # --- how ---

@@ -15,6 +15,7 @@ from headgate.cli.generation_requests import (
     Yes,
     ask,
     commit,
+    forget_reader,
     map_of,
     opened,
     record_of,
@@ -29,7 +30,6 @@ from headgate.generation.core.planning import resize
 from headgate.generation.core.ranges import LogStream
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.tokens import token_of_key
-from headgate.records.base import Fact
 from headgate.records.generation import GenerationRequestKind, ReaderKey
 from headgate.records.names import InvalidNameError, check_name
 
@@ -184,18 +184,14 @@ def forget(
     """Wait no more for a reader. If it comes back, it may find that streams were retired before it has read them."""
     with opened(name, cluster) as (_, tail):
         record_of(tail, name)
-        readers = tail.state.readers.get(name, {})
-        if reader not in readers:
-            known = ", ".join(sorted(readers)) or "none"
-            raise CommandError(ExitCode.NOT_FOUND, f"change log {name!r} has no reader {reader!r}, but {known}")
-        if not yes:
-            read_epoch = readers[reader].read_epoch
-            note(
-                f"would forget reader {reader}, which has read what switches up to {read_epoch} closed (--yes does it)"
-            )
-            return
-        tail.say(Fact(ReaderKey(name, reader), None))
-        note(f"reader {reader} is forgotten: nothing waits for it")
+        forget_reader(
+            tail,
+            ReaderKey(name, reader),
+            tail.state.readers.get(name, {}),
+            "change log",
+            lambda said: f"read what switches up to {said.read_epoch} closed",
+            yes=yes,
+        )
 
 
 # --- how ---
