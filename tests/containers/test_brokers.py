@@ -1,18 +1,21 @@
-"""docker-compose.brokers.yml: three brokers, of which two must have a write."""
+"""docker-compose.brokers.yml: of three brokers one is killed, one cut off, while rows are written."""
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from containers.busy_feed import TARGET, rows
-from containers.conftest import FOR_FEEDS, Compose, brought_up, eventually, left_of
+from containers.busy_feed import TARGET, busy_feed, goes_on, rows
+from containers.conftest import FOR_FEEDS, Compose, brought_up, docker, eventually, left_of
+from headgate.eventlog.connection import KafkaConnection
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 
+BROKERS = {1: "kafka", 2: "kafka-2", 3: "kafka-3"}
 ADDRESSES = "127.0.0.1:29092,127.0.0.1:29093,127.0.0.1:29094"
 COPIES = 3
 
@@ -27,13 +30,13 @@ def brokers() -> Iterator[Compose]:
 @pytest.fixture(scope="module")
 def admin(brokers: Compose) -> AdminClient:
     assert brokers.project, "it is up"
-    return AdminClient({"bootstrap.servers": ADDRESSES, "log_level": 0})
+    return KafkaConnection(ADDRESSES).admin
 
 
-def partitions(admin: AdminClient) -> list[Any]:
-    """Of all topics; each with who is in sync. Empty while nobody answers."""
+def partitions(admin: AdminClient, name: str | None = None) -> list[Any]:
+    """Of one topic, or of all; each with its leader and who is in sync. Empty while nobody answers."""
     try:
-        names = list(admin.list_topics(timeout=30).topics)
+        names = [name] if name else list(admin.list_topics(timeout=30).topics)
         asked = admin.describe_topics(TopicCollection(names), request_timeout=30)
         return [one for future in asked.values() for one in future.result(40).partitions]
     except (KafkaException, TimeoutError):
@@ -45,11 +48,50 @@ def is_whole(admin: AdminClient) -> bool:
     return bool(found) and all(len(one.isr) == COPIES for one in found)
 
 
+def leader(admin: AdminClient, topic: str) -> int:
+    """Of its first partition; -1 while it has none."""
+    (one, *_) = eventually(lambda: partitions(admin, topic), "the brokers answer")
+    return -1 if one.leader is None else int(one.leader.id)
+
+
 def test_every_topic_has_three_copies(brokers: Compose, admin: AdminClient) -> None:
     created = brokers.command("feed", "create", "/feeds/shop.yaml", "--timeout", "300")
     assert created["status"] == "done", created
     eventually(lambda: rows(TARGET, "orders") == 1000, "the snapshot has come")
     eventually(lambda: is_whole(admin), "each partition has three copies in sync")
+
+
+def test_brokers_are_killed_and_cut_off_under_load(brokers: Compose, admin: AdminClient) -> None:
+    with busy_feed(brokers) as load:
+        for fault in (killed(brokers, admin), cut_off(brokers, admin)):
+            with fault:
+                load.check()
+            eventually(lambda: is_whole(admin), "it has caught up")
+            load.check()
+        goes_on("all brokers are back")
+
+
+@contextmanager
+def killed(brokers: Compose, admin: AdminClient) -> Iterator[None]:
+    """The broker to which whatever is decided is written."""
+    victim = leader(admin, "headgate.dispatch")
+    docker("kill", brokers.container(BROKERS[victim]))
+    eventually(lambda: leader(admin, "headgate.dispatch") not in (victim, -1), "another broker leads")
+    goes_on("one broker is killed")
+    yield
+    docker("start", brokers.container(BROKERS[victim]))
+
+
+@contextmanager
+def cut_off(brokers: Compose, admin: AdminClient) -> Iterator[None]:
+    """The broker by which processes tell of themselves: it runs, and nobody reaches it, nor it anybody."""
+    victim = leader(admin, "headgate.announce")
+    network, container = f"{brokers.project}_default", brokers.container(BROKERS[victim])
+    docker("network", "disconnect", network, container)
+    eventually(lambda: leader(admin, "headgate.announce") not in (victim, -1), "another broker leads")
+    goes_on("one broker is cut off")
+    yield
+    docker("network", "connect", "--alias", BROKERS[victim], network, container)
 
 
 def test_nothing_is_left_after_down(brokers: Compose) -> None:

@@ -41,6 +41,11 @@ KafkaProperty = str | int | float | bool
 ADMIN_SECONDS_MAX: Final = 10.0
 """One administrative request. A broker that restarts after a crash needs 4 to 12 s, as measured."""
 
+ADMIN_METADATA_MS: Final = 5_000
+"""How often the administrative client asks which brokers there are. librdkafka sends its requests to the broker that it
+last heard of as controller. Were that one lost, librdkafka (2.16) would find out at its own refresh only, after five
+minutes; until then each request would end in a time-out, and take a whole core while it waits."""
+
 FUTURE_GRACE_SECONDS: Final = 2.0
 """librdkafka ends every request by itself; only a bug would make us wait longer than its own limit plus this."""
 
@@ -203,7 +208,12 @@ class KafkaConnection:
         """The administrative client, made on first use."""
         if self._admin is None:
             # Why it cannot connect is in our errors, once; its own log would say so twice a second.
-            self._admin = self.client(AdminClient, client_id="headgate-admin", log_level=_CRITICAL)
+            self._admin = self.client(
+                AdminClient,
+                client_id="headgate-admin",
+                log_level=_CRITICAL,
+                topic_metadata_refresh_interval_ms=ADMIN_METADATA_MS,
+            )
         return self._admin
 
     def close(self) -> None:
