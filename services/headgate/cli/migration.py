@@ -23,7 +23,14 @@ from headgate.eventlog.log import Delivery, Log, Partition, Placed
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.migration.core import effects as fx
-from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec, MigrationSpecError, parse_spec, written
+from headgate.migration.core.spec import (
+    CHUNK_ROWS_DEFAULT,
+    MigrationSpec,
+    MigrationSpecError,
+    Registry,
+    parse_spec,
+    written,
+)
 from headgate.migration.shell.work import MigrationWork
 from headgate.migration.strategies.tools.tool import said_by_tool
 from headgate.records.base import Fact
@@ -70,8 +77,21 @@ class TargetOptions(OptionGroup, frozen=True):
         ),
     ] = MigrationStrategy.ONLINE
     topic: Annotated[
-        str | None, typer.Option("--topic", help="which has the table's changes (Debezium JSON), for strategy online")
+        str | None, typer.Option("--topic", help="which has the table's changes (of Debezium), for strategy online")
     ] = None
+    registry: Annotated[str | None, typer.Option("--registry", help="the topic is in Avro: address of its schemas")] = (
+        None
+    )
+    registry_user: Annotated[str | None, typer.Option("--registry-user")] = None
+    registry_password_file: Annotated[
+        Path | None, typer.Option("--registry-password-file", help="on the owner's machine and the agents'")
+    ] = None
+    registry_ca_file: Annotated[
+        Path | None, typer.Option("--registry-ca-file", help="who has signed its certificate, on the same machines")
+    ] = None
+    registry_plain_http: Annotated[
+        bool, typer.Option("--registry-allow-plain-http", help="user and password may go over http")
+    ] = False
 
     declarative: Annotated[
         bool, typer.Option("--declarative", help="STATEMENT is the wanted CREATE TABLE; the ALTER is found")
@@ -86,7 +106,25 @@ class TargetOptions(OptionGroup, frozen=True):
 
     def password_path(self) -> str | None:
         """The password's file as the owner is to open it, by its whole path."""
-        return None if self.password_file is None else str(self.password_file.absolute())
+        return _whole(self.password_file)
+
+    def schema_registry(self) -> Registry | None:
+        """Where the topic's schemas are; None if it needs none. Raises CommandError."""
+        if self.registry is None:
+            if self.registry_user or self.registry_password_file or self.registry_ca_file or self.registry_plain_http:
+                raise CommandError(ExitCode.USAGE, "--registry-… without --registry: give the registry's address")
+            return None
+        return Registry(
+            self.registry,
+            self.registry_user,
+            _whole(self.registry_password_file),
+            _whole(self.registry_ca_file),
+            self.registry_plain_http,
+        )
+
+
+def _whole(path: Path | None) -> str | None:
+    return None if path is None else str(path.absolute())
 
 
 @app.command()
@@ -135,6 +173,7 @@ def submit(
             database=target.database,
             strategy=target.strategy,
             topic=target.topic,
+            registry=target.schema_registry(),
             declarative=target.declarative,
             prefer_instant=target.prefer_instant,
             tool_options=tuple(target.tool_options or ()),
@@ -198,6 +237,7 @@ def plan(
             database=target.database,
             strategy=target.strategy,
             topic=target.topic,
+            registry=target.schema_registry(),
             declarative=target.declarative,
             prefer_instant=target.prefer_instant,
             tool_options=tuple(target.tool_options or ()),
@@ -350,6 +390,7 @@ def revert(
                 password_file=before.password_file,
                 strategy=before.strategy,
                 topic=before.topic,
+                registry=before.registry,
                 reverts=migration,
                 allow_concurrent=allow_concurrent,
                 postpone_launch=postpone_launch,

@@ -7,6 +7,7 @@ values that Avro has and JSON has not: bytes and unscaled decimals are bytes, in
 of its row here, too; its key means what the key's schema says.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, repeat
 from typing import Any, Final
@@ -34,7 +35,7 @@ from headgate.formats.decoding import Watermark, decode_columns
 from headgate.formats.registry import DecoderNeeds, FormatPlug
 from headgate.formats.tables import UNNAMED, OneTable, SourceTable
 
-__all__ = ["FORMAT", "FRAME_BYTES", "Decoder", "Look", "SchemaById", "schema_id_of"]
+__all__ = ["FORMAT", "FRAME_BYTES", "Decoder", "Fields", "Look", "SchemaById", "schema_id_of"]
 
 FRAME_BYTES: Final = 5
 """A zero byte and a schema id of four bytes, the highest first."""
@@ -81,12 +82,24 @@ class Look:
     """See dealing.Look. Remembers schemas."""
 
     def __init__(self, schemas: SchemaById) -> None:
-        self._values = _Plans(schemas, "value", _label_plan)
+        self._values = _Plans(schemas, "value", functools.partial(_fields_plan, (_OP, *_TABLE)))
 
     def __call__(self, value: bytes) -> SourceTable | Whose:
         """The table that ``source`` names."""
         _, (op, *table) = self._values.read(value)
         return Whose.NOBODY if op == MESSAGE else named(*table)
+
+
+class Fields:
+    """Reads some fields of events and nothing else; remembers schemas. One per thread."""
+
+    def __init__(self, schemas: SchemaById, paths: Sequence[tuple[str, ...]]) -> None:
+        """``paths``: of the envelope, as ("op",) or ("source", "lsn")."""
+        self._values = _Plans(schemas, "value", functools.partial(_fields_plan, paths))
+
+    def __call__(self, value: bytes) -> tuple[Any, ...]:
+        """One for each path, None where the schema has none. Raises ChangeError, SchemasUnavailableError."""
+        return self._values.read(value)[1]
 
 
 class Decoder:
@@ -290,9 +303,9 @@ def _value_plan(schema_id: int, schema: AvroType) -> _Plan:
     return _Plan(schema_id, schema, read, semantics, _have_collections(columns))
 
 
-def _label_plan(schema_id: int, schema: AvroType) -> _Plan:
+def _fields_plan(paths: Sequence[tuple[str, ...]], schema_id: int, schema: AvroType) -> _Plan:
     schema = _envelope_of(schema)
-    return _Plan(schema_id, schema, _read_those(schema, (_OP, *_TABLE)), {}, collections=False)
+    return _Plan(schema_id, schema, _read_those(schema, paths), {}, collections=False)
 
 
 def _envelope_of(schema: AvroType) -> Record:

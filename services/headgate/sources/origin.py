@@ -6,7 +6,7 @@ looked at; topics without one, and other formats, say nothing.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Final
 
@@ -21,7 +21,7 @@ from headgate.formats.change import DATA_ERRORS
 from headgate.records.identifiers import parse_identifier, show_identifier
 from headgate.sources.offsets import SourceUnreachableError
 
-__all__ = ["Origin", "origins"]
+__all__ = ["Origin", "origin_of", "origins"]
 
 LOOK_SECONDS_MAX: Final = 5.0
 """For a record of each topic. What has not come by then is not known: this look is no proof in either direction."""
@@ -60,10 +60,12 @@ class _Wrapped(msgspec.Struct):
     payload: _Envelope
 
 
-def origins(connection: KafkaConnection, topics: Mapping[str, int]) -> dict[str, Origin]:
+def origins(
+    connection: KafkaConnection, topics: Mapping[str, int], look: Callable[[bytes | None], Origin | None] | None = None
+) -> dict[str, Origin]:
     """Topic → the table its changes come from, where a last record says so. ``topics``: topic → number of partitions.
 
-    Raises SourceUnreachableError.
+    ``look`` is what reads one record, instead of ``origin_of``. Raises SourceUnreachableError, and what ``look`` does.
     """
     latest = {TopicPartition(t, p): OffsetSpec.latest() for t, count in sorted(topics.items()) for p in range(count)}
     try:
@@ -76,10 +78,12 @@ def origins(connection: KafkaConnection, topics: Mapping[str, int]) -> dict[str,
         for at in latest
         if ends[at].offset > begins[at].offset
     ]
-    return _read(connection, places) if places else {}
+    return _read(connection, places, look or origin_of) if places else {}
 
 
-def _read(connection: KafkaConnection, places: list[TopicPartition]) -> dict[str, Origin]:
+def _read(
+    connection: KafkaConnection, places: list[TopicPartition], look: Callable[[bytes | None], Origin | None]
+) -> dict[str, Origin]:
     found: dict[str, Origin] = {}
     waiting = {(place.topic, place.partition) for place in places}
     consumer = connection.client(
@@ -93,7 +97,7 @@ def _read(connection: KafkaConnection, places: list[TopicPartition]) -> dict[str
                 topic = str(message.topic())
                 if message.error() is not None:  # the end of a partition, or a partition that cannot be read
                     waiting.discard((topic, message.partition()))
-                elif (origin := origin_of(message.value())) is not None:
+                elif (origin := look(message.value())) is not None:
                     found[topic] = origin
                     waiting = {place for place in waiting if place[0] != topic}
     return found

@@ -163,12 +163,14 @@ def captured_postgres(
 
 
 @contextmanager
-def captured_mariadb(sources: Sources, url: str, folder: Path, tables: Sequence[str], change: str) -> Iterator[Shop]:
+def captured_mariadb(
+    sources: Sources, url: str, folder: Path, tables: Sequence[str], change: str, **config: str
+) -> Iterator[Shop]:
     """The same at a MariaDB."""
     shop = MariadbShop(url, folder)
     for statement in tables:
         shop.run(statement)
-    sources.capture_mariadb(shop.schema, shop.schema, **NO_SNAPSHOT)
+    sources.capture_mariadb(shop.schema, shop.schema, **NO_SNAPSHOT, **config)
     sources.wait_until_captured(shop.topic, lambda number: shop.run(change.format(number)))
     yield shop
     shop.run("DROP DATABASE IF EXISTS headgate")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from headgate.migration.shell import feeds
-from headgate.migration.shell.feeds import Events
+from headgate.migration.shell import topic_tail
+from headgate.migration.shell.topic_tail import Events
 from headgate.migration.strategies.online.lane import LastChange, Place
 
 
@@ -57,6 +57,6 @@ def test_a_mark_of_mariadb_ends_with_its_second_place_however_often_the_first_is
 
 
 def test_what_was_seen_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "EVENTS_MAX", 2)
+    monkeypatch.setattr(topic_tail, "EVENTS_MAX", 2)
     events = seen(event(lsn=1), event(lsn=2), event(lsn=3))
     assert [events.places(LastChange((("u",),), lsn=lsn)) for lsn in (1, 2, 3)] == [(), (Place(0, 1),), (Place(0, 2),)]

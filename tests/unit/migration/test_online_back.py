@@ -9,7 +9,7 @@ import pytest
 from headgate.migration.core import effects as fx
 from headgate.migration.core.copy_steps import FeedSeen, Position
 from headgate.migration.core.spec import MigrationSpec, written
-from headgate.migration.shell.feeds import FeedsUnavailableError
+from headgate.migration.shell.topic_tail import FeedsUnavailableError
 from headgate.migration.strategies.contract import Memory, RefusedError, Table
 from headgate.migration.strategies.online.lane import Held
 from headgate.migration.strategies.online.strategy import OnlineStrategy

@@ -9,7 +9,7 @@ from typing import Final
 
 from headgate.migration.core.draft import Draft
 from headgate.migration.core.effects import CleanUpMigration, EffectFailed, Examined, ExamineMigration, ExamineRefused
-from headgate.migration.core.scheduling import changed_since, cut_over_if_due, reverted, stop
+from headgate.migration.core.scheduling import changed_since, cut_over_if_due, has_changed, reverted, stop
 from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, parse_spec, written
 from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import Signal
@@ -139,8 +139,13 @@ def _why_not_revertible(draft: Draft, name: str) -> str | None:
     record = draft.migration(name)
     if record is None:
         return f"no migration {name}"
-    if record.state is not MigrationState.COMPLETE:
-        return f"{name} is {record.state}: only what is complete can be reverted"
+    if not has_changed(record):
+        is_complete = record.state is MigrationState.COMPLETE
+        return (
+            f"{name} has changed nothing ({record.message}): there is nothing to revert"
+            if is_complete
+            else f"{name} is {record.state}: only what is complete can be reverted"
+        )
     database = draft.spec(record).database
     for other, theirs in draft.migrations():
         is_of_table = theirs.table == record.table and draft.spec(theirs).database == database

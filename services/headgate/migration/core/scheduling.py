@@ -20,6 +20,7 @@ __all__ = [
     "STALE_SECONDS",
     "changed_since",
     "cut_over_if_due",
+    "has_changed",
     "stop",
     "tick",
 ]
@@ -217,11 +218,16 @@ def _clean_up(draft: Draft, name: str, record: MigrationRecorded) -> None:
         draft.ask(name, CleanUpMigration(name, record, keeps_tables=True))
 
 
+def has_changed(record: MigrationRecorded) -> bool:
+    """Whether it is complete and has done something: what has nothing to do is complete without having begun."""
+    return record.state is MigrationState.COMPLETE and record.started_ms > 0
+
+
 def changed_since(draft: Draft, name: str, record: MigrationRecorded) -> str | None:
     """A migration that has changed the same table since ``record`` completed."""
     database = draft.spec(record).database
     for other, theirs in draft.migrations():
-        if other == name or theirs.table != record.table or theirs.state is not MigrationState.COMPLETE:
+        if other == name or theirs.table != record.table or not has_changed(theirs):
             continue
         is_later = (theirs.ended_ms, theirs.sequence) > (record.ended_ms, record.sequence)
         if is_later and draft.spec(theirs).database == database:

@@ -10,7 +10,7 @@ import msgspec
 
 from headgate.records.migration import MigrationStrategy
 
-__all__ = ["CHUNK_ROWS_DEFAULT", "TOOLS", "MigrationSpec", "MigrationSpecError", "parse_spec", "written"]
+__all__ = ["CHUNK_ROWS_DEFAULT", "TOOLS", "MigrationSpec", "MigrationSpecError", "Registry", "parse_spec", "written"]
 
 THRESHOLD_SECONDS_MIN: Final = 1.0
 THRESHOLD_SECONDS_MAX: Final = 30.0
@@ -34,6 +34,16 @@ class MigrationSpecError(ValueError):
     """A description that cannot be used; the message names the option and what is allowed."""
 
 
+class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the schemas of a topic in Avro are: a feed's ``source.registry``, by which it is checked."""
+
+    url: str
+    user: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    allow_plain_http: bool = False
+
+
 class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What is to be done, where, and how.
 
@@ -42,9 +52,9 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     stands still. ``replicas`` are addresses of MariaDB's, which are asked for their lag themselves. ``feed_lags_max``:
     feed → seconds that it may be behind, or the copy stands still. ``reverts`` is the id of the migration that this one
     undoes. ``tool_options`` go to pt-osc and gh-ost as they are. ``topic`` is where the table's changes are, for
-    ``online``. ``keep_way_back``: the table before is kept up to date after the change, so that a revert takes no
-    longer than a cut-over. ``declarative``: the statement is the CREATE TABLE of the wanted table; the owner adds
-    ``found``, the ALTER that leads there.
+    ``online``, and ``registry`` where its schemas are, if it is in Avro. ``keep_way_back``: the table before is kept up
+    to date after the change, so that a revert takes no longer than a cut-over. ``declarative``: the statement
+    is the CREATE TABLE of the wanted table; the owner adds ``found``, the ALTER that leads there.
     """
 
     statement: str
@@ -73,6 +83,7 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     reverts: str | None = None
     tool_options: tuple[str, ...] = ()
     topic: str | None = None
+    registry: Registry | None = None
     keep_way_back: bool = False
     found: str = ""
 
@@ -104,6 +115,8 @@ def parse_spec(text: str | None) -> MigrationSpec:
         )
     if spec.topic is not None and spec.strategy is not MigrationStrategy.ONLINE:
         raise MigrationSpecError(f"strategy {spec.strategy} reads no topic: --topic is for online")
+    if spec.registry is not None and spec.topic is None:
+        raise MigrationSpecError("--registry says where the schemas of a topic are: name the topic with --topic")
     if spec.keep_way_back and (spec.strategy is not MigrationStrategy.ONLINE or spec.prefer_instant):
         raise MigrationSpecError(
             "--keep-way-back is for strategy online, without --prefer-instant: nothing else leaves a table before that "

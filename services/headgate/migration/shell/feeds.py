@@ -7,24 +7,24 @@ still to be made.
 import os
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from typing import Any, Final
 from uuid import uuid4
-
-import msgspec
-from confluent_kafka import Consumer, TopicPartition
 
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Delivery, LogError, Partition
 from headgate.eventlog.sharding import place, shard_of
 from headgate.eventlog.snapshot import read_snapshot
-from headgate.formats.change import DATA_ERRORS
+from headgate.formats.decoding import SchemasUnavailableError
 from headgate.migration.core.copy_steps import FeedSeen
+from headgate.migration.core.spec import Registry
 from headgate.migration.shell.feed_lags import FeedLags
-from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
-from headgate.migration.strategies.online.lane import LastChange, Place, Target
+from headgate.migration.shell.topic_tail import FeedsUnavailableError, Looked, Schemas, Tail, registry_spec
+from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.online.lane import Target
+from headgate.migration.strategies.online.lane_plan import ChangeTopic
 from headgate.records.base import Fact
 from headgate.records.control import (
     FeedRecorded,
@@ -46,7 +46,7 @@ from headgate.sources.offsets import (
 from headgate.sources.origin import Origin, origins
 from headgate.sources.topics import present_topics
 
-__all__ = ["ChangeFeeds", "Events", "FeedsUnavailableError"]
+__all__ = ["ChangeFeeds"]
 
 REQUEST_SECONDS_MAX: Final = 60.0
 """For a request to be answered for good: a take-over of a lost coordinator and draining a batch fit in."""
@@ -55,39 +55,12 @@ WRITE_SECONDS_MAX: Final = 10.0
 POLL_SECONDS: Final = 0.2
 POLL_RECORDS_MAX: Final = 500
 
-TAIL_POLL_SECONDS: Final = 0.02
-"""Clients wait for the answer."""
-
 PARTITIONS_MAX: Final = 64
 """A mark takes some milliseconds in each of them, while clients wait."""
-
-EVENTS_MAX: Final = 500_000
-"""Changes that a tail remembers: far more than come during one try of a cut-over. The oldest are forgotten first; a try
-that misses them is made again."""
 
 
 _FOR_GOOD: Final = frozenset({"value_refused", "change_undecodable", "source_offset_expired", "source_topic_replaced"})
 """Errors that hold the feed's only table until somebody does something: the feed is not called failed for that."""
-
-
-class FeedsUnavailableError(DatabaseUnavailableError):
-    """No coordinator or broker answers: what became of a request is not known, it is found out."""
-
-
-class _Source(msgspec.Struct):
-    lsn: int | None = None
-    txId: int | None = None  # noqa: N815 - Debezium's name
-    gtid: str | None = None
-    pos: int = 0
-
-
-class _Event(msgspec.Struct):
-    op: str
-    source: _Source
-
-
-class _Wrapped(msgspec.Struct):
-    payload: _Event
 
 
 class ChangeFeeds:
@@ -95,12 +68,17 @@ class ChangeFeeds:
 
     def __init__(self, log: KafkaLog) -> None:
         self._log = log
+        self._schemas: dict[Registry, Schemas] = {}
 
     # --- the topic ---
 
-    def check_topic(self, topic: str, table: Sequence[Origin]) -> None:
-        """Raise RefusedError unless the topic can be of that table (any of these)."""
+    def check_topic(self, source: ChangeTopic, table: Sequence[Origin]) -> None:
+        """Raise RefusedError unless the topic can be of that table (any of these), and is in the form that it is in."""
+        topic, schemas = source.name, self._schemas_of(source.registry)
+        looked = Looked(schemas)
         try:
+            if schemas is not None:
+                schemas.check()
             present = present_topics(self._log.connection)
             if topic not in present:
                 raise RefusedError(
@@ -112,18 +90,32 @@ class ChangeFeeds:
                     f"topic {topic} has {present[topic]} partitions: strategy online sets a mark in each, under the "
                     f"table's lock, in at most {PARTITIONS_MAX}; use strategy triggers"
                 )
-            found = origins(self._log.connection, {topic: present[topic]}).get(topic)
+            found = origins(self._log.connection, {topic: present[topic]}, looked).get(topic)
+        except SchemasUnavailableError as error:
+            raise RefusedError(f"--registry: {error}") from error
         except (SourceError, LogError) as error:
             raise FeedsUnavailableError(str(error)) from error
+        if looked.is_other:
+            raise RefusedError(
+                f"topic {topic} is in Avro (a record begins with a zero byte): name its schemas' --registry"
+                if schemas is None
+                else f"topic {topic} is not in Avro (a record does not begin with a zero byte): leave --registry out"
+            )
         if found is not None and found not in table:
             raise RefusedError(
                 f"topic {topic} has changes of {found.connector} {found.database}, table {found.in_full}, not of "
                 f"database {table[0].database}, table {table[0].in_full}"
             )
 
-    def tail(self, topic: str) -> "_Tail":
-        """The topic's end, from now on. Raises FeedsUnavailableError."""
-        return _Tail(self._log.connection, topic, self.ends(topic))
+    def tail(self, source: ChangeTopic) -> Tail:
+        """The topic's end, from now on. Raises FeedsUnavailableError, RefusedError."""
+        return Tail(self._log.connection, source.name, self.ends(source.name), self._schemas_of(source.registry))
+
+    def _schemas_of(self, registry: Registry | None) -> Schemas | None:
+        """One for all who ask: what it has been told once it need not ask while clients wait."""
+        if registry is None:
+            return None
+        return self._schemas.setdefault(registry, Schemas(registry))
 
     def ends(self, topic: str) -> dict[int, int]:
         """Partition → offset behind its last record. Raises FeedsUnavailableError, RefusedError."""
@@ -180,7 +172,7 @@ class ChangeFeeds:
     def create(
         self,
         feed: str,
-        topic: str,
+        source: ChangeTopic,
         target: Target,
         password_file: str | None,
         table: str,
@@ -191,11 +183,14 @@ class ChangeFeeds:
 
         Raises RefusedError, FeedsUnavailableError.
         """
-        start = {"start": "latest"} if offsets is None else {"start_offsets": {topic: offsets}}
+        start = {"start": "latest"} if offsets is None else {"start_offsets": {source.name: offsets}}
+        form: dict[str, Any] = {"format": "debezium-json"}
+        if source.registry is not None:
+            form = {"format": "debezium-avro", "registry": registry_spec(source.registry)}
         spec = FeedSpec.model_validate(
             {
                 "feed": feed,
-                "source": SourceSpec.model_validate({"topics": (topic,), "format": "debezium-json", **start}),
+                "source": SourceSpec.model_validate({"topics": (source.name,), **form, **start}),
                 "sink": SinkSpec.model_validate(
                     {"type": target.sink, "dsn": target.dsn, "table": table, "not_the_source": True}
                     | ({} if password_file is None else {"password_file": password_file})
@@ -268,67 +263,3 @@ def _outcome(reader: Any, key: OutcomeKey) -> RequestSettled | None:
         if latest is not None and latest.status is not OutcomeStatus.ACCEPTED:
             break
     return latest
-
-
-class _Tail:
-    """See lane.TopicTail. Reading begins with the first question."""
-
-    def __init__(self, connection: Any, topic: str, start: Mapping[int, int]) -> None:
-        self._consumer = connection.client(Consumer, group_id="headgate-migration", enable_auto_commit=False)
-        self._consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in start.items()])
-        self._consumer.poll(0)
-        self._events = Events()
-
-    def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[Place, ...]]:
-        """See TopicTail."""
-        deadline, events = time.monotonic() + seconds, self._events
-        found = [events.places(change) for change in changes]
-        while not all(found) and (left := deadline - time.monotonic()) > 0:
-            for message in self._consumer.consume(num_messages=POLL_RECORDS_MAX, timeout=min(TAIL_POLL_SECONDS, left)):
-                if message.error() is None:
-                    events.add(message.value(), Place(message.partition(), message.offset()))
-            found = [places or events.places(change) for change, places in zip(changes, found, strict=True)]
-        return found
-
-    def close(self) -> None:
-        """Let go."""
-        self._consumer.close()
-
-
-class Events:
-    """What was seen of a topic, by what names a change."""
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[str, int | str], dict[tuple[str, int], Place]] = {}
-
-    def add(self, value: bytes | None, place: Place) -> None:
-        """One record. A connector that was started again may send an event twice: the later one counts."""
-        event = _event(value or b"")
-        if event is None:
-            return
-        source = event.source
-        for name in (("lsn", source.lsn), ("txid", source.txId), ("gtid", source.gtid)):
-            if name[1] is not None:
-                self._places.setdefault((name[0], name[1]), {})[event.op, source.pos] = place
-        while len(self._places) > EVENTS_MAX:
-            del self._places[next(iter(self._places))]
-
-    def places(self, change: LastChange) -> tuple[Place, ...]:
-        """Where the change's events are, if they were all seen: of those that fit, the ones that stand last."""
-        names = (("lsn", change.lsn), ("txid", change.txid), ("gtid", change.gtid))
-        name, value = next((name, value) for name, value in names if value is not None)
-        seen = self._places.get((name, value), {})
-        for form in change.forms:
-            fitting = [{pos: place for (op, pos), place in seen.items() if op == wanted} for wanted in form]
-            if all(len(places) >= change.places for places in fitting):
-                return tuple(places[max(places)] for places in fitting)
-        return ()
-
-
-def _event(value: bytes) -> _Event | None:
-    """With or without its schema beside it."""
-    with suppress(*DATA_ERRORS):
-        return msgspec.json.decode(value, type=_Wrapped).payload
-    with suppress(*DATA_ERRORS):
-        return msgspec.json.decode(value, type=_Event)
-    return None

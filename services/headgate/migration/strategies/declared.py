@@ -93,6 +93,7 @@ def _directly(spec: MigrationSpec) -> MigrationSpec:
         declarative=False,
         prefer_instant=False,
         topic=None,
+        registry=None,
         threads_running_max=None,
         lag_seconds_max=None,
         replicas=(),

@@ -19,6 +19,7 @@ from headgate.migration.strategies.contract import (
     SupersededError,
     Table,
 )
+from headgate.migration.strategies.no_way_back import revert_refused
 from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded
 
@@ -53,8 +54,10 @@ class DirectStrategy:
 
     def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
         """See contract."""
+        if reverted is not None:
+            return revert_refused(spec, reverted)
         try:
-            statement, before, nothing = self._looked_up(spec, reverted)
+            statement, before, nothing = self._looked_up(spec)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
         schema = before.schema if before is not None else statement.schema
@@ -67,12 +70,8 @@ class DirectStrategy:
             message=nothing or "",
         )
 
-    def _looked_up(
-        self, spec: MigrationSpec, reverted: MigrationRecorded | None
-    ) -> tuple[Statement, Table | None, str | None]:
+    def _looked_up(self, spec: MigrationSpec) -> tuple[Statement, Table | None, str | None]:
         """The statement, its table, and why there is nothing to do. Raises RefusedError, StatementError."""
-        if reverted is not None:
-            raise RefusedError("what strategy direct has changed is not kept, so it cannot be reverted")
         statement = parse_statement(spec.statement, self._server.dialect)
         before = self._server.look(statement)
         nothing = None

@@ -58,6 +58,7 @@ class InstantFirst(Delegating):
             strategy=MigrationStrategy.DIRECT,
             prefer_instant=False,
             topic=None,
+            registry=None,
             threads_running_max=None,
             lag_seconds_max=None,
             replicas=(),

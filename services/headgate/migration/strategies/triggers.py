@@ -30,6 +30,7 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.copying import CopyingStrategy, CopyWork, noted_key, read_key
 from headgate.migration.strategies.examining import checked_plan, plan_copy
+from headgate.migration.strategies.no_way_back import revert_refused
 from headgate.migration.strategies.pace import Lags
 from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded
@@ -65,7 +66,7 @@ class TriggersStrategy(CopyingStrategy):
     def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
         """See contract."""
         if reverted is not None:
-            return fx.ExamineRefused("a revert of strategy triggers is not built: submit the opposite change")
+            return revert_refused(spec, reverted)
         try:
             _, plan = checked_plan(self._server, self._migration, spec, self._feeds)
         except (RefusedError, StatementError) as error:

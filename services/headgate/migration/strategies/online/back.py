@@ -68,7 +68,7 @@ class OnlineBack:
     def _begin(self, feed: str, plan: LanePlan, offsets: dict[int, int]) -> None:
         table = show_identifier((plan.held.before.schema, plan.held.shadow))
         target, password_file = self._lane.target(), self._server.password_file
-        self._feeds.create(feed, plan.topic, target, password_file, table, offsets=offsets)
+        self._feeds.create(feed, plan.source, target, password_file, table, offsets=offsets)
 
     # --- a revert ---
 

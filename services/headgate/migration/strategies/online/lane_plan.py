@@ -10,12 +10,20 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from headgate.migration.core.spec import Registry
 from headgate.migration.strategies.contract import Plan, RefusedError
 
-__all__ = ["LanePlan", "aside_name", "lane_plan", "several_and_unique"]
+__all__ = ["ChangeTopic", "LanePlan", "aside_name", "lane_plan", "several_and_unique"]
 
 
 _OLD: Final = "_old"
+
+
+class ChangeTopic(msgspec.Struct, frozen=True):
+    """Which has a table's changes. ``registry``: it is in Avro, and its schemas are there; else it is in JSON."""
+
+    name: str
+    registry: Registry | None = None
 
 
 class LanePlan(msgspec.Struct, frozen=True):
@@ -24,7 +32,7 @@ class LanePlan(msgspec.Struct, frozen=True):
     ``renamed`` are (name now, name after), ``dropped`` (name, type). ``publication`` is one that has the table.
     ``is_back``: the copy is the table that an earlier change has replaced. ``casts_copy``: values are compared in the
     form of the table, else in the copy's: in whichever the other's values all fit. ``keys`` are statements that add
-    what the copy lacks while it is filled: its unique keys beside the primary one.
+    what the copy lacks while it is filled: its unique keys beside the primary one. ``registry``: of a topic in Avro.
     """
 
     plan: Plan
@@ -36,6 +44,12 @@ class LanePlan(msgspec.Struct, frozen=True):
     is_back: bool = False
     casts_copy: bool = False
     keys: tuple[str, ...] = ()
+    registry: Registry | None = None
+
+    @property
+    def source(self) -> ChangeTopic:
+        """Where changes come from."""
+        return ChangeTopic(self.topic, self.registry)
 
 
 def lane_plan(plan: Plan, topic: str, *, name_bytes_max: int) -> LanePlan:

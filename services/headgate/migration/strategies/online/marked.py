@@ -105,7 +105,7 @@ class MarkedWork(CopyWork):
         return self.marks
 
     def _set_marks(self) -> Marked:
-        with closing(self._feeds.tail(self.plan.topic)) as tail:
+        with closing(self._feeds.tail(self.plan.source)) as tail:
             return self._marks().set(tail, REACH_SECONDS)
 
     def _reach(self, position: Position | None) -> None:

@@ -139,7 +139,7 @@ class OnlineWork(MarkedWork):
         table = show_identifier((held.before.schema, held.shadow))
         offsets = self.held.reached if self.plan.is_back and self.held is not None else None
         target, password_file = self._lane.target(), self._server.password_file
-        self._feeds.create(self._feed, self.plan.topic, target, password_file, table, offsets=offsets)
+        self._feeds.create(self._feed, self.plan.source, target, password_file, table, offsets=offsets)
 
     def _prove(self) -> None:
         """See one change come through; a table without rows has none to show."""

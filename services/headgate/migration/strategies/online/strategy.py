@@ -64,7 +64,7 @@ class OnlineStrategy(CopyingStrategy):
             _, plan = checked_plan(self._server, self._migration, spec, self._feeds)
             lane = self._checked(plan, spec)
             if self._feeds is not None:
-                self._feeds.check_topic(lane.topic, self._lane.origins(plan.before))
+                self._feeds.check_topic(lane.source, self._lane.origins(plan.before))
                 if len(self._feeds.ends(lane.topic)) > 1 and max(len(plan.before.keys), len(plan.after.keys)) > 1:
                     raise several_and_unique(lane)
             why_not_back = _why_not_back(lane, is_needed=spec.keep_way_back)
@@ -85,7 +85,7 @@ class OnlineStrategy(CopyingStrategy):
                 "strategy online follows the table's changes: name their topic with --topic, or use strategy triggers"
             )
         found = lane_plan(plan, spec.topic, name_bytes_max=self._server.name_bytes_max)
-        return msgspec.structs.replace(found, publication=self._lane.capture(plan.before))
+        return msgspec.structs.replace(found, publication=self._lane.capture(plan.before), registry=spec.registry)
 
     def start(self, effect: fx.StartMigration) -> Any:
         """See contract."""
@@ -196,7 +196,7 @@ class OnlineStrategy(CopyingStrategy):
         work = self._work
         if memory is None or work is None or not work.is_ready or work.held is None or work.marks is None:
             return fx.CutOverFailed("the copy is not ready any more")
-        tail = self._feeds.tail(work.plan.topic)
+        tail = self._feeds.tail(work.plan.source)
         asked = CutOver(
             work.plan,
             memory,

@@ -88,7 +88,17 @@ def plan_back(forth: LanePlan, now: Table) -> LanePlan:
         loose=tuple(names.get(name, name) for name in plan.loose),
     )
     is_to_be_cast = not forth.casts_copy
-    return LanePlan(plan, held, moved, added, forth.topic, forth.publication, is_back=True, casts_copy=is_to_be_cast)
+    return LanePlan(
+        plan,
+        held,
+        moved,
+        added,
+        forth.topic,
+        forth.publication,
+        is_back=True,
+        casts_copy=is_to_be_cast,
+        registry=forth.registry,
+    )
 
 
 def _check_left_behind(where: str, past: Table, now: Table, kept: set[str]) -> None:

@@ -26,6 +26,7 @@ from headgate.migration.core.spec import MigrationSpec, parse_spec
 from headgate.migration.strategies.contract import Memory, Plan, RefusedError
 from headgate.migration.strategies.examining import checked_plan, plan_copy
 from headgate.migration.strategies.mariadb.server import MariadbServer
+from headgate.migration.strategies.no_way_back import revert_refused
 from headgate.migration.strategies.planning import added_unique_keys, shadow_name
 from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
 from headgate.migration.strategies.tools import at_mariadb as at_table
@@ -105,7 +106,7 @@ class ToolStrategy(ABC):
     def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
         """See contract."""
         if reverted is not None:
-            return fx.ExamineRefused(f"a revert of strategy {self.name} is not built: submit the opposite change")
+            return revert_refused(spec, reverted)
         try:
             self._check_options(spec)
             statement, plan = checked_plan(self._server, self._migration, spec)
