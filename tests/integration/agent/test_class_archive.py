@@ -60,6 +60,7 @@ def test_spark_starts_from_the_archive_that_is_there(spark_jars: tuple[Path, ...
     assert source_of_its_context(spark_jars, tmp_path) == "shared objects file (top)"
 
 
+@pytest.mark.long
 def test_what_is_no_archive_of_this_java_is_left(spark_jars: tuple[Path, ...], tmp_path: Path, elsewhere: Path) -> None:
     elsewhere.parent.mkdir(parents=True)
     elsewhere.write_bytes(os.urandom(4096))

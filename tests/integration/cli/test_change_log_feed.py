@@ -105,6 +105,7 @@ def generations() -> list[dict[str, Any]]:
     return list(json.loads(done("generation", "list", SET, "-o", "json")))
 
 
+@pytest.mark.long
 def test_a_feed_follows_one_sixteen_four_sixty_four_and_one_stream_while_agent_and_owner_are_killed(
     settings: Settings,
     log: KafkaLog,

@@ -25,6 +25,7 @@ def spark_master(tmp_path: Path) -> Iterator[str]:
         yield cluster.master
 
 
+@pytest.mark.long
 @pytest.mark.timeout(scaled_seconds(600))
 def test_tasks_run_on_executors_that_are_sent_the_package(
     *,

@@ -1,5 +1,16 @@
-"""A cluster of its own for each test: the command line's fixtures."""
+"""A cluster of its own for each test: the command line's fixtures; and the examples, run as a user runs them."""
 
-from integration.cli.conftest import log, one_core_spark, serve, settings, shop_file
+import subprocess
+import sys
+from pathlib import Path
 
-__all__ = ["log", "one_core_spark", "serve", "settings", "shop_file"]
+from integration.cli.conftest import log, serve, settings
+
+__all__ = ["example", "log", "serve", "settings"]
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def example(name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,9 +1,11 @@
-"""What the examples do for a program that is not ours, each run as a user runs it; and kcat, where it is installed."""
+"""What the examples do for a program that is not ours, each run as a user runs it; and kcat, where it is installed.
+
+A request that is granted, a table's move, is made by its example in integration/views/test_views.py.
+"""
 
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,19 +17,10 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.provisioning import artifacts
 from headgate.provisioning.java import java_home_for_spark
-from integration.cli.conftest import ROWS, Service, eventually, headgate
+from integration.cli.conftest import Service, eventually
+from integration.examples.conftest import example
 
 pytestmark = pytest.mark.integration
-
-SPARK_SECONDS = 600.0
-"""For two Sparks to start on two cores that do other things as well."""
-
-EXAMPLES = Path(__file__).parents[3] / "examples"
-
-
-def example(name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, str(EXAMPLES / name), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_the_topics_are_read_without_anything_of_ours(
@@ -87,34 +80,6 @@ def test_a_request_is_one_record_and_its_outcome_another(
     assert "shop" in settled["reason"]
     left = [key.text() for key, reads in read_snapshot(log).current.items() if reads and key.topic == "changefeed"]
     assert not [key for key in left if key.startswith("request/")], "whoever asks deletes the request"
-
-
-@pytest.mark.spark
-@pytest.mark.usefixtures("one_core_spark")
-def test_a_table_is_moved_by_a_program_that_is_not_ours(
-    settings: Settings, log: KafkaLog, shop_file: Path, serve: Callable[..., Service]
-) -> None:
-    services = [serve("owner", "coordinator")]
-    services += [serve(name, "agent", "--name", name) for name in ("a1", "a2")]
-    for service in services:
-        eventually(lambda service=service: service.get("/readyz")[0] == 200, "all are ready", SPARK_SECONDS)
-    created = headgate("feed", "create", str(shop_file), "--timeout", "120")
-    assert created.exit_code == 0, created.stderr
-
-    def written() -> Any:
-        (row,) = json.loads(headgate("table", "list", "shop", "-o", "json").stdout)
-        return row if (row["state"], row["rows"]) == ("replicating", ROWS) else None
-
-    table = eventually(written, "all rows have come")
-    other = {"a1": "a2", "a2": "a1"}[table["agent"]]
-    arguments = (settings.bootstrap, "shop", table["span"], other, "--cluster", settings.cluster)
-    asked = example("request_a_move.py", *arguments)
-    assert (asked.returncode, json.loads(asked.stdout)["status"]) == (0, "done"), asked.stderr
-    (row,) = json.loads(headgate("table", "list", "shop", "-o", "json").stdout)
-    assert row["agent"] == other
-    read = example("read_topics.py", settings.bootstrap, "dispatch", "--cluster", settings.cluster)
-    (span,) = [line for line in map(json.loads, read.stdout.splitlines()) if line["type"] == "SpanDispatched"]
-    assert span["value"]["primary"]["agent"] == other
 
 
 def test_whoever_asks_nobody_or_for_nothing_is_told(settings: Settings, log: KafkaLog) -> None:

@@ -28,6 +28,7 @@ from headgate.records.control import FeedProgressed
 from headgate.records.keys import FeedKey, FeedProgressKey, SessionKey
 from headgate.views.routes import ROUTES
 from integration.cli.conftest import ROWS, Service, eventually, headgate
+from integration.examples.conftest import example
 from support.eventlog_contract import ended
 from support.feeds import feed_of
 from support.kafka_cluster import ANSWER_SECONDS
@@ -155,7 +156,9 @@ def told_but_for_compaction(before: list[dict[str, Any]], again: list[dict[str, 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("one_core_spark")
-def test_views_say_what_the_command_says_and_again_after_a_kill(shop_file: Path, serve: Serve, log: KafkaLog) -> None:
+def test_views_say_what_the_command_says_and_again_after_a_kill(
+    settings: Settings, shop_file: Path, serve: Serve, log: KafkaLog
+) -> None:
     owner = serve("owner", "coordinator")
     views = serve("views", "views")
     first = serve("first", "agent", "--name", "a1")
@@ -182,8 +185,11 @@ def test_views_say_what_the_command_says_and_again_after_a_kill(shop_file: Path,
     second = serve("second", "agent", "--name", "a2")
     eventually(lambda: second.get("/readyz")[0] == 200, "the other agent is ready", AGENT_SECONDS)
     # A busy machine can cost the first agent its lease, and a table that is on its way is not moved.
-    move = ("table", "move", "shop", table["span"], "a2", "--timeout", "120")
-    eventually(lambda: headgate(*move).exit_code == 0, "the table is moved")
+    request = (settings.bootstrap, "shop", table["span"], "a2", "--cluster", settings.cluster)
+    eventually(lambda: example("request_a_move.py", *request).returncode == 0, "a program not ours moves the table")
+    dispatched = example("read_topics.py", settings.bootstrap, "dispatch", "--cluster", settings.cluster)
+    (span,) = [line for line in map(json.loads, dispatched.stdout.splitlines()) if line["type"] == "SpanDispatched"]
+    assert span["value"]["primary"]["agent"] == "a2"
     second.process.send_signal(signal.SIGKILL)
     eventually(lambda: said_by_command("table", "list")[0]["agent"] == "a1", "the first agent has it again")
     standby = serve("standby", "coordinator")
