@@ -1,0 +1,59 @@
+"""Clocks of coordinators and agents that are minutes apart: nothing is lost for it, and others take over."""
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from containers.busy_feed import TARGET, goes_on, rows, view
+from containers.conftest import FOR_FEEDS, Compose, brought_up, docker, eventually, left_of
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
+
+IMAGE = "headgate-clocks:test"
+APART_SECONDS = 600
+"""Of the two coordinators at least."""
+
+
+@pytest.fixture(scope="module")
+def clocks() -> Iterator[Compose]:
+    compose = Compose(f"headgate-clocks-{os.getpid()}", "tests/containers/clocks.yml")
+    compose("build")
+    docker("build", "--tag", IMAGE, "--file", "tests/containers/clocks.Dockerfile", "tests/containers")
+    with brought_up(compose, FOR_FEEDS) as compose:
+        yield compose
+    docker("rmi", IMAGE)
+
+
+def clock(clocks: Compose, service: str) -> float:
+    return float(docker("exec", clocks.container(service), "python", "-c", "import time; print(time.time())"))
+
+
+def test_rows_arrive_and_nobody_is_taken_for_lost(clocks: Compose) -> None:
+    assert abs(clock(clocks, "coordinator-1") - clock(clocks, "coordinator-2")) > APART_SECONDS
+    assert abs(clock(clocks, "agent-1") - time.time()) > APART_SECONDS / 4
+    created = clocks.command("feed", "create", "/feeds/shop.yaml", "--timeout", "300")
+    assert created["status"] == "done", created
+    eventually(lambda: rows(TARGET, "orders") == 1000, "the snapshot has come")
+    goes_on("clocks are apart")
+    (feed,) = clocks.command("feed", "list")
+    assert feed["state"] == "normal"
+    assert feed["lag_ms"] is None or feed["lag_ms"] >= 0, "a clock that is behind makes no lag below nothing"
+    assert "session_lost" not in {event["kind"] for event in view("/v1/timeline")}
+
+
+def test_others_take_over_whatever_their_clocks_say(clocks: Compose) -> None:
+    owner = view("/v1/owners")[0]["owner"]
+    (deciding,) = (name for name in ("coordinator-1", "coordinator-2") if owner.startswith(clocks.container(name)[:12]))
+    docker("kill", clocks.container(deciding))
+    eventually(lambda: view("/v1/owners")[0]["owner"] not in (None, owner), "the other coordinator decides")
+    agent = view("/v1/tables")[0]["agent"]
+    docker("kill", clocks.container(agent))
+    eventually(lambda: all(row["agent"] not in (None, agent) for row in view("/v1/tables")), "the other agent has all")
+    goes_on("owner and agent were killed")
+
+
+def test_nothing_is_left_after_down(clocks: Compose) -> None:
+    clocks("down", "--volumes", "--remove-orphans")
+    assert left_of(clocks.project) == []
