@@ -216,6 +216,7 @@ def _batch(lines: list[bytes]) -> pa.RecordBatch:
 
 def _write(plan: bytes, chunks: list[Chunk], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a task: write what its reader gives, in one transaction; yields one _Answer."""
+    forget_archives()
     work = msgspec.msgpack.decode(plan, type=RangeWork)
     lines = _lines(batches)
     try:
