@@ -54,6 +54,14 @@ def goes_on(what: str) -> None:
     eventually(lambda: all_run() or not holders(), f"all tables run, {what}")
 
 
+def create_shop(compose: Compose) -> None:
+    """Feed shop of two tables, with its snapshot at the target."""
+    _await_topics("public.customers", "public.orders")
+    created = compose.command("feed", "create", "/feeds/shop.yaml", "--timeout", "300")
+    assert created["status"] == "done", created
+    eventually(lambda: (rows(TARGET, "customers"), rows(TARGET, "orders")) == (100, 1000), "the snapshot has come")
+
+
 @contextmanager
 def busy_feed(compose: Compose) -> Iterator[Load]:
     """Writers at the source from here on; at its end all rows are the same, and none was written twice."""
@@ -78,8 +86,7 @@ def busy_feed(compose: Compose) -> Iterator[Load]:
 
 
 def _create(compose: Compose) -> None:
-    topics = [f"shop.{table.full_name}" for table in TABLES]
-    eventually(lambda: _topics() >= set(topics), "Debezium has made a topic for each table")
+    topics = _await_topics(*(table.full_name for table in TABLES))
     feed = yaml.safe_load((ROOT / "infra/docker/feeds/shop.yaml").read_text(encoding="utf-8"))
     feed |= {"feed": "busy", "source": feed["source"] | {"topics": topics}}
     file = ROOT / "infra/docker/feeds" / f"busy-{compose.project}.yaml"
@@ -90,6 +97,12 @@ def _create(compose: Compose) -> None:
         file.unlink()
     assert created["status"] == "done", created
     eventually(all_run, "all tables run")
+
+
+def _await_topics(*tables: str) -> list[str]:
+    topics = [f"shop.{table}" for table in tables]
+    eventually(lambda: _topics() >= set(topics), "Debezium has made a topic for each table")
+    return topics
 
 
 def _topics() -> set[str]:

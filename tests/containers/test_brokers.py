@@ -1,4 +1,4 @@
-"""docker-compose.brokers.yml: of three brokers one is killed, one cut off, while rows are written."""
+"""docker-compose.brokers.yml: of three brokers one is killed and one cut off, while rows are written."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from containers.busy_feed import TARGET, busy_feed, goes_on, rows
+from containers.busy_feed import busy_feed, create_shop, goes_on
 from containers.conftest import FOR_FEEDS, Compose, brought_up, docker, eventually, left_of
 from headgate.eventlog.connection import KafkaConnection
 
@@ -55,9 +55,7 @@ def leader(admin: AdminClient, topic: str) -> int:
 
 
 def test_every_topic_has_three_copies(brokers: Compose, admin: AdminClient) -> None:
-    created = brokers.command("feed", "create", "/feeds/shop.yaml", "--timeout", "300")
-    assert created["status"] == "done", created
-    eventually(lambda: rows(TARGET, "orders") == 1000, "the snapshot has come")
+    create_shop(brokers)
     eventually(lambda: is_whole(admin), "each partition has three copies in sync")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from containers.busy_feed import TARGET, goes_on, rows, view
+from containers.busy_feed import create_shop, goes_on, view
 from containers.conftest import FOR_FEEDS, Compose, brought_up, docker, eventually, left_of
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
@@ -33,9 +33,7 @@ def clock(clocks: Compose, service: str) -> float:
 def test_rows_arrive_and_nobody_is_taken_for_lost(clocks: Compose) -> None:
     assert abs(clock(clocks, "coordinator-1") - clock(clocks, "coordinator-2")) > APART_SECONDS
     assert abs(clock(clocks, "agent-1") - time.time()) > APART_SECONDS / 4
-    created = clocks.command("feed", "create", "/feeds/shop.yaml", "--timeout", "300")
-    assert created["status"] == "done", created
-    eventually(lambda: rows(TARGET, "orders") == 1000, "the snapshot has come")
+    create_shop(clocks)
     goes_on("clocks are apart")
     (feed,) = clocks.command("feed", "list")
     assert feed["state"] == "normal"

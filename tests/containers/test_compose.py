@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from containers.busy_feed import TARGET, all_run, busy_feed, holders, rows, view
+from containers.busy_feed import all_run, busy_feed, create_shop, holders, view
 from containers.conftest import Compose, docker, eventually, left_of
 from headgate.generation import ChangeReader
 from headgate.generation.shell.writer import open_generation_log
@@ -21,9 +21,7 @@ FROZEN_SECONDS = 15.0
 
 
 def test_the_feed_of_the_file_is_created_and_its_rows_arrive(compose: Compose) -> None:
-    created = compose.command("feed", "create", "/feeds/shop.yaml", "--timeout", "300")
-    assert created["status"] == "done", created
-    eventually(lambda: (rows(TARGET, "customers"), rows(TARGET, "orders")) == (100, 1000), "the snapshot has come")
+    create_shop(compose)
     assert compose.command("table", "list", "shop")[0]["state"] == "replicating"
 
 

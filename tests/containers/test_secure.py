@@ -73,6 +73,9 @@ def database(port: int, folder: Path, **other: Any) -> "psycopg.Connection[Any]"
 
 
 def test_a_feed_is_created_and_its_rows_arrive_all_by_tls(secure: Compose, credentials: dict[str, Path]) -> None:
+    operator = AdminClient(kafka_of(credentials["operator"]))
+    wanted = {"shop.public.customers", "shop.public.orders"}
+    eventually(lambda: set(operator.list_topics(timeout=ANSWER_SECONDS).topics) >= wanted, "Debezium has made them")
     created = secure.command("feed", "create", "/feeds/shop-secure.yaml", "--timeout", "300")
     assert created["status"] == "done", created
     with database(SOURCE, credentials["source"]) as source, database(TARGET, credentials["target"]) as target:
