@@ -6,13 +6,12 @@ none between two steps that was not tried.
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from headgate.generation.core.effects import FenceWriter, WriterFenced
-from headgate.generation.core.life import WriterLife
+from headgate.generation.core import switching
+from headgate.generation.core.effects import EndsWritten, FenceWriter, WriteEnds, WriterFenced
 from headgate.generation.core.outbox import Outbox, Written
 from headgate.generation.core.reading import Reading
 from headgate_lab.simulation.switches.actors import SimOwner
@@ -135,8 +134,14 @@ def _nothing_is_held(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_end_is_written(patch: pytest.MonkeyPatch) -> None:
-    switch: Any = WriterLife._switch
-    patch.setattr(WriterLife, "_switch", lambda life, step, now: switch(life, replace(step, ends=()), now))
+    run = SimOwner._run
+    patch.setattr(
+        SimOwner, "_run", lambda owner, effect: EndsWritten() if isinstance(effect, WriteEnds) else run(owner, effect)
+    )
+
+
+def _ends_are_written_before_all_have_promised(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(switching, "_promise", lambda _draft, _name, _generation, cut: cut.position or 0)
 
 
 def _children_do_not_wait(patch: pytest.MonkeyPatch) -> None:
@@ -150,6 +155,7 @@ MISSING_GUARDS = [
     _what_is_held_is_forgotten,
     _nothing_is_held,
     _no_end_is_written,
+    _ends_are_written_before_all_have_promised,
     _children_do_not_wait,
 ]
 

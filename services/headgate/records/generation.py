@@ -97,7 +97,8 @@ class WriterCut(msgspec.Struct, frozen=True):
     """What a switch needs of one writer, and has from it.
 
     ``position``: the highest position of its source that it may have written to the streams that are closed; null until
-    it has promised. ``life`` null: it writes no more (it has left, or was fenced), and the owner ends its streams.
+    it has promised. ``life`` null: it writes no more (it has left, or was fenced).
+    ``ended``: its END markers are written.
     """
 
     writer: str

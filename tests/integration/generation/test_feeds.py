@@ -37,6 +37,7 @@ def written(log: KafkaLog, operator: Operator) -> dict[int, int]:
         for number in range(10, 20):
             writer.write(f"k{number}".encode(), b"x", number)
         writer.flush()
+    wait_until(lambda: operator.phases()[1] not in ("committed", "closing"), "the END markers are written")
     return dict(end_offsets(log.connection, {operator.topic: PARTITIONS})[operator.topic])
 
 

@@ -253,8 +253,9 @@ def shown_effect(effect: Any) -> str:
             return f"no timer {name}"
         case FenceWriter(writer=writer, epoch=epoch):
             return f"FenceWriter {writer} for {epoch}"
-        case WriteEnds(writer=writer, epoch=epoch, partitions=partitions, position=position):
-            return f"WriteEnds of {writer} for {epoch} on {list(partitions)}, cut {position}"
+        case WriteEnds(epoch=epoch, partitions=partitions, cuts=cuts):
+            told = " ".join(f"{writer}={position}" for writer, position in cuts)
+            return f"WriteEnds for {epoch} on {list(partitions)}, cuts {told}"
         case MeasureEnds(partitions=partitions):
             return f"MeasureEnds of {list(partitions)}"
     return type(effect).__name__

@@ -1,7 +1,6 @@
 """What a writer does next, by what stands on the log."""
 
 import random
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -60,23 +59,6 @@ def told(*generations: GenerationRecorded, life: int = 5, is_over: bool = False)
 )
 def test_the_next_step(state: GenerationState, followed: Followed, kind: StepKind) -> None:
     assert next_step(state, "s", "w", 5, followed).kind is kind
-
-
-@pytest.mark.parametrize(
-    ("generations", "ends"),
-    [
-        ((CLOSING, COMMITTED), (0,)),
-        # Somebody has ended them: an earlier life, or the owner.
-        ((CLOSING, replace(COMMITTED, cuts=(replace(CUT, ended=True),))), ()),
-        # It was not there when the switch was prepared.
-        ((CLOSING, replace(COMMITTED, cuts=())), ()),
-        # All have ended.
-        ((replace(FIRST, phase=GenerationPhase.SUPERSEDED), COMMITTED), ()),
-    ],
-)
-def test_what_is_ended_before_it_goes_on(generations: Any, ends: tuple[int, ...]) -> None:
-    for followed in (Followed(), Followed(1)):
-        assert next_step(told(*generations), "s", "w", 5, followed).ends == ends
 
 
 def test_a_promise_is_about_what_is_closed() -> None:

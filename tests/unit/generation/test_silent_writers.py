@@ -6,14 +6,21 @@ from typing import Any
 import pytest
 
 from headgate.eventlog.log import Delivery, Partition
-from headgate.generation.core.effects import EndsMeasured, FenceWriter, WriterFenced
+from headgate.generation.core.effects import (
+    EffectFailed,
+    EndsMeasured,
+    EndsWritten,
+    FenceWriter,
+    MeasureEnds,
+    WriteEnds,
+    WriterFenced,
+)
 from headgate.generation.core.machine import decide
 from headgate.generation.core.planning import first_map, next_map, resize
 from headgate.generation.core.state import chunks_of, current_of, evolve, new_state, state_for_writer
 from headgate.generation.core.switching import (
     ABANDON_SECONDS,
     ABANDON_SECONDS_MAX,
-    END_SECONDS,
     FENCES_MAX,
     PROMISE_SECONDS,
     PROMISE_SECONDS_MAX,
@@ -130,16 +137,19 @@ def test_while_writers_are_fenced_a_switch_is_not_given_up_but_not_for_ever(owne
     assert owner.phase(2) is GenerationPhase.ABORTED
 
 
-def test_while_streams_are_ended_nobody_is_given_up(owner: Owner) -> None:
+def test_streams_are_ended_for_all_writers_by_the_owner_again_if_it_did_not_succeed(owner: Owner) -> None:
     for writer in WRITERS:
         owner.hear(writer)
     assert owner.phase(1) is GenerationPhase.CLOSING
-    owner.wait_until(owner.now + END_SECONDS - 1)
-    owner.hear(WRITERS[0], epoch=2, promised=0)
-    owner.wait_until(owner.now + END_SECONDS - 1)
-    assert all(not each.is_over for each in owner.state.sets["s"].writers)
+    (ends,) = owner.effects
+    assert ends == WriteEnds("s", 2, "t", (ONE.streams[0].partition,), tuple((writer, 7) for writer in WRITERS))
+    owner.give(EffectFinished(ends, EffectFailed("no broker")))
     owner.wait_until(owner.now + 1)
-    assert [each.is_over for each in owner.state.sets["s"].writers] == [False] + [True] * (COUNT - 1)
+    assert owner.effects == [ends, ends]
+    owner.give(EffectFinished(ends, EndsWritten()))
+    assert all(not each.is_over for each in owner.state.sets["s"].writers)
+    assert all(cut.ended for each in owner.state.sets["s"].generations for cut in each.cuts)
+    assert owner.effects[2:] == [MeasureEnds("s", 1, "t", (ONE.streams[0].partition,))]
 
 
 def test_a_writers_state_has_its_own_set_and_reports(owner: Owner) -> None:
@@ -157,9 +167,8 @@ def test_a_writers_state_has_its_own_set_and_reports(owner: Owner) -> None:
 def test_ends_that_are_measured_supersede(owner: Owner) -> None:
     for writer in WRITERS:
         owner.hear(writer)
-    for writer in WRITERS:
-        owner.hear(writer, epoch=2, promised=0)
-    (measure,) = owner.effects
+    owner.give(EffectFinished(owner.effects[0], EndsWritten()))
+    (_, measure) = owner.effects
     owner.give(EffectFinished(measure, EndsMeasured({0: 9})))
     assert owner.phase(1) is not GenerationPhase.CLOSING
     assert owner.state.term is not None

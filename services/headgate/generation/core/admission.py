@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from headgate.generation.core.draft import Draft
 from headgate.generation.core.state import current_of, open_switch_of
-from headgate.records.generation import GenerationPhase, GenerationRecorded, WriterAdmitted, WriterCut, WriterKey
+from headgate.records.generation import GenerationPhase, WriterAdmitted, WriterKey
 
-__all__ = ["admit_writers", "end_life", "has_ended", "let_leave"]
+__all__ = ["admit_writers", "let_leave"]
 
 
 def admit_writers(draft: Draft, name: str) -> None:
@@ -30,7 +30,7 @@ def admit_writers(draft: Draft, name: str) -> None:
             let_leave(draft, name, writer, reports[writer, life].promise)
 
 
-def _may_join(draft: Draft, name: str, writer: str, life: int) -> bool:  # noqa: PLR0911 - a case for each phase
+def _may_join(draft: Draft, name: str, writer: str, life: int) -> bool:
     """Whether a life may write from now on, by the switch that is under way. Its part in that switch passes to it."""
     generation = open_switch_of(draft.record(name))
     if draft.is_running(("fence", name, writer)) or current_of(draft.record(name)) is None:
@@ -46,45 +46,20 @@ def _may_join(draft: Draft, name: str, writer: str, life: int) -> bool:  # noqa:
         if cut.life is None:
             return False
         draft.change_cut(name, generation.epoch, writer, life=life, position=None)
-        return True
-    if has_ended(draft, name, generation, cut):
-        draft.change_cut(name, generation.epoch, writer, life=life, ended=True)
-        return True
-    if cut.life is None:
-        return False
-    draft.change_cut(name, generation.epoch, writer, life=life)
     return True
 
 
 def let_leave(draft: Draft, name: str, writer: str, position: int) -> None:
     """A writer writes no more, and has written up to a position: the switch that is under way need not wait for it."""
     generation = open_switch_of(draft.record(name))
-    end_life(draft, name, writer)
-    cut = None if generation is None else next((each for each in generation.cuts if each.writer == writer), None)
-    if generation is None or cut is None:
-        return
-    if generation.phase is GenerationPhase.PREPARED:
-        draft.change_cut(name, generation.epoch, writer, life=None, position=position)
-    elif has_ended(draft, name, generation, cut):
-        draft.change_cut(name, generation.epoch, writer, ended=True)
-    else:
-        draft.change_cut(name, generation.epoch, writer, life=None)
-
-
-def end_life(draft: Draft, name: str, writer: str) -> None:
-    """The life that may write may not any more."""
     known = next((each for each in draft.record(name).writers if each.writer == writer), None)
     if known is not None and not known.is_over:
         draft.admit(name, replace(known, is_over=True))
+    if generation is not None and generation.phase is GenerationPhase.PREPARED:
+        draft.change_cut(name, generation.epoch, writer, life=None, position=position)
 
 
 def _forget_earlier(draft: Draft, name: str, writer: str, life: int) -> None:
     for other, earlier in sorted(draft.state.writers.get(name, {})):
         if other == writer and earlier < life:
             draft.forget_life(WriterKey(name, writer, earlier))
-
-
-def has_ended(draft: Draft, name: str, generation: GenerationRecorded, cut: WriterCut) -> bool:
-    """Whether a writer has ended what the switch to a generation closes."""
-    report = draft.report_of(name, cut.writer, cut.life)
-    return cut.ended or (report is not None and report.epoch >= generation.epoch)

@@ -1,5 +1,6 @@
 """A decision while it is being made: facts laid over the state, so that later rules see what earlier ones decided."""
 
+from collections.abc import Collection
 from typing import Any
 
 from msgspec.structs import replace
@@ -190,6 +191,13 @@ class Draft:
         generation = self.generation(name, epoch)
         if generation is not None:
             cuts = tuple(replace(cut, **changes) if cut.writer == writer else cut for cut in generation.cuts)
+            self.change(name, epoch, cuts=cuts)
+
+    def end_cuts(self, name: str, epoch: int, writers: Collection[str]) -> None:
+        """END markers of these writers stand on what a switch closes."""
+        generation = self.generation(name, epoch)
+        if generation is not None:
+            cuts = tuple(replace(cut, ended=cut.ended or cut.writer in writers) for cut in generation.cuts)
             self.change(name, epoch, cuts=cuts)
 
     def forget_life(self, key: WriterKey) -> None:

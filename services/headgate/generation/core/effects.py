@@ -53,14 +53,16 @@ class FenceWriter(msgspec.Struct, frozen=True):
 
 
 class WriteEnds(msgspec.Struct, frozen=True):
-    """Fence a writer and write its END markers of a switch in its place, in one transaction. Result: EndsWritten."""
+    """Write the END markers of a switch: for each of ``cuts`` (writer, position) one on each partition.
+
+    A marker that stands there twice says nothing new. Result: EndsWritten.
+    """
 
     set: str
     epoch: int
     topic: str
-    writer: str
     partitions: tuple[int, ...]
-    position: int
+    cuts: tuple[tuple[str, int], ...]
 
 
 class MeasureEnds(msgspec.Struct, frozen=True):

@@ -6,11 +6,11 @@ record says so, and only then takes the writer's transactional.id, which fences 
 
     PROMISE    a switch is prepared: hold back what it closes; the highest position written so far is the promise
     RELEASE    that switch came to nothing: write on as before
-    SWITCH     it is committed: write an END marker to each closed stream, in one transaction; then by the new map
+    SWITCH     it is committed: write on by the new map
     WRITE      nothing has changed
 
-Nothing of a closed stream is written between PROMISE and SWITCH, and all ENDs stand behind all of the writer's changes
-there, so whoever reads parents to their ENDs before children has each key's changes in their order.
+Nothing is written to a closed stream from PROMISE on, and the owner's END markers stand behind all of the writer's
+changes there, so whoever reads parents to their ENDs before children has each key's changes in their order.
 """
 
 from enum import Enum, auto
@@ -19,7 +19,7 @@ import msgspec
 
 from headgate.generation.core.ranges import MapSwitch
 from headgate.generation.core.state import GenerationState, current_of
-from headgate.records.generation import GenerationPhase, GenerationRecorded, SetRecorded
+from headgate.records.generation import GenerationPhase, GenerationRecorded
 
 __all__ = ["Followed", "Step", "StepKind", "next_step"]
 
@@ -49,17 +49,11 @@ class Followed(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What to do now. ``epoch`` is the generation it is about.
-
-    ``switch``: what that closes, for PROMISE. ``ends``: partitions to write END to first, for START and SWITCH, with
-    the promised ``position``.
-    """
+    """What to do now. ``epoch`` is the generation it is about; ``switch``: what that closes, for PROMISE."""
 
     kind: StepKind
     epoch: int = 0
     switch: MapSwitch | None = None
-    ends: tuple[int, ...] = ()
-    position: int = -1
 
 
 def next_step(  # noqa: PLR0911 - a case for each step
@@ -78,7 +72,8 @@ def next_step(  # noqa: PLR0911 - a case for each step
     if current is None:
         return Step(StepKind.JOIN)
     if followed.epoch != current.epoch:
-        return _start_or_switch(state, name, writer, record, current, is_started=followed.epoch != 0)
+        state.map_of(name, current.epoch)
+        return Step(StepKind.SWITCH if followed.epoch else StepKind.START, current.epoch)
     prepared = next((each for each in record.generations if each.phase is GenerationPhase.PREPARED), None)
     is_asked = prepared is not None and any(cut.writer == writer and cut.life == life for cut in prepared.cuts)
     if prepared is not None and is_asked and followed.promised_epoch == prepared.epoch:
@@ -88,26 +83,6 @@ def next_step(  # noqa: PLR0911 - a case for each step
     if prepared is not None and is_asked:
         return Step(StepKind.PROMISE, prepared.epoch, _switch(state, name, prepared))
     return Step(StepKind.WRITE, current.epoch)
-
-
-def _start_or_switch(
-    state: GenerationState,
-    name: str,
-    writer: str,
-    record: SetRecorded,
-    current: GenerationRecorded,
-    *,
-    is_started: bool,
-) -> Step:
-    state.map_of(name, current.epoch)
-    kind = StepKind.SWITCH if is_started else StepKind.START
-    before = next((each for each in record.generations if each.epoch == current.follows), None)
-    cut = next((each for each in current.cuts if each.writer == writer), None)
-    if before is None or before.phase is not GenerationPhase.CLOSING or cut is None or cut.ended:
-        return Step(kind, current.epoch)
-    closed = _switch(state, name, current).closed
-    position = -1 if cut.position is None else cut.position
-    return Step(kind, current.epoch, None, tuple(sorted(stream.partition for stream in closed)), position)
 
 
 def _switch(state: GenerationState, name: str, generation: GenerationRecorded) -> MapSwitch:

@@ -6,7 +6,7 @@ the acts are all that others can see of it, so whatever can go wrong with a writ
     TAKE_ID       take the writer's transactional.id, which fences every earlier holder
     READ_RECORDS  read the topic generation to the end that it has now
     READ_WRITTEN  read how far the log says that this writer is; the act's answer is a Written
-    Write, End    one transaction, under the id that was taken
+    Write         one transaction, under the id that was taken
     Report        say how far this life has followed, and what load it has written
 """
 
@@ -23,7 +23,7 @@ from headgate.generation.core.ranges import LogStream
 from headgate.generation.core.state import GenerationState
 from headgate.records.generation import StreamLoad, WriterReported
 
-__all__ = ["REPORT_SECONDS", "Act", "End", "LifeOverError", "Report", "Simple", "Turn", "Write", "WriterLife"]
+__all__ = ["REPORT_SECONDS", "Act", "LifeOverError", "Report", "Simple", "Turn", "Write", "WriterLife"]
 
 REPORT_SECONDS: Final = 10.0
 """Between two reports of load. All who follow the log fetch each of them, some 3 KB: a hundred writers make ten a
@@ -52,14 +52,6 @@ class Write(msgspec.Struct, frozen=True):
     batch: Batch
 
 
-class End(msgspec.Struct, frozen=True):
-    """END markers of the switch to ``epoch`` on these partitions, in one transaction."""
-
-    epoch: int
-    partitions: tuple[int, ...]
-    position: int
-
-
 class Report(msgspec.Struct, frozen=True):
     """``followed``, for everybody to see; ``loads``, if they were measured by the generation that it follows."""
 
@@ -74,7 +66,7 @@ class Report(msgspec.Struct, frozen=True):
         )
 
 
-Act = Simple | Write | End | Report
+Act = Simple | Write | Report
 Turn = Generator[Act, Written | None, None]
 
 
@@ -141,8 +133,6 @@ class WriterLife:
         self.is_started = True
 
     def _switch(self, step: Step, now: float) -> Turn:
-        if step.ends:
-            yield End(step.epoch, step.ends, step.position)
         self._closed = ()
         self.followed = Followed(step.epoch)
         self._measure_from(now)

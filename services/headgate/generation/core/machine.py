@@ -135,7 +135,6 @@ def _advance(draft: Draft, name: str) -> None:
 
 TIMER_SIGNALS: Final = {
     "promise": Signal.OVERDUE,
-    "end": Signal.OVERDUE,
     "abandon": Signal.ABANDONED,
     "expire": Signal.EXPIRED,
 }
@@ -192,7 +191,7 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
         case FenceWriter(), WriterFenced():
             take_fenced(draft, effect.set, effect.writer, result.position)
         case WriteEnds(), EndsWritten():
-            draft.change_cut(effect.set, effect.epoch, effect.writer, ended=True)
+            draft.end_cuts(effect.set, effect.epoch, [writer for writer, _ in effect.cuts])
         case MeasureEnds(), EndsMeasured():
             _take_ends(draft, effect, result)
         case _:
@@ -229,7 +228,7 @@ def _about(draft: Draft, effect: Any) -> tuple[tuple[Any, ...], int]:
         case FenceWriter():
             return ("fence", effect.set, effect.writer), effect.epoch
         case WriteEnds():
-            return ("ends", effect.set, effect.writer), effect.epoch
+            return ("ends", effect.set, effect.epoch), effect.epoch
         case MeasureEnds():
             return ("measure", effect.set, effect.epoch), effect.epoch
         case _:

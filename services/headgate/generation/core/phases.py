@@ -11,13 +11,13 @@ A switch replaces some streams of a change log by others. No clock decides anyth
 - PREPARED: the new map is on the log. Each writer that was admitted when it was written holds back the changes of the
   streams to be closed, and **promises** the highest position of its source that it has written to them. Changes of
   other streams are written on.
+- A writer that does not promise in time is **fenced** through its transactional.id: it can write no more, so what it
+  has written is its promise. If even that fails, the switch is ABORTED: the old generation was in force all the time.
 - All have promised: COMMITTED, with each writer's promise as its **cut**. The generation before it is CLOSING. Each
-  writer writes an END marker to every stream that is closed, then goes on by the new map. So on every closed stream all
-  of a writer's changes stand before its END, and its later ones are elsewhere.
-- A writer that does not promise, or does not end, in time is **fenced** through its transactional.id: it can write no
-  more, so what it has written is its promise, and the owner ends the streams in its place. If even that fails while
-  nothing is committed, the switch is ABORTED: the old generation was in force all the time.
-- All have ended: the closed streams have their last record, so their ends are measured, once: SUPERSEDED.
+  writer goes on by the new map as soon as it reads that; the owner writes an END marker for each of them to every
+  stream that is closed. So on every closed stream all of a writer's changes stand before its END, and its later ones
+  are elsewhere.
+- The markers are written: the closed streams have their last record, so their ends are measured, once: SUPERSEDED.
 - Every reader has read them: DRAINED; their partitions may be used again. RETIRED generations are deleted.
 
 There is at most one PREPARED and one CLOSING generation in a set, and never both: switches come one after the other.
@@ -52,13 +52,13 @@ class Signal(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     """Every writer has promised, or is fenced."""
     OVERDUE = "overdue"
-    """Some have not answered in time."""
+    """Some have not promised in time."""
     ABANDONED = "abandoned"
     """Fencing failed too, or an operator takes the switch back."""
     FOLLOWED = "followed"
     """Its successor is committed."""
     ENDED = "ended"
-    """Every writer has ended what its successor closes."""
+    """END markers of every writer stand on what its successor closes."""
     MEASURED = "measured"
     """The ends of the closed streams are known."""
     READ = "read"
@@ -77,7 +77,6 @@ class Action(StrEnum):
     FENCE = "fence"
     ABORT = "abort"
     CLOSE = "close"
-    END_FOR_SILENT = "end_for_silent"
     MEASURE = "measure"
     SUPERSEDE = "supersede"
     DRAIN = "drain"
@@ -89,16 +88,16 @@ class ImpossibleSignalError(Exception):
 
 
 _TABLE: Final = """
-signal       none    prepared committed closing        superseded drained aborted
-chosen       prepare -        -         -              -          -       -
-acknowledged -       commit   -         -              -          -       -
-overdue      -       fence    .         end_for_silent .          .       .
-abandoned    -       abort    .         .              .          .       .
-followed     -       -        close     -              -          -       -
-ended        -       -        -         measure        -          -       -
-measured     -       -        -         supersede      .          .       -
-read         -       -        -         -              drain      -       -
-expired      -       -        -         -              -          retire  retire
+signal       none    prepared committed closing   superseded drained aborted
+chosen       prepare -        -         -         -          -       -
+acknowledged -       commit   -         -         -          -       -
+overdue      -       fence    .         .         .          .       .
+abandoned    -       abort    .         .         .          .       .
+followed     -       -        close     -         -          -       -
+ended        -       -        -         measure   -          -       -
+measured     -       -        -         supersede .          .       -
+read         -       -        -         -         drain      -       -
+expired      -       -        -         -         -          retire  retire
 """
 """The whole machine, ``-`` for never and ``.`` for wait."""
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.generation.core.admission import admit_writers, end_life, has_ended, let_leave
+from headgate.generation.core.admission import admit_writers, let_leave
 from headgate.generation.core.draft import Draft
 from headgate.generation.core.effects import FenceWriter, MeasureEnds, WriteEnds
 from headgate.generation.core.phases import Action, Signal, action_for
@@ -45,13 +45,6 @@ ABANDON_SECONDS: Final = 20.0
 ABANDON_SECONDS_MAX: Final = 40.0
 """After so long it is aborted in any case: what its writers hold back must not wait until they give up (60 s)."""
 
-END_SECONDS: Final = 5.0
-"""After so long without another END those who have not ended what a committed switch has closed are given up, and the
-owner ends it for them: nobody waits for it but readers."""
-
-END_SECONDS_MAX: Final = 15.0
-"""After so long they are given up though others still end."""
-
 RETRY_SECONDS: Final = 0.5
 """Pause before an effect that failed is asked for again."""
 
@@ -81,8 +74,6 @@ def resume(draft: Draft, name: str) -> None:
         if each.phase is GenerationPhase.PREPARED:
             draft.wait_for_writers("promise", name, each.epoch, PROMISE_SECONDS)
             draft.wait_for_writers("abandon", name, each.epoch, ABANDON_SECONDS)
-        elif each.phase is GenerationPhase.CLOSING:
-            draft.wait_for_writers("end", name, each.epoch, END_SECONDS)
         elif each.phase is GenerationPhase.DRAINED:
             draft.set_timer("expire", name, each.epoch, KEPT_SECONDS)
 
@@ -123,13 +114,11 @@ def prepare(draft: Draft, name: str, log: LogMap, requests: tuple[str, ...], rea
 
 
 def hear(draft: Draft, name: str, report: WriterReported) -> None:
-    """A writer's word: one that promises, or has ended, shows that the others may be slow and not silent."""
+    """A writer's word: one that promises shows that the others may be slow and not silent."""
     for each in draft.record(name).generations:
         if each.phase is GenerationPhase.PREPARED and report.promised_epoch == each.epoch:
             draft.wait_for_writers("promise", name, each.epoch, PROMISE_SECONDS, PROMISE_SECONDS_MAX)
             draft.wait_for_writers("abandon", name, each.epoch, ABANDON_SECONDS, ABANDON_SECONDS_MAX)
-        elif each.phase is GenerationPhase.CLOSING and report.epoch > each.epoch:
-            draft.wait_for_writers("end", name, each.epoch, END_SECONDS, END_SECONDS_MAX)
 
 
 def take_fenced(draft: Draft, name: str, writer: str, position: int) -> None:
@@ -153,9 +142,7 @@ def _due(draft: Draft, name: str) -> tuple[int, Signal] | None:
                 return each.epoch, Signal.ACKNOWLEDGED
             case GenerationPhase.CLOSING if _successor(record, each) is not None:
                 about = ("measure", name, each.epoch)
-                if not draft.is_running(about) and all(
-                    has_ended(draft, name, _follower(record, each), cut) for cut in _follower(record, each).cuts
-                ):
+                if not draft.is_running(about) and all(cut.ended for cut in _follower(record, each).cuts):
                     return each.epoch, Signal.ENDED
             case GenerationPhase.SUPERSEDED if _is_read(draft, name, each):
                 return each.epoch, Signal.READ
@@ -227,15 +214,6 @@ def _abort(draft: Draft, name: str, generation: GenerationRecorded, reason: str)
 
 def _close(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     draft.change(name, generation.epoch, phase=GenerationPhase.CLOSING)
-    draft.wait_for_writers("end", name, generation.epoch, END_SECONDS)
-
-
-def _end_for_silent(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
-    successor = _follower(draft.record(name), generation)
-    for cut in successor.cuts:
-        if cut.life is not None and not has_ended(draft, name, successor, cut):
-            end_life(draft, name, cut.writer)
-            draft.change_cut(name, successor.epoch, cut.writer, life=None)
 
 
 def _measure(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
@@ -247,7 +225,6 @@ def _measure(draft: Draft, name: str, generation: GenerationRecorded, _reason: s
 
 def _supersede(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     draft.change(name, generation.epoch, phase=GenerationPhase.SUPERSEDED)
-    draft.stop_waiting("end", name, generation.epoch)
 
 
 def _drain(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
@@ -267,7 +244,6 @@ _ACTIONS: Final[dict[Action, Callable[[Draft, str, GenerationRecorded, str], Non
     Action.FENCE: _fence,
     Action.ABORT: _abort,
     Action.CLOSE: _close,
-    Action.END_FOR_SILENT: _end_for_silent,
     Action.MEASURE: _measure,
     Action.SUPERSEDE: _supersede,
     Action.DRAIN: _drain,
@@ -276,13 +252,13 @@ _ACTIONS: Final[dict[Action, Callable[[Draft, str, GenerationRecorded, str], Non
 
 
 def _ask_for_ends(draft: Draft, name: str) -> None:
-    """The owner ends the closed streams for writers that write no more."""
+    """The owner ends the closed streams for all writers: each has promised, or was fenced, and writes no more there."""
     record = draft.record(name)
     generation = open_switch_of(record)
     if generation is None or generation.phase is GenerationPhase.PREPARED:
         return
-    partitions = tuple(sorted(stream.partition for stream in draft.switch_to(name, generation).closed))
-    for cut in generation.cuts:
-        if cut.life is None and not cut.ended:
-            effect = WriteEnds(name, generation.epoch, record.topic, cut.writer, partitions, cut.position or 0)
-            draft.run(("ends", name, cut.writer), effect)
+    cuts = tuple((cut.writer, cut.position or 0) for cut in generation.cuts if not cut.ended)
+    if cuts:
+        partitions = tuple(sorted(stream.partition for stream in draft.switch_to(name, generation).closed))
+        effect = WriteEnds(name, generation.epoch, record.topic, partitions, cuts)
+        draft.run(("ends", name, generation.epoch), effect)

@@ -1,4 +1,4 @@
-"""The effects of the owner of generations on Kafka: topics made and looked at, writers fenced, ENDs in their place."""
+"""The effects of the owner of generations on Kafka: topics made and looked at, writers fenced, END markers written."""
 
 import secrets
 import time
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX
@@ -32,7 +32,7 @@ from headgate.generation.core.effects import (
     WriterFenced,
 )
 from headgate.generation.core.rings import topology_for
-from headgate.generation.shell.producer import Outgoing, WriterProducer, read_written
+from headgate.generation.shell.producer import WriterProducer, read_written
 from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.shell.wire import POSITIONS_PARTITIONS, NotOursError, end_headers, positions_topic
 
@@ -48,6 +48,15 @@ _POSITIONS: Final[Mapping[str, str]] = {
 
 NEW_POLL_SECONDS: Final = 0.05
 """Between two looks at a topic that was just created: brokers hear of it within milliseconds, or are busy."""
+
+ENDS_TIMEOUT_MS: Final = 10_000
+"""For all END markers of a switch: thousands take a second; a broker that is away is asked again, by a new effect."""
+
+ENDS_WAITING_MAX: Final = 50_000
+"""Markers that wait in the client's queue at most; it has room for twice as many."""
+
+ENDS_POLL_SECONDS: Final = 0.05
+"""Between two looks whether there is room again."""
 
 _MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
@@ -162,7 +171,36 @@ class GenerationEffects:
         return producer
 
     def _write_ends(self, effect: WriteEnds) -> None:
-        producer = self._take(effect.set, effect.writer)
-        headers = end_headers(effect.writer, effect.epoch, effect.position)
-        producer.commit([Outgoing(effect.topic, number, None, None, headers) for number in effect.partitions])
-        producer.close()
+        """Acknowledged by all replicas. No transaction: a marker counts by itself, and may stand there twice."""
+        refused: list[KafkaError] = []
+
+        def note(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                refused.append(error)
+
+        producer: Producer = self._connection.client(
+            Producer,
+            client_id=f"headgate-ends-{effect.set}",
+            acks="all",
+            enable_idempotence=True,
+            message_timeout_ms=ENDS_TIMEOUT_MS,
+            linger_ms=5,
+        )
+        what = f"writing END markers to {effect.topic}"
+        deadline = time.monotonic() + ENDS_TIMEOUT_MS / 1000
+        try:
+            for writer, position in effect.cuts:
+                headers = end_headers(writer, effect.epoch, position)
+                for number in effect.partitions:
+                    while len(producer) >= ENDS_WAITING_MAX and not refused and time.monotonic() < deadline:
+                        producer.poll(ENDS_POLL_SECONDS)
+                    producer.produce(effect.topic, partition=number, headers=headers, on_delivery=note)
+            left = producer.flush(max(0.0, deadline - time.monotonic()))
+        except KafkaException as error:
+            raise self._connection.failed(what, error) from error
+        except BufferError as error:
+            raise LogError(f"{what}: the local queue stays full") from error
+        if refused:
+            raise self._connection.failed(what, KafkaException(refused[0]))
+        if left:
+            raise self._connection.unreachable(f"{what}: {left} were not acknowledged")

@@ -4,14 +4,13 @@ import time
 
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError
-from headgate.generation.core.life import Act, End, Report, Simple, Write
+from headgate.generation.core.life import Act, Report, Simple, Write
 from headgate.generation.core.outbox import Batch, Change, Written
 from headgate.generation.shell.producer import Outgoing, WriterProducer, read_written
 from headgate.generation.shell.shared_tail import WriterTail
 from headgate.generation.shell.wire import (
     change_headers,
     encode_written,
-    end_headers,
     positions_partition,
     positions_topic,
 )
@@ -42,9 +41,6 @@ class WriterActs:
                 self._tail.read_to_end()
             case Simple.READ_WRITTEN:
                 return read_written(self._log.connection, self._topic(), self._writer)
-            case End(epoch=epoch, partitions=partitions, position=position):
-                headers = end_headers(self._writer, epoch, position)
-                self._commit([Outgoing(self._topic(), number, None, None, headers) for number in partitions])
             case Write(batch=batch):
                 self._commit(self._outgoing(batch))
             case Report():

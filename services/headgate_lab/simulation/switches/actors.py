@@ -22,7 +22,7 @@ from headgate.generation.core.effects import (
 )
 from headgate.generation.core.following import Followed
 from headgate.generation.core.kind import GENERATION_KIND
-from headgate.generation.core.life import Act, End, LifeOverError, Report, Simple, Turn, Write, WriterLife
+from headgate.generation.core.life import Act, LifeOverError, Report, Simple, Turn, Write, WriterLife
 from headgate.generation.core.machine import GENERATION
 from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, Written
 from headgate.generation.core.reading import Marker, Reading, Verdict
@@ -91,10 +91,10 @@ class SimOwner:
             case FenceWriter(writer=writer):
                 self._data.init(writer)
                 return WriterFenced(self._data.written.get(writer, Written()).ahead)
-            case WriteEnds(writer=writer):
-                marker = Marker(effect.epoch, writer)
-                ends = [(p, DataRecord(0, writer, 0, effect.position, "", marker)) for p in effect.partitions]
-                self._data.commit(writer, self._data.init(writer), ends)
+            case WriteEnds():
+                for writer, position in effect.cuts:
+                    end = DataRecord(0, writer, 0, position, "", Marker(effect.epoch, writer))
+                    self._data.append([(partition, end) for partition in effect.partitions])
                 return EndsWritten()
             case MeasureEnds(partitions=partitions):
                 return EndsMeasured({partition: self._data.ends[partition] for partition in partitions})
@@ -200,10 +200,6 @@ class SimWriter(Follower):
                     # The source sends again from somewhere before; what stands on the log is left out by the outbox.
                     self._next = max(0, written.position - 2)
                 return written
-            case End(epoch=epoch, partitions=partitions, position=position):
-                marker = Marker(epoch, self.name)
-                ends = [(p, DataRecord(0, self.name, self._life.life, position, "", marker)) for p in partitions]
-                self._data.commit(self.name, self._producer, ends)
             case Write(batch=batch):
                 records = [
                     (partition, DataRecord(0, self.name, self._life.life, change.position, change.key.decode()))

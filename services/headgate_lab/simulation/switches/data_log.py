@@ -60,13 +60,17 @@ class DataLog:
         """One transaction: records with their partitions. Raises FencedWriterError, and then nothing is written."""
         if self._epochs.get(writer) != epoch:
             raise FencedWriterError(writer)
-        for partition, record in records:
-            self.records[partition].append(msgspec.structs.replace(record, offset=self.ends[partition]))
-            self.ends[partition] += 1
+        self.append(records)
         for partition in {partition for partition, _ in records}:
             self.ends[partition] += TRANSACTION_MARK
         if written is not None:
             self.written[writer] = written
+
+    def append(self, records: list[tuple[int, DataRecord]]) -> None:
+        """Records with their partitions, under nobody's id."""
+        for partition, record in records:
+            self.records[partition].append(msgspec.structs.replace(record, offset=self.ends[partition]))
+            self.ends[partition] += 1
 
     def read(self, partition: int, offset: int, limit: int, upto: int | None) -> tuple[list[DataRecord], int]:
         """Records from ``offset`` on, and the position behind them, at most ``upto``."""
