@@ -10,6 +10,7 @@ from fixtures.capture import Sources
 from headgate.config.settings import load_settings
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
+from headgate.provisioning.time_scale import scaled_seconds
 from integration.cli.conftest import Service
 from integration.migration.shop import (
     CLIENTS,
@@ -28,7 +29,7 @@ COLUMNS = "id int PRIMARY KEY, v int NOT NULL, label {} DEFAULT 'new', note varc
 @pytest.fixture
 def cluster(sources: Sources, monkeypatch: pytest.MonkeyPatch, spark_jars: tuple[Path, ...]) -> Iterator[KafkaLog]:
     """Control topics on the broker that the capture writes to; services that are started find them."""
-    cluster_settings(monkeypatch, sources.bootstrap, spark_jars, LEASE_SECONDS="3")
+    cluster_settings(monkeypatch, sources.bootstrap, spark_jars, LEASE_SECONDS=f"{scaled_seconds(3):g}")
     settings = load_settings({"shards": 1})
     create_topics(settings)
     log = open_log(settings)

@@ -19,6 +19,7 @@ import pytest
 
 from fixtures.capture import Sources
 from fixtures.services import mariadb_connect
+from headgate.cli.exit_codes import ExitCode
 from integration.cli.conftest import Service, eventually, headgate
 
 Serve = Callable[..., Service]
@@ -194,7 +195,13 @@ def cluster_settings(
 
 
 def state_of(migration: str) -> dict[str, Any]:
-    shown = headgate("migration", "show", migration, "-o", "json")
+    """Asked again while the broker does not answer: on a busy machine it may take longer than the command waits."""
+
+    def answered() -> Any:
+        shown = headgate("migration", "show", migration, "-o", "json")
+        return None if shown.exit_code == ExitCode.BROKER_UNREACHABLE else shown
+
+    shown = eventually(answered, "the broker answers")
     assert shown.exit_code == 0, shown.output
     found: dict[str, Any] = json.loads(shown.stdout)
     return found

@@ -202,9 +202,20 @@ def kill_agent(parts: Parts) -> None:
     parts.serve_agent()
 
 
-@pytest.mark.parametrize("kill", [kill_broker, kill_database, kill_spark, kill_owner, kill_agent])
-@pytest.mark.parametrize("at", ["copying", "ready"])
-def test_what_is_killed_comes_back_and_the_change_is_made(parts: Parts, kill: Callable[[Parts], None], at: str) -> None:
+BEGINNING = ("starting the feed", "waiting for a change to come through")
+"""Before there is a Spark that could be killed."""
+
+KILLS = (kill_broker, kill_database, kill_spark, kill_owner, kill_agent)
+AT = [
+    (at, kill)
+    for at in ("beginning", "copying", "ready", "completing")
+    for kill in KILLS
+    if (at, kill) != ("beginning", kill_spark)
+]
+
+
+@pytest.mark.parametrize(("at", "kill"), AT)
+def test_what_is_killed_comes_back_and_the_change_is_made(parts: Parts, at: str, kill: Callable[[Parts], None]) -> None:
     shop = parts.shop
     parts.begin()
     asked = shop.submit("k1", "ADD COLUMN extra int NOT NULL DEFAULT 7", "--postpone-launch", "--postpone-completion")
@@ -212,14 +223,19 @@ def test_what_is_killed_comes_back_and_the_change_is_made(parts: Parts, kill: Ca
     if at == "copying":
         done("throttle", "k1", "--ratio", "1")
     done("launch", "k1")
-    if at == "copying":
+    if at == "beginning":
+        eventually(lambda: state_of("k1")["stage"] in BEGINNING, "it has begun", 400)
+    elif at == "copying":
         eventually(lambda: state_of("k1")["stage"] == "copying", "the feed was shown to work, and stands still", 400)
     else:
         eventually(lambda: state_of("k1")["is_ready_to_complete"], "every row is copied", 400)
-    kill(parts)
-    parts.write()
-    eventually(lambda: _asked("throttle", "k1", "--ratio", "0"), "the owner hears of it", 400)
-    eventually(lambda: _asked("complete", "k1"), "the owner hears of it", 400)
+    if at == "completing":  # the kill comes before, in or after the cut-over
+        done("complete", "k1")
+        kill(parts)
+    else:
+        kill(parts)
+        parts.write()
+        _let_complete()
     eventually(lambda: state_of("k1")["state"] not in ("queued", "ready", "running"), "it has ended", 900)
     parts.write()
     shown = state_of("k1")
@@ -235,6 +251,11 @@ def test_what_is_killed_comes_back_and_the_change_is_made(parts: Parts, kill: Ca
     assert rows == rows_before
     assert total == total_before + 1 + 7 - sum(v for (v,) in gone)
     assert len(gone) == 1
+
+
+def _let_complete() -> None:
+    eventually(lambda: _asked("throttle", "k1", "--ratio", "0"), "the owner hears of it", 400)
+    eventually(lambda: _asked("complete", "k1"), "the owner hears of it", 400)
 
 
 def _asked(*command: str) -> bool:
