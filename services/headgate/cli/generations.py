@@ -10,6 +10,7 @@ import typer
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.generation_loads import automatic, show_plan
 from headgate.cli.generation_pictures import picture
+from headgate.cli.generation_readers import readers
 from headgate.cli.generation_requests import (
     SetName,
     Yes,
@@ -40,6 +41,7 @@ app = CommandGroup(help="Change logs: re-partitioned without breaking any key's 
 app.command("plan")(show_plan)
 app.command()(automatic)
 app.command()(picture)
+app.command()(readers)
 app.add_typer(timestamps, name="timestamps")
 
 

@@ -45,7 +45,7 @@ def waiting_streams(log: KafkaLog, record: FeedRecorded, applied: Positions) -> 
             agent=None,
             since_ms=current.changed_ms,
             detail=_detail(wait),
-            advice=_advice(wait, source.change_log),
+            advice=_advice(wait),
         )
         for wait in waits
         if wait.partition in spans and _has_changes(wait, applied, ends)
@@ -64,7 +64,7 @@ def _detail(wait: Wait) -> str:
     )
 
 
-def _advice(wait: Wait, name: str) -> str:
+def _advice(wait: Wait) -> str:
     if wait.end is None:
-        return f"wait: writers are ending it; `headgate generation list {name}` names those that have not"
+        return "wait: the owner of generations writes its END markers now"
     return "wait: it goes on by itself once that stream is applied"

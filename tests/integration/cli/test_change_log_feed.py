@@ -203,12 +203,25 @@ def test_why_names_the_stream_that_others_wait_for(
         done("generation", "commit", SET, "--streams", "2", "--yes", "--timeout", "120")
         assert {reason["stage"] for reason in reasons()} == {"agent missing"}, "nothing stands on the new streams"
         write(writer, 50)
+
+    def is_measured() -> bool:
+        return all("it ends at " in reason["detail"] for reason in reasons() if reason["stage"] == "source")
+
+    eventually(is_measured, "the end of the first stream is measured")
     missing, *waiting = reasons()
     assert missing["stage"] == "agent missing"
     assert [each["detail"].split(":")[0] for each in waiting] == ["partition 1", "partition 2"]
     for each in waiting:
         assert (each["stage"], each["table"]) == ("source", "public.goods")
         assert "of partition 0, which is applied up to offset 0; it ends at " in each["detail"]
+    parent, *children = json.loads(done("generation", "readers", SET, "-o", "json"))
+    assert (parent["reader"], parent["partition"], parent["position"], parent["waits_for"]) == (
+        f"feed.{FEED}", 0, 0, [],
+    )  # fmt: skip
+    assert parent["end"] >= 50
+    assert [(each["partition"], each["end"], each["waits_for"]) for each in children] == [
+        (1, None, [parent["stream"]]), (2, None, [parent["stream"]]),
+    ]  # fmt: skip
 
 
 def _is_applied_in_order(database: psycopg.Connection, wanted: dict[int, int]) -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from headgate.generation.core.bounds import Bounds, bounds_of, gaps_of, read_epoch_of, starts_of, waits_of
+from headgate.generation.core.bounds import Bounds, bounds_of, gaps_of, read_epoch_of, standings_of, starts_of, waits_of
 from headgate.generation.core.planning import first_map, next_map, resize
 from headgate.generation.core.ranges import LogMap, MapError
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
@@ -81,6 +81,20 @@ def test_who_waits_is_told_what_for() -> None:
     assert waits(MERGED, 50, 7, 30, 19) == [(0, 1, 7, 70), (0, 3, 19, 20)], "one that is read is not waited for"
     assert waits(MERGED, 49, 70, 0, 0) == [(2, 0, 49, 50), (3, 0, 49, 50)], "what comes behind them is not named"
     assert [each.first for each in waits_of(MEASURED, "s", {2: 0})] == [10, 0]
+
+
+def standings(state: GenerationState, *at: int) -> list[tuple[int, int, int | None, int]]:
+    found = standings_of(state, "s", dict(enumerate(at)))
+    return [(each.partition, each.position, each.end, len(each.waits_for)) for each in found]
+
+
+def test_a_reader_is_told_where_it_stands_on_what_it_has_yet_to_read() -> None:
+    assert standings(BEGUN, 7, 9, 5, 0)[0] == (0, 7, None, 0)
+    assert standings(CLOSING, 49, 0, 0, 0)[0] == (0, 49, None, 0)
+    assert [each for each in standings(MEASURED, 49, 0, 0, 0) if each[0] != 1] == [
+        (0, 49, 50, 0), (2, 10, None, 1), (3, 0, None, 1),
+    ]  # fmt: skip
+    assert [each for each in standings(MEASURED, 50, 0, 12, 0) if each[0] != 1] == [(2, 12, None, 0), (3, 0, None, 0)]
 
 
 def test_who_waits_strictly_is_told_of_all_that_the_switch_has_closed() -> None:

@@ -13,7 +13,17 @@ from headgate.generation.core.reading import Reading, StreamReading
 from headgate.generation.core.state import GenerationState
 from headgate.generation.core.stream_id import StreamId
 
-__all__ = ["Bounds", "Wait", "bounds_of", "gaps_of", "read_epoch_of", "starts_of", "waits_of"]
+__all__ = [
+    "Bounds",
+    "Standing",
+    "Wait",
+    "bounds_of",
+    "gaps_of",
+    "read_epoch_of",
+    "standings_of",
+    "starts_of",
+    "waits_of",
+]
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -36,6 +46,19 @@ class Wait(msgspec.Struct, frozen=True):
     read_from: int
     position: int
     end: int | None
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A stream that a reader has yet to read to its end; ``end``: where that is, once it is closed and measured.
+
+    ``position``: the next offset. ``waits_for``: streams that must be read before it may begin.
+    """
+
+    stream: StreamId
+    partition: int
+    position: int
+    end: int | None
+    waits_for: tuple[StreamId, ...]
 
 
 def bounds_of(
@@ -70,6 +93,24 @@ def waits_of(
                 Wait(waiting.id, partition, waiting.start_offset, ancestor.id, ancestor.partition, at, each.end)
             )
     return tuple(found)
+
+
+def standings_of(
+    state: GenerationState, name: str, positions: Mapping[int, int], *, strict: bool = False
+) -> tuple[Standing, ...]:
+    """Where a reader at ``positions`` stands, by generation and range of the streams. Raises MapError."""
+    reading = _reading(state, name, positions, strict=strict)
+    left = [each for each in reading.streams.values() if not each.is_read]
+    return tuple(
+        Standing(
+            stream=each.stream.id,
+            partition=each.stream.partition,
+            position=max(each.stream.start_offset, each.next_offset),
+            end=each.end,
+            waits_for=tuple(held.stream.id for held in reading.held_by(each.stream)),
+        )
+        for each in sorted(left, key=lambda each: (each.stream.generation, each.stream.start))
+    )
 
 
 def read_epoch_of(state: GenerationState, name: str, positions: Mapping[int, int]) -> int:
