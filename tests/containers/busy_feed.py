@@ -1,9 +1,11 @@
 """A feed over tables that are written all the time, while faults are made; equal and audited at the end."""
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from itertools import count
 from typing import Any
 
@@ -25,8 +27,19 @@ NUMBERS = count(1_000_000)
 
 
 def view(path: str) -> Any:
-    with urllib.request.urlopen(f"{VIEWS}{path}", timeout=30) as answer:  # noqa: S310
-        return json.load(answer)
+    """What the views say. While they read the topics anew, as after the loss of a broker, they say that."""
+    (answer,) = eventually(lambda: _answer(path), "the views have read the topics")
+    return answer
+
+
+def _answer(path: str) -> tuple[Any] | None:
+    try:
+        with urllib.request.urlopen(f"{VIEWS}{path}", timeout=30) as answer:  # noqa: S310
+            return (json.load(answer),)
+    except urllib.error.HTTPError as error:
+        if error.code != HTTPStatus.SERVICE_UNAVAILABLE:
+            raise
+        return None
 
 
 def rows(dsn: str, table: str) -> int:

@@ -1,6 +1,7 @@
-"""docker-compose.brokers.yml: of three brokers one is killed and one cut off, while rows are written."""
+"""docker-compose.brokers.yml: of three brokers one is killed, one cut off, two killed, while rows are written."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,8 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 BROKERS = {1: "kafka", 2: "kafka-2", 3: "kafka-3"}
 ADDRESSES = "127.0.0.1:29092,127.0.0.1:29093,127.0.0.1:29094"
 COPIES = 3
+TWO_LOST_SECONDS = 20.0
+"""Longer than the brokers' session timeout. Nothing that is written then counts."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +64,7 @@ def test_every_topic_has_three_copies(brokers: Compose, admin: AdminClient) -> N
 
 def test_brokers_are_killed_and_cut_off_under_load(brokers: Compose, admin: AdminClient) -> None:
     with busy_feed(brokers) as load:
-        for fault in (killed(brokers, admin), cut_off(brokers, admin)):
+        for fault in (killed(brokers, admin), cut_off(brokers, admin), two_killed(brokers, admin)):
             with fault:
                 load.check()
             eventually(lambda: is_whole(admin), "it has caught up")
@@ -90,6 +93,18 @@ def cut_off(brokers: Compose, admin: AdminClient) -> Iterator[None]:
     goes_on("one broker is cut off")
     yield
     docker("network", "connect", "--alias", BROKERS[victim], network, container)
+
+
+@contextmanager
+def two_killed(brokers: Compose, admin: AdminClient) -> Iterator[None]:
+    """All but one, which may take nothing alone: everybody waits."""
+    kept = leader(admin, "headgate.announce")
+    lost = [brokers.container(service) for number, service in BROKERS.items() if number != kept]
+    docker("kill", *lost)
+    time.sleep(TWO_LOST_SECONDS)  # the fault itself: it lasts so long
+    yield
+    docker("start", *lost)
+    goes_on("two brokers were killed and are back")
 
 
 def test_nothing_is_left_after_down(brokers: Compose) -> None:
