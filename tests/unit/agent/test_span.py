@@ -43,7 +43,13 @@ from headgate.agent.core.span.inputs import (
     SpanResult,
 )
 from headgate.agent.core.span.machine import ACTIONS, decide
-from headgate.agent.core.span.progress import QUARANTINE_WINDOW_SECONDS, SpanProgress, adopted, quarantined_lately
+from headgate.agent.core.span.progress import (
+    QUARANTINE_WINDOW_SECONDS,
+    SpanProgress,
+    adopted,
+    limited,
+    quarantined_lately,
+)
 from headgate.agent.core.span.states import CALLING, ENDING, OVER, REST_SECONDS, Phase, Span, Stop
 from headgate.agent.core.span.transitions import TRANSITIONS, Action, Signal, UnknownTransitionError, signal_of
 from headgate.records.control import Epoch, SpanPlan, TaskState
@@ -274,6 +280,28 @@ def test_a_partition_that_has_reached_the_target_is_awaited_no_more(
 ) -> None:
     span = written(**about)
     assert (span.awaited, span.writable, span.is_at_target) == (awaited, writable, not writable)
+
+
+@pytest.mark.parametrize(
+    ("limits", "readable"),
+    [
+        ({}, {0: 5, 1: 7}),
+        ({0: 5}, {1: 7}),
+        ({0: 6}, {0: 5, 1: 7}),
+        ({0: 5, 1: 7}, {}),
+    ],
+)
+def test_of_a_change_log_what_waits_for_others_is_awaited_but_not_read(
+    limits: dict[int, int], readable: dict[int, int]
+) -> None:
+    span = written(limits=limits)
+    assert (span.awaited, span.readable) == ({0: 5, 1: 7}, readable)
+
+
+def test_what_is_no_streams_any_more_counts_as_read_and_no_position_goes_back() -> None:
+    at = limited(SpanProgress(positions={0: 5, 1: 7}), Limited(1, firsts={0: 9, 1: 3}, limits={}, limits_at=4))
+    assert [at.reached(partition) for partition in (0, 1)] == [9, 7]
+    assert at.read_to == {0: 9}
 
 
 def test_the_sink_is_owed_a_position_that_has_rested_for_long_enough() -> None:
