@@ -171,7 +171,10 @@ class GenerationEffects:
         return producer
 
     def _write_ends(self, effect: WriteEnds) -> None:
-        """Acknowledged by all replicas. No transaction: a marker counts by itself, and may stand there twice."""
+        """Acknowledged by all replicas. A marker counts by itself, and may stand there twice.
+
+        So there is no transaction, and no producer's id, for which the first records would wait half a second.
+        """
         refused: list[KafkaError] = []
 
         def note(error: KafkaError | None, _message: Message) -> None:
@@ -182,7 +185,7 @@ class GenerationEffects:
             Producer,
             client_id=f"headgate-ends-{effect.set}",
             acks="all",
-            enable_idempotence=True,
+            enable_idempotence=False,
             message_timeout_ms=ENDS_TIMEOUT_MS,
             linger_ms=5,
         )
