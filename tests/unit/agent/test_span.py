@@ -51,6 +51,7 @@ from headgate.agent.core.span.progress import (
     quarantined_lately,
 )
 from headgate.agent.core.span.states import CALLING, ENDING, OVER, REST_SECONDS, Phase, Span, Stop
+from headgate.agent.core.span.steps import limit
 from headgate.agent.core.span.transitions import TRANSITIONS, Action, Signal, UnknownTransitionError, signal_of
 from headgate.records.control import Epoch, SpanPlan, TaskState
 
@@ -302,6 +303,13 @@ def test_what_is_no_streams_any_more_counts_as_read_and_no_position_goes_back() 
     at = limited(SpanProgress(positions={0: 5, 1: 7}), Limited(1, firsts={0: 9, 1: 3}, limits={}, limits_at=4))
     assert [at.reached(partition) for partition in (0, 1)] == [9, 7]
     assert at.read_to == {0: 9}
+
+
+def test_limits_of_an_earlier_opening_or_an_earlier_look_are_old_news() -> None:
+    span = written(opening=2, limits={0: 5}, limits_at=10)
+    for told in (Limited(1, {}, {}, 11), Limited(2, {}, {}, 9)):
+        assert limit(span, told, 0.0).span == span
+    assert limit(span, Limited(2, {}, {0: 6}, 10), 0.0).span.progress.limits == {0: 6}
 
 
 def test_the_sink_is_owed_a_position_that_has_rested_for_long_enough() -> None:
