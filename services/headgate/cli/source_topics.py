@@ -16,7 +16,7 @@ from headgate.sources.offsets import TopicMissingError, end_offsets, start_offse
 from headgate.sources.topic_settings import topic_settings
 from headgate.sources.topics import present_topics
 
-__all__ = ["SOURCE_COLUMNS", "source_rows"]
+__all__ = ["SOURCE_COLUMNS", "positions_of", "source_rows"]
 
 SOURCE_COLUMNS: Final = (
     "topic",
@@ -59,7 +59,7 @@ def source_rows(connection: KafkaConnection, snapshot: Snapshot, feed: str) -> l
             "cleanup_policy": settings.get("cleanup.policy"),
             "notices": untold.get(plan.topic),
         }
-        at = _positions(snapshot, feed, record, plan)
+        at = positions_of(snapshot, feed, record, plan)
         for partition in sorted(plan.start):
             row = {"feed": feed, "topic": plan.topic, "partition": partition, "span": plan.span, "table": plan.table}
             rows.append(row | _counted(first[plan.topic], end[plan.topic], at, partition) | shared)
@@ -75,7 +75,7 @@ def _counted(first: Positions, end: Positions, at: Mapping[int, int], partition:
     }
 
 
-def _positions(snapshot: Snapshot, feed: str, record: FeedRecorded, plan: SpanPlan) -> dict[int, int]:
+def positions_of(snapshot: Snapshot, feed: str, record: FeedRecorded, plan: SpanPlan) -> dict[int, int]:
     """Where the plan begins, unless more is known: from the feed's checkpoint, and from whoever has the table now."""
     positions = dict(plan.start)
     progress = snapshot.get(FeedProgressKey(feed), FeedProgressed)

@@ -7,7 +7,7 @@ the sentry is in the way of the rename, which therefore fails: no moment exists 
 Clients that wait for the table must come after the rename, or they write to the table that goes. The server lets a
 rename pass before them if it already waits *for that table*; but it takes a rename's locks one by one, in the order of
 the names, and may wait for another one first, with nothing held that keeps clients out. (Rows were lost by that: see
-gh-ost's issue 887.) So the sentry and the copy have names that begin with the table's: the table comes first in that
+github/gh-ost#887.) So the sentry and the copy have names that begin with the table's: the table comes first in that
 order, and a rename that is seen waiting for a table waits for this one.
 """
 

@@ -1,0 +1,77 @@
+"""Options of ``headgate migration submit`` and ``plan`` that say where a schema change is done, and how."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.options import OptionGroup
+from headgate.migration.core.spec import Registry
+from headgate.records.migration import MigrationStrategy
+
+__all__ = ["TargetOptions"]
+
+
+class TargetOptions(OptionGroup, frozen=True):
+    """Where a schema change is done, and how."""
+
+    database: Annotated[str, typer.Option("--database", help="mysql://user@host:port/database or postgresql://…")]
+    password_file: Annotated[Path | None, typer.Option("--password-file", help="on the owner's machine")] = None
+    strategy: Annotated[
+        MigrationStrategy,
+        typer.Option(
+            "--strategy",
+            help="online copies through Spark, triggers within the server, pt-osc and gh-ost by these programs; direct "
+            "does not copy",
+        ),
+    ] = MigrationStrategy.ONLINE
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="which has the table's changes (of Debezium), for strategy online")
+    ] = None
+    registry: Annotated[str | None, typer.Option("--registry", help="the topic is in Avro: address of its schemas")] = (
+        None
+    )
+    registry_user: Annotated[str | None, typer.Option("--registry-user")] = None
+    registry_password_file: Annotated[
+        Path | None, typer.Option("--registry-password-file", help="on the owner's machine and the agents'")
+    ] = None
+    registry_ca_file: Annotated[
+        Path | None, typer.Option("--registry-ca-file", help="who has signed its certificate, on the same machines")
+    ] = None
+    registry_plain_http: Annotated[
+        bool, typer.Option("--registry-allow-plain-http", help="user and password may go over http")
+    ] = False
+
+    declarative: Annotated[
+        bool, typer.Option("--declarative", help="STATEMENT is the wanted CREATE TABLE; the ALTER is found")
+    ] = False
+    prefer_instant: Annotated[
+        bool, typer.Option("--prefer-instant", help="copy nothing, where the server changes its catalogue alone")
+    ] = False
+    tool_options: Annotated[
+        list[str] | None,
+        typer.Option("--tool-option", help="--name=value for pt-osc or gh-ost, as it is; may be repeated"),
+    ] = None
+
+    def password_path(self) -> str | None:
+        """The password's file as the owner is to open it, by its whole path."""
+        return _whole(self.password_file)
+
+    def schema_registry(self) -> Registry | None:
+        """Where the topic's schemas are; None if it needs none. Raises CommandError."""
+        if self.registry is None:
+            if self.registry_user or self.registry_password_file or self.registry_ca_file or self.registry_plain_http:
+                raise CommandError(ExitCode.USAGE, "--registry-… without --registry: give the registry's address")
+            return None
+        return Registry(
+            self.registry,
+            self.registry_user,
+            _whole(self.registry_password_file),
+            _whole(self.registry_ca_file),
+            self.registry_plain_http,
+        )
+
+
+def _whole(path: Path | None) -> str | None:
+    return None if path is None else str(path.absolute())
