@@ -6,6 +6,9 @@ VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Where PYTHONDONTWRITEBYTECODE is set, each of hundreds of processes compiles all that it imports, libraries too.
+COMPILED = env -u PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo chaos test test-containers test-long lint fmt types bench sim sim-long mutants docs sbom lock up clean
 
 help: ## this list
@@ -20,12 +23,12 @@ $(READY): requirements.lock requirements.bootstrap.lock pyproject.toml services/
 	@touch $@
 
 demo: $(READY) ## the main job on real parts, with kills, checked row by row
-	$(RUN)/headgate demo
+	$(COMPILED) $(RUN)/headgate demo
 
 up: $(READY) ## the same parts, left running for you to play with
-	$(RUN)/headgate up
+	$(COMPILED) $(RUN)/headgate up
 
-CHAOS = $(RUN)/headgate chaos $(if $(filter command line,$(origin SEED)),--seed $(SEED))
+CHAOS = $(COMPILED) $(RUN)/headgate chaos $(if $(filter command line,$(origin SEED)),--seed $(SEED))
 
 chaos: $(READY) ## agents and owners killed, frozen, cut off in turn and at once, on both sinks: make chaos SEED=7 MINUTES=30
 	$(CHAOS) --sink postgresql --minutes $(or $(MINUTES),10)
@@ -38,7 +41,7 @@ SEED ?= 20261121
 
 # Workers take whole files in turn, those that take long first (tests/fixtures/parallel.py).
 WORKERS ?= 3
-PYTEST = $(RUN)/pytest $(if $(filter random,$(SEED)),,--randomly-seed=$(SEED))
+PYTEST = $(COMPILED) $(RUN)/pytest $(if $(filter random,$(SEED)),,--randomly-seed=$(SEED))
 
 test: $(READY) ## unit, scenarios, integration on a real broker and PostgreSQL, one end-to-end run
 	$(PYTEST) -m "not long and not containers" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
