@@ -100,10 +100,12 @@ def test_a_plan_is_made_of_what_writers_report(log: KafkaLog, cluster: Cluster, 
     token = token_of_key(HOT + b"0")
     with Feeder(writers[:1]):
         wait_until(lambda: has_loads(operator, "w1", 1), "it reports")
+        idle = "writer w2: 0.0 changes/s"
+        wait_until(lambda: idle in plan(cluster, "--split-above", "1").output, "the idle one reports as well")
         shown = plan(cluster, "--split-above", "1")
         assert shown.exit_code == 0, shown.output
         assert "writer w1: " in shown.output
-        assert "writer w2: 0.0 changes/s" in shown.output
+        assert idle in shown.output
         assert f"cut behind {token - 1}, {token}" in shown.output
         assert "would close 1 streams and open 3" in shown.output
         done = plan(cluster, "--split-above", "1", "--yes")
