@@ -40,7 +40,7 @@ chaos: $(READY) ## agents and owners killed, frozen, cut off in turn and at once
 SEED ?= 20261121
 
 # Workers take whole files in turn, those that take long first (tests/fixtures/parallel.py).
-WORKERS ?= 3
+WORKERS ?= 4
 PYTEST = $(COMPILED) $(RUN)/pytest $(if $(filter random,$(SEED)),,--randomly-seed=$(SEED))
 
 test: $(READY) ## unit, scenarios, integration on a real broker and PostgreSQL, one end-to-end run

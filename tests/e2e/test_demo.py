@@ -113,6 +113,7 @@ def test_an_interrupted_demo_leaves_nothing_running(demo: Demo, number: signal.S
     assert not Path(folder).exists()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(RUN_SECONDS_MAX)
 def test_a_killed_demo_leaves_nothing_running(demo: Demo) -> None:
     folder = demo.folder()

@@ -25,7 +25,7 @@ from integration.migration.shop import (
     state_of,
 )
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 NAMES = {"schema.name.adjustment.mode": "avro", "field.name.adjustment.mode": "avro"}
 COLUMNS = "id int PRIMARY KEY, v int NOT NULL, label {}, note varchar(20), price decimal(9,2), at timestamp(3) NULL"
@@ -55,7 +55,7 @@ def captured(kind: str, request: pytest.FixtureRequest, folder: Path, registry: 
         yield shop
 
 
-@pytest.fixture(params=["postgres", pytest.param("mariadb", marks=pytest.mark.long)])
+@pytest.fixture(params=["postgres", "mariadb"])
 def shop(request: pytest.FixtureRequest, tmp_path: Path, schema_registry: EmbeddedRegistry) -> Iterator[Shop]:
     with captured(request.param, request, tmp_path, schema_registry) as found:
         yield found
