@@ -167,8 +167,6 @@ def test_databases_are_kept_in_step_whatever_they_are(
     finally:
         lanes.close()
         mariadb_execute(mariadb_database, f"DROP DATABASE {second}")
-        for name in ("rp", "rm"):
-            sources.worker.delete_connector(name)
 
 
 def _bools(row: tuple) -> tuple:

@@ -361,8 +361,6 @@ def test_types_of_postgresql(
     _compare_formats(POSTGRESQL, captured["ps"], sources.changes(f"pa.{schema}.t", 2, avro_decoder(schema_registry)))
     lines = _lines(POSTGRESQL, captured["pp"], captured["ps"], targets)
     _compare_page("postgresql", lines, rewrite=request.config.getoption("--rewrite-types"))
-    for name in ("ps", "pp", "pa"):
-        sources.worker.delete_connector(name)
 
 
 def test_types_of_mariadb(
@@ -389,8 +387,6 @@ def test_types_of_mariadb(
     _compare_formats(MARIADB, captured["ms"], sources.changes(f"ma.{database}.t", 2, avro_decoder(schema_registry)))
     lines = _lines(MARIADB, captured["mp"], captured["ms"], targets)
     _compare_page("mariadb", lines, rewrite=request.config.getoption("--rewrite-types"))
-    for name in ("ms", "mp", "ma"):
-        sources.worker.delete_connector(name)
 
 
 def avro_decoder(registry: EmbeddedRegistry) -> AvroDecoder:
