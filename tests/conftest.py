@@ -37,6 +37,13 @@ def leaks_stay_here(request: pytest.FixtureRequest) -> Iterator[None]:
         gc.collect()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Thousands of tests live to the end: from here on the collector does not look through them again each time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """The bound of each test (pyproject.toml) holds on a slow machine too (HEADGATE_TIME_SCALE)."""

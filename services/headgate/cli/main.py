@@ -4,6 +4,7 @@ A command's module is imported when the command is called: all of them together 
 """
 
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import entry_points
 from pkgutil import resolve_name
 from typing import Any, Final
@@ -51,18 +52,24 @@ class _AllCommands(Commands):
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        if cmd_name in OWN_COMMANDS:
-            return _command(cmd_name, resolve_name(OWN_COMMANDS[cmd_name]))
-        found = tuple(entry_points(group=GROUP, name=cmd_name))
-        if found:
-            return _command(cmd_name, found[0].load())
-        return _command(cmd_name, _missing) if cmd_name in LAB_COMMANDS else None
+        return _found(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See the library's, which knows of no command that is not imported yet."""
         if args[0].isidentifier() and self.get_command(ctx, args[0]) is None:
             raise typer.BadParameter(f"command {one_of(args[0], self.list_commands(ctx))}", ctx)
         return super().resolve_command(ctx, args)
+
+
+@cache
+def _found(name: str) -> Any:
+    """The command, or None. Kept, because the library asks for it several times, and making it costs more than most do."""
+    if name in OWN_COMMANDS:
+        return _command(name, resolve_name(OWN_COMMANDS[name]))
+    found = tuple(entry_points(group=GROUP, name=name))
+    if found:
+        return _command(name, found[0].load())
+    return _command(name, _missing) if name in LAB_COMMANDS else None
 
 
 def _command(name: str, found: Any) -> Any:

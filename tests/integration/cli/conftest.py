@@ -40,7 +40,7 @@ SHOWN_LINES = 60
 """Of a service's log, behind a test that has failed: enough for what it did last."""
 
 POLL_SECONDS, POLL_SECONDS_MAX = 0.05, 1.0
-POLL_RATIO = 3
+POLL_RATIO = 6
 """Between two looks it rests for so many times as long as a look takes."""
 
 ROWS = 500
