@@ -52,7 +52,12 @@ class _AllCommands(Commands):
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        return _found(cmd_name)
+        if cmd_name in OWN_COMMANDS:
+            return _own_command(cmd_name)
+        found = tuple(entry_points(group=GROUP, name=cmd_name))
+        if found:
+            return _command(cmd_name, found[0].load())
+        return _command(cmd_name, _missing) if cmd_name in LAB_COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See the library's, which knows of no command that is not imported yet."""
@@ -62,14 +67,9 @@ class _AllCommands(Commands):
 
 
 @cache
-def _found(name: str) -> Any:
-    """The command, or None. Kept, because the library asks for it several times, and making it costs more than most do."""
-    if name in OWN_COMMANDS:
-        return _command(name, resolve_name(OWN_COMMANDS[name]))
-    found = tuple(entry_points(group=GROUP, name=name))
-    if found:
-        return _command(name, found[0].load())
-    return _command(name, _missing) if name in LAB_COMMANDS else None
+def _own_command(name: str) -> Any:
+    """Kept, for the library asks several times, and making one takes time."""
+    return _command(name, resolve_name(OWN_COMMANDS[name]))
 
 
 def _command(name: str, found: Any) -> Any:
