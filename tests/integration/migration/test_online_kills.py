@@ -14,6 +14,7 @@ import pymysql
 import pytest
 
 from fixtures.capture import CALM, Sources
+from fixtures.servers import reachable_folder
 from headgate.config.settings import load_settings
 from headgate.eventlog.topics import create_topics
 from headgate_lab.embedded.broker import EmbeddedKafka
@@ -147,16 +148,12 @@ class MariadbParts(Parts):
 @pytest.fixture(params=["postgres", "mariadb"])
 def parts(
     request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
     spark_jars: tuple[Path, ...],
     serve: Serve,
 ) -> Iterator[Parts]:
-    folder = tmp_path_factory.mktemp("parts")
-    for above in (folder, *folder.parents[:2]):
-        with suppress(PermissionError):
-            above.chmod(0o755)
     with ExitStack() as stack:
+        folder = stack.enter_context(reachable_folder())
         kafka = stack.enter_context(EmbeddedKafka(folder / "kafka", settings=CALM))
         cluster_settings(monkeypatch, kafka.bootstrap, spark_jars)
         create_topics(load_settings({"shards": 1}))
