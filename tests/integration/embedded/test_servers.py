@@ -239,19 +239,14 @@ def _family(process: psutil.Process) -> list[psutil.Process]:
     return process.children(recursive=True)
 
 
-def test_connect_says_why_a_connector_is_refused(folder: Path) -> None:
-    with EmbeddedKafka(folder / "kafka") as kafka:
-        worker = kafka.start_connect("debezium-postgres")
-        with pytest.raises(EmbeddedError, match=r"Connect refused PUT .*no\.such\.Connector"):
-            worker.put_connector("wrong", {"connector.class": "no.such.Connector"})
-
-
-def test_connect_captures_a_table(folder: Path) -> None:
+def test_connect_says_why_a_connector_is_refused_and_captures_a_table(folder: Path) -> None:
     with EmbeddedPostgres(folder / "source", logical=True) as source, EmbeddedKafka(folder / "kafka") as kafka:
         with psycopg.connect(source.dsn()) as connection:
             connection.execute("CREATE TABLE item (id int PRIMARY KEY, name text)")
             connection.execute("INSERT INTO item VALUES (1, 'é')")
         worker = kafka.start_connect("debezium-postgres")
+        with pytest.raises(EmbeddedError, match=r"Connect refused PUT .*no\.such\.Connector"):
+            worker.put_connector("wrong", {"connector.class": "no.such.Connector"})
         config = {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
             "plugin.name": "pgoutput",
