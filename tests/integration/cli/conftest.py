@@ -94,6 +94,15 @@ def headgate(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments), default_map=_all_timeouts())
 
 
+def make_topics(log: KafkaLog, *topics: NewTopic) -> None:
+    """Create them. The broker that says they are made may still deny that they exist, for a moment."""
+    admin = log.connection.admin
+    for future in admin.create_topics(list(topics)).values():
+        future.result(ANSWER_SECONDS)
+    names = {new.topic for new in topics}
+    eventually(lambda: names <= admin.list_topics(timeout=ANSWER_SECONDS).topics.keys(), "the topics are there")
+
+
 @cache
 def _all_timeouts() -> dict[str, Any]:
     return _timeouts(typer.main.get_command(app))
@@ -184,8 +193,7 @@ def change(number: int) -> tuple[bytes, bytes]:
 def shop_file(settings: Settings, log: KafkaLog, postgres_database: str, tmp_path: Path) -> Path:
     """The YAML of feed shop: 500 rows on a topic, in src.orders as they are to be, and an empty table for them."""
     topic = f"{settings.cluster}-shop.src.orders"
-    for future in log.connection.admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(log, NewTopic(topic, 1, 1))
     given = {name: value for name, value in conninfo_to_dict(postgres_database).items() if value is not None}
     password = tmp_path / "password"
     password.write_text(str(given.pop("password", "")), encoding="utf-8")

@@ -36,7 +36,7 @@ from headgate.runtime.service import ServiceSettings
 from headgate.sinks.contract import Claim, FeedIdentity
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
-from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate, make_topics
 
 pytestmark = pytest.mark.integration
 
@@ -160,8 +160,7 @@ class _Shop:
             connection.execute("CREATE TABLE keyless (id int)")
 
     def make_topic(self, name: str, **settings: str) -> None:
-        for future in self._log.connection.admin.create_topics([NewTopic(name, 2, 1, config=settings)]).values():
-            future.result(ANSWER_SECONDS)
+        make_topics(self._log, NewTopic(name, 2, 1, config=settings))
 
     def file(self, feed: str, **changes: Any) -> str:
         spec = {

@@ -18,7 +18,7 @@ from headgate.records.keys import DeadLetterKey, FeedKey
 from headgate.sources import resend as resending
 from headgate.sources.records import read_stretch
 from headgate.sources.resend import Original, look, resend
-from integration.cli.conftest import ANSWER_SECONDS, headgate
+from integration.cli.conftest import ANSWER_SECONDS, headgate, make_topics
 
 pytestmark = pytest.mark.integration
 
@@ -37,8 +37,7 @@ class Shop:
 
     def __init__(self, log: KafkaLog, topic: str) -> None:
         self.log, self.topic = log, topic
-        for future in log.connection.admin.create_topics([NewTopic(topic, 2, 1)]).values():
-            future.result(ANSWER_SECONDS)
+        make_topics(log, NewTopic(topic, 2, 1))
         self._producer = log.connection.client(Producer, enable_idempotence=True)
         self._log_writer = log.writer("test")
         record = FeedRecorded(

@@ -14,7 +14,7 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.cli.main import LAB_COMMANDS, app
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate
+from integration.cli.conftest import Service, eventually, headgate, make_topics
 
 pytestmark = pytest.mark.integration
 
@@ -98,8 +98,7 @@ def test_a_refused_feed_ends_with_the_code_of_its_cause(
         return headgate("feed", "create", str(file), *option).exit_code
 
     keyless = f"{settings.cluster}-shop.src.keyless"
-    for future in log.connection.admin.create_topics([NewTopic(keyless, 1, 1)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(log, NewTopic(keyless, 1, 1))
     assert created(source={"topics": [f"{settings.cluster}-nosuch"]}) == ExitCode.SOURCE
     assert created(sink={"table": "public.nosuch_{table}"}) == ExitCode.SINK_REFUSED
     assert created(sink={"dsn": spec["sink"]["dsn"] + " port=1"}) == ExitCode.SINK_UNAVAILABLE

@@ -20,7 +20,7 @@ from headgate.config.times import show_ts
 from headgate.eventlog.kafka import KafkaLog
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.ts import ts_of_ms
-from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate, make_topics
 
 pytestmark = [
     pytest.mark.integration,
@@ -78,8 +78,7 @@ def feed(
 ) -> Iterator[tuple[Ticdc, Path, dict]]:
     """A topic, an empty table, and the file of a feed between them."""
     topic = f"{settings.cluster}-shop.orders"
-    for future in log.connection.admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(log, NewTopic(topic, PARTITIONS, 1))
     given = {name: value for name, value in conninfo_to_dict(postgres_database).items() if value is not None}
     password = tmp_path / "password"
     password.write_text(str(given.pop("password", "")), encoding="utf-8")

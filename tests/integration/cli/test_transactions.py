@@ -19,7 +19,7 @@ from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.ts import ts_of_ms
-from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate, make_topics
 
 pytestmark = [
     pytest.mark.integration,
@@ -46,8 +46,7 @@ class Debezium:
         self.make(f"{prefix}.public.goods", f"{prefix}.public.rarely")
 
     def make(self, *topics: str) -> None:
-        for future in self._log.connection.admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
-            future.result(ANSWER_SECONDS)
+        make_topics(self._log, *(NewTopic(topic, 1, 1) for topic in topics))
 
     def transaction(self, number: int, at_ms: int, *changes: tuple[int, str], table: str = "goods") -> None:
         for order, (key, what) in enumerate(changes, 1):

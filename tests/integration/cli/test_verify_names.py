@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate, make_topics
 
 pytestmark = pytest.mark.integration
 
@@ -39,8 +39,7 @@ def made(
     with psycopg.connect(postgres_database, autocommit=True) as database:
         database.execute(SHOP)
     topic = f"{settings.cluster}-shop.Odd_Sch.select"
-    for future in log.connection.admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(log, NewTopic(topic, 1, 1))
     given = {name: value for name, value in conninfo_to_dict(postgres_database).items() if value is not None}
     password = tmp_path / "password"
     password.write_text(str(given.pop("password", "")), encoding="utf-8")
