@@ -9,6 +9,11 @@ from fixtures.spare_databases import SpareDatabases
 
 pytestmark = pytest.mark.integration
 
+REFUSES_TO_BE_EMPTIED = """
+CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no'; END$$;
+CREATE EVENT TRIGGER refuses ON ddl_command_start EXECUTE FUNCTION refuse()
+"""
+
 
 @pytest.fixture
 def spare(postgres_dsn: str) -> Iterator[SpareDatabases]:
@@ -52,6 +57,7 @@ def test_an_emptied_one_is_used_again_under_another_name(spare: SpareDatabases) 
         "ALTER DATABASE {} SET timezone = 'Asia/Tokyo'",
         "GRANT CONNECT ON DATABASE {} TO pg_monitor",
         "SELECT lo_create(0)",
+        REFUSES_TO_BE_EMPTIED,
     ],
 )
 def test_one_in_which_something_is_left_is_not_used_again(spare: SpareDatabases, statement: str) -> None:
