@@ -18,10 +18,10 @@ from headgate.replication.span_table import SpanTable
 
 __all__ = ["ARRIVAL_SECONDS", "JOIN_SECONDS", "Placement"]
 
-ARRIVAL_SECONDS: Final = 0.2
+ARRIVAL_SECONDS: Final = 0.05
 ARRIVAL_SECONDS_MAX: Final = 2.0
 """Spans that become ready within this time share a lane; a lane of its own for each would cost its fixed work. Longer
-while others of the feed are being opened: a whole feed comes at a time."""
+while others of the feed are being opened: a whole feed comes at a time. Each start and each move waits for it."""
 
 JOIN_SECONDS: Final = 5.0
 """Lanes of a feed are joined once none has started, and no span has come or left, for so long: a start costs half a

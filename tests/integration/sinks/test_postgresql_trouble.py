@@ -3,11 +3,14 @@
 import shutil
 import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import psutil
 import psycopg
 import pytest
@@ -27,9 +30,19 @@ from headgate.sinks.contract import (
 from headgate.sinks.relational import silence
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
+from headgate.sinks.relational.source_tables import text_of
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.integration
+
+SECONDS_MAX = 60.0
+
+WAITS_FOR_ROW = """
+SELECT EXISTS (SELECT FROM pg_locks held WHERE held.pid = waits.pid AND held.relation = 'public.t'::regclass
+               AND held.mode = 'RowExclusiveLock')
+FROM pg_locks waits WHERE NOT waits.granted AND waits.locktype = 'transactionid'
+"""
+"""Of each session that waits for another's transaction: whether it has written to the table."""
 
 CLAIM = Claim(FeedIdentity("c", "0-1", "shop"), "public.t", "shop.t", Epoch(1, 1), 0, {0: 0})
 
@@ -97,6 +110,34 @@ def test_a_table_that_disappears_and_one_that_may_not_be_written_any_more(dsn: s
         finally:
             writer.close()
             owner.execute(f"DROP OWNED BY {user} CASCADE; DROP USER {user}")
+
+
+def test_the_first_batches_of_two_partitions_merge_beside_each_other(dsn: str) -> None:
+    """The one row that both write, the source's table, is the last thing each of them asks for."""
+    claim = msgspec.structs.replace(CLAIM, start={0: 0, 1: 0})
+    sink = PostgresSink(RelationalSettings(dsn))
+    sink.claim(claim)
+    writer = sink.writer()
+    first = msgspec.structs.replace(batch(0, 3), claim=claim, source_table=("d", "s", "t"))
+    try:
+        with psycopg.connect(dsn) as other, ThreadPoolExecutor(1) as pool:
+            other.execute(
+                "INSERT INTO headgate.source_tables VALUES (%s, %s, %s, %s, 0, %s)",
+                ("c", "0-1", "public.t", "shop.t", text_of(("d", "s", "t"))),
+            )
+            applied = pool.submit(writer.apply, first)
+            with psycopg.connect(dsn, autocommit=True) as looker:
+                deadline = time.monotonic() + SECONDS_MAX
+                while not (waiting := looker.execute(WAITS_FOR_ROW).fetchall()):
+                    assert time.monotonic() < deadline and not applied.done(), "nobody waits for the row"
+                    time.sleep(0.01)
+            assert waiting == [(True,)]
+            assert not applied.done()
+            other.commit()
+            assert applied.result(SECONDS_MAX).positions == {0: 3}
+    finally:
+        writer.close()
+    assert count_of(dsn) == 3
 
 
 @pytest.fixture

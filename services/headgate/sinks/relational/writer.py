@@ -1,8 +1,9 @@
 """One batch, one transaction: stage the rows, move the positions under the fence, merge, commit.
 
 The positions are moved before the merge, so that a writer whose epoch is over finds out before it touches the table;
-and after the staging, so that the progress rows are locked only as long as the merge takes. Whatever goes wrong
-before the commit leaves nothing behind. When the answer to a commit is lost, the outcome is unknown: the caller reads
+and after the staging, so that the progress rows are locked only as long as the merge takes. The source table's row,
+which all partitions share, comes last: the tasks of a table's first batch would merge one after the other otherwise.
+Whatever goes wrong before the commit leaves nothing behind. When the answer to a commit is lost, the outcome is unknown: the caller reads
 the positions.
 """
 
@@ -149,10 +150,10 @@ class RelationalWriter(Generic[S, C, E]):
             if not self._dialect.stages_in_transaction:
                 transaction.enter_context(session.transaction())
             progress.advance(claim, table.name, batch.ranges)
-            progress.store_source_table(batch, table.name)
             merged = stage.merge(reduced, groups)
             if batch.changes:
                 stage.check_version()
+            progress.store_source_table(batch, table.name)
             reach(CrashPoint.BEFORE_COMMIT)
         reach(CrashPoint.COMMITTED)
         positions = {partition: span.next for partition, span in batch.ranges.items()}
