@@ -28,7 +28,7 @@ from headgate.replication.heads import without_heads
 from headgate.replication.plan import BatchPlan, TaskResult
 from headgate.replication.progress import LaneProgress, ProgressReader
 from headgate.replication.spark import end_of_jvm
-from headgate.replication.stream import Ends, LaneSource, batch_ends, polling_delay, rows_of
+from headgate.replication.stream import NOTES, Ends, LaneSource, batch_ends, polling_delay, rows_of
 from headgate.replication.task import applied, applying, set_plan
 
 __all__ = ["BatchCoordinator", "Lane", "LaneSource"]
@@ -119,6 +119,9 @@ class Lane:
         """When its latest batch began that it may have rested after."""
         self._is_generated = False
         self._query: Any = None
+        self._execution: Any = None
+        """What Spark runs for the query: it knows up to where a batch goes."""
+        self._is_known = threading.Event()
         self._folder: Path | None = None
         self._batch_ended_at: float | None = None
         self._broken: str | None = None
@@ -154,7 +157,7 @@ class Lane:
         self._cores, self._rows_max, self._rests = cores, source.rows_max, source.rests
         self._folder = Path(tempfile.mkdtemp(prefix="lane-", dir=scratch))
         stream = rows_of(session, source, self._starts).writeStream.queryName(self.name)
-        stream = stream.option("checkpointLocation", self._folder.as_uri()).foreachBatch(self._on_batch)
+        stream = stream.options(checkpointLocation=self._folder.as_uri(), **NOTES).foreachBatch(self._on_batch)
         stream = stream.trigger(processingTime=f"{round(source.interval_seconds * 1000)} milliseconds")
         with _starting:
             # Tasks of different lanes share the cores fairly; within a pool they would queue up.
@@ -165,6 +168,8 @@ class Lane:
                 self._query = stream.start()
             finally:
                 session.conf.unset(_GENERATED)  # others who work with the session read and write a lot at a time
+        self._execution = self._query._jsq.streamingQuery()
+        self._is_known.set()
         self._batch_ended_at = time.monotonic()
         self.started = True
         if self.stopping.is_set():
@@ -232,8 +237,8 @@ class Lane:
         began = time.monotonic()
         self._serving, self._served_batch = True, batch
         try:
-            assert self._folder is not None  # noqa: S101 - a query that has no directory has not been started
-            self._serve(rows, batch_ends(self._folder, batch, self._starts))
+            self._is_known.wait(BORDER_SECONDS_MAX)  # a first batch may come before start() is through
+            self._serve(rows, batch_ends(self._execution, self._starts))
         except Exception as error:  # noqa: BLE001 (whatever it is, the spans must not wait for a query that is over)
             self._broken = _why(error)
             if not isinstance(error, PySparkException | Py4JError | OSError):

@@ -1,13 +1,12 @@
 """What a lane's query is made of: Spark's Kafka source over explicit partitions, from explicit offsets.
 
 Spark's own progress is never the truth: every query has a fresh checkpoint directory and begins at the offsets that
-the sink names. What Spark notes there of each batch before it runs says up to where the batch goes.
+the sink names, and no query ever goes on from what another has noted there.
 """
 
 import zlib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +15,7 @@ from headgate.generation.shell.wire import END, WRITER
 from headgate.replication.frames import COLUMNS, HEADERS, MARK, Mark
 from headgate.replication.spark_options import check_options
 
-__all__ = ["Ends", "LaneSource", "batch_ends", "polling_delay", "rows_of"]
+__all__ = ["NOTES", "Ends", "LaneSource", "batch_ends", "polling_delay", "rows_of"]
 
 Ends: TypeAlias = Mapping[tuple[str, int], int]
 """(topic, partition) → an offset."""
@@ -61,6 +60,16 @@ POLL_MS: Final = 25
 POLL_PARTITIONS: Final = 4
 """One millisecond more for so many partitions: to ask about 1 000 costs two milliseconds of a core, and as much of the
 broker's, so 40 times a second would be a sixth of it for nothing."""
+
+
+NOTES: Final[Mapping[str, str]] = {
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "10000",
+    # Spark has it for its Kafka sink alone, because a query that goes on from such notes writes some batches again.
+    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+}
+"""Spark's notes of batches, which nobody reads, are written every ten seconds and beside the batches: two files per
+batch were a quarter of what a small one takes (docs/adr/0057)."""
 
 
 class LaneSource(msgspec.Struct, frozen=True):
@@ -141,8 +150,11 @@ def polling_delay(partitions: int) -> str:
     return f"{POLL_MS + partitions // POLL_PARTITIONS}ms"
 
 
-def batch_ends(folder: Path, batch: int, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """Up to where a batch under way goes, of each of ``places``. Raises OSError."""
-    noted = (folder / "offsets" / str(batch)).read_bytes().splitlines()[-1]
-    ends = msgspec.json.decode(noted, type=dict[str, dict[int, int]])
+def batch_ends(execution: Any, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Up to where the batch under way goes, of each of ``places``; ``execution`` is Spark's, of the query.
+
+    Raises Py4JError.
+    """
+    offsets = execution.availableOffsets().values().head().json()  # a lane has one source
+    ends = msgspec.json.decode(offsets, type=dict[str, dict[int, int]])
     return {(topic, partition): ends[topic][partition] for topic, partition in places}

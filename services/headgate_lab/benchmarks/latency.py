@@ -44,8 +44,8 @@ TABLE_FORMAT: Final = "${topic}"
 """Debezium's way to name a table by its topic, whose dots it makes underscores."""
 
 START_SECONDS_MAX: Final = 120.0
-WARM_UP_SECONDS: Final = 5.0
-"""First batches meet a cold JVM; they are written but not counted."""
+WARM_UP_SECONDS: Final = 30.0
+"""First batches meet a cold JVM; they are written but not counted. Every side has as long."""
 
 
 class LatencyOptions(msgspec.Struct, frozen=True):
@@ -125,9 +125,18 @@ def _headgate(parts: Parts, options: LatencyOptions, course: Course, number: int
     return latencies
 
 
-def measure_latency(parts: Parts, options: LatencyOptions, course: Course, tasks: Sequence[SpanTask]) -> list[float]:
-    """Write to tables that are empty and replicate; ms per counted change. Raises BenchError."""
-    counted_from, written = _write(parts, options, course)
+def measure_latency(
+    parts: Parts,
+    options: LatencyOptions,
+    course: Course,
+    tasks: Sequence[SpanTask],
+    begin: Callable[[], None] = lambda: None,
+) -> list[float]:
+    """Write to tables that are empty and replicate; ms per counted change. Raises BenchError.
+
+    ``begin`` is called before the first change that counts.
+    """
+    counted_from, written = _write(parts, options, course, begin)
     wait_for(parts, {task.id: {0: written[task.plan.topic]} for task in tasks})
     return _latencies(parts, course, counted_from, written)
 
@@ -139,7 +148,7 @@ def _debezium(parts: Parts, options: LatencyOptions, course: Course, connect: De
     name = next(iter(course.tables.values())).rsplit(".", 1)[-1]
     with connect.connector(name, tuple(course.tables), TABLE_FORMAT, to, DEBEZIUM_OPTIONS) as check:
         check()
-        counted_from, written = _write(parts, options, course)
+        counted_from, written = _write(parts, options, course, lambda: None)
         deadline = time.monotonic() + START_SECONDS_MAX
         while not _has_all(parts, course, written):
             check()
@@ -176,14 +185,18 @@ def wait_until_replicating(parts: Parts, tasks: Sequence[SpanTask]) -> None:
             time.sleep(0.05)
 
 
-def _write(parts: Parts, options: LatencyOptions, course: Course) -> tuple[int, dict[str, int]]:
+def _write(
+    parts: Parts, options: LatencyOptions, course: Course, begin: Callable[[], None]
+) -> tuple[int, dict[str, int]]:
     """Write at an even rate, table after table; the first counted id, and how many each topic got."""
     topics = list(course.tables)
     producer = confluent_kafka.Producer({"bootstrap.servers": parts.bootstrap, "acks": "all", "linger.ms": 0})
-    total = _changes(options)
+    counted_from = int(options.rate * WARM_UP_SECONDS)
     written = dict.fromkeys(topics, 0)
     started = time.monotonic()
-    for change_id in range(total):
+    for change_id in range(_changes(options)):
+        if change_id == counted_from:
+            begin()
         ahead = started + change_id / options.rate - time.monotonic()
         if ahead > 0:
             time.sleep(ahead)
@@ -194,7 +207,7 @@ def _write(parts: Parts, options: LatencyOptions, course: Course) -> tuple[int, 
         written[topic] += 1
     if producer.flush(30):
         raise BenchError("the broker did not take all changes within 30 s")
-    return int(options.rate * WARM_UP_SECONDS), written
+    return counted_from, written
 
 
 def _append_times(bootstrap: str, topic: str, count: int) -> dict[int, float]:

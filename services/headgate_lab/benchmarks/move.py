@@ -32,7 +32,7 @@ STRETCH_SECONDS: Final = 3.0
 """Around each move, and between two: a pause shorter than this is seen whole."""
 
 STEP_SECONDS_MAX: Final = 60.0
-WARM_UP_SECONDS: Final = 10.0
+WARM_UP_SECONDS: Final = 30.0
 
 
 class _Stretches(msgspec.Struct, frozen=True):

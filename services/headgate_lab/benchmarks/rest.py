@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from headgate_lab.benchmarks.cpu import CpuClock
+from headgate_lab.benchmarks.cpu import CpuClock, Stock
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
 from headgate_lab.benchmarks.latency import Course, LatencyOptions, measure_latency
 from headgate_lab.benchmarks.parts import BenchError, Parts, bench_parts, make_task, spark_rows, spark_rows_since
@@ -21,7 +21,7 @@ from headgate_lab.benchmarks.tables import create_tables, driver, start_all
 __all__ = ["RestOptions", "bench_rest"]
 
 SETTLE_SECONDS: Final = 20.0
-"""For lanes to be joined, and the JVM's compiler to have done with the start."""
+"""For lanes to be joined. Then changes trickle for as long as a side of ``bench latency`` is warmed, uncounted."""
 
 CLOSE_SECONDS_MAX: Final = 120.0
 
@@ -72,9 +72,16 @@ def _at_rest(parts: Parts, options: RestOptions, place: int, tables: int) -> tup
     start_all(parts, tasks)
     time.sleep(SETTLE_SECONDS)
     clock = CpuClock({"driver": driver, "jvm": parts.jvm, "workers": parts.workers, "broker": parts.broker})
-    rows, before, began = spark_rows(parts), clock.stock(), time.monotonic()
+    rows, begun = spark_rows(parts), list[tuple[Stock, float]]()
     course = Course(dict(zip(topics, names, strict=True)))
-    late_ms = measure_latency(parts, LatencyOptions(options.rate, options.seconds), course, tasks)
+    late_ms = measure_latency(
+        parts,
+        LatencyOptions(options.rate, options.seconds),
+        course,
+        tasks,
+        lambda: begun.append((clock.stock(), time.monotonic())),
+    )
+    ((before, began),) = begun
     spent, passed = clock.seconds_since(before), time.monotonic() - began
     spark_rows_since(parts, rows, int(options.rate * options.seconds))
     for task in tasks:
