@@ -7,6 +7,7 @@ are found by looking again (discovery.py).
 """
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from string import Formatter
 from typing import Final
@@ -46,6 +47,11 @@ __all__ = [
     "within_change_log",
 ]
 
+MADE_SECONDS_MAX: Final = 2.0
+MADE_LOOK_SECONDS: Final = 0.1
+"""A topic that has just been made may be denied for a moment, by the broker that made it too; a script that makes it
+and then the feed would be refused. Whoever has mistyped its name waits for so long."""
+
 _BROKERS_OWN: Final = "__"
 """Kafka's own topics (``__consumer_offsets``) hold no tables; a wide pattern must not catch them."""
 
@@ -68,7 +74,8 @@ def find_topics(connection: KafkaConnection, source: SourceSpec, own_prefix: str
     ``own_prefix`` are the control topics, which are no source. Raises TopicMissingError, TransactionsUnusableError,
     SourceUnreachableError.
     """
-    present = present_topics(connection)
+    named = {*source.topics, *((source.transaction_topic,) if source.transaction_topic is not None else ())}
+    present = _present_with(connection, named)
     if source.topic_pattern is not None:
         found = matching(present, source.topic_pattern, own_prefix)
         found.pop(source.transaction_topic or "", None)
@@ -87,6 +94,14 @@ def _listed(present: Mapping[str, int], source: SourceSpec) -> dict[str, int]:
             "source.topics"
         )
     return {name: present[name] for name in sorted(set(source.topics))}
+
+
+def _present_with(connection: KafkaConnection, named: set[str]) -> dict[str, int]:
+    """``present_topics``, once those ``named`` are among them, or have not come in time."""
+    deadline = time.monotonic() + MADE_SECONDS_MAX
+    while not named <= (present := present_topics(connection)).keys() and time.monotonic() < deadline:
+        time.sleep(MADE_LOOK_SECONDS)
+    return present
 
 
 def present_topics(connection: KafkaConnection) -> dict[str, int]:

@@ -26,6 +26,7 @@ from headgate.sources.offsets import (
     offsets_at,
     start_offsets,
 )
+from headgate.sources import topics as source_topics
 from headgate.sources.topics import TableClashError, TopicMissingError, find_topics, plan_spans, present_topics
 from support.kafka_cluster import ANSWER_SECONDS
 
@@ -92,6 +93,22 @@ def test_nothing_found_is_said(source: _Source) -> None:
     there = source.make("there.x")
     with pytest.raises(TopicMissingError, match=f"{source.prefix}gone.x does not exist"):
         find_topics(source.connection, SourceSpec(topics=(there, f"{source.prefix}gone.x")), "x.")
+
+
+def test_a_topic_that_the_broker_still_denies_is_looked_for_again(
+    source: _Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def late(connection: KafkaConnection) -> dict[str, int]:
+        present = present_topics(connection)
+        if not made:
+            made.append(source.make("late.x"))
+        return present
+
+    monkeypatch.setattr(source_topics, "present_topics", late)
+    wanted = f"{source.prefix}late.x"
+    assert find_topics(source.connection, SourceSpec(topics=(wanted,)), "x.") == {wanted: 1}
 
 
 def test_plan_has_tables_sorted_with_where_to_begin(source: _Source) -> None:
