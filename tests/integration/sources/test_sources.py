@@ -15,6 +15,7 @@ from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.config.times import parse_ts
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.ts import ts_of_ms
+from headgate.sources import topics as source_topics
 from headgate.sources.discovery import Discovery, look_again
 from headgate.sources.offsets import (
     RECORD_TIME_MARGIN_MS,
@@ -26,7 +27,6 @@ from headgate.sources.offsets import (
     offsets_at,
     start_offsets,
 )
-from headgate.sources import topics as source_topics
 from headgate.sources.topics import TableClashError, TopicMissingError, find_topics, plan_spans, present_topics
 from support.kafka_cluster import ANSWER_SECONDS
 
