@@ -41,9 +41,9 @@ properties apart. Nothing is joined or committed."""
 RECEIVE_BYTES: Final = 1 << 20
 
 POLL_RECORDS_MAX: Final = 2_000
-"""What was polled lives until all of it is read, so the collector copies it: with 10 000 rows of 2 kB that took as much
-processor time as reading them (docs/benchmarks.md). After each poll Spark asks for the partition's first and last
-offset, so Kafka's 500 would cost four times as many questions."""
+"""What was polled lives until all of it is read, so the collector copies it: with 10 000 rows of 2 kB that took two
+thirds of the processor time of reading them (docs/benchmarks.md). After each poll Spark asks for the partition's first
+and last offset, so Kafka's 500 would cost four times as many questions."""
 
 POLL_SHRINKS: Final = 100
 """A fetch is bounded by what is on the wire, a poll by nothing but this number: compressed, two thousand rows of 10 MB

@@ -32,7 +32,15 @@ from headgate_lab.benchmarks.peers.debezium import DebeziumPeer
 from headgate_lab.benchmarks.targets import PostgresTarget
 from headgate_lab.benchmarks.workload import DDL, create_topic, insert_event
 
-__all__ = ["Course", "LatencyOptions", "bench_latency", "commit_times", "measure_latency", "wait_until_replicating"]
+__all__ = [
+    "Course",
+    "LatencyOptions",
+    "bench_latency",
+    "changes_written",
+    "commit_times",
+    "measure_latency",
+    "wait_until_replicating",
+]
 
 GOALS_P50_MS: Final = {1: 150.0, 20: 300.0, 200: 1_000.0}
 """What was aimed at, by the number of tables; the aim for p99 is below three times that."""
@@ -77,7 +85,7 @@ def bench_latency(options: LatencyOptions, say: Callable[[str], None]) -> Report
             rows_before = spark_rows(parts)
             latencies = _headgate(parts, options, course, number)
             figures |= _figures(f"tables_{tables}", latencies, GOALS_P50_MS.get(tables))
-            rows = spark_rows_since(parts, rows_before, _changes(options))
+            rows = spark_rows_since(parts, rows_before, changes_written(options))
             figures[f"tables_{tables}_spark_input_rows"] = median_of([float(rows)], "rows", digits=0)
             if connect is not None:
                 course = _course(parts, f"dbz_{number}", tables, with_schema=True)
@@ -95,7 +103,7 @@ def _figures(prefix: str, latencies_ms: Sequence[float], goal: float | None) -> 
     }
 
 
-def _changes(options: LatencyOptions) -> int:
+def changes_written(options: LatencyOptions) -> int:
     """All that is written on one course, counted or not."""
     return int(options.rate * (options.seconds + WARM_UP_SECONDS))
 
@@ -194,7 +202,7 @@ def _write(
     counted_from = int(options.rate * WARM_UP_SECONDS)
     written = dict.fromkeys(topics, 0)
     started = time.monotonic()
-    for change_id in range(_changes(options)):
+    for change_id in range(changes_written(options)):
         if change_id == counted_from:
             begin()
         ahead = started + change_id / options.rate - time.monotonic()

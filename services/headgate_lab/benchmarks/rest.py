@@ -14,7 +14,7 @@ import msgspec
 
 from headgate_lab.benchmarks.cpu import CpuClock, Stock
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
-from headgate_lab.benchmarks.latency import Course, LatencyOptions, measure_latency
+from headgate_lab.benchmarks.latency import Course, LatencyOptions, changes_written, measure_latency
 from headgate_lab.benchmarks.parts import BenchError, Parts, bench_parts, make_task, spark_rows, spark_rows_since
 from headgate_lab.benchmarks.tables import create_tables, driver, start_all
 
@@ -73,17 +73,11 @@ def _at_rest(parts: Parts, options: RestOptions, place: int, tables: int) -> tup
     time.sleep(SETTLE_SECONDS)
     clock = CpuClock({"driver": driver, "jvm": parts.jvm, "workers": parts.workers, "broker": parts.broker})
     rows, begun = spark_rows(parts), list[tuple[Stock, float]]()
-    course = Course(dict(zip(topics, names, strict=True)))
-    late_ms = measure_latency(
-        parts,
-        LatencyOptions(options.rate, options.seconds),
-        course,
-        tasks,
-        lambda: begun.append((clock.stock(), time.monotonic())),
-    )
+    course, load = Course(dict(zip(topics, names, strict=True))), LatencyOptions(options.rate, options.seconds)
+    late_ms = measure_latency(parts, load, course, tasks, lambda: begun.append((clock.stock(), time.monotonic())))
     ((before, began),) = begun
     spent, passed = clock.seconds_since(before), time.monotonic() - began
-    spark_rows_since(parts, rows, int(options.rate * options.seconds))
+    spark_rows_since(parts, rows, changes_written(load))
     for task in tasks:
         parts.executor.remove_table(task.id, seal=True)
     deadline = time.monotonic() + CLOSE_SECONDS_MAX
