@@ -7,6 +7,7 @@ Any other is a bug and keeps its traceback. What the command line's library says
 import os
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 import typer
@@ -77,9 +78,9 @@ def _in_our_words(error: typer.BadParameter) -> str:
 
 
 def _asked(arguments: Sequence[str]) -> Output:
-    """How results are asked for, as far as arguments say that were not understood; the last word counts."""
+    """The output format that the raw arguments ask for, before they are parsed. The last one wins."""
     asked = Output.TABLE
-    for word, value in zip(arguments, [*arguments[1:], ""], strict=True):
+    for word, value in zip_longest(arguments, arguments[1:], fillvalue=""):
         if word == "--":
             break
         option, equals, joined = word.partition("=")

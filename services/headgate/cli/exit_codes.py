@@ -199,7 +199,11 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         "no outcome in time: no owner, or the work takes longer", "the message says which; `--timeout`"
     ),
     ExitCode.REQUEST_FAILED: Meaning("a request was accepted and then failed", "the reason is printed"),
-    ExitCode.NOT_FOUND: Meaning("no such feed, table or agent", "`headgate feed list`", refusals=(NOT_FOUND,)),
+    ExitCode.NOT_FOUND: Meaning(
+        "the feed, table, agent, change log or migration does not exist",
+        "the `list` command of its group",
+        refusals=(NOT_FOUND,),
+    ),
     ExitCode.ID_IN_USE: Meaning(
         "another session of the same agent name is alive",
         "`--name`; or wait for its lease to run out",

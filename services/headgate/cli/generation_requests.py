@@ -3,8 +3,6 @@
 A request is a record on the topic generation, and so is its outcome, as with feeds.
 """
 
-import getpass
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -15,6 +13,7 @@ import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import ClusterOptions, connected
+from headgate.cli.outcomes import requester, require_done
 from headgate.cli.output import note
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation.core.planning import Recut
@@ -153,7 +152,9 @@ def request_of(
     changes: tuple[StreamsRecut, ...] = (),
 ) -> GenerationRequested:
     """A request of this user, now."""
-    return GenerationRequested(kind, topic, partitions, streams, epoch, changes, _user(), time.time_ns() // 1_000_000)
+    return GenerationRequested(
+        kind, topic, partitions, streams, epoch, changes, requester(), time.time_ns() // 1_000_000
+    )
 
 
 def ask(tail: GenerationTail, name: str, request: GenerationRequested, timeout: float) -> str:
@@ -163,7 +164,7 @@ def ask(tail: GenerationTail, name: str, request: GenerationRequested, timeout: 
 
 def ask_policy(tail: GenerationTail, name: str, policy: LoadPolicy | None, timeout: float) -> str:
     """Set what automatic mode is to go by, or end it. Raises CommandError."""
-    request = PolicyRequested(policy, _user(), time.time_ns() // 1_000_000)
+    request = PolicyRequested(policy, requester(), time.time_ns() // 1_000_000)
     return _ask(tail, PolicyRequestKey(name, uuid4().hex), request, timeout)
 
 
@@ -180,12 +181,8 @@ def ask_timestamps(
 ) -> str:
     """Ask for something about a timestamp set, wait for what becomes of it. Raises CommandError."""
     now_ms = time.time_ns() // 1_000_000
-    request = TimestampsRequested(kind, tuple(nodes), based_on_ms, ring_delay_ms, kept_ms, _user(), now_ms)
+    request = TimestampsRequested(kind, tuple(nodes), based_on_ms, ring_delay_ms, kept_ms, requester(), now_ms)
     return _ask(tail, TimestampsRequestKey(name, uuid4().hex), request, timeout)
-
-
-def _user() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def _ask(
@@ -201,12 +198,20 @@ def _ask(
         settled = _await(tail, outcome, deadline)
     finally:
         tail.say(Fact(key, None))
-    if settled is None or settled.status is OutcomeStatus.ACCEPTED:
-        said = "no owner has answered: is `headgate serve generation` running?" if settled is None else settled.reason
-        raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"not settled within {timeout:g} s: {said}")
-    if settled.status is not OutcomeStatus.DONE:
-        raise CommandError(ExitCode.REQUEST_REFUSED, settled.reason)
-    return settled.reason
+    return require_done(
+        f"{_kind(request)} of {key.set}",
+        settled,
+        timeout,
+        unanswered=lambda: (
+            f"{_kind(request)} of {key.set}: no owner answered within {timeout:g} s and the request was withdrawn. Is "
+            "`headgate serve generation` running?"
+        ),
+        next_step="it may still finish: see `headgate generation show`, or give a longer --timeout",
+    ).reason
+
+
+def _kind(request: GenerationRequested | PolicyRequested | TimestampsRequested) -> str:
+    return "policy" if isinstance(request, PolicyRequested) else request.kind.value
 
 
 def _await(tail: GenerationTail, outcome: GenerationOutcomeKey, deadline: float) -> RequestSettled | None:

@@ -60,8 +60,11 @@ class _AllCommands(Commands):
         return _command(cmd_name, _missing) if cmd_name in LAB_COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """See the library's, which knows of no command that is not imported yet."""
-        if args[0].isidentifier() and self.get_command(ctx, args[0]) is None:
+        """See the library's, which does not know commands that are not imported yet.
+
+        Shell completion (``resilient_parsing``) resolves what is typed so far: a typo completes to nothing.
+        """
+        if not ctx.resilient_parsing and args[0].isidentifier() and self.get_command(ctx, args[0]) is None:
             raise typer.BadParameter(f"command {one_of(args[0], self.list_commands(ctx))}", ctx)
         return super().resolve_command(ctx, args)
 

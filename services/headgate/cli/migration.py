@@ -1,8 +1,6 @@
 """``headgate migration``: schema changes: submit one, see how it goes, decide about it (docs/migrations.md)."""
 
-import getpass
 import os
-import socket
 import time
 from contextlib import closing
 from typing import Annotated, Any, Final
@@ -16,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.migration_target import TargetOptions
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
+from headgate.cli.outcomes import requester, require_done
 from headgate.cli.output import Output, again, note, show_object, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, show_settled
 from headgate.cli.way_back import way_back_of
@@ -363,7 +362,7 @@ def _ask(
         spec=spec,
         throttle_ratio=ratio,
         expires_seconds=expires,
-        requested_by=f"{getpass.getuser()}@{socket.gethostname()} (pid {os.getpid()})",
+        requested_by=f"{requester()} (pid {os.getpid()})",
         requested_ms=time.time_ns() // 1_000_000,
     )
     key = MigrationRequestKey(uuid4().hex)
@@ -374,16 +373,17 @@ def _ask(
         finally:
             writer.write([Placed(TOPIC, Fact(key, None))], WRITE_SECONDS_MAX)
     what = f"{kind.value} of {migration}"
-    if outcome is None:
-        raise CommandError(
-            ExitCode.REQUEST_TIMED_OUT,
-            f"{what}: nobody answered within {timeout_seconds:g} s; is there a `headgate serve migration`?",
-        )
-    if outcome.status is OutcomeStatus.REFUSED:
-        raise CommandError(ExitCode.REQUEST_REFUSED, f"{what} was refused, nothing was changed: {outcome.reason}")
-    if outcome.status is OutcomeStatus.FAILED:
-        raise CommandError(ExitCode.REQUEST_FAILED, f"{what} has failed: {outcome.reason}")
-    show_settled(migration, {"id": migration}, outcome, output)
+    settled = require_done(
+        what,
+        outcome,
+        timeout_seconds,
+        unanswered=lambda: (
+            f"{what}: nobody answered within {timeout_seconds:g} s and the request was withdrawn. Is "
+            "`headgate serve migration` running?"
+        ),
+        next_step="it goes on: see `headgate migration show`, or give a longer --timeout",
+    )
+    show_settled(migration, {"id": migration}, settled, output)
 
 
 def _await(reader: Any, key: MigrationOutcomeKey, deadline: float) -> RequestSettled | None:

@@ -4,16 +4,14 @@ The request goes to the changefeed partition of the feed's shard under a fresh i
 same id. Nothing else is known about the owner, not even where it runs. Whoever asked deletes its request afterwards.
 """
 
-import getpass
-import os
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 from uuid import uuid4
 
-from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of_refusal
+from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.cli.outcomes import requester, require_done
 from headgate.cli.output import Output, note, show_value
 from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogReader, Partition, Writer
 from headgate.eventlog.sharding import ANNOUNCE, place, shard_of
@@ -68,19 +66,12 @@ def operation(
         spec=spec,
         table=table,
         agent=agent,
-        requested_by=f"{_user()}@{socket.gethostname()}",
+        requested_by=requester(),
         requested_ms=time.time_ns() // 1_000_000,
         parts=parts,
         abandon_sink=abandon_sink,
     )
     return fitted(request)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())  # a container's user often has no name
 
 
 def ask(log: Log, request: OperationRequested, timeout_seconds: float) -> RequestSettled:
@@ -189,19 +180,13 @@ def _done(
     log: Log, request: OperationRequested, shard: int, outcome: RequestSettled | None, timeout_seconds: float
 ) -> RequestSettled:
     what = f"{request.kind.value} of {request.feed or request.agent or f'shard {shard}'}"
-    if outcome is None:
-        raise CommandError(ExitCode.REQUEST_TIMED_OUT, _why_no_outcome(log, shard, what, timeout_seconds))
-    if outcome.status is OutcomeStatus.REFUSED:
-        code = exit_code_of_refusal(outcome.reason)
-        raise CommandError(code, f"{what} was refused, nothing was changed: {outcome.reason}")
-    if outcome.status is OutcomeStatus.FAILED:
-        raise CommandError(ExitCode.REQUEST_FAILED, f"{what} has failed: {outcome.reason}")
-    if outcome.status is OutcomeStatus.ACCEPTED:
-        raise CommandError(
-            ExitCode.REQUEST_TIMED_OUT,
-            f"{what} was accepted, but is not done after {timeout_seconds:g} s: {outcome.reason}; {_what_now(request)}",
-        )
-    return outcome
+    return require_done(
+        what,
+        outcome,
+        timeout_seconds,
+        unanswered=lambda: _why_no_outcome(log, shard, what, timeout_seconds),
+        next_step=_what_now(request),
+    )
 
 
 def _what_now(request: OperationRequested) -> str:

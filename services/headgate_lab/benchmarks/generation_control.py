@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import msgspec
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import NewPartitions, NewTopic
 
 from headgate.cli.generation_requests import ask, request_of
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeReader, ChangeWriter
 from headgate.generation.core.planning import resize
@@ -49,14 +50,12 @@ def compare(bootstrap: str, log: KafkaLog, tail: GenerationTail) -> tuple[Compar
 
 
 def _plain(bootstrap: str, topic: str) -> Compared:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = KafkaConnection(bootstrap).admin
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
     _produce(bootstrap, topic, 0)
     admin.create_partitions([NewPartitions(topic, STREAMS)])[topic].result(30)
     _produce(bootstrap, topic, CHANGES)
-    consumer: Any = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": f"{topic}.group", "auto.offset.reset": "earliest"}
-    )
+    consumer: Any = KafkaConnection(bootstrap).client(Consumer, group_id=f"{topic}.group", auto_offset_reset="earliest")
     consumer.subscribe([topic])
     try:
         return _count(lambda: [(m.key(), int(m.headers()[0][1])) for m in consumer.consume(500, 0.2) if not m.error()])
@@ -65,7 +64,7 @@ def _plain(bootstrap: str, topic: str) -> Compared:
 
 
 def _produce(bootstrap: str, topic: str, first: int) -> None:
-    with Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "acks": "all"}) as producer:
+    with KafkaConnection(bootstrap).client(Producer, partitioner="murmur2_random", acks="all") as producer:
         for number in range(first, first + CHANGES):
             producer.produce(topic, VALUE, _key(number), headers=[("position", str(number).encode())])
             producer.poll(0)

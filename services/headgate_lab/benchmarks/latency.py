@@ -17,6 +17,7 @@ import msgspec
 from psycopg import sql
 
 from headgate.agent.core.executor import SpanTask
+from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import TaskState
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
 from headgate_lab.benchmarks.parts import (
@@ -198,7 +199,7 @@ def _write(
 ) -> tuple[int, dict[str, int]]:
     """Write at an even rate, table after table; the first counted id, and how many each topic got."""
     topics = list(course.tables)
-    producer = confluent_kafka.Producer({"bootstrap.servers": parts.bootstrap, "acks": "all", "linger.ms": 0})
+    producer = KafkaConnection(parts.bootstrap).client(confluent_kafka.Producer, acks="all", linger_ms=0)
     counted_from = int(options.rate * WARM_UP_SECONDS)
     written = dict.fromkeys(topics, 0)
     started = time.monotonic()
@@ -220,7 +221,7 @@ def _write(
 
 def _append_times(bootstrap: str, topic: str, count: int) -> dict[int, float]:
     """Row id → append time, ms since 1970."""
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "bench-times"})
+    consumer = KafkaConnection(bootstrap).client(confluent_kafka.Consumer, group_id="bench-times")
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     times: dict[int, float] = {}
     try:

@@ -15,6 +15,7 @@ import psutil
 from confluent_kafka import TopicPartition
 
 from headgate.config.settings import load_settings
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.kafka import open_log
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.snapshot import read_snapshot
@@ -172,8 +173,10 @@ class MigrationServices:
 
     def end(self, table: str) -> int:
         """Of the table's topic; 0 while there is none."""
-        settings = {"bootstrap.servers": self._bootstrap, "group.id": "bench", "enable.auto.commit": False}
-        with closing(confluent_kafka.Consumer(settings)) as consumer:
+        connection = KafkaConnection(self._bootstrap)
+        with closing(
+            connection.client(confluent_kafka.Consumer, group_id="bench", enable_auto_commit=False)
+        ) as consumer:
             try:
                 _, end = consumer.get_watermark_offsets(TopicPartition(self._database.topic(table), 0), timeout=30)
             except confluent_kafka.KafkaException:

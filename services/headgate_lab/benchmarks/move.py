@@ -18,6 +18,7 @@ import msgspec
 from psycopg import sql
 
 from headgate.agent.core.executor import SpanTask, TableExecutor
+from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Epoch, TaskState
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate_lab.benchmarks.figures import Report, median_of
@@ -56,7 +57,7 @@ class _Load(threading.Thread):
 
     def __init__(self, bootstrap: str, topics: Sequence[str], rate: int) -> None:
         super().__init__(daemon=True)
-        self._producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._producer = KafkaConnection(bootstrap).client(confluent_kafka.Producer, linger_ms=0)
         self._topics, self._rate = topics, rate
         self.ending = threading.Event()
         self.written = dict.fromkeys(topics, 0)

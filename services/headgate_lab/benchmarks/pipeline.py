@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from confluent_kafka import Consumer, TopicPartition
 
+from headgate.eventlog.connection import KafkaConnection
 from headgate_lab.benchmarks.cpu import CpuClock
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
 from headgate_lab.benchmarks.parts import (
@@ -139,7 +140,7 @@ def run_headgate(parts: Parts, workload: Workload, target: Target, table: str, n
 
 def _ends(parts: Parts, workload: Workload) -> dict[int, int]:
     """The workload is written without transactions, so the ends are exactly the last offsets + 1."""
-    consumer = Consumer({"bootstrap.servers": parts.bootstrap, "group.id": "bench-ends"})
+    consumer = KafkaConnection(parts.bootstrap).client(Consumer, group_id="bench-ends")
     try:
         return {
             number: consumer.get_watermark_offsets(TopicPartition(workload.topic, number), timeout=10)[1]

@@ -12,10 +12,11 @@ from typing import Final
 
 import msgspec
 import psutil
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from psycopg import sql
 
 from headgate.agent.core.executor import SpanTask
+from headgate.eventlog.connection import KafkaConnection
 from headgate_lab.benchmarks.cpu import CpuClock
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
 from headgate_lab.benchmarks.latency import Course, LatencyOptions, measure_latency, wait_until_replicating
@@ -87,7 +88,7 @@ def _percentages(idle: dict[str, float]) -> dict[str, Figure]:
 
 def create_tables(parts: Parts, names: Sequence[str], topics: Sequence[str]) -> None:
     """Topics of one partition whose records are stamped by the broker, and their tables, empty."""
-    admin = AdminClient({"bootstrap.servers": parts.bootstrap})
+    admin = KafkaConnection(parts.bootstrap).admin
     properties = {"message.timestamp.type": "LogAppendTime"}
     with parts.connect() as connection:
         for first in range(0, len(names), CREATED_AT_ONCE):

@@ -11,8 +11,9 @@ from typing import Final
 import confluent_kafka
 import msgspec
 import orjson
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
+from headgate.eventlog.connection import KafkaConnection
 from headgate_lab.benchmarks.shapes import SHAPES, USUAL, places
 
 __all__ = ["DDL", "MIXES", "Expected", "Mix", "Workload", "create_topic", "fill_topic", "insert_event"]
@@ -67,7 +68,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 def create_topic(bootstrap: str, topic: str, partitions: int, settings: dict[str, str] | None = None) -> None:
     """A fresh topic; raises KafkaException where it exists."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = KafkaConnection(bootstrap).admin
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=settings or {})
     for future in admin.create_topics([new]).values():
         future.result(TOPIC_TIMEOUT_SECONDS)
@@ -76,15 +77,12 @@ def create_topic(bootstrap: str, topic: str, partitions: int, settings: dict[str
 def fill_topic(bootstrap: str, workload: Workload) -> Expected:
     """Write the workload (keys spread over partitions by id) and say what a target must hold afterwards."""
     chooser = random.Random(workload.seed)  # noqa: S311 (a workload, not a secret)
-    producer = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            # A retried request must not put an older version of a row behind a newer one.
-            "enable.idempotence": True,
-            "linger.ms": 20,
-            "compression.type": "lz4",
-            "batch.size": 1 << 20,
-        }
+    producer = KafkaConnection(bootstrap).client(
+        confluent_kafka.Producer,
+        enable_idempotence=True,  # a retried request must not put an older version of a row behind a newer one
+        linger_ms=20,
+        compression_type="lz4",
+        batch_size=1 << 20,
     )
     mix = MIXES[workload.mix]
     versions: list[int] = []

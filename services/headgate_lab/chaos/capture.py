@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException, Producer
 from psycopg import Connection
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
+from headgate.eventlog.connection import KafkaConnection
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, Column
 from headgate_lab.demo.stack import TOPIC_PREFIX
@@ -100,13 +101,11 @@ class Capture:
     def __init__(self, source_dsn: str, bootstrap: str) -> None:
         self.failure: Exception | None = None
         self._dsn = source_dsn
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,  # a retry must neither reorder nor double
-                "linger.ms": 5,
-                "message.timeout.ms": int(FLUSH_SECONDS * 1000),
-            }
+        self._producer = KafkaConnection(bootstrap).client(
+            Producer,
+            enable_idempotence=True,  # a retry must neither reorder nor double
+            linger_ms=5,
+            message_timeout_ms=int(FLUSH_SECONDS * 1000),
         )
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chaos-capture", daemon=True)

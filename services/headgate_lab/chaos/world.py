@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 import psycopg
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from headgate.config.crash_points import ArmedPoints
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.kafka import open_log
 from headgate.eventlog.topics import create_topics
 from headgate_lab.chaos.capture import Capture, install_outbox
@@ -192,7 +193,7 @@ def _fill_source(source_dsn: str, seed: int) -> dict[str, list[tuple[object, ...
 
 
 def _create_source_topics(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = KafkaConnection(bootstrap).admin
     topics = [NewTopic(f"{TOPIC_PREFIX}.{table.full_name}", num_partitions=1, replication_factor=1) for table in TABLES]
     for created in admin.create_topics(topics).values():
         created.result()

@@ -1,9 +1,11 @@
 """The command as a whole."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +19,43 @@ def test_help_names_every_group_and_command() -> None:
     names = "demo up bench serve feed table agent coordinator topic verify why version"
     for name in names.split():
         assert f" {name} " in text
+
+
+def _typed(words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What a person sees who types this: the installed script, in a process of its own."""
+    script = str(Path(sys.executable).with_name("headgate"))
+    return subprocess.run(
+        [script, *words.split()],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+
+
+def test_no_arguments_show_the_help() -> None:
+    done = _typed("")
+    assert "Usage: headgate" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "at", "offered"),
+    [
+        ("headgate fe", 1, {"feed"}),
+        ("headgate feed pa", 2, {"pause"}),
+        ("headgate", 1, {"feed", "serve", "why", "version"}),
+        ("headgate feed list --out", 3, {"--output"}),
+        ("headgate fead li", 2, set()),
+    ],
+)
+def test_the_tab_key_completes(words: str, at: int, offered: set[str]) -> None:
+    done = _typed("", COMP_WORDS=words, COMP_CWORD=str(at), _HEADGATE_COMPLETE="complete_bash")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = set(done.stdout.split())
+    assert offered <= found
+    assert offered or not found, "a typo completes to nothing"
 
 
 def test_late_commands_answer() -> None:

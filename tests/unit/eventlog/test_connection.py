@@ -1,12 +1,15 @@
 """Properties that are ours are refused by name; a broker that is not there is named by its address."""
 
+import ast
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
+import headgate
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import (
     FIXED_PROPERTIES,
@@ -89,3 +92,17 @@ def test_a_refusal_is_the_same_whichever_broker_was_asked() -> None:
     assert told == {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED: No coordinator: Broker: refused"}
     down = KafkaException(KafkaError(KafkaError._TRANSPORT, "ssl://127.0.0.1:9092/1: Connect failed"))
     assert "9092/1" in reason_of(down), "which one is down is what one wants to know"
+
+
+def test_every_client_of_kafka_is_made_by_the_connection() -> None:
+    """A client made by hand lacks the operator's properties, and librdkafka's log lines go straight to stderr."""
+    services = Path(headgate.__file__).parents[1]
+    by_hand = {
+        f"{module.relative_to(services)}:{node.lineno}"
+        for module in services.rglob("*.py")
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", None))
+        in ("Producer", "Consumer", "AdminClient", "SerializingProducer", "DeserializingConsumer")
+    }
+    assert not by_hand

@@ -24,6 +24,7 @@ from headgate.records.migration import (
     MigrationStrategy,
 )
 from headgate.records.names import InvalidNameError, check_name
+from headgate.records.refusals import NOT_FOUND, coded
 
 __all__ = ["answer", "catch_up", "examined", "forget_outcome", "settle_waiting"]
 
@@ -135,10 +136,14 @@ def _rival(draft: Draft, spec: MigrationSpec) -> str | None:
     return None
 
 
+def _unknown(name: str) -> str:
+    return coded(NOT_FOUND, f"migration {name} does not exist")
+
+
 def _why_not_revertible(draft: Draft, name: str) -> str | None:
     record = draft.migration(name)
     if record is None:
-        return f"no migration {name}"
+        return _unknown(name)
     if not has_changed(record):
         is_complete = record.state is MigrationState.COMPLETE
         return (
@@ -273,7 +278,7 @@ def _meant(draft: Draft, wish: MigrationRequested) -> list[str]:
 def _wish(draft: Draft, request: str, wish: MigrationRequested) -> None:
     names = _meant(draft, wish)
     if not names and wish.migration != ALL:
-        return draft.settle(request, OutcomeStatus.REFUSED, f"no migration {wish.migration}")
+        return draft.settle(request, OutcomeStatus.REFUSED, _unknown(wish.migration))
     ratio = wish.throttle_ratio if wish.throttle_ratio is not None else 1.0
     if wish.kind is MigrationRequestKind.THROTTLE and not 0.0 <= ratio <= 1.0:
         return draft.settle(request, OutcomeStatus.REFUSED, f"a ratio is 0 to 1, not {ratio:g}")
@@ -324,13 +329,13 @@ def _follow(draft: Draft, name: str, wish: MigrationRequested) -> None:
 
 def _why_terminal(draft: Draft, name: str) -> str:
     record = draft.migration(name)
-    return f"{name} is {record.state} already" if record is not None else f"no migration {name}"
+    return f"{name} is {record.state} already" if record is not None else _unknown(name)
 
 
 def _retry(draft: Draft, request: str, wish: MigrationRequested) -> None:
     record = draft.migration(wish.migration)
     if record is None or record.state not in (MigrationState.FAILED, MigrationState.CANCELLED):
-        reason = f"{_why_terminal(draft, wish.migration)}: only what has failed or was cancelled is retried"
+        reason = f"{_why_terminal(draft, wish.migration)}: only a failed or cancelled migration can be retried"
         return draft.settle(request, OutcomeStatus.REFUSED, reason)
     draft.signal(wish.migration, Signal.RETRY)
     draft.settle(request, OutcomeStatus.DONE, f"{wish.migration} is queued again")
@@ -340,7 +345,7 @@ def _retry(draft: Draft, request: str, wish: MigrationRequested) -> None:
 def _clean_up(draft: Draft, request: str, wish: MigrationRequested) -> None:
     names = _meant(draft, wish)
     if not names and wish.migration != ALL:
-        return draft.settle(request, OutcomeStatus.REFUSED, f"no migration {wish.migration}")
+        return draft.settle(request, OutcomeStatus.REFUSED, _unknown(wish.migration))
     pending = [name for name in names if (r := draft.migration(name)) is not None and r.state in PENDING]
     if pending and wish.migration != ALL:
         return draft.settle(request, OutcomeStatus.REFUSED, f"{pending[0]} is pending: cancel it first")

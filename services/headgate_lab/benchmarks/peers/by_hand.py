@@ -19,6 +19,7 @@ import orjson
 import psycopg
 import pymysql
 
+from headgate.eventlog.connection import KafkaConnection
 from headgate.sinks.relational.mysql.address import parse_address
 from headgate_lab.benchmarks.shapes import SHAPES
 
@@ -79,15 +80,13 @@ def run_by_hand(work: ByHand, processes: int) -> float:
 
 def _move(work: ByHand, share: list[int], signals: tuple[Any, Any]) -> None:
     ready, results = signals
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": work.bootstrap,
-            "group.id": "bare-hands",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.message.max.bytes": 10 << 20,
-            "queued.max.messages.kbytes": 256 << 10,
-        }
+    consumer = KafkaConnection(work.bootstrap).client(
+        confluent_kafka.Consumer,
+        group_id="bare-hands",
+        enable_auto_commit=False,
+        enable_partition_eof=True,
+        fetch_message_max_bytes=10 << 20,
+        queued_max_messages_kbytes=256 << 10,
     )
     writer: _Writer = _Mariadb(work) if work.database == "mariadb" else _Postgres(work)
     ready.wait(START_SECONDS_MAX)
