@@ -25,7 +25,7 @@ import msgspec
 
 from headgate.formats.change import ABSENT, Change, ChangeError, Operation, Row
 
-__all__ = ["OrphanRowError", "Reduced", "WrongKeyError", "reduce_changes"]
+__all__ = ["OrphanRowError", "Reduced", "UnusableKeyError", "WrongKeyError", "reduce_changes"]
 
 
 class OrphanRowError(ChangeError):
@@ -51,6 +51,17 @@ class WrongKeyError(ChangeError):
         self.change = change
 
 
+class UnusableKeyError(ChangeError):
+    """An event whose key is nested too deeply to be compared with other keys."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__(
+            f"the values of the key columns ({', '.join(change.key)}) are nested too deeply to identify a row: "
+            "choose other key columns with the connector's message.key.columns"
+        )
+        self.change = change
+
+
 class Reduced(msgspec.Struct, frozen=True):
     """To be applied in this order: truncate, deletes, upserts (whose rows may hold ABSENT: partial updates)."""
 
@@ -60,7 +71,10 @@ class Reduced(msgspec.Struct, frozen=True):
 
 
 def reduce_changes(changes: Sequence[Change], key_columns: Sequence[str]) -> Reduced:
-    """The last word per key, of changes in log order per partition. Raises OrphanRowError, WrongKeyError."""
+    """The last word per key, of changes in log order per partition.
+
+    Raises OrphanRowError, WrongKeyError, UnusableKeyError.
+    """
     key_of: Callable[[Row], Any] = itemgetter(*key_columns)
     if _is_single_upserts(changes, key_of, len(key_columns)):
         return Reduced(False, [], list(changes))
@@ -77,14 +91,14 @@ def reduce_changes(changes: Sequence[Change], key_columns: Sequence[str]) -> Red
         row_key = change.key
         try:
             key = key_of(row_key)
-            earlier = last.pop(key, None)
+            hash(key)  # explicitly, because an empty dict's pop() does not hash what it looks for
         except KeyError:
             raise WrongKeyError(change, key_columns) from None
         except TypeError:  # a value that is a list or an object
-            key = repr(key_of(row_key))
-            earlier = last.pop(key, None)
+            key = _lookup_key(change, key_of(row_key))
         if len(row_key) != width:
             raise WrongKeyError(change, key_columns)
+        earlier = last.pop(key, None)
         if earlier is None:
             last[key] = change
         elif change.operation is Operation.DELETE:
@@ -100,6 +114,26 @@ def reduce_changes(changes: Sequence[Change], key_columns: Sequence[str]) -> Red
         _refuse_orphan(change)
     deletes = [change for change in words if change.operation is Operation.DELETE]
     return Reduced(truncate, [*deletes, *recreated.values()], upserts)
+
+
+def _lookup_key(change: Change, value: object) -> object:
+    """A hashable stand-in for a key that contains lists or objects (an array, a numeric without precision, a point).
+
+    Two keys have equal stand-ins exactly if they have equal values. The order of an object's members does not matter.
+    Raises UnusableKeyError.
+    """
+    try:
+        return _frozen(value)
+    except RecursionError:
+        raise UnusableKeyError(change) from None
+
+
+def _frozen(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return tuple(map(_frozen, value))
+    if isinstance(value, dict):
+        return frozenset((name, _frozen(member)) for name, member in value.items())
+    return value
 
 
 def _is_single_upserts(changes: Sequence[Change], key_of: Callable[[Row], Any], width: int) -> bool:

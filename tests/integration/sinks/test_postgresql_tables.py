@@ -1,5 +1,6 @@
 """PostgreSQL tables as they come: rights, keys, generated columns, unique values, foreign keys, altered columns."""
 
+from base64 import b64encode
 from collections.abc import Iterator
 
 import msgspec
@@ -616,3 +617,41 @@ def test_a_table_that_never_stops_being_altered_is_unavailable_not_written(
     assert altered.value.retryable
     assert database.rows("SELECT v FROM t") == [(1,)]
     assert database.sink.positions(claim) == {0: 1}
+
+
+# --- keys that an event has as objects or lists ---
+
+VARIABLE = {"id": "io.debezium.data.VariableScaleDecimal", "v": "string"}
+
+
+def scaled(unscaled: int, scale: int) -> dict[str, object]:
+    """A numeric without precision, as Debezium's connector writes it in its default mode."""
+    return {"scale": scale, "value": b64encode(unscaled.to_bytes(9, "big", signed=True)).decode()}
+
+
+@pytest.mark.parametrize(
+    ("declared", "semantics", "keys", "shown"),
+    [
+        pytest.param("numeric", VARIABLE, (scaled(15, 1), scaled(-7, 0)), "1.5", id="numeric"),
+        pytest.param("integer[]", {"id": "array(int32)", "v": "string"}, ([1, 2], [2, 1]), "{1,2}", id="array"),
+        pytest.param("text[]", None, (["a", None], ["a"]), "{a,NULL}", id="array without schema"),
+    ],
+)
+def test_a_row_is_found_by_a_key_that_is_an_object_or_a_list(
+    database: Database, declared: str, semantics: dict[str, str] | None, keys: tuple[object, object], shown: str
+) -> None:
+    database.execute(f"CREATE TABLE t (id {declared} PRIMARY KEY, v text)")
+    claim = database.claim("public.t")
+
+    def change(offset: int, key: object, value: str | None) -> Change:
+        named = {"id": key}
+        row = None if value is None else {**named, "v": value}
+        operation = Operation.DELETE if value is None else Operation.UPSERT
+        return Change(0, offset, operation, named, row, None, 0, semantics)
+
+    kept, gone = keys
+    database.apply(claim, change(0, kept, "a"))
+    database.apply(claim, change(1, gone, "a"), change(2, kept, "b"), change(3, kept, "c"))
+    assert database.rows("SELECT v FROM t ORDER BY v") == [("a",), ("c",)]
+    database.apply(claim, change(4, gone, None))
+    assert database.rows("SELECT id::text, v FROM t") == [(shown, "c")]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.formats.change import ABSENT, CONNECTOR, Change, Operation, Row
-from headgate.formats.reducing import OrphanRowError, Reduced, WrongKeyError, reduce_changes
+from headgate.formats.reducing import OrphanRowError, Reduced, UnusableKeyError, WrongKeyError, reduce_changes
 
 Table = dict[int, Row]
 
@@ -134,6 +134,43 @@ def test_keys_of_several_columns_and_of_lists() -> None:
         change(4, a=[1], b=2),
     ]
     assert [c.offset for c in reduce_changes(changes, ["a", "b"]).deletes] == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("key", "same", "other"),
+    [
+        pytest.param([1, 2], [1, 2], [2, 1], id="array"),
+        pytest.param([[1], None], [[1], None], [[1]], id="nested array"),
+        pytest.param(
+            {"scale": 1, "value": "Cg=="}, {"value": "Cg==", "scale": 1}, {"scale": 2, "value": "Cg=="}, id="numeric"
+        ),
+        pytest.param({"x": 1.5, "y": [2]}, {"y": [2], "x": 1.5}, {"x": 1.5, "y": 2}, id="object with a list"),
+        pytest.param([], [], {}, id="empty"),
+    ],
+)
+@pytest.mark.parametrize("columns", [["id"], ["id", "part"]])
+def test_a_key_that_is_a_list_or_an_object_is_compared_by_value(
+    key: object, same: object, other: object, columns: list[str]
+) -> None:
+    def row(offset: int, value: object, operation: Operation = Operation.UPSERT) -> Change:
+        named = {"id": value, "part": 1} if "part" in columns else {"id": value}
+        kept = {**named, "v": offset} if operation is Operation.UPSERT else None
+        return Change(0, offset, operation, named, kept, None, 0)
+
+    assert [c.offset for c in reduce_changes([row(0, key)], columns).upserts] == [0]
+    reduced = reduce_changes([row(0, key), row(1, other), row(2, same)], columns)
+    assert [change.offset for change in reduced.upserts] == [1, 2]
+    deleted = reduce_changes([row(0, key), row(1, other), row(2, same, Operation.DELETE)], columns)
+    assert ([c.offset for c in deleted.deletes], [c.offset for c in deleted.upserts]) == ([2], [1])
+
+
+def test_a_key_nested_too_deeply_is_an_error_of_its_change() -> None:
+    deep: object = 1
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(UnusableKeyError, match=r"\(id\)") as refused:
+        reduce_changes([put(0, 1), Change(0, 1, Operation.DELETE, {"id": deep}, None, None, 0)], ["id"])
+    assert refused.value.change.offset == 1
 
 
 def _apply_one(table: Table, change: Change) -> None:
