@@ -15,12 +15,18 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 CHART = ROOT / "infra/helm/headgate"
 KUBERNETES = "1.34"
 VALIDATOR = "kubernetes-validate==1.37.0"
+WITH_SECRETS = ("coordinator", "agent", "migration", "generation", "ingest", "views", "topics")
 EVERYTHING = (
     *("--set", "generation.enabled=true,migration.enabled=true,agent.autoscaling.enabled=true"),
-    *("--set", "secrets.files=files,secrets.kafka=kafka,image.pullSecrets={one}"),
+    *("--set", "image.pullSecrets={one}"),
+    *("--set", ",".join(f"secrets.{service}.kafka={service}-kafka" for service in WITH_SECRETS)),
+    *("--set", ",".join(f"secrets.{service}.files={service}-files" for service in WITH_SECRETS)),
     *("--set-json", 'ingests=[{"name":"shop","log":"orders","topics":["shop.a","shop.b"],"replicas":2}]'),
     *("--set", r"kafka.properties.security\.protocol=SASL_SSL,networkPolicy.viewsFrom.app=portal"),
 )
+
+
+ON_A_CLUSTER = (*EVERYTHING, "--set", "agent.spark.master=spark://master:7077,networkPolicy.executorsFrom.app=spark")
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +42,7 @@ def objects(text: str) -> dict[tuple[str, str], Any]:
     return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text) if one}
 
 
-@pytest.mark.parametrize("options", [(), EVERYTHING], ids=["as it is", "everything"])
+@pytest.mark.parametrize("options", [(), EVERYTHING, ON_A_CLUSTER], ids=["as it is", "everything", "on a cluster"])
 def test_what_it_renders_is_what_kubernetes_knows(helm: str, tmp_path: Path, options: tuple[str, ...]) -> None:
     file = tmp_path / "rendered.yaml"
     file.write_text(rendered(helm, *options), encoding="utf-8")
@@ -64,6 +70,39 @@ def test_pods_are_confined_and_have_time_to_stop(helm: str) -> None:
     assert "replicas" not in found["Deployment", "prod-agent"]["spec"], "the autoscaler says how many"
 
 
+def test_each_service_has_its_own_secrets_and_no_others(helm: str) -> None:
+    found = objects(rendered(helm, *EVERYTHING))
+    pods = {
+        name.removeprefix("prod-").removesuffix("-shop"): one
+        for (kind, name), one in found.items()
+        if kind in ("Deployment", "Job")
+    }
+    assert set(pods) == set(WITH_SECRETS)
+    for service, one in pods.items():
+        pod = one["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        assert [each["secretRef"]["name"] for each in container["envFrom"]] == [f"{service}-kafka"]
+        assert [each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each] == [f"{service}-files"]
+
+
+def test_executors_of_a_cluster_reach_the_drivers(helm: str) -> None:
+    found = objects(rendered(helm, *ON_A_CLUSTER))
+    for service in ("agent", "migration"):
+        (container,) = found["Deployment", f"prod-{service}"]["spec"]["template"]["spec"]["containers"]
+        environment = {each["name"]: each.get("value") for each in container["env"]}
+        properties = dict(line.split() for line in environment["HEADGATE_SPARK__PROPERTIES"].splitlines() if line)
+        assert properties["spark.driver.host"] == "$(POD_ADDRESS)"
+        (rule,) = found["NetworkPolicy", f"prod-{service}-executors"]["spec"]["ingress"]
+        assert rule["from"][0]["podSelector"]["matchLabels"] == {"app": "spark"}
+        let_in = {str(port["port"]) for port in rule["ports"]}
+        assert let_in == {properties["spark.driver.port"], properties["spark.driver.blockManager.port"]}
+    cluster = ("--set", "agent.spark.master=spark://master:7077")
+    command = [helm, "template", "prod", str(CHART), "--kube-version", KUBERNETES, *cluster]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    assert "networkPolicy.executorsFrom is empty" in refused.stderr
+
+
 def test_topics_are_copied_into_change_logs(helm: str) -> None:
     found = objects(rendered(helm, *EVERYTHING))
     (container,) = found["Deployment", "prod-ingest-shop"]["spec"]["template"]["spec"]["containers"]
@@ -77,6 +116,7 @@ def test_topics_are_copied_into_change_logs(helm: str) -> None:
 def test_unknown_and_impossible_values_are_refused(helm: str) -> None:
     for setting, why in (
         ("agents.replicas=3", "additional properties"),
+        ("secrets.files=everything", "additional properties"),
         ("shards=0", "minimum"),
         ("kafka.bootstrap=broker", "pattern"),
         ("image.digest=latest", "pattern"),

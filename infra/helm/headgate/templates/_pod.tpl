@@ -30,7 +30,7 @@ app.kubernetes.io/component: {{ .service }}
 {{- end }}
 {{- end }}
 
-{{/* A pod's security, files and stop: non-root, nothing writable but scratch, a stop that may take its time. */}}
+{{/* A pod's security, files (.secrets: what values.secrets has of its service) and stop: non-root, nothing writable but scratch, a stop that may take its time. */}}
 {{- define "headgate.pod" -}}
 serviceAccountName: {{ .account | default (printf "%s-headgate" .root.Release.Name) }}
 automountServiceAccountToken: false
@@ -56,7 +56,7 @@ tolerations: {{- toYaml . | nindent 2 }}
 volumes:
   - {name: scratch, emptyDir: {}}
   - {name: home, emptyDir: {}}
-  {{- with .root.Values.secrets.files }}
+  {{- with .secrets.files }}
   - {name: secrets, secret: {secretName: {{ . }}, defaultMode: 0440}}
   {{- end }}
 {{- end }}
@@ -68,19 +68,19 @@ securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
   capabilities: {drop: [ALL]}
-{{- with .root.Values.secrets.kafka }}
+{{- with .secrets.kafka }}
 envFrom:
   - secretRef: {name: {{ . }}}
 {{- end }}
 volumeMounts:
   - {name: scratch, mountPath: /tmp}
   - {name: home, mountPath: /home/headgate}
-  {{- if .root.Values.secrets.files }}
+  {{- if .secrets.files }}
   - {name: secrets, mountPath: /run/secrets, readOnly: true}
   {{- end }}
 {{- end }}
 
-{{/* A service as a Deployment: .service, .replicas, .resources, .environment (a template's name, or empty), .arguments (of headgate; those of the service if empty) */}}
+{{/* A service as a Deployment: .service, .secrets, .replicas, .resources, .environment (a template's name, or empty), .arguments (of headgate; those of the service if empty) */}}
 {{- define "headgate.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
@@ -134,7 +134,19 @@ spec:
 {{- define "headgate.spark" -}}
 - {name: HEADGATE_SPARK__MASTER, value: {{ .Values.agent.spark.master | quote }}}
 - {name: HEADGATE_SPARK__MEMORY, value: {{ .Values.agent.spark.memory | quote }}}
+{{- if hasPrefix "local" .Values.agent.spark.master }}
 - {name: HEADGATE_SPARK__PROPERTIES, value: {{ .Values.agent.spark.properties | quote }}}
+{{- else }}
+# Executors connect to the driver: at the pod's address, since nobody else resolves its name, and at ports that the
+# NetworkPolicy lets them reach.
+- {name: POD_ADDRESS, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+- name: HEADGATE_SPARK__PROPERTIES
+  value: |
+    spark.driver.host $(POD_ADDRESS)
+    spark.driver.port {{ .Values.agent.spark.driverPort }}
+    spark.driver.blockManager.port {{ .Values.agent.spark.blockManagerPort }}
+    {{- .Values.agent.spark.properties | nindent 4 }}
+{{- end }}
 {{- end }}
 
 {{- define "headgate.agent" -}}
