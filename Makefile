@@ -47,12 +47,13 @@ test: $(READY) ## unit, scenarios, integration on a real broker and PostgreSQL, 
 	$(PYTEST) -m "not long and not containers" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # An engine that runs is taken as it is (DOCKER_HOST). What of its images cannot be pulled is made here, as root.
-CONTAINERS = HEADGATE_TEST_PARTS=containers TESTCONTAINERS_RYUK_DISABLED=true $(PYTEST)
+CONTAINERS = HEADGATE_TEST_PARTS=containers TESTCONTAINERS_RYUK_DISABLED=true $(COMPILED) $(RUN)/pytest -p no:randomly
 
 test-containers: $(READY) ## docker-compose.yml with kills, and the integration suites of log and sinks on containers
+	infra/docker/prerequisites
 	infra/docker/local-images
 	infra/helm/local-helm
-	$(CONTAINERS) tests/containers -m containers -p no:randomly
+	$(CONTAINERS) tests/containers -m containers
 	$(CONTAINERS) tests/integration/eventlog tests/integration/sinks tests/integration/views
 
 # Beyond `make test`: a campaign over each sink (agents and owners killed, frozen, silenced, the broker killed) and ten

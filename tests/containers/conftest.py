@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +108,19 @@ def left_of(project: str) -> list[str]:
     return [one for what in asked for one in docker(*what, "-q", "--filter", label).split()]
 
 
+@cache
+def build_images() -> None:
+    """The product's image and Connect's, once for all tests: whichever file comes first finds them."""
+    Compose("headgate-images")("build")
+
+
 @contextmanager
 def brought_up(compose: Compose, services: Sequence[str] = SERVICES) -> Iterator[Compose]:
     """These services, and the connector, up and healthy; nothing is left of them afterwards."""
     if shutil.which("docker") is None:
         pytest.fail("there is no docker command: apt-get install docker.io, and start dockerd")
     try:
-        compose("build")
+        build_images()
         compose("up", "--detach", *services, "connector")
         for service in services:
             eventually(lambda name=service: compose.healthy(name), f"{service} is healthy")

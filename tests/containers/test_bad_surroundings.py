@@ -1,6 +1,7 @@
 """What is wrong around containers: an error that says what and where, or no effect at all."""
 
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from containers.conftest import ROOT, Compose, docker, eventually, left_of, logs_of
+from containers.conftest import ROOT, Compose, build_images, docker, eventually, left_of, logs_of
 from fixtures.servers import ENGINE_ADDRESS, KAFKA_IMAGE, _no_engine
 from headgate.cli.exit_codes import ExitCode
 
@@ -49,6 +50,7 @@ def given(environment: dict[str, str]) -> list[str]:
 @pytest.fixture(scope="module")
 def network() -> Iterator[str]:
     """With a broker that answers to `kafka`, and the control topics."""
+    build_images()
     name = f"headgate-bad-{os.getpid()}"
     docker("network", "create", name)
     broker = ""
@@ -95,6 +97,16 @@ def test_no_engine() -> None:
     refused = subprocess.run([SCRIPT], env=environment, capture_output=True, text=True, check=False)
     assert refused.returncode == 1
     assert f"no engine answers at {address}; start one (dockerd)" in refused.stderr
+
+
+def test_everything_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
+    for tool in ("bash", "id", "env"):
+        (tmp_path / tool).symlink_to(shutil.which(tool) or tool)
+    command = [ROOT / "infra/docker/prerequisites"]
+    refused = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    for advice in ("apt-get install docker.io", "apt-get install docker-compose", "apt-get install debootstrap"):
+        assert advice in refused.stderr
 
 
 def test_an_engine_that_does_not_let_us_in() -> None:

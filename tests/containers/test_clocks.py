@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from containers.busy_feed import create_shop, goes_on, view
-from containers.conftest import FOR_FEEDS, Compose, brought_up, docker, eventually, left_of
+from containers.conftest import FOR_FEEDS, Compose, brought_up, build_images, docker, eventually, left_of
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 
@@ -19,7 +19,7 @@ APART_SECONDS = 600
 @pytest.fixture(scope="module")
 def clocks() -> Iterator[Compose]:
     compose = Compose(f"headgate-clocks-{os.getpid()}", "tests/containers/clocks.yml")
-    compose("build")
+    build_images()
     docker("build", "--tag", IMAGE, "--file", "tests/containers/clocks.Dockerfile", "tests/containers")
     with brought_up(compose, FOR_FEEDS) as compose:
         yield compose
