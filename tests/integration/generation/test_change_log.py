@@ -136,6 +136,9 @@ def test_a_writer_that_comes_again_goes_on_where_it_was(log: KafkaLog, owner: An
         ]
         with pytest.raises(PositionError):
             writer.write(b"k", None, 101)
+        # It reconnects, and sends again what may not be written yet.
+        behind = writer.position + 1
+        assert not any(writer.write(key_of("w1", position), None, position) for position in range(min(behind, 95), 102))
     with closing(ChangeReader(log, SET, "r")) as reader:
         in_order(read_all(reader, 102))
 

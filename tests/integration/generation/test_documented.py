@@ -73,8 +73,7 @@ def test_the_pages_code_writes_and_reads_by_time(
     }
     exec(writing, given)  # noqa: S102 - the page's code
     exec(reading, given)  # noqa: S102 - the page's code
-    with closing(given["log"]), closing(given["reader"]):  # type: ignore[arg-type]
-        (streams,) = read
-        assert len(streams) == 3 * 256 * 8
-        assert len(appended) == 3
-        assert set(appended) <= streams
+    (streams,) = read
+    assert len(streams) == 3 * 256 * 8
+    assert len(appended) == 3
+    assert set(appended) <= streams

@@ -66,6 +66,30 @@ def test_positions_ascend_and_the_box_has_an_end() -> None:
     assert outbox.add(change(6)), "what a full box refused can be given again"
 
 
+def test_a_source_that_reconnects_sends_again_and_nothing_is_written_twice() -> None:
+    outbox = Outbox(10)
+    for position, stream in ((10, 0), (20, 1), (30, 0), (40, 1)):
+        outbox.add(change(position, stream))
+    assert positions(outbox, closed=(0,), limit=1) == [20], "10 and 30 are held or wait"
+    with pytest.raises(PositionError, match=r"first ask for `writer\.position`"):
+        outbox.add(change(30))
+    outbox.resend()
+    assert [outbox.add(change(*each)) for each in ((10, 0), (20, 1), (30, 0), (40, 1), (50, 0))] == [
+        *(False, False, False, False, True),
+    ]
+    assert positions(outbox) == [10, 30, 40, 50]
+
+
+def test_a_source_that_reconnects_must_send_the_same_positions() -> None:
+    """Position 15 was never seen, but counts as written after the next crash: it would be lost."""
+    outbox = Outbox(10)
+    outbox.add(change(10))
+    outbox.add(change(20))
+    outbox.resend()
+    with pytest.raises(PositionError, match="15 was not among the changes"):
+        outbox.add(change(15))
+
+
 def test_the_box_is_bounded_by_bytes_too_and_takes_one_change_of_any_size() -> None:
     outbox = Outbox(10, limit_bytes=100)
     large = Change(1, TOKENS[0], b"k", b"v" * 150, (("h", b"12"), ("n", None)))

@@ -75,6 +75,20 @@ def test_a_write_without_a_stream_is_refused_with_its_reason(
         served(timeline(*generations), write_us)
 
 
+@pytest.mark.parametrize(
+    ("generations", "why"),
+    [
+        ([], "no generation is known yet"),
+        ([(NOW - 1000, A)], f"begins at {NOW - 1000} ms"),
+        ([(NOW - LEEWAY + 1, A), (NOW - 1000, B)], f"begins at {NOW - LEEWAY + 1} ms"),
+        ([(0, A), (NOW, B)], "another generation has followed"),
+    ],
+)
+def test_an_old_write_is_refused_with_the_true_reason(generations: list[tuple[int, Topology | None]], why: str) -> None:
+    with pytest.raises(WriteTooOldError, match=why):
+        served(timeline(*generations), (NOW - LEEWAY) * 1000)
+
+
 def test_a_prepared_generation_refuses_its_writes_until_it_is_inserted() -> None:
     learned = timeline((0, A)).prepare(NOW - 10, NOW)
     assert learned.accepted

@@ -180,7 +180,7 @@ def test_who_meets_a_newer_headgate_ends(world: World, streams: TimestampStreams
 
 
 def test_a_reader_sees_whole_generations_until_it_has_left_them(world: World) -> None:
-    with closing(TimestampReader(world.log, SET, "r")) as reader:
+    with TimestampReader(world.log, SET, "r", now_ms=lambda: world.clock_ms) as reader:
         assert reader.generations() == ()
         world.announce(NOW)
         assert reader.generations() == (), "known to writers only"
@@ -199,6 +199,14 @@ def test_a_reader_sees_whole_generations_until_it_has_left_them(world: World) ->
             (NOW, NOW + 10),
             (NOW + 10, None),
         ]
+        (first, second) = reader.generations()
+        assert first.over_ms is not None
+        world.clock_ms = first.over_ms - 1
+        assert not reader.is_over(first)
+        with pytest.raises(GenerationError, match=r"cannot be left yet: .* another 0\.0 s"):
+            reader.left(NOW)
+        world.clock_ms = first.over_ms
+        assert (reader.is_over(first), reader.is_over(second)) == (True, False)
         reader.left(NOW)
         assert [each.timestamp_ms for each in reader.generations()] == [NOW + 10]
         reader.left(NOW - 5)

@@ -26,7 +26,7 @@ NOTHING: Final = -1
 
 
 class PositionError(ValueError):
-    """A change whose position is not behind that of the one before: its source does not number its changes."""
+    """A change whose position does not follow the change before it, or was left out when its source passed it."""
 
 
 class OutboxFullError(Exception):
@@ -80,6 +80,8 @@ class Outbox:
         self._waiting: deque[Change] = deque()
         self._taken: Batch | None = None
         self._last_added = NOTHING
+        self._highest_added = NOTHING
+        self._resendable: frozenset[int] = frozenset()
         self._held_ranges: tuple[tuple[int, int], ...] = ()
         self._catching_up_to = NOTHING
         self.written = Written()
@@ -100,24 +102,35 @@ class Outbox:
         return bool(self._held)
 
     def add(self, change: Change) -> bool:
-        """Take one change; False if it stands on the log already.
+        """Accept one change. False if it is on the log already, or already waits to be written.
 
-        Raises PositionError, OutboxFullError (a full box takes nothing).
+        Raises PositionError, OutboxFullError (a full box accepts nothing).
         """
         if change.position <= self._last_added:
             raise PositionError(
-                f"position {change.position} does not follow {self._last_added}: a writer's changes have ascending "
-                "positions, those of its source"
+                f"position {change.position} does not follow {self._last_added}: the changes of a writer must have "
+                "ascending positions. A source that reconnects must first ask for `writer.position`"
             )
-        if self.written.has(change.position, change.token):
+        if self.written.has(change.position, change.token) or change.position in self._resendable:
             self._last_added = change.position
             return False
+        if change.position <= self._highest_added:
+            raise PositionError(
+                f"position {change.position} was not among the changes that the source sent before, although it sent "
+                f"changes up to {self._highest_added}: the positions of a source must not change between two readings"
+            )
         if not self.has_room:
             raise OutboxFullError(f"{len(self)} changes of {self.waiting_bytes} bytes wait to be written")
-        self._last_added = change.position
+        self._last_added = self._highest_added = change.position
         self.waiting_bytes += change.size_bytes
         self._waiting.append(change)
         return True
+
+    def resend(self) -> None:
+        """Let the source start again from any earlier position. ``add`` then leaves out what it accepted before."""
+        taken = () if self._taken is None else (change for change, _ in self._taken.changes)
+        self._resendable = frozenset(change.position for change in (*taken, *self._held, *self._waiting))
+        self._last_added = NOTHING
 
     def begin(self, written: Written) -> None:
         """A life begins: what the log says is written counts; what is not committed is taken up again, in order."""

@@ -50,7 +50,7 @@ class WriteTooNewError(GenerationError):
 
 
 class WriteTooOldError(GenerationError):
-    """The write's timestamp is older than the leeway, and the generation of that time operates no more."""
+    """The write's timestamp is older than the leeway, and its generation does not operate, or does not exist."""
 
 
 class NoGenerationError(GenerationError):
@@ -114,8 +114,9 @@ class GenerationTimeline(msgspec.Struct, frozen=True):
         at = self._at(now_us - leeway_us)
         if at is None or at != self._at(now_us) or write_us < self.generations[at][0] * _US_PER_MS:
             raise WriteTooOldError(
-                f"the write's timestamp {write_us} µs is {(now_us - write_us) / 1e6:.3f} s behind this clock, and the "
-                f"streams have changed since: only the last {self.leeway_ms / 1000:.0f} s may go to earlier ones"
+                f"the write's timestamp {write_us} µs is {(now_us - write_us) / 1e6:.3f} s behind this clock, more "
+                f"than the {self.leeway_ms / 1000:.0f} s allowed, and {self._why_old(write_us)}. It cannot be written. "
+                "Check the clock that gave the timestamp"
             )
         return self._read(at).stream_of(token)
 
@@ -127,6 +128,13 @@ class GenerationTimeline(msgspec.Struct, frozen=True):
         """Without the generations that no write can belong to any more: all before that of a leeway ago."""
         at = self._at((now_ms - self.leeway_ms) * _US_PER_MS)
         return replace(self, generations=self.generations[at:]) if at else self
+
+    def _why_old(self, write_us: int) -> str:
+        if not self.generations:
+            return "no generation is known yet"
+        if self._at(write_us) is None:
+            return f"the oldest generation that can still be written begins at {self.generations[0][0]} ms"
+        return "another generation has followed the one that it belongs to"
 
     def _at(self, write_us: int) -> int | None:
         """The number of the generation that operates at a time in µs."""

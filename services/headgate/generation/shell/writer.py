@@ -153,9 +153,14 @@ class ChangeWriter:
 
     @property
     def position(self) -> int:
-        """Up to where the source's changes stand on the log, -1 for none: go on behind it. Raises WriterError."""
+        """The source's last change on the log, -1 for none. Raises WriterError.
+
+        The source continues behind it, or sends again from anywhere before. It may do so at any time, for example after
+        it has reconnected: ``write`` leaves out what is on the log or waits to be written.
+        """
         with self._changed:
             self._wait(lambda: self._started)
+            self._outbox.resend()
             return self._outbox.written.position
 
     def write(
