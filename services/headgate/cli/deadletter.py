@@ -225,5 +225,5 @@ def _decoded(data: bytes | None) -> Any:
     """What the bytes say, where they are JSON."""
     try:
         return json.loads(data or b"null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

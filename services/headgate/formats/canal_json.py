@@ -24,6 +24,7 @@ import msgspec
 from headgate.formats.change import ABSENT, BINARY, TEXT_ONLY, Change, ChangeError, Operation, Row, source_time
 from headgate.formats.dealing import Whose, named
 from headgate.formats.decoding import Watermark, decode_each
+from headgate.formats.json_values import PARSE_ERRORS, exact_decoder
 from headgate.formats.mysql_types import NotAValueError, reader_of
 from headgate.formats.registry import FormatPlug
 from headgate.formats.tables import OneTable, SourceTable, show_table
@@ -60,7 +61,7 @@ class _Message(msgspec.Struct, gc=False):
 
 _MEANING: Final = {BINARY: TEXT_ONLY}
 
-_message: Final = msgspec.json.Decoder(_Message)
+_message: Final = exact_decoder(_Message)
 
 
 class _Label(msgspec.Struct, gc=False):
@@ -121,7 +122,7 @@ class Decoder:
             return []  # of no row: what a message is about is in its value, its deletes too, and its writers write none
         try:
             message = _message.decode(value)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except PARSE_ERRORS as error:
             raise ChangeError(f"the value is no Canal-JSON message: {error}") from error
         if message.type == WATERMARK:
             self._pass(message, partition, offset)

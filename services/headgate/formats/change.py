@@ -1,9 +1,9 @@
 """One change of one row, whatever format it came in.
 
-Every decoder gives ``Change``; everything behind it (reducing, sinks) knows only this file. Values are plain Python as
-JSON gives them (str, int, float, bool, None, list, dict) or Decimal/bytes where a format has types of its own; what a
-value means is said by ``semantics`` (Debezium's schema names), or, where the event has no schema, by the sink's
-column type.
+Every decoder produces ``Change``, and everything behind it (reducing, sinks) knows only this file. Values are plain
+Python: str, int, bool, None, list, dict; Decimal for a JSON number with a point or an exponent (see json_values); bytes
+and float where a format has types for them (Avro). What a value means follows from ``semantics`` (Debezium's schema
+names) or, where the event has no schema, from the sink's column type.
 """
 
 from collections.abc import Sequence

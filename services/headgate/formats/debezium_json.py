@@ -37,6 +37,7 @@ from headgate.formats.debezium import (
 )
 from headgate.formats.debezium_schema import OPENING, KnownSchemas, with_head
 from headgate.formats.decoding import Watermark, decode_columns
+from headgate.formats.json_values import PARSE_ERRORS, exact_decoder
 from headgate.formats.registry import FormatPlug
 from headgate.formats.tables import UNNAMED, OneTable, SourceTable
 from headgate.formats.transactions import TransactionRun, transaction_key
@@ -94,11 +95,11 @@ class _TransactionEnvelope(_Envelope, gc=False):
     transaction: _Transaction | None = None
 
 
-_plain: Final = msgspec.json.Decoder(_Envelope)
+_plain: Final = exact_decoder(_Envelope)
 _label: Final = msgspec.json.Decoder(_Label)
 _table_of: Final = attrgetter("db", "schema", "table")
 _origin: Final = msgspec.json.Decoder(_Origin)
-_with_transaction: Final = msgspec.json.Decoder(_TransactionEnvelope)
+_with_transaction: Final = exact_decoder(_TransactionEnvelope)
 _IN_THE_STREAM: Final = frozenset({None, False, "false", "incremental"})
 """``source.snapshot`` of what is no row of a snapshot of the whole table."""
 
@@ -108,7 +109,7 @@ TABLES_MAX: Final = 256
 CONNECTORS_MAX: Final = 16
 """Connectors remembered: Debezium has about ten."""
 
-_row: Final = msgspec.json.Decoder(dict[str, object])
+_row: Final = exact_decoder(dict[str, object])
 
 
 def _connector(payload: bytes) -> str | None:
@@ -169,7 +170,7 @@ def _only(table: SourceTable, *, transactions: bool) -> "msgspec.json.Decoder[An
     source = msgspec.defstruct("_OneSource", fields, kw_only=True, gc=False)
     base = _TransactionEnvelope if transactions else _Envelope
     envelope = msgspec.defstruct("_OneEnvelope", [("source", source | None, None)], bases=(base,), gc=False)
-    return msgspec.json.Decoder(envelope)
+    return exact_decoder(envelope)
 
 
 class Decoder:
@@ -218,7 +219,7 @@ class Decoder:
             payload = value
         try:
             envelope = self._envelope.decode(payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except PARSE_ERRORS as error:
             envelope, semantics = self._second_look(value, error)
         operation = operation_of(envelope.op)
         source = envelope.source
@@ -364,7 +365,7 @@ class Decoder:
             # TypeError: a row is missing, or has a value that is a list or an object
             if not all(map(self._scalars.isdisjoint, map(dict.values, present))):
                 return None
-        except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
+        except (*PARSE_ERRORS, KeyError, TypeError):
             return None
         told_ms = [None if envelope.source is None else envelope.source.ts_ms for envelope in envelopes]
         source_ms = source_times(told_ms)
@@ -397,7 +398,7 @@ class Decoder:
         payload, semantics = self._values.split_whole(value)
         try:
             return self._envelope.decode(payload), semantics
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except PARSE_ERRORS:
             raise ChangeError(
                 f"the value is not a Debezium envelope: {error} (unwrapping transforms are not supported)"
             ) from error
@@ -419,7 +420,7 @@ class Decoder:
             if row.keys() == _WRAPPED:
                 key, semantics = self._keys.split_whole(key)
                 row = _row.decode(key)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except PARSE_ERRORS as error:
             raise ChangeError(f"the key is not a JSON object of columns: {error}") from error
         return row, semantics
 

@@ -17,7 +17,6 @@ Maxwell writes every table to one topic, unless told otherwise; a topic that car
 """
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +24,7 @@ import msgspec
 from headgate.formats.change import CONNECTOR, Change, ChangeError, Operation, Row, source_time
 from headgate.formats.dealing import Whose, named
 from headgate.formats.decoding import Watermark, decode_each
+from headgate.formats.json_values import PARSE_ERRORS, exact_decoder
 from headgate.formats.registry import FormatPlug
 from headgate.formats.tables import OneTable, SourceTable, show_table
 
@@ -63,8 +63,8 @@ class _Label(msgspec.Struct, gc=False):
 
 
 _label: Final = msgspec.json.Decoder(_Label)
-_message: Final = msgspec.json.Decoder(_Message, float_hook=Decimal)
-_key: Final = msgspec.json.Decoder(float_hook=Decimal)
+_message: Final = exact_decoder(_Message)
+_key: Final = exact_decoder(object)
 
 
 def look(value: bytes) -> SourceTable | Whose:
@@ -109,7 +109,7 @@ class Decoder:
             return self._tombstone(key, partition, offset, append_ms)
         try:
             message = _message.decode(value)
-        except (msgspec.MsgspecError, UnicodeDecodeError, ArithmeticError) as error:
+        except PARSE_ERRORS as error:
             raise ChangeError(f"the value is no message of Maxwell: {error}") from error
         if message.type in _PASSED_OVER:
             return []
@@ -173,7 +173,7 @@ def _key_columns(key: bytes | None) -> list[str]:
 def _key_pairs(key: bytes) -> dict[str, Any]:
     """The columns that a record's key names, and their values there; none if the table has no primary key."""
     try:
-        parsed = _key.decode(key)
+        parsed: Any = _key.decode(key)
         if isinstance(parsed, dict):
             pairs = {
                 name.removeprefix(_KEY_COLUMN): each for name, each in parsed.items() if name.startswith(_KEY_COLUMN)
@@ -183,7 +183,7 @@ def _key_pairs(key: bytes) -> dict[str, Any]:
         else:
             _, _, listed = parsed
             return {column: each for pair in listed for column, each in pair.items()}
-    except (msgspec.MsgspecError, UnicodeDecodeError, ArithmeticError, ValueError, TypeError, AttributeError) as error:
+    except (*PARSE_ERRORS, ValueError, TypeError, AttributeError) as error:
         raise ChangeError(f"the key is not one of Maxwell's: {error}") from error
     raise ChangeError('the key is not one of Maxwell\'s: it has no "pk." columns')
 

@@ -94,7 +94,7 @@ def row_key(key: bytes) -> bytes:
     if key[:1] == b"\x00" and len(key) > _FRAME_BYTES:
         return key[_FRAME_BYTES:]
     try:
-        parsed = json.loads(key)
+        parsed = json.loads(key, parse_float=str)  # with every digit: a double would make two rows one
     except (ValueError, RecursionError):
         return key
     if isinstance(parsed, dict) and parsed.keys() == {"schema", "payload"}:

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Iterator
+from decimal import Decimal
 
 import psycopg
 import pytest
@@ -48,6 +49,11 @@ CASES: list[tuple[str, str | None, object, str | None]] = [
     ("numeric(10,3)", f"{DEC}(3)", MINUS, "-1.250"),
     ("numeric", "io.debezium.data.VariableScaleDecimal", {"scale": 1, "value": TWELVE_FIFTY}, "125.0"),
     ("numeric(10,2)", None, 0.5, "0.50"),
+    ("numeric(18,6)", f"{DEC}(6)", Decimal("999999999999.999998"), "999999999999.999998"),
+    ("numeric", None, Decimal("1.5E+30"), "1500000000000000000000000000000"),
+    ("numeric(18,6)[]", f"array({DEC}(6))", [Decimal("999999999999.999998"), None], "{999999999999.999998,NULL}"),
+    ("double precision", "double", Decimal("1.0E300"), "1e300"),
+    ("real", "float", Decimal("1.1"), "1.1"),
     ("money", None, "12.50", "12.50"),
     ("money", f"{DEC}(2)", MINUS, "-12.50"),
     ("numeric", None, "POSITIVE_INFINITY", "Infinity"),

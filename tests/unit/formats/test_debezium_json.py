@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from decimal import Decimal
 from functools import partial
 
 import pytest
@@ -219,7 +220,7 @@ def test_numbers_are_exact() -> None:
         "a": 2**63 - 1,
         "b": 2**64 - 1,
         "c": 123456789012345678901234567890,
-        "d": 0.1,
+        "d": Decimal("0.1"),
         "e": "NaN",
     }
 

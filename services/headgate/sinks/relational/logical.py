@@ -16,6 +16,7 @@ from headgate.sinks.relational.text import (
     decimal_scale,
     json_text,
     scalar,
+    scale_in,
     unscaled_digits,
 )
 from headgate.sinks.relational.times import (
@@ -81,7 +82,7 @@ def _json_array(element: ToText, is_number: bool, value: object) -> str:
 
 def _decimal(scale: int | None, value: object) -> str:
     if isinstance(value, dict) and value.keys() == {"scale", "value"}:
-        return _decimal(int(value["scale"]), value["value"])
+        return _decimal(scale_in(value), value["value"])
     if scale is None or not isinstance(value, str | bytes):
         return scalar("numeric", value)
     signed = unscaled_digits(scale, value)

@@ -6,7 +6,7 @@ search through the whole column.
 
 import binascii
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
@@ -38,6 +38,7 @@ __all__ = [
     "not_wrapped",
     "numeric",
     "scalar",
+    "scale_in",
     "unreadable",
     "unscaled_digits",
 ]
@@ -56,6 +57,10 @@ DECIMAL_BYTES_MAX: Final = 64 * 1024
 """Of the 131 072 + 16 383 digits that PostgreSQL's numeric has at most, as a number: 61 240."""
 _WRITTEN_BYTES_MAX: Final = 1_024
 """2 466 digits."""
+
+PLAIN_EXPONENT_MAX: Final = 20
+"""Numbers up to 10^20, and down to 10^-20, are written without an exponent. 1e300 keeps it: an event must not make a
+text much longer than itself."""
 
 INFINITE_DECIMAL: Final = re.compile("_INFINITY")
 """Found in the words that Debezium's PostgreSQL connector has for infinite decimals."""
@@ -101,12 +106,22 @@ def scalar(kind: str, value: object) -> str:
         return value
     if isinstance(value, bool):
         return ("t" if value else "f") if kind == "boolean" else str(int(value))
-    if isinstance(value, int | Decimal):
+    if isinstance(value, Decimal):
+        return _plain_decimal(value)
+    if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
         text = repr(value)
         return _NOT_FINITE.get(text, text)
     raise unreadable(value, kind)
+
+
+def _plain_decimal(value: Decimal) -> str:
+    """A decimal without an exponent, as a person would write it, unless that would add many zeros."""
+    text = str(value)
+    if "E" in text and value.is_finite() and abs(value.adjusted()) <= PLAIN_EXPONENT_MAX:
+        return f"{value:f}"
+    return text
 
 
 def _unhex(text: str) -> bytes:
@@ -209,12 +224,20 @@ def decimal_scale(meaning: str | None) -> int | None:
 def numeric(scale: int | None, value: object) -> str:
     """A decimal, in any of the forms of ``decimal.handling.mode``."""
     if isinstance(value, dict) and value.keys() == {"scale", "value"}:  # io.debezium.data.VariableScaleDecimal
-        return numeric(int(value["scale"]), value["value"])
+        return numeric(scale_in(value), value["value"])
     if scale is None or not isinstance(value, str | bytes):
         text = scalar("numeric", value)
         return _INFINITIES.get(text, text)
     digits = unscaled_digits(scale, value)
     return f"{digits}e{-scale}" if scale else digits
+
+
+def scale_in(value: Mapping[str, object]) -> int:
+    """The scale of an io.debezium.data.VariableScaleDecimal."""
+    scale = value["scale"]
+    if type(scale) is not int:  # int() of the Decimal 1e999999999 would fill the memory
+        raise NotTextError(f"a {type(scale).__name__} is not the scale of a decimal")
+    return scale
 
 
 def unscaled_digits(scale: int, value: str | bytes) -> str:

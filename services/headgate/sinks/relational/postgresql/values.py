@@ -62,7 +62,7 @@ def _text(kind: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if kind == "point" and isinstance(value, dict) and {"x", "y"} <= value.keys():
-        return f"({value['x']!r},{value['y']!r})"
+        return f"({scalar(kind, value['x'])},{scalar(kind, value['y'])})"
     return scalar(kind, value)
 
 
