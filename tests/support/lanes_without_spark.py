@@ -10,6 +10,7 @@ from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.agent.core.span.inputs import Opened, Placed, Served, SpanInput, SpanResult, TellRestart
 from headgate.agent.core.span.states import Span
 from headgate.records.control import Epoch, Positions, SpanPlan
+from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.lane import Lane
 from headgate.replication.plan import TaskResult
 from headgate.replication.queries import (
@@ -46,7 +47,11 @@ def queries_of(table: SpanTable, lifecycle: SpanLifecycle, scratch: Path) -> Que
 
 def lane_of(queries: Queries, name: str, starts: Mapping[int, int], spec: str = SPEC) -> Lane:
     lane = queries.lanes[name] = Lane(
-        name, queries.batch_coordinator, spec, {("t", partition): at for partition, at in starts.items()}
+        name,
+        queries.batch_coordinator,
+        FeedIncarnation("0-1", 1, spec),
+        "group",
+        {("t", partition): at for partition, at in starts.items()},
     )
     lane.started = True
     return lane

@@ -88,7 +88,7 @@ class LaneBatchCoordinator:
 
     def begin_batch(self, lane: Lane, ends: Ends) -> BatchPlan | None:
         """Every member that may be written and has rows below ``ends``, from the sink's positions on."""
-        feed = feed_of(lane.spec)
+        feed = feed_of(lane.feed.spec)
         dead_letters = self._dead_letters_of(feed)
         name = feed.source.change_log
         known = None if name is None else self._change_logs.catch_up(name)
@@ -123,7 +123,7 @@ class LaneBatchCoordinator:
                 self._deliver(lane, ends)
                 return None
             heads = self._heads.worth_cutting(_rows_by_topic(lane, ends))
-            return BatchPlan(lane.spec, tuple(works), dead_letters, heads)
+            return BatchPlan(lane.feed.spec, tuple(works), dead_letters, heads)
 
     def _members(self, lane: Lane) -> list[Span]:
         return self._table.members(lane.members)

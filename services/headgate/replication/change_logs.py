@@ -23,7 +23,7 @@ from headgate.generation.core.ranges import MapError
 from headgate.generation.core.state import GenerationState
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.control import Positions
-from headgate.replication.feed_parts import feed_of
+from headgate.replication.feed_parts import FeedIncarnation, feed_of
 from headgate.replication.span_table import SpanTable
 from headgate.sources.change_logs import (
     ChangeLogGapError,
@@ -80,7 +80,7 @@ class ChangeLogFollower:
         self._ask_neighbours = ask_neighbours
         self._followed: dict[str, _Followed] = {}
         self._opening = threading.Lock()
-        self._neighbours: dict[SpanId, tuple[int, Positions]] = {}
+        self._neighbours: dict[SpanId, tuple[FeedIncarnation, Positions]] = {}
         """By span: the incarnation of its feed that was asked about, and the answer."""
         self._asked_at: dict[SpanId, float] = {}
         self._stop = threading.Event()
@@ -144,7 +144,7 @@ class ChangeLogFollower:
 
     def heard(self, span: Span, positions: Positions) -> None:
         """Where the sink stands on partitions of other parts of the span's table."""
-        self._neighbours[span.id] = (span.task.incarnation, positions)
+        self._neighbours[span.id] = (FeedIncarnation.of_task(span.task), positions)
 
     def _follow(self, name: str) -> _Followed:
         if self._log is None:
@@ -170,8 +170,8 @@ class ChangeLogFollower:
                     self._table.apply(span.id, Limited(span.progress.opening, now.firsts, now.limits, now.limits_at))
 
     def _known_of_neighbours(self, span: Span) -> Positions:
-        incarnation, positions = self._neighbours.get(span.id, (span.task.incarnation, {}))
-        return positions if incarnation == span.task.incarnation else {}
+        feed, positions = self._neighbours.get(span.id, (None, {}))
+        return positions if feed == FeedIncarnation.of_task(span.task) else {}
 
     # --- the thread ---
 

@@ -1,18 +1,21 @@
 """What a feed's spec means in objects: its decoder and its sink."""
 
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Final, Self
 
+import msgspec
+
+from headgate.agent.core.executor import SpanTask
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
 from headgate.formats.registry import DecoderNeeds, FormatPlug, format_of
-from headgate.sinks.contract import Sink, SinkWriter
+from headgate.sinks.contract import Claim, Sink, SinkWriter
 from headgate.sinks.registry import open_sink
 from headgate.sources.registry import SchemaRegistry
 from headgate.sources.topics import source_tables
 
-__all__ = ["FEEDS_MAX", "FeedParts", "feed_of"]
+__all__ = ["FEEDS_MAX", "FeedIncarnation", "FeedParts", "feed_of"]
 
 FEEDS_MAX: Final = 256
 """Descriptions kept parsed: reading one takes a millisecond, and every batch asks."""
@@ -24,30 +27,54 @@ def feed_of(spec: str) -> FeedSpec:
     return parse_feed(spec)
 
 
+class FeedIncarnation(msgspec.Struct, frozen=True, order=True):
+    """One description of a feed in one incarnation: the key of whatever is remembered about a feed between batches.
+
+    Names do not do: a feed may be re-created, updated or rewound under its name, and its topics re-created.
+    """
+
+    feed_id: str
+    incarnation: int
+    spec: str
+
+    @classmethod
+    def of_task(cls, task: SpanTask) -> Self:
+        """The one that a span is run for."""
+        return cls(task.feed_id, task.incarnation, task.spec)
+
+    @classmethod
+    def of_claim(cls, claim: Claim, spec: str) -> Self:
+        """The one that a claim was made for."""
+        return cls(claim.identity.feed_id, claim.incarnation, spec)
+
+
 class FeedParts:
     """Decoders, sink and writer of one feed, each opened when first needed. Not for more than one thread."""
 
     def __init__(self, spec: str) -> None:
         self.spec: FeedSpec = feed_of(spec)
-        self._decoders: dict[tuple[str, str | None], Decoder] = {}
-        self._dealers: dict[str, Dealer] = {}
+        self._decoders: dict[tuple[str, str | None], tuple[str | None, Decoder]] = {}
+        self._dealers: dict[str, tuple[str | None, Dealer]] = {}
         self._writer: SinkWriter | None = None
 
-    def decoder(self, topic: str, table: str | None = None) -> Decoder:
+    def decoder(self, topic: str, table: str | None = None, topic_id: str | None = None) -> Decoder:
         """The topic's decoder, in the feed's format; it remembers what it has met (schemas, watermarks).
 
-        ``table``: of one of several tables of the topic; it is given no other's events.
+        ``table``: of one of several tables of the topic; it is given no other's events. ``topic_id`` is Kafka's: a
+        topic that was re-created gets a new decoder, because what the old one has met was met in other records.
         """
-        decoder = self._decoders.get((topic, table))
-        if decoder is None:
-            decoder = self._decoders[topic, table] = self._make_decoder()
+        known_id, decoder = self._decoders.get((topic, table), (None, None))
+        if decoder is None or known_id != topic_id:
+            decoder = self._make_decoder()
+            self._decoders[topic, table] = topic_id, decoder
         return decoder
 
-    def dealer(self, topic: str) -> Dealer:
-        """Who deals out the events of a topic with several tables."""
-        dealer = self._dealers.get(topic)
-        if dealer is None:
-            dealer = self._dealers[topic] = Dealer(self._look(), self.spec.source.tables)
+    def dealer(self, topic: str, topic_id: str | None = None) -> Dealer:
+        """Who deals out the events of a topic with several tables. ``topic_id``: see ``decoder``."""
+        known_id, dealer = self._dealers.get(topic, (None, None))
+        if dealer is None or known_id != topic_id:
+            dealer = Dealer(self._look(), self.spec.source.tables)
+            self._dealers[topic] = topic_id, dealer
         return dealer
 
     def _look(self) -> Look:

@@ -23,6 +23,7 @@ from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.states import Span
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.replication.causes import cause_of
+from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.frames import HEAD
 from headgate.replication.heads import without_heads
 from headgate.replication.plan import BatchPlan, TaskResult
@@ -83,7 +84,7 @@ class BatchCoordinator(Protocol):
 
 
 class Lane:
-    """One query over the partitions of ``starts``.
+    """One query over the partitions of ``starts``, for spans of one incarnation of one feed.
 
     ``delivered`` is, per (topic, partition), behind the last offset handed over in a batch that is over; ``members``
     are the spans it may write, ``taking_over`` those it has yet to take over from other lanes, ``served`` those of the
@@ -92,9 +93,13 @@ class Lane:
     spans' machine says (JoinLane, LeaveLane).
     """
 
-    def __init__(self, name: str, batch_coordinator: BatchCoordinator, spec: str, starts: Ends) -> None:
+    def __init__(
+        self, name: str, batch_coordinator: BatchCoordinator, feed: FeedIncarnation, group: str, starts: Ends
+    ) -> None:
+        """``group``: see LaneSource."""
         self.name = name
-        self.spec = spec
+        self.feed = feed
+        self.group = group
         self.delivered = dict(starts)
         self.members: list[SpanId] = []
         self.taking_over: list[SpanId] = []

@@ -13,6 +13,7 @@ from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Placed
 from headgate.agent.core.span.states import Phase, Span
 from headgate.records.control import TaskState
+from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.lane import Lane
 from headgate.replication.span_table import SpanTable
 
@@ -35,7 +36,7 @@ PARTS: Final = 4
 PARTINGS_MAX: Final = 8
 """A part of 65 536 has one span, as a rule."""
 
-_Group: TypeAlias = tuple[str, bool, SpanId | None, int]
+_Group: TypeAlias = tuple[FeedIncarnation, bool, SpanId | None, int]
 
 
 class Placement:
@@ -51,16 +52,17 @@ class Placement:
     def place_ready(self, now: float) -> None:
         """One lane per feed and kind (written, warm, slow, suspect) for what is ready, the first having waited."""
         groups: dict[_Group, list[Span]] = {}
-        coming: set[str] = set()
+        coming: set[FeedIncarnation] = set()
         for span in self._table.all():
             if span.phase is Phase.WAITING:
                 alone = span.id if span.alone_until > now else None
-                groups.setdefault((span.task.spec, span.claimed, alone, _part_of(span)), []).append(span)
+                feed = FeedIncarnation.of_task(span.task)
+                groups.setdefault((feed, span.claimed, alone, _part_of(span)), []).append(span)
             elif span.phase is Phase.OPENING:
-                coming.add(span.task.spec)
-        for (spec, *_), spans in groups.items():
+                coming.add(FeedIncarnation.of_task(span.task))
+        for (feed, *_), spans in groups.items():
             waited = now - min(span.since for span in spans)
-            if waited >= (ARRIVAL_SECONDS_MAX if spec in coming else ARRIVAL_SECONDS):
+            if waited >= (ARRIVAL_SECONDS_MAX if feed in coming else ARRIVAL_SECONDS):
                 lane = self._launch(spans, now)
                 for span in spans:
                     self._table.apply(span.id, Placed(lane.name))
@@ -69,13 +71,13 @@ class Placement:
         """One lane for all spans of a feed that have caught up, if they are on several, or on one with strangers."""
         taking_over = {span for lane in self._lanes.values() for span in lane.taking_over}
         spans = {span.id: span for span in self._table.all()}
-        feeds: dict[str, list[Lane]] = {}
+        feeds: dict[FeedIncarnation, list[Lane]] = {}
         for _, lane in sorted(self._lanes.items()):
             is_quiet = taking_over.isdisjoint(lane.members) and all(
                 _is_quiet(spans[span], now) for span in lane.members
             )
             if is_quiet and lane.has_caught_up() and not lane.failed:
-                feeds.setdefault(lane.spec, []).append(lane)
+                feeds.setdefault(lane.feed, []).append(lane)
         for _, lanes in sorted(feeds.items()):
             if any(lane.taking_over or now - lane.changed_at < JOIN_SECONDS for lane in lanes):
                 continue

@@ -45,7 +45,7 @@ class SpanWork(msgspec.Struct, frozen=True):
     is the span's among several of its topic; None where the topic has one. With ``settle`` the sink's positions of such
     a span are to follow, be there rows of it or not. ``known_table`` is the table, by its name at the source, that the
     topic's events are known to be of (formats/tables.py). ``limits``: from which offset on a partition of a change log
-    may not be applied yet, where there is one.
+    may not be applied yet, where there is one. ``topic_id`` is Kafka's id of the topic, None if the broker has no ids.
     """
 
     id: SpanId
@@ -59,6 +59,7 @@ class SpanWork(msgspec.Struct, frozen=True):
     settle: bool = False
     known_table: SourceTable | None = None
     limits: Positions = {}
+    topic_id: str | None = None
 
     def start(self, partition: int) -> int:
         """The first offset that is wanted."""

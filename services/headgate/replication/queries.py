@@ -21,7 +21,8 @@ from headgate.agent.core.span.states import Span
 from headgate.eventlog.log import Log
 from headgate.replication.batch_coordinator import LaneBatchCoordinator
 from headgate.replication.causes import cause_of
-from headgate.replication.feed_parts import feed_of
+from headgate.replication.consumer_groups import ConsumerGroups
+from headgate.replication.feed_parts import FeedIncarnation, feed_of
 from headgate.replication.lane import Lane, LaneSource
 from headgate.replication.placement import JOIN_SECONDS, Placement
 from headgate.replication.plan import DeadLetterTarget
@@ -74,6 +75,7 @@ class Queries:
         self._table = table
         self._runtime = runtime
         self._settings = settings
+        self._groups = ConsumerGroups()
         self._started_at = 0.0
         self._ending: list[Lane] = []
         self._ended = LaneProgress()
@@ -116,7 +118,10 @@ class Queries:
 
     def _launch(self, spans: Sequence[Span], now: float) -> Lane:
         task = spans[0].task
-        lane = Lane(f"{task.id.feed}-{next(_lane_numbers)}", self.batch_coordinator, task.spec, positions_of(spans))
+        feed = FeedIncarnation.of_task(task)
+        group = self._groups.tag(feed, ((span.task.plan.topic, span.progress.topic_id) for span in spans))
+        name = f"{task.id.feed}-{next(_lane_numbers)}"
+        lane = Lane(name, self.batch_coordinator, feed, group, positions_of(spans))
         self.lanes[lane.name] = lane
         self._started_at = now
         self._starter.submit(self._guarded, lane, self._begin)
@@ -138,9 +143,10 @@ class Queries:
 
     def _begin(self, lane: Lane) -> None:
         session = self._runtime.start()
-        settings, options, feed = self._settings, self._runtime.settings, feed_of(lane.spec)
+        settings, options, feed = self._settings, self._runtime.settings, feed_of(lane.feed.spec)
         source = LaneSource(
             bootstrap=settings.bootstrap,
+            group=lane.group,
             rows_max=feed.batch_rows_max,
             interval_seconds=0.0 if feed.batch_interval_seconds == "auto" else feed.batch_interval_seconds,
             rests=feed.batch_interval_seconds == "auto",

@@ -5,11 +5,9 @@ the span as it was when it was asked for, changes nothing of it, and gives an an
 """
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -38,7 +36,8 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import Log
 from headgate.records.control import Positions
 from headgate.replication.change_logs import ChangeLogFollower
-from headgate.replication.feed_parts import FeedParts, feed_of
+from headgate.replication.feed_parts import FeedIncarnation, feed_of
+from headgate.replication.kept_parts import KeptParts
 from headgate.replication.span_table import SpanTable
 from headgate.replication.topic_watch import TopicWatch
 from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkError
@@ -53,56 +52,7 @@ POOL_THREADS: Final = 8
 """Slow sinks of other feeds must not hold up a claim; more would only queue up at the sink."""
 
 KEPT_SECONDS: Final = 5.0
-"""Spans come in crowds: a sink's session is kept for so long after the last of them. At most one per thread."""
-
-
-class _Sinks:
-    """Sinks that are open and not in use, by their feed's spec. For all threads of the pool."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: list[tuple[float, str, FeedParts]] = []
-        self._closed = False
-
-    @contextmanager
-    def lent(self, spec: str) -> Iterator[FeedParts]:
-        """One for the caller alone. It is not kept when anything went wrong with it."""
-        with self._lock:
-            found = next((kept for kept in self._kept if kept[1] == spec), None)
-            if found is not None:
-                self._kept.remove(found)
-        parts = FeedParts(spec) if found is None else found[2]
-        is_good = False
-        try:
-            yield parts
-            is_good = True
-        finally:
-            with self._lock:
-                is_good = is_good and not self._closed
-                if is_good:
-                    self._kept.append((time.monotonic(), spec, parts))
-            if not is_good:
-                parts.close()
-
-    def are_due(self, now: float) -> bool:
-        """Whether one has not been asked for in a while."""
-        return any(now - since > KEPT_SECONDS for since, _, _ in self._kept)
-
-    def purge(self, now: float) -> None:
-        """Close those that have not been asked for in a while."""
-        with self._lock:
-            old = [kept for kept in self._kept if now - kept[0] > KEPT_SECONDS]
-            self._kept = [kept for kept in self._kept if kept not in old]
-        for _, _, parts in old:
-            parts.close()
-
-    def close(self) -> None:
-        """Close all, and keep none any more."""
-        with self._lock:
-            self._closed = True
-            kept, self._kept = self._kept, []
-        for _, _, parts in kept:
-            parts.close()
+"""Spans are opened in crowds, so a sink's session is kept for so long after its last use. At most one per thread."""
 
 
 class SpanLifecycle:
@@ -113,7 +63,7 @@ class SpanLifecycle:
         self._table = table
         self._source = source
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="headgate-span")
-        self._sinks = _Sinks()
+        self._sinks = KeptParts(KEPT_SECONDS)
         self._looked_for: set[SpanId] = set()
         self.change_logs = ChangeLogFollower(table, log, self._ask_neighbours)
         self._topics = TopicWatch(table, partial(topic_ids, source), time.monotonic())
@@ -166,7 +116,7 @@ class SpanLifecycle:
         seen = topic_ids(self._source, [claim.topic]).get(claim.topic)
         check_topic_id(claim.topic, span.task.plan.topic_id, seen)
         claim = replace(claim, topic_id=seen)
-        with self._sinks.lent(span.task.spec) as parts:
+        with self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts:
             parts.sink.check([claim.table])
             positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
             known_table = parts.sink.source_table(claim) if span.primary else None
@@ -198,7 +148,7 @@ class SpanLifecycle:
 
     def _look(self, span: Span) -> None:
         try:
-            with self._sinks.lent(span.task.spec) as parts:
+            with self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts:
                 positions = parts.sink.positions(self._table.claim_of(span))
         except SinkError as error:
             _log.info("span %s, warm: %s", span.id, error)
@@ -215,7 +165,7 @@ class SpanLifecycle:
 
     def _heard(self, span: Span, unread: Positions) -> None:
         try:
-            with self._sinks.lent(span.task.spec) as parts:
+            with self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts:
                 positions = parts.sink.positions(replace(self._table.claim_of(span), start=unread))
         except SinkError as error:
             _log.info("span %s, its neighbours: %s", span.id, error)
@@ -229,12 +179,12 @@ class SpanLifecycle:
             for partition, position in sorted(span.awaited.items())
             if span.reached(partition) > position
         }
-        with self._sinks.lent(span.task.spec) as parts:
+        with self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts:
             return Settled(parts.writer().apply(ChangeBatch(self._table.claim_of(span), ranges, [])).positions)
 
     def _seal(self, span: Span) -> Sealed:
         """Close its epoch."""
-        with self._sinks.lent(span.task.spec) as parts:
+        with self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts:
             return Sealed(parts.sink.seal(self._table.claim_of(span)))
 
 

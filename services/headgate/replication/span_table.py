@@ -122,6 +122,7 @@ class SpanTable:
             settle=settle,
             known_table=span.progress.known_table,
             limits=dict(span.progress.limits),
+            topic_id=span.progress.topic_id,
         )
 
 

@@ -4,7 +4,6 @@ Spark's own progress is never the truth: every query has a fresh checkpoint dire
 the sink names, and no query ever goes on from what another has noted there.
 """
 
-import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -12,6 +11,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.generation.shell.wire import END, WRITER
+from headgate.replication.consumer_groups import group_name
 from headgate.replication.frames import COLUMNS, HEADERS, MARK, Mark
 from headgate.replication.spark_options import check_options
 
@@ -32,11 +32,6 @@ FETCH_BYTES_MIN: Final = 64 << 10
 FETCH_BYTES_MAX: Final = 8 << 20
 """Per partition. A fetch of 8 MB instead of Kafka's 1 MB saves the broker half of its CPU per change and the JVM a
 sixth (docs/benchmarks.md). A record larger than that is fetched all the same, alone."""
-
-GROUP: Final = "headgate-lane"
-"""Spark keeps consumers by group and partition, for minutes. Under a name of each query's own, as Spark would have it,
-a joined lane could use none of those of the lanes before it. The name goes on with what tells consumers of different
-properties apart. Nothing is joined or committed."""
 
 RECEIVE_BYTES: Final = 1 << 20
 
@@ -75,6 +70,8 @@ batch were a quarter of what a small one takes (docs/adr/0057)."""
 class LaneSource(msgspec.Struct, frozen=True):
     """Where a lane reads: the brokers, further client properties by Java's names, and how many rows a batch may have.
 
+    ``group`` tells apart lanes that must not share what Spark's consumers have polled (consumer_groups.py).
+
     ``interval_seconds``: from the begin of one batch to that of the next, at least. ``rests``: longer, where few come.
     ``headers``: they are read along, for bad changes to be set aside with them. ``marks``: it is a change log, whose
     records say by their headers what they are (frames.Mark). ``memory_failures``: how often the JVM
@@ -82,6 +79,7 @@ class LaneSource(msgspec.Struct, frozen=True):
     """
 
     bootstrap: str
+    group: str
     rows_max: int
     interval_seconds: float = 0.0
     rests: bool = False
@@ -118,7 +116,7 @@ def rows_of(session: SparkSession, source: LaneSource, starts: Ends) -> DataFram
     }
     options = {
         **client,
-        "kafka.group.id": f"{GROUP}-{zlib.crc32(msgspec.json.encode(client, order='sorted')):08x}",
+        "kafka.group.id": group_name(source.group, client),
         "assign": msgspec.json.encode(assign).decode(),
         "startingOffsets": msgspec.json.encode(offsets).decode(),
         "failOnDataLoss": "true",

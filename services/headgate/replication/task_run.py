@@ -9,6 +9,7 @@ import time
 import traceback
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -24,14 +25,15 @@ from headgate.formats.decoding import (
     UndecodableError,
 )
 from headgate.records.control import Positions
-from headgate.replication.feed_parts import FeedParts
+from headgate.replication.feed_parts import FeedIncarnation, FeedParts
 from headgate.replication.frames import Chunk
+from headgate.replication.kept_parts import KeptParts
 from headgate.replication.plan import HEAD_ROWS_MIN, BatchPlan, SpanWork, TaskResult
 from headgate.replication.rows import BadChange, SnapshotAfterTargetError, SpanRows
 from headgate.replication.set_aside import TaskQuarantine, too_many
 from headgate.sinks.contract import SinkError, SinkUnavailableError
 
-__all__ = ["TaskRun", "run_task"]
+__all__ = ["TaskRun", "kept", "run_task"]
 
 TASK_BYTES_MAX: Final = 128 << 20
 """Raw values gathered in one task before they are applied: decoded they take about five times that. A batch of 200 k
@@ -47,25 +49,33 @@ _STRANGE: Final = (
     "the change log's topic; the records behind it have to be written again to another change log"
 )
 
-_parts: dict[str, FeedParts] = {}
+KEPT_SECONDS: Final = 60.0
+"""A feed with a change a minute need not open a session for each. Sooner, once its lane has ended (task.py)."""
+
+kept = KeptParts(KEPT_SECONDS)
+"""Decoders and sink sessions of this worker process."""
 
 
 def run_task(plan: BatchPlan, chunks: Iterable[Chunk]) -> TaskResult:
     """Apply the rows of one task."""
-    run = TaskRun(plan)
-    run.run(chunks)
-    return run.result()
+    with ExitStack() as lent:
+        run = TaskRun(plan, lent)
+        run.run(chunks)
+        return run.result()
 
 
 class TaskRun:
     """One task of one batch: ``run``, then ``result``."""
 
-    def __init__(self, plan: BatchPlan) -> None:
+    def __init__(self, plan: BatchPlan, lent: ExitStack) -> None:
+        """``lent``: what is lent to the task goes back when it is closed."""
+        self._lent = lent
+        self._feed_parts: FeedParts | None = None
         self._works: dict[tuple[str, int], list[SpanWork]] = {}
         for work in plan.works:
             for partition in work.expected:
                 self._works.setdefault((work.topic, partition), []).append(work)
-        self._spec = plan.spec
+        self._plan = plan
         dead_letters = plan.dead_letters
         self._quarantine = (
             None if dead_letters is None else TaskQuarantine(dead_letters, lambda: self._parts().shared_name)
@@ -143,7 +153,7 @@ class TaskRun:
         try:
             dealt = (
                 self._parts()
-                .dealer(chunk.topic)
+                .dealer(chunk.topic, works[0].topic_id)
                 .deal(Columns(chunk.offsets, chunk.appended_ms, chunk.keys, chunk.values))
             )
         except SchemasUnavailableError as error:
@@ -213,7 +223,7 @@ class TaskRun:
         first, last = (offsets[0], offsets[-1] + 1) if stretch is None else stretch
         decoder: Decoder | None = None
         try:
-            decoder = self._parts().decoder(rows.work.topic, rows.work.source_table)
+            decoder = self._parts().decoder(rows.work.topic, rows.work.source_table, rows.work.topic_id)
             decoder.table.name = rows.table  # what this worker has met before is not what the sink knows
             end, changes, bad = self._decode(self._decoding(decoder, rows, chunk), rows, chunk)
             rows.table = decoder.table.name
@@ -343,10 +353,11 @@ class TaskRun:
         rows.wall_ns += time.monotonic_ns() - began_wall
 
     def _parts(self) -> FeedParts:
-        parts = _parts.get(self._spec)
-        if parts is None:
-            parts = _parts[self._spec] = FeedParts(self._spec)
-        return parts
+        if self._feed_parts is None:
+            # A lane, and so a plan, is of one incarnation of one feed.
+            feed = FeedIncarnation.of_claim(self._plan.works[0].claim, self._plan.spec)
+            self._feed_parts = self._lent.enter_context(kept.lent(feed))
+        return self._feed_parts
 
 
 def _within(rows: SpanRows, chunk: Chunk) -> Chunk:

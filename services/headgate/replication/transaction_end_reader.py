@@ -25,6 +25,7 @@ from headgate.records.ts import ts_of_ms
 from headgate.replication.feed_parts import feed_of
 from headgate.replication.span_table import SpanTable
 from headgate.sources.offsets import SourceError
+from headgate.sources.topic_ids import TopicReplacedError, topic_id_of
 from headgate.sources.transactions import EndReader, collection_of, first_end, look_back, rests_at
 
 __all__ = ["TransactionEndReader", "TransactionTopic"]
@@ -52,6 +53,9 @@ WAITING_MAX: Final = 200_000
 
 WHOLE_SECONDS: Final = 10.0
 """An END has been read that long ago: what its connector sent before is in the log, if the log can be asked at all."""
+
+TOPIC_SECONDS: Final = 10.0
+"""How often a transaction topic's id is checked, as often as those of the tables' topics (topic_watch.py)."""
 
 LOOK_SECONDS: Final = 1.0
 """How often a table that may be in the middle of its initial snapshot is looked at."""
@@ -140,6 +144,9 @@ class TransactionTopic:
         self._source = source
         self._is_idle = is_idle
         self._topic = topic
+        self._topic_id = topic_id_of(source, topic)
+        """ENDs of another topic of this name would be missing some, and evidence without them is wrong."""
+        self._checked_at = time.monotonic()
         self._reader: EndReader | None = None
         self._members: dict[SpanId, _Member] = {}
         self._head = 0
@@ -156,6 +163,7 @@ class TransactionTopic:
 
     def turn(self, spans: Sequence[Span]) -> None:
         """Read on, and say of each of ``spans`` up to when it is complete. Raises SourceError, ChangeError."""
+        self._check_topic()
         self._part(spans)
         for span in spans:
             if span.id not in self._members and (span.progress.cut or self._lag_ms(span) < CLOSE_MS):
@@ -167,6 +175,19 @@ class TransactionTopic:
         self._refresh()
         self._tell(ends, self._reader.next)
         self._claim(self._reader.next)
+
+    def _check_topic(self) -> None:
+        """Raises TopicReplacedError. The topic is then read again by a new TransactionTopic."""
+        now = time.monotonic()
+        if now - self._checked_at < TOPIC_SECONDS:
+            return
+        self._checked_at = now
+        seen = topic_id_of(self._source, self._topic)
+        if None not in (seen, self._topic_id) and seen != self._topic_id:
+            raise TopicReplacedError(
+                f"source.transaction_topic {self._topic} was deleted and re-created: its id was {self._topic_id} and "
+                f"is {seen} now. It is read again, no action is needed"
+            )
 
     def _lag_ms(self, span: Span) -> int:
         return 0 if self._is_idle(span) else span.progress.lag_ms

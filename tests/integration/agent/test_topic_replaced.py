@@ -1,5 +1,8 @@
 """A source topic is deleted and made again: nothing of the new one is taken for the old one's, paused or running."""
 
+from collections.abc import Mapping
+
+import msgspec
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from msgspec.structs import replace
@@ -27,8 +30,8 @@ def id_of(bed: Bed, plan: SpanPlan) -> str | None:
     return topic_ids(KafkaConnection(bed.bootstrap), [plan.topic]).get(plan.topic)
 
 
-def make_again(bed: Bed, plan: SpanPlan) -> None:
-    """Delete the topic, and make it again with twelve events."""
+def make_again(bed: Bed, plan: SpanPlan, rows: Mapping[int, Mapping[str, object]] = NEW) -> None:
+    """Delete the topic, and re-create it with an event for each of ``rows``."""
     admin = AdminClient({"bootstrap.servers": bed.bootstrap})
     for future in admin.delete_topics([plan.topic]).values():
         future.result()
@@ -38,7 +41,7 @@ def make_again(bed: Bed, plan: SpanPlan) -> None:
         return future.exception() is None  # a broker goes on deleting for a while
 
     until(is_made, "the topic is made again")
-    bed.put(plan, NEW)
+    bed.put(plan, rows)
 
 
 def failed(executor: SparkExecutor, task: SpanTask) -> str:
@@ -95,6 +98,42 @@ def test_while_it_is_paused(bed: Bed) -> None:
     assert "feed resume --from earliest" in error
     assert bed.rows(plan).keys() == OLD.keys()
     goes_on_from_the_beginning(bed, executor, plan, 3)
+
+
+BATCH_ROWS = 300
+MANY = 1_000
+"""Below what Spark polls at once (2 000): a batch then leaves polled records behind for whoever comes next."""
+
+
+def with_small_batches(task: SpanTask) -> SpanTask:
+    spec = {**msgspec.json.decode(task.spec), "batch_rows_max": BATCH_ROWS}
+    return replace(task, spec=msgspec.json.encode(spec).decode())
+
+
+def test_records_of_the_old_topic_that_spark_has_polled_are_not_the_new_topics(bed: Bed) -> None:
+    """Paused in the middle of a backlog and resumed from earliest in the same agent, in the new topic."""
+    plan, executor = bed.table("polled"), bed.executor()
+    bed.put(plan, {n: {"name": "old", "qty": n} for n in range(MANY)})
+    task = with_small_batches(bed.task(plan, 1))
+    executor.add_table(task, prepare=False)
+    until(lambda: bed.rows(plan), "a batch is applied")
+    executor.remove_table(task.id, seal=True)
+    positions = until(lambda: executor.is_remove_table_finished(task.id), "it is sealed")
+    assert 0 < positions[0] < MANY
+    assert positions[0] % BATCH_ROWS == 0, "a batch of the new topic begins where the old one's ended"
+    executor.forget_table(task.id)
+
+    make_again(bed, plan, {n: {"name": "new", "qty": n} for n in range(MANY)})
+    plan = replace(plan, topic_id=id_of(bed, plan))
+    task = with_small_batches(replace(bed.task(plan, 2), incarnation=2))
+    executor.add_table(task, prepare=False)
+
+    def is_applied() -> bool:
+        status = executor.status(task.id)
+        return status is not None and status.positions.get(0) == MANY
+
+    until(is_applied, "the new topic is applied")
+    assert {name for name, _ in bed.rows(plan).values()} == {"new"}
 
 
 def test_while_it_runs(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

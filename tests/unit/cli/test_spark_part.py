@@ -87,6 +87,6 @@ def test_what_breaks_order_is_refused_however_it_is_spelled(name: str) -> None:
     ["minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "kafka.isolation.level", "startingOffsets", "assign"],
 )
 def test_a_lane_refuses_them_before_anything_is_read(name: str) -> None:
-    source = LaneSource(bootstrap="nowhere:1", rows_max=1, options={name: "1"})
+    source = LaneSource(bootstrap="nowhere:1", group="g", rows_max=1, options={name: "1"})
     with pytest.raises(RefusedOptionError, match=f"{name}=1 is refused"):
         rows_of(None, source, {("t", 0): 0})  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """A feed's parts without a sink, and a quarantine without a broker: both remember what the task function gives them."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,10 @@ class RecordingParts:
         self.before: Callable[[], Any] = list
         self.seen_before: list[Any] = []
 
-    def decoder(self, _topic: str, table: str | None = None) -> Decoder:
+    def decoder(self, _topic: str, table: str | None = None, _topic_id: str | None = None) -> Decoder:
         return self._decoder if table is None else self.decoders.setdefault(table, self.made())
 
-    def dealer(self, _topic: str) -> Dealer:
+    def dealer(self, _topic: str, _topic_id: str | None = None) -> Dealer:
         return Dealer(self.look, ["public.a", "public.b"])
 
     def writer(self) -> "RecordingParts":
@@ -84,7 +85,7 @@ class RecordingParts:
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> RecordingParts:
     made = RecordingParts()
-    monkeypatch.setitem(task_run._parts, SPEC, made)  # type: ignore[arg-type]
+    monkeypatch.setattr(task_run.kept, "lent", lambda _feed: nullcontext(made))
     return made
 
 

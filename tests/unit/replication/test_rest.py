@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.lane import REST_ROWS_MAX, REST_SECONDS, REST_SETTLED_SECONDS, Lane
 from support.lanes_without_spark import SPEC
 
@@ -28,7 +29,7 @@ def waits() -> Waits:
 def rested(waits: Waits, *, rows: int, began: float = 0.0, **how: Any) -> list[float]:
     """What a lane waits after a batch of ``rows`` that began ``began`` seconds ago."""
     coordinator: Any = None
-    lane = Lane("a", coordinator, SPEC, {("t", 0): 0})
+    lane = Lane("a", coordinator, FeedIncarnation("0-1", 1, SPEC), "group", {("t", 0): 0})
     lane._rests, lane._rows_max, lane._latest_rows = how.get("rests", True), how.get("rows_max", 200_000), rows
     lane.changed_at = time.monotonic() - how.get("settled", REST_SETTLED_SECONDS + 1)
     stopping: Any = waits
@@ -70,7 +71,7 @@ def test_else_it_does_not_rest(waits: Waits, how: dict[str, Any]) -> None:
 def test_at_the_same_few_a_second_it_rests_again_and_again_and_with_more_only_once(waits: Waits) -> None:
     coordinator: Any = None
     stopping: Any = waits
-    lane = Lane("a", coordinator, SPEC, {("t", 0): 0})
+    lane = Lane("a", coordinator, FeedIncarnation("0-1", 1, SPEC), "group", {("t", 0): 0})
     lane._rests, lane._rows_max, lane.stopping = True, 200_000, stopping
     lane.changed_at = time.monotonic() - REST_SETTLED_SECONDS - 10
     begin = time.monotonic() - REST_SECONDS / 10

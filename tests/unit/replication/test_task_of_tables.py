@@ -71,7 +71,7 @@ def test_each_table_gets_its_own_changes_and_all_positions_move_as_far(parts: Re
 
 def test_what_a_table_has_already_is_dropped_for_it_alone(parts: RecordingParts) -> None:
     works = [one_of("a", {0: 12}), one_of("b", {0: 10}, begin={0: 11}), one_of("c", {0: 0})]
-    parts.dealer = lambda _topic: Dealer(parts.look, ["public.a", "public.b", "public.c"])  # type: ignore[method-assign]
+    parts.dealer = lambda _topic, _topic_id: Dealer(parts.look, ["public.a", "public.b", "public.c"])  # type: ignore[method-assign]
     run(works, [mixed(10, "b", "a", "a", "b", "c")])
     assert applied(parts) == [("a", [12], {0: (12, 15)}), ("b", [13], {0: (10, 15)}), ("c", [14], {0: (0, 15)})]
 
@@ -121,7 +121,7 @@ def test_a_sink_table_that_is_refused_does_not_stop_its_neighbours(parts: Record
 
 def test_an_event_that_does_not_say_its_table_stops_all_of_them_in_front_of_it(parts: RecordingParts) -> None:
     works = [one_of("a", {0: 0}), one_of("b", {0: 0}), one_of("c", {0: 4})]
-    parts.dealer = lambda _topic: Dealer(parts.look, ["public.a", "public.b", "public.c"])  # type: ignore[method-assign]
+    parts.dealer = lambda _topic, _topic_id: Dealer(parts.look, ["public.a", "public.b", "public.c"])  # type: ignore[method-assign]
     result = dict(by_table(run(works, [mixed(0, "a", "a", "", "a", "c", "c")])))
     assert {name: (span.error_code, span.positions) for name, span in result.items()} == {
         "public.a": ("change_undecodable", {0: 2}),

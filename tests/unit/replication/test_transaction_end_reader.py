@@ -14,6 +14,7 @@ from headgate.replication import transaction_end_reader as reader
 from headgate.replication.queries import Queries
 from headgate.replication.span_table import SpanTable
 from headgate.replication.transaction_end_reader import FAR_MS, WHOLE_SECONDS, TransactionTopic
+from headgate.sources.topic_ids import TopicReplacedError
 from support.lanes_without_spark import lane_of, now_is
 
 WHOLE = Standing(None, True)
@@ -27,6 +28,7 @@ class Log:
         self.before: dict[str, tuple[Standing, int]] = {}
         self.resting: set[str] = set()
         self.went_to: list[int] = []
+        self.topic_id = "one"
 
     def add(self, transaction: str, ms: int, **counts: int) -> None:
         self.ends.append(End(transaction, ms, {f"public.{table}": count for table, count in counts.items()}))
@@ -60,6 +62,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
     monkeypatch.setattr(reader, "look_back", lambda _, topic, _p: made.before.get(topic.rpartition(".")[2], (WHOLE, 0)))
     monkeypatch.setattr(reader, "rests_at", lambda _, topic, _p: topic.rpartition(".")[2] in made.resting)
     monkeypatch.setattr(reader, "first_end", lambda _, _topic, start: start)
+    monkeypatch.setattr(reader, "topic_id_of", lambda _, _topic: made.topic_id)
     return made
 
 
@@ -270,3 +273,13 @@ def test_no_end_counts_the_rows_of_a_snapshot(
     assert spans.complete(topic, *runs) == [30, 30, None, None]
     now[0] += WHOLE_SECONDS / 2
     assert spans.complete(topic, *runs) == [30, 30, 30, None], "what was sent before an END has long been there"
+
+
+def test_ends_of_a_re_created_transaction_topic_are_no_evidence(
+    topic: TransactionTopic, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "TOPIC_SECONDS", 0.0)
+    topic.turn([])
+    log.topic_id = "two"
+    with pytest.raises(TopicReplacedError, match="its id was one and is two now"):
+        topic.turn([])
