@@ -134,12 +134,16 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class TableShape(msgspec.Struct, frozen=True):
-    """A sink table: column → type as the sink names it, key columns, whether other unique keys exist."""
+    """A sink table: column → type as the sink names it, key columns, whether other unique keys exist.
+
+    ``fires``: what the sink does by itself on our writes and may make of a row another one, as ``trigger NAME``.
+    """
 
     table: str
     columns: dict[str, str]
     key: tuple[str, ...]
     secondary_unique: bool
+    fires: tuple[str, ...] = ()
 
 
 class SinkError(Exception):

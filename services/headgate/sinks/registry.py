@@ -32,12 +32,15 @@ class Address(msgspec.Struct, frozen=True):
 class SinkPlug(SinkTraits, frozen=True, kw_only=True):
     """A sink: its traits, how its address is read, and how it is opened.
 
+    ``trigger_advice``: what to do about triggers of target tables that fire on its writes.
+
     ``address`` raises SinkRefusedError, and never quotes what it is given, which may hold a password. ``open`` makes no
     connection yet; what it gets is permitted. Its last argument, ``keeps_session``: see open_sink.
     """
 
     address: Callable[[str], Address]
     open: Callable[[SinkSpec, Path | None, bool], Sink]
+    trigger_advice: str = ""
 
 
 def plug_of(type_: str) -> SinkPlug:

@@ -36,6 +36,7 @@ from headgate.records.refusals import coded
 from headgate.records.spans import plan_of, table_of, wholes
 from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
 from headgate.sinks.registry import open_sink, plug_of, same_sink
+from headgate.sinks.triggers import trigger_warnings
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, reader_of_feed
 from headgate.sources.compaction import compaction_warnings
 from headgate.sources.discovery import look_again
@@ -104,9 +105,9 @@ class FeedWork:
             spans = plan_spans(self._connection, spec, self._own_prefix, self._change_logs)
             if spec.source.registry is not None:
                 SchemaRegistry(spec.source.registry).check()
-            accepted, sink_id = self._check_sink(spec, spans)
+            accepted, sink_id, fired = self._check_sink(spec, spans)
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
-            warnings = compaction_warnings(self._connection, spec, (plan.topic for plan in spans))
+            warnings = (*compaction_warnings(self._connection, spec, (plan.topic for plan in spans)), *fired)
         except (SourceUnreachableError, ChangeLogUnavailableError) as error:
             return EffectFailed(str(error))
         except (FeedSpecError, InvalidNameError) as error:
@@ -237,8 +238,8 @@ class FeedWork:
         check_retention(self._connection, topic, offsets)
         return replace(plan, start=offsets)
 
-    def _check_sink(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> tuple[FeedSpec, str | None]:
-        """The spec with the sink's address spelled as every feed's for the same sink, and what the sink calls itself.
+    def _check_sink(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> tuple[FeedSpec, str | None, tuple[str, ...]]:
+        """The spec with the sink's one spelling of its address, what the sink calls itself, and warnings on its tables.
 
         Raises SinkError, also where a feed that runs holds a table (under whatever address), and where the sink is the
         source; SourceError.
@@ -248,12 +249,12 @@ class FeedWork:
         # No row at the sink is this feed's: a new one has none, one that is updated has sealed them all.
         nobody = FeedIdentity(self._cluster_id, "", spec.feed)
         with closing(open_sink(accepted)) as sink:
-            sink.check(tables, nobody)
+            shapes = sink.check(tables, nobody)
             sink_id = None
             if isinstance(sink, SelfAware):
                 sink_id = sink.own_id()
                 self._check_circle(spec, spans, sink)
-        return spec.model_copy(update={"sink": accepted}), sink_id
+        return spec.model_copy(update={"sink": accepted}), sink_id, trigger_warnings(accepted, shapes.values())
 
     def _check_circle(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], sink: SelfAware) -> None:
         """Raise SinkRefusedError where the feed would write into the tables that its own changes come from.

@@ -41,6 +41,8 @@ class Dialect(msgspec.Struct, Generic[S, C, E], frozen=True, kw_only=True):
     """Whether progress and stage rows may be kept here; SinkRefusedError says what to grant or to set."""
     load_table: Callable[[S, str, bool], Table[C]]
     """The table, proven to exist, to have a key (with True: or not) and to be writable, or SinkRefusedError."""
+    firing: Callable[[S, Table[C]], tuple[str, ...]]
+    """Triggers and rules of the table that fire on our writes (see TableShape)."""
     progress: Callable[[S], Progress[S]]
     stage: Callable[[S, Table[C], int], Stage[S, C]]
     """The stage of a table; the number is the session's own."""

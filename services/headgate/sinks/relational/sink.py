@@ -40,7 +40,7 @@ class RelationalSink(Generic[S, C, E]):
             progress, shapes = self._dialect.progress(session), {}
             for name in tables:
                 table = self._dialect.load_table(session, name, self._settings.keyless)
-                shapes[name] = table.shape(name)
+                shapes[name] = table.shape(name, self._dialect.firing(session, table))
                 if identity is not None and progress.exists():
                     progress.refuse_strangers(identity, table.name)
         return shapes

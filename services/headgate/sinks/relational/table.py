@@ -32,10 +32,10 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
     secondary_unique: bool
     version: str | None
 
-    def shape(self, name: str) -> TableShape:
+    def shape(self, name: str, fires: tuple[str, ...] = ()) -> TableShape:
         """The contract's view, under the name the caller knows the table by."""
         declared = {column: str(described) for column, described in self.columns.items()}
-        return TableShape(name, declared, self.key, self.secondary_unique)
+        return TableShape(name, declared, self.key, self.secondary_unique, fires)
 
 
 def nearest(name: str, known: Iterable[tuple[str]]) -> str:

@@ -11,6 +11,7 @@ from headgate.sinks.relational.mysql.catalog import Column, check_database, load
 from headgate.sinks.relational.mysql.connection import MysqlSession, connect
 from headgate.sinks.relational.mysql.contention import cancel, connect_watcher, end_blockers
 from headgate.sinks.relational.mysql.faults import fault_of, sink_error, words_of
+from headgate.sinks.relational.mysql.firing import firing
 from headgate.sinks.relational.mysql.origin import read_own_id, read_published
 from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.mysql.staging import MysqlStage
@@ -24,6 +25,7 @@ _MYSQL: Final = Dialect[MysqlSession, Column, pymysql.Error](
     connect=connect,
     check_database=check_database,
     load_table=load_table,
+    firing=firing,
     progress=MysqlProgress,
     stage=MysqlStage,
     stages_in_transaction=False,
@@ -56,6 +58,10 @@ SINK: Final = SinkPlug(
     options=OPTIONS,
     schemes=SCHEMES,
     connectors=frozenset({"mysql", "mariadb"}),
+    trigger_advice=(
+        "Drop them, or let them do nothing in Headgate's sessions, which have @headgate set: IF @headgate IS NULL "
+        "THEN … END IF"
+    ),
     address=address_of,
     open=lambda spec, password_file, keeps_session: MysqlSink(
         settings_of(spec, password_file), keeps_session=keeps_session

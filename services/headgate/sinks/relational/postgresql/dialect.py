@@ -12,6 +12,7 @@ from headgate.sinks.relational.postgresql.catalog import check_database, load_ta
 from headgate.sinks.relational.postgresql.connection import PostgresSession, connect
 from headgate.sinks.relational.postgresql.contention import cancel, end_blockers
 from headgate.sinks.relational.postgresql.faults import fault_of, sink_error, words_of
+from headgate.sinks.relational.postgresql.firing import firing
 from headgate.sinks.relational.postgresql.origin import read_own_id, read_published
 from headgate.sinks.relational.postgresql.progress import PostgresProgress
 from headgate.sinks.relational.postgresql.staging import PostgresStage
@@ -25,6 +26,7 @@ _POSTGRESQL: Final = Dialect[PostgresSession, str, psycopg.Error](
     connect=connect,
     check_database=check_database,
     load_table=load_table,
+    firing=firing,
     progress=PostgresProgress,
     stage=PostgresStage,
     stages_in_transaction=True,
@@ -58,6 +60,10 @@ SINK: Final = SinkPlug(
     options=OPTIONS,
     schemes=("postgresql://", "postgres://"),
     connectors=frozenset({"postgresql"}),
+    trigger_advice=(
+        "Disable them (ALTER TABLE … DISABLE TRIGGER …), or write as a subscription of PostgreSQL does, which fires "
+        "only ENABLE ALWAYS and ENABLE REPLICA ones: sink.foreign_keys: ignore"
+    ),
     address=address_of,
     open=lambda spec, password_file, keeps_session: PostgresSink(
         settings_of(spec, password_file), keeps_session=keeps_session

@@ -1,0 +1,78 @@
+"""Triggers and rules of target tables that fire on our writes: named at a feed's creation, with what to do."""
+
+import psycopg
+import pytest
+
+from fixtures.services import mariadb_execute
+from headgate.config.feed import SinkSpec
+from headgate.records.control import Epoch
+from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
+from headgate.sinks.relational.mysql import MysqlSink
+from headgate.sinks.relational.postgresql import PostgresSink
+from headgate.sinks.relational.session import RelationalSettings
+from headgate.sinks.triggers import TABLES_SHOWN_MAX, trigger_warnings
+from integration.sinks.test_postgresql_tables import put
+
+pytestmark = pytest.mark.integration
+
+TABLES = """
+CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.v := 'touched'; RETURN NEW; END $$;
+CREATE TABLE plain (id int PRIMARY KEY REFERENCES plain, v text);
+CREATE TABLE t (id int PRIMARY KEY, v text);
+CREATE TRIGGER touches BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION touch();
+CREATE TRIGGER off BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION touch();
+ALTER TABLE t DISABLE TRIGGER off;
+CREATE TRIGGER always BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION touch();
+ALTER TABLE t ENABLE ALWAYS TRIGGER always;
+CREATE TRIGGER replica BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION touch();
+ALTER TABLE t ENABLE REPLICA TRIGGER replica;
+CREATE RULE nothing AS ON DELETE TO t DO ALSO NOTHING;
+CREATE TABLE parts (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
+CREATE TABLE part_1 PARTITION OF parts FOR VALUES FROM (0) TO (100);
+CREATE TRIGGER of_part BEFORE INSERT ON part_1 FOR EACH ROW EXECUTE FUNCTION touch();
+"""
+
+
+def test_postgresql_names_what_fires_in_the_sinks_own_sessions(postgres_database: str) -> None:
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute(TABLES)
+    names = ["public.plain", "public.t", "public.parts"]
+    found = PostgresSink(RelationalSettings(postgres_database)).check(names)
+    assert found["public.plain"].fires == (), "the foreign key's own triggers are not named"
+    assert found["public.t"].fires == ("trigger always", "trigger touches", "rule nothing")
+    assert found["public.parts"].fires == ("trigger of_part",)
+    as_replica = PostgresSink(RelationalSettings(postgres_database, foreign_keys=False)).check(names)
+    assert as_replica["public.t"].fires == ("trigger always", "trigger replica")
+
+
+def test_mariadb_names_triggers_which_can_tell_our_sessions(mariadb_database: str) -> None:
+    name = mariadb_database.rsplit("/", 1)[1]
+    mariadb_execute(mariadb_database, "CREATE TABLE t (id int PRIMARY KEY, v text)")
+    mariadb_execute(
+        mariadb_database,
+        "CREATE TRIGGER touches BEFORE INSERT ON t FOR EACH ROW "
+        "IF @headgate IS NULL THEN SET NEW.v = 'touched'; END IF",
+    )
+    sink = MysqlSink(RelationalSettings(mariadb_database))
+    table = f"{name}.t"
+    assert sink.check([table])[table].fires == ("trigger touches",)
+    claim = Claim(FeedIdentity("c", "0-1", "shop"), table, "topic", Epoch(1, 1), 0, {0: 0})
+    sink.claim(claim)
+    writer = sink.writer()
+    writer.apply(ChangeBatch(claim, {0: OffsetRange(0, 1)}, [put(0, id=1, v="as sent")]))
+    writer.close()
+    mariadb_execute(mariadb_database, "INSERT INTO t VALUES (2, 'as sent')")
+    assert mariadb_execute(mariadb_database, "SELECT v FROM t ORDER BY id") == [("as sent",), ("touched",)]
+
+
+def test_the_warning_names_tables_and_the_way_out(postgres_database: str) -> None:
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute(TABLES)
+    shapes = PostgresSink(RelationalSettings(postgres_database)).check(["public.plain", "public.t"])
+    spec = SinkSpec(type="postgresql", dsn=postgres_database)
+    assert trigger_warnings(spec, [shapes["public.plain"]]) == ()
+    (warning,) = trigger_warnings(spec, shapes.values())
+    assert "public.t: trigger always, trigger touches, rule nothing" in warning
+    assert "sink.foreign_keys: ignore" in warning
+    (shortened,) = trigger_warnings(spec, [shapes["public.t"]] * (TABLES_SHOWN_MAX + 2))
+    assert "and 2 more tables" in shortened
