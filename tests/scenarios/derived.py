@@ -44,6 +44,7 @@ def indexed(index: Indexes) -> dict[str, Any]:
             if feed.plans or feed.open_count or feed.failing_count
         },
         "waiting": {name: list(feed.waiting.in_order()) for name, feed in sorted(index.feeds.items()) if feed.waiting},
+        "erring": {name: list(feed.erring.in_order()) for name, feed in sorted(index.feeds.items()) if feed.erring},
     }
 
 
@@ -106,6 +107,7 @@ def derived(state: CoordinatorState) -> dict[str, Any]:
         "waiting": _grouped(
             (key.feed, key) for key in wanted if (record := records[key]) is None or record.state not in RUNNING
         ),
+        "erring": _grouped((key.feed, key) for key, record in state.spans.items() if _is_erring(state, key, record)),
     }
 
 
@@ -121,6 +123,13 @@ def _is_needy(record: SpanDispatched | None, *, is_wanted: bool) -> bool:
     return is_free and (
         record.state is ReplicationState.REMOVING or (record.state is ReplicationState.ABSENT and is_wanted)
     )
+
+
+def _is_erring(state: CoordinatorState, key: SpanKey, record: SpanDispatched) -> bool:
+    role = record.primary
+    word = None if role is None else state.tasks.get(key, {}).get((role.agent, role.session))
+    is_about_it = word is not None and role is not None and (word.epoch, word.feed_id) == (role.epoch, record.feed_id)
+    return record.state in RUNNING and is_about_it and word is not None and word.error_code is not None
 
 
 def _counts(state: CoordinatorState, name: str) -> tuple[list[str], int, int, int, int]:

@@ -66,7 +66,10 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A feed. ``lag_ms``: the worst table's; ``held_by``: what holds its checkpoint."""
+    """A feed. ``replicating``: tables that replicate without an error; ``lag_ms``: the worst table's.
+
+    ``held_by``: what holds its checkpoint.
+    """
 
     feed: str
     wanted: str
@@ -233,13 +236,13 @@ def _feed_row(snapshot: Snapshot, feed: str, record: FeedRecorded) -> FeedRow:
     held = progress.held_by if progress is not None and progress.feed_id == record.feed_id else None
     tables = table_rows(snapshot, feed)
     names = {plan.table for plan in record.spans}
-    resting = {row.table for row in tables if row.state != ReplicationState.REPLICATING.value}
+    held_back = {row.table for row in tables if row.error or row.state != ReplicationState.REPLICATING.value}
     return FeedRow(
         feed=feed,
         wanted=record.wanted.value,
         state=record.state.value,
         tables=len(names),
-        replicating=len(names - resting),
+        replicating=len(names - held_back),
         rows=sum(row.rows or 0 for row in tables),
         lag_ms=max((row.lag_ms for row in tables if row.lag_ms is not None), default=None),
         held_by=f"{held.span} ({held.stage})" if held else None,
@@ -284,7 +287,7 @@ def _table_row(snapshot: Snapshot, feed: str, plan: SpanPlan) -> TableRow:
         said |= {"agent": role.agent, "session": role.session, "epoch": str(role.epoch)}
         task = snapshot.reported(feed, plan.span, role)
         if task is not None:
-            error = task.error or said["error"]
+            error = said["error"] if task.error is None else f"{task.error_code}: {task.error}"
             said |= {"task": task.state.value, "positions": _text_keys(task.positions), "error": error}
         progress = snapshot.progressed(feed, plan.span, role)
         if progress is not None:

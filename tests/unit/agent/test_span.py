@@ -51,7 +51,7 @@ from headgate.agent.core.span.progress import (
     quarantined_lately,
 )
 from headgate.agent.core.span.states import CALLING, ENDING, OVER, REST_SECONDS, Phase, Span, Stop
-from headgate.agent.core.span.steps import limit
+from headgate.agent.core.span.steps import adopt, go_on, limit, note_read
 from headgate.agent.core.span.transitions import TRANSITIONS, Action, Signal, UnknownTransitionError, signal_of
 from headgate.records.control import Epoch, SpanPlan, TaskState
 
@@ -337,3 +337,22 @@ def test_only_what_has_moved_a_position_is_counted() -> None:
     assert (one.rows, one.bytes, one.seen_ms) == (2, 20, 7)
     other = adopted(one, replace(told, positions={}, newest_source_ms=9), 0.0)
     assert (other.rows, other.bytes, other.seen_ms) == (2, 20, 7)
+
+
+def failing(**about: Any) -> Span:
+    """A claimed span whose last batch failed in partition 0."""
+    return replace(written(**about), error=("sink_unavailable", "away", True), failures={0: 1})
+
+
+def test_an_error_is_over_once_nothing_is_left_to_apply() -> None:
+    reopened = Opened(Epoch(1, 1), primary=True, positions={0: 5, 1: 7})
+    opening = replace(failing(), phase=Phase.CLAIMING)
+    assert go_on(opening, reopened, 0.0).span.error is None
+    assert go_on(opening, replace(reopened, backlog=1), 0.0).span.error is not None, "the next batch tells"
+
+
+def test_an_error_is_over_once_the_partition_that_failed_turns_out_to_have_nothing_for_it() -> None:
+    for other in (Passed({("t", 1): 9}), BatchOver(None, {("t", 1): 9})):
+        step = note_read if isinstance(other, Passed) else adopt
+        assert step(failing(), other, 0.0).span.error is not None, "partition 0 has not been read beyond"
+        assert step(failing(), replace(other, ends={("t", 0): 6}), 0.0).span.error is None

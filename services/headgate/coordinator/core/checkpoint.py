@@ -81,10 +81,11 @@ def _never_back(least: int | None, before: int | None) -> int | None:
 
 
 def _held_by(draft: Draft, name: str, index: FeedIndex, said: FeedProgressed | None) -> HeldBy | None:
-    """A span that nobody replicates, else the one that lags most; None when nothing holds."""
-    waiting = index.waiting.first()
-    lagging = index.lagging.first()
-    key = waiting if waiting is not None else None if lagging is None else SpanKey(name, lagging)
+    """A span that nobody replicates, else one that fails, else the one that lags most; None when nothing holds."""
+    waiting, erring, lagging = index.waiting.first(), draft.first_erring(name), index.lagging.first()
+    key = waiting if waiting is not None else erring
+    if key is None and lagging is not None:
+        key = SpanKey(name, lagging)
     if key is None:
         return None
     standing = standing_of(draft.state, key)

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from headgate.coordinator.core.span_predicates import (
     is_broken,
+    is_erring,
     is_failing,
     is_moving,
     is_open,
@@ -137,6 +138,15 @@ class Draft:
             open_count += is_open(new) - is_open(old)
             broken_count += is_broken(new) - is_broken(old)
         return open_count, broken_count
+
+    def first_erring(self, feed: str) -> SpanKey | None:
+        """A span of the feed that counts as replicating, but whose agent reports an error; None if there is none."""
+        touched = self.spans_touched.get(feed, set())
+        for key in sorted(touched):
+            record = self.span(key)
+            if is_erring(record, self.state.word_of_primary(key, record)):
+                return key
+        return next((key for key in self.state.index.feed(feed).erring.in_order() if key not in touched), None)
 
     def failing_count(self, feed: str) -> int:
         """Spans of the feed with failures that no progress has reset yet."""

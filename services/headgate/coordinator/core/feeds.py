@@ -6,13 +6,15 @@
                                         └──remove──accepted──▶ every span sealed ──ForgetFeed──▶ keys deleted
 
 ``wanted`` is the operator's wish, ``state`` what is. A feed is ``stopped`` only when each of its spans is sealed or
-was never dispatched. ``warning`` means that a table has failed and does not replicate again yet; the others go on.
+was never dispatched. ``warning`` means that a table has failed and does not replicate again yet, or that the agent
+which runs it reports an error and retries; the others go on.
 ``failed`` means that such tables were given up: tried again for half an hour without progress (docs/error-codes.md).
 A feed with a target_ts ends by itself: once there is evidence for each of its tables that every change up to there is
 at the sink, and a look at the source after that has found no other table, the owner wants it ``finished``, and it is
 when every span is sealed.
 """
 
+from itertools import islice
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -28,11 +30,12 @@ from headgate.coordinator.core.effects import (
     ResolveStart,
 )
 from headgate.coordinator.core.outcomes import change_wish
-from headgate.coordinator.core.span_predicates import is_broken
+from headgate.coordinator.core.span_predicates import is_broken, is_erring
 from headgate.records.control import (
     FeedRecorded,
     FeedState,
     OutcomeStatus,
+    TaskReported,
     WantedState,
 )
 from headgate.records.error_codes import PARTITIONS_GROWN
@@ -43,6 +46,7 @@ __all__ = [
     "delete_piece",
     "finish_effect",
     "give_up",
+    "note_report",
     "retry_forget",
     "settle_feed",
     "spans_of",
@@ -55,6 +59,9 @@ changefeed-error-stuck-duration): beyond, only a person can help, and should be 
 DELETES_PER_DECISION_MAX: Final = 1_000
 """Spans whose keys are deleted in one decision, each with those of a few dead sessions: the transaction of a turn stays
 below TURN_FACTS_MAX (runtime/term.py), and the turn far below a lease."""
+
+WAITING_SEARCHED_MAX: Final = 1_000
+"""Spans without a writer that are searched for one that has failed: most of them have, or the feed is only starting."""
 
 EFFECT_RETRY_SECONDS: Final = 5.0
 """Pause before an effect that could not be run is asked for again."""
@@ -86,6 +93,14 @@ def retry_forget(draft: Draft, name: str) -> None:
     draft.feeds_touched.add(name)
 
 
+def note_report(draft: Draft, name: str, report: Any) -> None:
+    """An agent's report about a table of the feed: an error begins or may be over, so the feed's state is settled."""
+    feed = draft.feed(name)
+    is_warned = feed is not None and feed.state is FeedState.WARNING
+    if is_warned or (isinstance(report, TaskReported) and report.error_code is not None):
+        draft.feeds_touched.add(name)
+
+
 def settle_feed(draft: Draft, name: str) -> None:
     """Bring a feed's state in line with its spans, and say so to whoever asked for it."""
     feed = draft.feed(name)
@@ -113,10 +128,11 @@ def _settle(draft: Draft, name: str, feed: FeedRecorded) -> None:
         return
     if not draft.failing_count(name):
         draft.cancel_timer("stuck", name)
-    if not broken_count:
+    is_broken_now = broken_count > 0
+    if not is_broken_now and draft.first_erring(name) is None:
         _change(draft, name, feed, FeedState.NORMAL)
     elif feed.state is not FeedState.FAILED:
-        if feed.wanted is WantedState.RUNNING and not draft.has_timer("stuck", name):
+        if is_broken_now and feed.wanted is WantedState.RUNNING and not draft.has_timer("stuck", name):
             draft.set_timer("stuck", name, STUCK_SECONDS_MAX)
         _change(draft, name, feed, FeedState.WARNING)
 
@@ -174,11 +190,14 @@ def _end(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> None:
 
 
 def _change(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> None:
-    if feed.state is state:
+    if feed.state is state and (state is not FeedState.WARNING or _is_in_trouble(draft, name, feed.error)):
         return
-    code, _, text = _first_error(draft, name).partition(": ") if state is FeedState.WARNING else ("", "", "")
-    if feed.error_code == PARTITIONS_GROWN:  # for good, whatever its tables do on the way
-        code, text = feed.error_code, feed.error or ""
+    first = _first_error(draft, name) if state is FeedState.WARNING else None
+    if feed.state is state and first is None:
+        return
+    code, _, text = (first or "unknown: see why").partition(": ") if state is FeedState.WARNING else ("", "", "")
+    if feed.error_code == PARTITIONS_GROWN and feed.wanted is not WantedState.RUNNING:
+        code, text = feed.error_code, feed.error or ""  # for good, whatever its tables do on the way
     changed = replace(
         feed,
         owner_rev=draft.term.owner_rev,
@@ -187,15 +206,33 @@ def _change(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> No
         error=text or None,
         changed_ms=draft.now.wall_ms,
     )
-    draft.put(FeedKey(name), changed)
+    if replace(changed, owner_rev=feed.owner_rev, changed_ms=feed.changed_ms) != feed:
+        draft.put(FeedKey(name), changed)
 
 
-def _first_error(draft: Draft, name: str) -> str:
-    for key in sorted(draft.spans_touched.get(name, ())):
+def _is_in_trouble(draft: Draft, name: str, error: str | None) -> bool:
+    """Whether the span that ``error`` names (``<span>: <code>: <text>``) still fails."""
+    key = SpanKey(name, (error or "").partition(": ")[0])
+    record = draft.span(key)
+    return is_broken(record) or is_erring(record, draft.state.word_of_primary(key, record))
+
+
+def _first_error(draft: Draft, name: str) -> str | None:
+    """``<code>: <span>: <code>: <text>`` of a span that fails now; None if none is found."""
+    waiting = islice(draft.state.index.feed(name).waiting.in_order(), WAITING_SEARCHED_MAX)
+    for key in (*sorted(draft.spans_touched.get(name, ())), *waiting):
         record = draft.span(key)
         if record is not None and is_broken(record):
-            return f"{(record.last_error or 'unknown').partition(': ')[0]}: {key.span}: {record.last_error}"
-    return "unknown: see why"
+            return _with_span(key, record.last_error)
+    erring = draft.first_erring(name)
+    word = None if erring is None else draft.state.word_of_primary(erring, draft.span(erring))
+    if erring is None or word is None:
+        return None
+    return _with_span(erring, f"{word.error_code}: {word.error}")
+
+
+def _with_span(key: SpanKey, error: str | None) -> str:
+    return f"{(error or 'unknown').partition(': ')[0]}: {key.span}: {error}"
 
 
 def spans_of(feed: FeedRecorded, name: str) -> list[SpanKey]:

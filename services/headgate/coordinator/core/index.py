@@ -52,6 +52,8 @@ class FeedIndex:
     """Spans with failures that no progress has reset yet."""
     waiting: Ranking[SpanKey] = field(default_factory=Ranking)
     """Wanted spans that nobody replicates."""
+    erring: Ranking[SpanKey] = field(default_factory=Ranking)
+    """Spans that count as replicating, but whose agent reports an error."""
     positions: dict[str, Positions] = field(default_factory=dict)
     """By table, so that they go on when it is divided or made whole."""
     ts: Ranking[str] = field(default_factory=Ranking)
@@ -259,6 +261,10 @@ class Indexes:
             index.lagging.put(key.span, -1 if known is None else known)
         else:
             index.lagging.discard(key.span)
+
+    def error_changed(self, key: SpanKey, *, is_erring: bool) -> None:
+        """The span's record, or its primary's newest report, replaced another."""
+        _mark(self.feed(key.feed).erring, key, is_erring)
 
     def part_changed(self, key: SpanKey, *, is_known: bool) -> None:
         """A record or a word about the span came or went; ``is_known`` if there is one now."""

@@ -103,6 +103,7 @@ def _on_record(draft: Draft, delivery: Delivery) -> None:
             membership.note_word_of(draft, (key.agent, key.session))
             if is_open:
                 spans.review(draft, SpanKey(key.feed, key.span))
+                feeds.note_report(draft, key.feed, value)
         case ProgressKey() if value is not None:
             membership.note_word_of(draft, (key.agent, key.session))
             if is_open:

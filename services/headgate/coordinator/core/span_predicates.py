@@ -1,8 +1,8 @@
 """How a span stands, read off its record: the few questions that indexes, drafts and schedulers ask at every change."""
 
-from headgate.records.control import Assignment, ReplicationState, SpanDispatched
+from headgate.records.control import Assignment, ReplicationState, SpanDispatched, TaskReported
 
-__all__ = ["is_broken", "is_failing", "is_moving", "is_open", "is_starting", "takes_agent"]
+__all__ = ["is_broken", "is_erring", "is_failing", "is_moving", "is_open", "is_starting", "is_word_of", "takes_agent"]
 
 
 def is_open(record: SpanDispatched | None) -> bool:
@@ -25,6 +25,23 @@ def is_broken(record: SpanDispatched | None) -> bool:
 def is_failing(record: SpanDispatched | None) -> bool:
     """The span has failed, and has written nothing since."""
     return record is not None and record.failures > 0
+
+
+def is_erring(record: SpanDispatched | None, word: TaskReported | None) -> bool:
+    """The span counts as replicating, but its agent reports an error and retries by itself.
+
+    ``word`` is the newest report of the record's primary, under whatever epoch.
+    """
+    if record is None or record.primary is None:
+        return False
+    if record.state not in (ReplicationState.REPLICATING, ReplicationState.PREPARE):
+        return False
+    return word is not None and is_word_of(record, word) and word.error_code is not None
+
+
+def is_word_of(record: SpanDispatched, word: TaskReported) -> bool:
+    """The report is about the assignment of the record's primary, not about an earlier one."""
+    return record.primary is not None and (word.epoch, word.feed_id) == (record.primary.epoch, record.feed_id)
 
 
 def takes_agent(record: SpanDispatched | None, *, is_wanted: bool) -> bool:

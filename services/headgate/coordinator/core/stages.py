@@ -12,9 +12,16 @@ from typing import Final
 import msgspec
 
 from headgate.coordinator.core.index import LAG_HOLDS_MS
-from headgate.coordinator.core.span_predicates import is_open
+from headgate.coordinator.core.span_predicates import is_erring, is_open
 from headgate.coordinator.core.state import CoordinatorState
-from headgate.records.control import Assignment, FeedState, ReplicationState, SpanDispatched, TaskState, WantedState
+from headgate.records.control import (
+    Assignment,
+    FeedState,
+    ReplicationState,
+    SpanDispatched,
+    TaskState,
+    WantedState,
+)
 from headgate.records.error_codes import PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
 
@@ -53,6 +60,15 @@ def standing_of(state: CoordinatorState, key: SpanKey) -> Standing:
         return Standing(Stage.SCHEDULING, role.agent, detail, advice)
     if record.state is ReplicationState.COMMIT:
         return _of_start(role, doing, record.last_error)
+    return _of_replicating(state, key, record, role)
+
+
+def _of_replicating(state: CoordinatorState, key: SpanKey, record: SpanDispatched, role: Assignment) -> Standing:
+    word = state.word_of_primary(key, record)
+    if word is not None and is_erring(record, word):
+        code = error_code_of(word.error_code)
+        detail, advice = f"{word.error_code}: {word.error}", f"{code.advice}; the agent retries by itself"
+        return Standing(code.stage, role.agent, detail, advice)
     progress = state.progress.get(key, {}).get((role.agent, role.session))
     if progress is not None and progress.epoch == role.epoch and progress.lag_ms >= LAG_HOLDS_MS:
         detail = f"its last batch became visible {progress.lag_ms / 1000:.1f} s after it was logged"

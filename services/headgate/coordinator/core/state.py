@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.coordinator.core.index import Indexes
+from headgate.coordinator.core.span_predicates import is_erring, is_word_of
 from headgate.coordinator.core.term import SessionId, TermMemory
 from headgate.records.base import Key, Record
 from headgate.records.control import (
@@ -97,6 +98,13 @@ class CoordinatorState:
         """The session has announced itself and is not written dead."""
         return session in self.agents and session not in self.ended
 
+    def word_of_primary(self, key: SpanKey, record: SpanDispatched | None) -> TaskReported | None:
+        """What the primary of ``record`` reported last about this assignment; None if it has reported nothing yet."""
+        if record is None or record.primary is None:
+            return None
+        word = self.tasks.get(key, {}).get((record.primary.agent, record.primary.session))
+        return word if word is not None and is_word_of(record, word) else None
+
     def is_starting(self, session: SessionId) -> bool:
         """The session lives and has not said yet that it can run anything; so no owner has given it anything."""
         is_heard = session in self.answers or session in self.index.roles or session in self.index.words
@@ -146,6 +154,7 @@ def _evolve_span(state: CoordinatorState, key: SpanKey, value: Any) -> None:
         state.spans[key] = value
     state.index.part_changed(key, is_known=value is not None or key in state.tasks)
     state.index.span_changed(key, old, value, state.feeds.get(key.feed))
+    _note_error(state, key)
     _recount(state, key)
 
 
@@ -158,6 +167,7 @@ def _evolve_session_word(state: CoordinatorState, words: dict[SpanKey, Any], key
             if not of_span:
                 del words[span]
                 state.index.part_changed(span, is_known=span in state.spans or span in state.tasks)
+        _note_error(state, span)
         if session not in state.tasks.get(span, ()) and session not in state.progress.get(span, ()):
             state.index.word_forgotten(session, span)
         return
@@ -169,7 +179,13 @@ def _evolve_session_word(state: CoordinatorState, words: dict[SpanKey, Any], key
         return
     of_span[session] = value
     state.index.word_heard(session, span)
+    _note_error(state, span)
     _recount(state, span)
+
+
+def _note_error(state: CoordinatorState, key: SpanKey) -> None:
+    record = state.spans.get(key)
+    state.index.error_changed(key, is_erring=is_erring(record, state.word_of_primary(key, record)))
 
 
 def _evolve_feed(state: CoordinatorState, key: Any, value: Any) -> None:

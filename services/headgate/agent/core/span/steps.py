@@ -134,7 +134,20 @@ def go_on(span: Span, given: Opened, now: float) -> Step:
 
 
 def _seen(span: Span, given: Opened) -> dict[str, Any]:
-    return {"claimed": given.primary, "target_ts": given.target_ts, "progress": opened(span.progress, given)}
+    seen = {"claimed": given.primary, "target_ts": given.target_ts, "progress": opened(span.progress, given)}
+    # With nothing left to apply there is nothing that could still fail. With a backlog the next batch tells.
+    return seen if given.backlog else {**seen, "error": None}
+
+
+def _recovered(span: Span) -> Span:
+    """Without its error, if every partition that failed has been read beyond where it stood and had nothing to apply.
+
+    A batch without rows of the span reports no position, so the error would otherwise stay until the next change.
+    """
+    if span.error is None:
+        return span
+    is_stuck = any(p in span.positions and span.reached(p) <= span.positions[p] for p in span.failures)
+    return span if is_stuck else replace(span, error=None)
 
 
 # --- on a lane --------------------------------------------------------------------------------------------------------
@@ -180,7 +193,7 @@ def _passed(span: Span, given: BatchOver | Passed, now: float) -> SpanProgress:
 def adopt(span: Span, given: BatchOver, now: float) -> Step:
     """What the batch has made visible; up to its end there is no more."""
     done = _adopted(span, given.result, now)
-    return _to(done, Phase.CLAIMED, now, progress=_passed(done, given, now))
+    return _to(_recovered(replace(done, progress=_passed(done, given, now))), Phase.CLAIMED, now)
 
 
 def adopt_failed(span: Span, given: BatchOver, now: float) -> Step:
@@ -193,7 +206,7 @@ def adopt_failed(span: Span, given: BatchOver, now: float) -> Step:
 
 def note_read(span: Span, given: Passed, now: float) -> Step:
     """A batch went by in which it had nothing."""
-    return Step(replace(span, progress=_passed(span, given, now)))
+    return Step(_recovered(replace(span, progress=_passed(span, given, now))))
 
 
 def settle(span: Span, _given: SpanInput, now: float) -> Step:

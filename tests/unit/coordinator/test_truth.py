@@ -1,0 +1,120 @@
+"""Every error code, as an agent's report or as the reason why a table failed: whatever people look at tells of it.
+
+Parametrised over the table of codes, so that a new code is covered the day it is written.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from headgate.coordinator.core.explain import Explanation, explain
+from headgate.coordinator.core.machine import new_state
+from headgate.eventlog.snapshot import Snapshot
+from headgate.records.error_codes import ERROR_CODES
+from headgate.views.rows import FeedRow, TableRow, feed_rows, table_rows
+from scenarios.runner import World
+
+CODES = sorted(ERROR_CODES)
+REASON = "what_the_agent_says"
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """An owner, an agent, and a feed of two tables, both replicating."""
+    made = World()
+    made.run("owner start o1")
+    made.run("agent join a1")
+    made.run("request create r1 shop tables=t1,t2")
+    made.run("status a1 shop/t1 replicating pos=0")
+    made.run("status a1 shop/t2 replicating pos=0")
+    made.run("advance 2s")
+    yield made
+    made.check()
+
+
+def seen_by_commands(world: World) -> tuple[Explanation, FeedRow, dict[str, TableRow]]:
+    """What ``why``, ``feed list`` and ``table list`` make of the topics; the views make their rows the same way."""
+    state, snapshot = new_state(0), Snapshot()
+    world.replay_into(state)
+    reader = world.broker.client().reader(dict.fromkeys(world.broker.partitions(), 0))
+    while batch := reader.poll(1_000, 0.0):
+        for item in batch:
+            snapshot.take(item)
+    (feed,) = feed_rows(snapshot)
+    return explain(state, "shop"), feed, {row.span: row for row in table_rows(snapshot, "shop")}
+
+
+def test_nothing_is_said_of_a_feed_that_is_well(world: World) -> None:
+    why, feed, tables = seen_by_commands(world)
+    assert (why.reasons, why.held_count, why.feed_held_by) == ((), 0, ())
+    assert (feed.state, feed.replicating, feed.held_by, feed.error) == ("normal", 2, None, None)
+    assert [row.error for row in tables.values()] == [None, None]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_an_error_that_the_agent_retries_by_itself_is_told_everywhere(world: World, code: str) -> None:
+    world.run(f"status a1 shop/t1 replicating error={code}:{REASON}")
+    world.run("advance 2s")
+    why, feed, tables = seen_by_commands(world)
+    (reason,) = why.reasons
+    assert (reason.span, reason.stage, reason.agent) == ("t1", ERROR_CODES[code].stage, "a1")
+    assert reason.detail == f"{code}: {REASON}"
+    assert ERROR_CODES[code].advice in reason.advice
+    assert (feed.state, feed.replicating) == ("warning", 1)
+    assert feed.held_by == f"t1 ({ERROR_CODES[code].stage})"
+    assert feed.error is not None
+    assert f"t1: {code}: {REASON}" in feed.error
+    assert tables["t1"].error == f"{code}: {REASON}"
+    assert tables["t2"].error is None
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_once_the_agent_reports_no_error_any_more_nothing_is_said(world: World, code: str) -> None:
+    world.run(f"status a1 shop/t1 replicating error={code}:{REASON}")
+    world.run("advance 2s")
+    world.run("status a1 shop/t1 replicating pos=0")
+    world.run("advance 2s")
+    why, feed, tables = seen_by_commands(world)
+    assert why.reasons == ()
+    assert (feed.state, feed.replicating, feed.held_by, feed.error) == ("normal", 2, None, None)
+    assert tables["t1"].error is None
+
+
+@pytest.mark.parametrize("fatal", ["", " fatal=yes"], ids=["retryable", "fatal"])
+@pytest.mark.parametrize("code", CODES)
+def test_an_error_that_a_table_has_failed_with_is_told_everywhere(world: World, code: str, fatal: str) -> None:
+    world.run(f"status a1 shop/t1 failed error={code}:{REASON}{fatal}")
+    world.run("advance 0.25s")
+    world.run("advance 1s")
+    why, feed, tables = seen_by_commands(world)
+    (reason,) = why.reasons
+    assert reason.span == "t1"
+    assert f"{code}: {REASON}" in reason.detail
+    assert (feed.state, feed.replicating) == ("warning", 1)
+    assert feed.held_by is not None
+    assert feed.held_by.startswith("t1 ")
+    assert feed.error is not None
+    assert f"{code}: {REASON}" in feed.error
+    assert (tables["t1"].error or "").startswith(f"{code}: {REASON}")
+
+
+def test_a_feed_that_the_owner_has_stopped_says_why(world: World) -> None:
+    world.run("found shop grown=db.t1_has_4_partitions")
+    world.run("advance 12s")
+    why, feed, _ = seen_by_commands(world)
+    assert why.feed_held_by
+    assert "db.t1 has 4 partitions" in why.feed_held_by[0]
+    assert feed.error is not None
+    assert "db.t1 has 4 partitions" in feed.error
+
+
+def test_the_feed_tells_of_the_table_that_fails_now(world: World) -> None:
+    world.run("status a1 shop/t1 replicating error=sink_unavailable:away")
+    world.run("status a1 shop/t2 replicating error=value_refused:too_long")
+    world.run("advance 2s")
+    world.run("status a1 shop/t1 replicating pos=0")
+    world.run("advance 2s")
+    _, feed, _ = seen_by_commands(world)
+    assert feed.held_by == "t2 (sink)"
+    assert feed.error is not None
+    assert "t2: value_refused" in feed.error
