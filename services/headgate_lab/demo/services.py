@@ -128,10 +128,6 @@ class Services:
                 return self.running[name]
         raise ServiceError(f"the owner {owner_id} is none of the coordinators that the demo has started")
 
-    def other_coordinator(self, name: str) -> str:
-        """The one that is not ``name``."""
-        return next(other for other in COORDINATORS if other != name)
-
     def ended_by_themselves(self) -> list[str]:
         """Services that ended though nothing was done to them."""
         return [service.name for service in self.all if service.fate is Fate.RUNNING and service.exit_code is not None]
