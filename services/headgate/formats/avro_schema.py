@@ -8,12 +8,14 @@ of a JSON event with schema (``Change.semantics``), so nothing behind the decode
 what the sinks read.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from fastavro.schema import SchemaParseException, parse_schema
 
 from headgate.formats.change import ChangeError
+from headgate.formats.meaning import DECIMAL, DEPTH_MAX, array_of, named, parametrised
 
 __all__ = [
     "Array",
@@ -30,14 +32,22 @@ __all__ = [
     "parse_avro",
 ]
 
-DEPTH_MAX: Final = 9
-"""Types within types. Connect's have no end of their own, but Python has one for loops within loops (20)."""
+NODES_MAX: Final = 26_000
+"""Types in a schema: a table of 4 096 columns that may be null, before and after, has 24 600. Compiling that many takes
+four seconds and 300 MB."""
 
-NODES_MAX: Final = 50_000
-"""A table of 4 096 columns, before and after, has a third of that: what is larger is no schema of a table."""
+TEXT_CHARACTERS_MAX: Final = 2 * 1024 * 1024
+"""Of a schema's JSON: one for a table of 4 096 columns has 260 000 with short names and defaults."""
 
-_DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
-_PARAMETER: Final = {_DECIMAL: "scale", "io.debezium.data.Bits": "length"}
+LEVELS_MAX: Final = 4 * DEPTH_MAX
+"""JSON within JSON for DEPTH_MAX types within types, where each is written as ``{"type": {"type": …}}`` in a union."""
+
+FIXED_BYTES_MAX: Final = 1024 * 1024
+"""Kafka's own limit for a message, unless a topic raises it. Longer values do not come as ``fixed``."""
+
+SYMBOL_CHARACTERS_MAX: Final = 255
+"""MySQL's longest label of an enum. A symbol is written in full for each byte that refers to it, so this bounds how
+much longer than its event a row can be."""
 _PRIMITIVES: Final = {
     "null": "null",
     "boolean": "boolean",
@@ -111,30 +121,45 @@ AvroType = Primitive | Fixed | Enum | Array | Map | Union | Record | Exactly
 
 def parse_avro(text: str) -> AvroType:
     """The tree of a schema's JSON. Raises ChangeError for what is no Avro schema, or none that a converter writes."""
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise ChangeError(f"it has {len(text)} characters; a schema of a table has {TEXT_CHARACTERS_MAX} at most")
     try:
-        named: dict[str, Any] = {}
-        parsed = parse_schema(msgspec.json.decode(text), named_schemas=named, _write_hint=False)
+        known: dict[str, Any] = {}
+        parsed = parse_schema(msgspec.json.decode(text), named_schemas=known, _write_hint=False)
     except (SchemaParseException, msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise ChangeError(f"it is no Avro schema: {type(error).__name__}: {error}") from error
-    return _Walk(named).node(parsed, 0)
+    try:
+        return _Walk(known).node(parsed, 0)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, ChangeError):
+            raise
+        raise ChangeError(f"it is no Avro schema that a converter writes: {type(error).__name__}: {error}") from error
 
 
 class _Walk:
-    def __init__(self, named: dict[str, Any]) -> None:
-        self._named = named
+    def __init__(self, known: dict[str, Any]) -> None:
+        self._known = known
         self._left = NODES_MAX
+        self._level = 0
 
-    def node(self, schema: Any, depth: int) -> AvroType:  # noqa: PLR0911 - one case per type
-        """``schema`` as fastavro has checked it: names are full, what they stand for is in ``named``."""
+    def node(self, schema: Any, depth: int) -> AvroType:
+        """``schema`` as fastavro has checked it: names are full, what they stand for is in ``known``."""
         self._left -= 1
-        if self._left < 0 or depth > DEPTH_MAX:
+        self._level += 1
+        if self._left < 0 or depth > DEPTH_MAX or self._level > LEVELS_MAX:
             raise ChangeError(f"its schema is nested more than {DEPTH_MAX} deep, or refers to itself, or is too large")
+        try:
+            return self._node(schema, depth)
+        finally:
+            self._level -= 1
+
+    def _node(self, schema: Any, depth: int) -> AvroType:  # noqa: PLR0911 - one case per type
         if isinstance(schema, list):
             return Union(branches=tuple(self.node(branch, depth) for branch in schema))
         if isinstance(schema, str):
             if schema in _PRIMITIVES:
                 return Primitive(schema, connect=_PRIMITIVES[schema])
-            schema = self._named[schema]
+            schema = self._known[schema]
         kind = schema["type"]
         if not isinstance(kind, str):  # {"type": {"type": …}}
             return self.node(kind, depth)
@@ -145,30 +170,53 @@ class _Walk:
                 return Record(schema["name"], fields, connect=connect or "struct")
             case "array":
                 items = self.node(schema["items"], depth + 1)
-                return Array(items, connect=connect or f"array({meaning_of(items)})")
+                if not _has_bytes(items):
+                    raise ChangeError("its schema has an array of values that take no bytes, as many as it likes")
+                return Array(items, connect=connect or array_of(meaning_of(items)))
             case "map":
                 return Map(self.node(schema["values"], depth + 1), connect=connect or "map")
             case "enum":
-                return Enum(tuple(schema["symbols"]), connect=connect or "string")
+                return Enum(_symbols(schema["symbols"]), connect=connect or "string")
             case "fixed":
-                return Fixed(schema["size"], connect=connect or "bytes")
+                return Fixed(_size(schema["size"]), connect=connect or "bytes")
             case _ if kind in _PRIMITIVES:
-                return Primitive(kind, connect=connect or str(schema.get("connect.type", _PRIMITIVES[kind])))
+                return Primitive(kind, connect=connect or named(schema.get("connect.type", _PRIMITIVES[kind])))
             case _:
                 return self.node(kind, depth)  # {"type": "the.name.of.a.record"}
+
+
+def _has_bytes(node: AvroType) -> bool:
+    """Whether a value of this type takes at least one byte."""
+    match node:
+        case Record():
+            return any(map(_has_bytes, node.fields.values()))
+        case Fixed():
+            return node.size > 0
+        case _:
+            return not _is_null(node)
+
+
+def _symbols(symbols: Sequence[str]) -> tuple[str, ...]:
+    if any(len(symbol) > SYMBOL_CHARACTERS_MAX for symbol in symbols):
+        raise ChangeError(f"its schema has a symbol of more than {SYMBOL_CHARACTERS_MAX} characters")
+    return tuple(symbols)
+
+
+def _size(size: object) -> int:
+    if type(size) is not int or not 0 <= size <= FIXED_BYTES_MAX:
+        raise ChangeError(f"its schema has a fixed type whose size is not a number of bytes up to {FIXED_BYTES_MAX}")
+    return size
 
 
 def _connect_name(schema: dict[str, Any]) -> str | None:
     name = schema.get("connect.name")
     if name is None and schema.get("logicalType") == "decimal":
-        name = _DECIMAL
-    if not isinstance(name, str) or name not in _PARAMETER:
-        return name if isinstance(name, str) else None
-    parameter = _PARAMETER[name]
-    value = (schema.get("connect.parameters") or {}).get(parameter, schema.get(parameter, 0))
-    if not str(value).lstrip("-").isdigit():
-        raise ChangeError(f"its schema says {parameter} {value!r} of a {name}")
-    return f"{name}({value})"
+        name = DECIMAL
+    if name is None:
+        return None
+    # connect.parameters has texts, Avro's own decimal has its scale beside it, and 0 if it has none.
+    said = {"scale": 0, "length": 0, **schema, **(schema.get("connect.parameters") or {})}
+    return parametrised(named(name), said) or name
 
 
 def optional_part(node: AvroType) -> AvroType:

@@ -38,6 +38,9 @@ _ROWS: Final = {"INSERT": Operation.UPSERT, "UPDATE": Operation.UPSERT, "DELETE"
 _PASSED_OVER: Final = frozenset({"QUERY", "CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "XACOMMIT"})
 """Canal's words for statements; with ``isDdl`` any other is passed over too."""
 
+TYPE_SHOWN_MAX: Final = 100
+"""Characters of a column's type in an error; the labels of an enum can take a megabyte."""
+
 
 class _Extension(msgspec.Struct, gc=False):
     commit_ts: int | None = msgspec.field(default=None, name="commitTs")
@@ -211,11 +214,11 @@ def _read(message: _Message, data: dict[str, Any]) -> Row:
     row: Row = {}
     types = message.types or {}
     for column, value in data.items():
-        reader = reader_of(types[column]) if isinstance(value, str) and column in types else None
         try:
+            reader = reader_of(types[column]) if isinstance(value, str) and column in types else None
             row[column] = value if reader is None else reader(value)
         except NotAValueError as error:
-            raise ChangeError(f"column {column} ({types[column]}): {error}") from error
+            raise ChangeError(f"column {column} ({types[column][:TYPE_SHOWN_MAX]}): {error}") from error
     return row
 
 

@@ -32,6 +32,7 @@ from headgate.formats.debezium import (
     told_of_bytes,
 )
 from headgate.formats.decoding import Watermark, decode_columns
+from headgate.formats.meaning import check_columns
 from headgate.formats.registry import DecoderNeeds, FormatPlug
 from headgate.formats.tables import UNNAMED, OneTable, SourceTable
 
@@ -41,7 +42,10 @@ FRAME_BYTES: Final = 5
 """A zero byte and a schema id of four bytes, the highest first."""
 
 SCHEMAS_MAX: Final = 256
-"""Schemas kept per decoder (there is one per topic), compiled, some 50 kB each; the oldest is let go first."""
+"""Schemas kept per decoder (there is one per topic), compiled, about 50 kB each. The oldest is forgotten first."""
+
+SCHEMA_CHARACTERS_MAX: Final = 4 * 1024 * 1024
+"""Of the JSON of all schemas that a decoder keeps, compiled: each character of it takes about ten bytes."""
 
 SchemaById = Callable[[int], str]
 """A registry: id → the schema's JSON. Raises ChangeError for an id it does not know, SchemasUnavailableError."""
@@ -237,6 +241,9 @@ class Decoder:
                 mark(row)
 
 
+_UNKNOWN: Final = (None, 0)
+
+
 class _Plans:
     """Schemas met so far, by the frame that names them; one that cannot be used is remembered with its reason."""
 
@@ -252,7 +259,8 @@ class _Plans:
         self._schemas = schemas
         self._what = what
         self._make = make
-        self._known: dict[bytes, _Plan | ChangeError] = {}
+        self._known: dict[bytes, tuple[_Plan | ChangeError, int]] = {}
+        self._known_characters = 0
 
     def read(self, data: bytes) -> tuple[_Plan, tuple[Any, ...]]:
         """One record. Raises ChangeError, SchemasUnavailableError."""
@@ -268,12 +276,12 @@ class _Plans:
         if not datas or None in datas:
             return None
         frames = {data[:FRAME_BYTES] for data in datas}  # type: ignore[index]  # looked at above
-        known = self._known.get(frames.pop()) if len(frames) == 1 else None
+        known, _ = self._known.get(frames.pop(), _UNKNOWN) if len(frames) == 1 else _UNKNOWN
         return known if isinstance(known, _Plan) else None
 
     def _plan(self, data: bytes) -> _Plan:
         frame = data[:FRAME_BYTES]
-        known = self._known.get(frame)
+        known, _ = self._known.get(frame, _UNKNOWN)
         if known is None:
             schema_id = schema_id_of(data, self._what)
             text = self._schemas(schema_id)
@@ -282,12 +290,17 @@ class _Plans:
                 known.semantics.update(self._told)
             except ChangeError as error:
                 known = ChangeError(f"the {self._what}'s schema {schema_id}: {error}")
-            if len(self._known) >= SCHEMAS_MAX:
-                del self._known[next(iter(self._known))]
-            self._known[frame] = known
+            self._keep(frame, known, len(text))
         if isinstance(known, ChangeError):
             raise ChangeError(str(known)) from known
         return known
+
+    def _keep(self, frame: bytes, plan: _Plan | ChangeError, characters: int) -> None:
+        self._known_characters += characters
+        while self._known and (len(self._known) >= SCHEMAS_MAX or self._known_characters > SCHEMA_CHARACTERS_MAX):
+            _, freed = self._known.pop(next(iter(self._known)))
+            self._known_characters -= freed
+        self._known[frame] = (plan, characters)
 
 
 def _value_plan(schema_id: int, schema: AvroType) -> _Plan:
@@ -298,6 +311,7 @@ def _value_plan(schema_id: int, schema: AvroType) -> _Plan:
     source = _source_of(schema)
     read = _read_those(schema, (_OP, _AFTER, _SOURCE_MS, *_TABLE))
     columns = {} if row is None else row.fields
+    check_columns(columns)
     semantics = {column: meaning_of(node) for column, node in columns.items()}
     semantics |= connector_named(None if source is None else source.connect)
     return _Plan(schema_id, schema, read, semantics, _have_collections(columns))
@@ -372,6 +386,7 @@ def _in_full(read: Reader, there: Sequence[tuple[str, ...]], paths: Sequence[tup
 def _key_plan(schema_id: int, schema: AvroType) -> _Plan:
     if not isinstance(schema, Record):
         raise ChangeError("it is no record of key columns")
+    check_columns(schema.fields)
     semantics = {column: meaning_of(node) for column, node in schema.fields.items()}
     return _Plan(schema_id, schema, _read(schema, [()]), semantics, _have_collections(schema.fields))
 

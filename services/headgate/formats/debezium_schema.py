@@ -7,13 +7,14 @@ parsed with its event as a whole; a first ``,"payload":`` may lie inside the sch
 is only learned where everything before it is a complete JSON value.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from headgate.formats.change import ChangeError
 from headgate.formats.debezium import connector_named
+from headgate.formats.meaning import DEPTH_MAX, array_of, check_columns, named, parametrised
 
 __all__ = ["CLOSING", "OPENING", "KnownSchemas", "envelope_semantics", "key_semantics", "with_head"]
 
@@ -23,9 +24,10 @@ CLOSING: Final = b"}"
 """What stands behind a payload that has a head: everything before it, byte for byte."""
 
 SCHEMAS_MAX: Final = 1024
-"""Known schemas kept per decoder, about 2 kB each: more tables than one lane reads; the oldest is let go first."""
+"""Known schemas per decoder, about 2 kB each: more tables than one lane reads. The oldest is forgotten first."""
 
-_PARAMETER: Final = {"org.apache.kafka.connect.data.Decimal": "scale", "io.debezium.data.Bits": "length"}
+SCHEMA_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of all known schemas together. A schema can be as large as an event, and an event as large as its topic allows."""
 
 Semantics = dict[str, str]
 
@@ -35,17 +37,22 @@ def with_head(head: bytes | None, payload: bytes | None) -> bytes | None:
     return payload if head is None or payload is None else b"%b%b%b" % (head, payload, CLOSING)
 
 
-def _meaning(field: dict[str, Any]) -> str:
+def _meaning(field: Mapping[str, Any], depth: int = 0) -> str:
     name = field.get("name")
-    if name in _PARAMETER:
-        parameter = _PARAMETER[name]
-        value = str(field["parameters"][parameter])
-        if not value.lstrip("-").isdecimal():
-            raise ChangeError(f"the event's schema says {parameter} {value[:40]!r} of a {name}")
-        return f"{name}({value})"
-    if name is None and field["type"] == "array":
-        return f"array({_meaning(field['items'])})"
-    return str(name or field["type"])
+    if name is not None:
+        name = named(name)
+        return parametrised(name, field.get("parameters") or {}) or name
+    if field["type"] == "array":
+        if depth >= DEPTH_MAX:
+            raise ChangeError(f"the event's schema has arrays nested more than {DEPTH_MAX} deep")
+        return array_of(_meaning(field["items"], depth + 1))
+    return named(field["type"])
+
+
+def _columns(fields: Sequence[Mapping[str, Any]]) -> Semantics:
+    columns = {field["field"]: _meaning(field) for field in fields}
+    check_columns(columns)
+    return columns
 
 
 def envelope_semantics(schema: Any) -> Semantics:
@@ -53,16 +60,16 @@ def envelope_semantics(schema: Any) -> Semantics:
     try:
         parts = {field["field"]: field for field in schema["fields"]}
         connector = connector_named(parts.get("source", {}).get("name"))
-        return {field["field"]: _meaning(field) for field in parts["after"]["fields"]} | connector
+        return _columns(parts["after"]["fields"]) | connector
     except (KeyError, TypeError, AttributeError) as error:
         raise ChangeError("the event's schema is not a Debezium envelope: it describes no field 'after'") from error
 
 
 def key_semantics(schema: Any) -> Semantics | None:
-    """Column → meaning from a key's schema; None if it describes no columns."""
+    """Column → meaning from a key's schema; None if it describes no columns. Raises ChangeError."""
     try:
-        return {field["field"]: _meaning(field) for field in schema["fields"]}
-    except (KeyError, TypeError, AttributeError, ChangeError):
+        return _columns(schema["fields"])
+    except (KeyError, TypeError, AttributeError):
         return None
 
 
@@ -74,6 +81,7 @@ class KnownSchemas:
         self._envelopes = envelopes
         self._told = told or {}
         self._known: dict[bytes, Semantics | None] = {}
+        self._known_bytes = 0
         self._last: bytes = OPENING + b"\x00"  # no JSON starts like this
         self._last_semantics: Semantics | None = None
 
@@ -140,7 +148,11 @@ class KnownSchemas:
         head = OPENING + schema + _BORDER
         if not data.startswith(head):
             return  # written with blanks or in another order: right, only slower
-        if len(self._known) >= SCHEMAS_MAX:
-            del self._known[next(iter(self._known))]
+        if head not in self._known:
+            self._known_bytes += len(head)
+            while self._known and (len(self._known) >= SCHEMAS_MAX or self._known_bytes > SCHEMA_BYTES_MAX):
+                oldest = next(iter(self._known))
+                self._known_bytes -= len(oldest)
+                del self._known[oldest]
         self._known[head] = self._last_semantics = semantics
         self._last = head

@@ -20,7 +20,7 @@ Reader = Callable[[str], object]
 
 _BINARY: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _TYPE: Final = re.compile(r"\s*(?P<kind>[a-z]+)\s*(?:\((?P<arguments>.*)\))?", re.IGNORECASE | re.DOTALL)
-_LABEL: Final = re.compile(r"'((?:[^'\\]|''|\\.)*)'")
+_LABEL: Final = re.compile(r"\s*'((?:[^'\\]|''|\\.)*+)'\s*(?:,|\Z)", re.DOTALL)
 _WIDTH: Final = re.compile(r"[0-9]{1,9}")
 _ESCAPE: Final = re.compile(r"\\(.)|''", re.DOTALL)
 
@@ -28,9 +28,17 @@ DIGITS_MAX: Final = 20
 """Of 2^64 - 1: bit fields, enums and sets have 64 bits at most."""
 
 BITS_MAX: Final = 64
+"""Of a bit field, and labels of a set."""
 
 TYPES_CACHED: Final = 16_384
-"""Different declarations kept; a thousand tables have fewer."""
+"""Declarations kept, of up to CACHED_CHARACTERS_MAX each. A thousand tables have fewer."""
+
+CACHED_CHARACTERS_MAX: Final = 1_024
+LONG_TYPES_CACHED: Final = 16
+"""Declarations kept that are longer: enums of many labels, up to a megabyte each."""
+
+LABEL_CHARACTERS_MAX: Final = 255
+"""MySQL's longest label. Each value that refers to a label becomes a text of its length."""
 
 
 class NotAValueError(ValueError):
@@ -61,8 +69,8 @@ def _bits(length: int | None, text: str) -> object:
     return number.to_bytes(max(((length or number.bit_length()) + 7) // 8, (number.bit_length() + 7) // 8, 1), "little")
 
 
-def _enum(labels: tuple[str, ...], text: str) -> object:
-    if text in labels and not text.isdigit():
+def _enum(labels: tuple[str, ...], known: frozenset[str], text: str) -> object:
+    if text in known and not text.isdigit():
         return text  # some versions of Canal write the label
     number = _number(text, "enum")
     if not labels:
@@ -84,13 +92,27 @@ def _set(labels: tuple[str, ...], text: str) -> object:
 
 
 def _labels(arguments: str | None) -> tuple[str, ...]:
-    found = _LABEL.findall(arguments or "")
-    return tuple(_ESCAPE.sub(lambda match: match[1] or "'", label) for label in found)
+    """The labels of an enum or set, one after the other, so that the time it takes grows with the text's length."""
+    labels: list[str] = []
+    rest, at = arguments or "", 0
+    while at < len(rest):
+        match = _LABEL.match(rest, at)
+        if match is None:
+            raise NotAValueError("its type is not a list of labels in quotes")
+        label = _ESCAPE.sub(lambda escape: escape[1] or "'", match[1])
+        if len(label) > LABEL_CHARACTERS_MAX:
+            raise NotAValueError(f"its type has a label of more than {LABEL_CHARACTERS_MAX} characters")
+        labels.append(label)
+        at = match.end()
+    return tuple(labels)
 
 
-@lru_cache(maxsize=TYPES_CACHED)
 def reader_of(declared: str) -> Reader | None:
-    """How a value of this type is read from its text; None where the text is the value. Raises NotAValueError later."""
+    """How a value of this type is read from its text; None where the text is the value. Raises NotAValueError."""
+    return _kept(declared) if len(declared) <= CACHED_CHARACTERS_MAX else _kept_long(declared)
+
+
+def _reader_of(declared: str) -> Reader | None:
     match = _TYPE.match(declared)
     kind = match["kind"].lower() if match else ""
     arguments = match["arguments"] if match else None
@@ -99,7 +121,15 @@ def reader_of(declared: str) -> Reader | None:
     if kind == "bit":
         return partial(_bits, int(arguments) if arguments and _WIDTH.fullmatch(arguments) else None)
     if kind == "enum":
-        return partial(_enum, _labels(arguments))
+        labels = _labels(arguments)
+        return partial(_enum, labels, frozenset(labels))
     if kind == "set":
-        return partial(_set, _labels(arguments))
+        labels = _labels(arguments)
+        if len(labels) > BITS_MAX:
+            raise NotAValueError(f"a set of {len(labels)} labels; there are none above {BITS_MAX}")
+        return partial(_set, labels)
     return None
+
+
+_kept: Final = lru_cache(maxsize=TYPES_CACHED)(_reader_of)
+_kept_long: Final = lru_cache(maxsize=LONG_TYPES_CACHED)(_reader_of)

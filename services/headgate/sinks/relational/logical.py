@@ -25,6 +25,7 @@ from headgate.sinks.relational.times import (
     MICROS,
     PER_SECOND,
     SECONDS_PER_DAY,
+    NotTextError,
     clock,
     fraction,
     infinite_date,
@@ -34,6 +35,11 @@ from headgate.sinks.relational.times import (
 )
 
 __all__ = ["logical_json", "logical_text"]
+
+FILLED_MAX: Final = 1_024
+"""Zeros that are added to a value because its schema says so. More of them would let a few bytes of an event become a
+text that fills a worker's memory; connectors send all bytes of a bit string, so only ``bit varying`` without a length
+asks for more."""
 
 _VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
 _BITS: Final = "io.debezium.data.Bits("
@@ -86,6 +92,8 @@ def _decimal(scale: int | None, value: object) -> str:
     if scale is None or not isinstance(value, str | bytes):
         return scalar("numeric", value)
     signed = unscaled_digits(scale, value)
+    if abs(scale) > len(signed) + FILLED_MAX:
+        return f"{signed}e{-scale}"
     digits = signed.removeprefix("-").rjust(scale + 1, "0")
     sign = "-" if signed.startswith("-") else ""
     return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale > 0 else f"{signed}{'0' * -scale}"
@@ -93,7 +101,13 @@ def _decimal(scale: int | None, value: object) -> str:
 
 def _bits(length: int, value: object) -> str:
     if isinstance(value, str | bytes):
-        return f"{int.from_bytes(base64_bytes(value, 'bits'), 'little'):b}".zfill(length)
+        raw = base64_bytes(value, "bits")
+        if length > len(raw) * 8 + FILLED_MAX:
+            raise NotTextError(
+                f"{len(raw)} bytes are not the {length} bits that the event's schema gives the column: give the sink's "
+                "column the type bit varying, or the source's column a length"
+            )
+        return f"{int.from_bytes(raw, 'little'):b}".zfill(length)
     return scalar("bits", value)
 
 

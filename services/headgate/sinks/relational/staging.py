@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
-from headgate.formats.change import BINARY, CONNECTOR
+from headgate.formats.change import BINARY, CONNECTOR, DATA_ERRORS, reason_of
 from headgate.formats.reducing import Reduced
 from headgate.sinks.contract import SinkColumnMissingError
 from headgate.sinks.relational.altered import TableAlteredError
@@ -35,6 +35,13 @@ ROWS_PER_WRITE: Final = 8_192
 
 COLUMNS_NAMED_MAX: Final = 5
 """In an error: what has to be done is the same for all of them."""
+
+TEXTS_MAX: Final = 16_384
+"""Ways to write a column that a stage remembers: four for each of the 4 096 columns that a table can have. Events can
+bring any number of them, because each has a schema."""
+
+MEANING_SHOWN_MAX: Final = 80
+"""Characters of what a schema says of a column, in an error."""
 
 GROUP: Final = "headgate group"
 """The column that numbers groups."""
@@ -166,14 +173,20 @@ class Stage(ABC, Generic[S, C]):
         return [index for index, column in enumerate(group.columns) if column in table.columns]
 
     def text(self, column: str, semantics: Semantics) -> ColumnText:
-        """How a column's values are written, given what the events say of them."""
+        """How a column's values are written, given what the events say of them. Raises NotTextError."""
         told = semantics or {}
         known = (column, told.get(column), told.get(CONNECTOR), told.get(BINARY))
         text = self._texts.get(known)
         if text is None:
-            text = self._texts[known] = self._column_text(
-                self.table.columns[column], known[1:], in_key=column in self.table.key
-            )
+            try:
+                text = self._column_text(self.table.columns[column], known[1:], in_key=column in self.table.key)
+            except DATA_ERRORS as error:  # whatever an event's schema says is that event's fault
+                raise NotTextError(
+                    f"values of {str(known[1])[:MEANING_SHOWN_MAX]!r} cannot be written: {reason_of(error)}"
+                ) from error
+            if len(self._texts) >= TEXTS_MAX:
+                self._texts.clear()
+            self._texts[known] = text
         return text
 
     def _lines(self, group: Group, used: Sequence[int], prefix: str = "") -> Iterator[bytes]:
@@ -182,7 +195,10 @@ class Stage(ABC, Generic[S, C]):
             columns = []
             for index in used:
                 part = group.values[index][start : start + ROWS_PER_WRITE]
-                text = self.text(group.columns[index], group.semantics)
+                try:
+                    text = self.text(group.columns[index], group.semantics)
+                except NotTextError as error:
+                    raise UnwritableError(group.changes[start], group.columns[index], str(error)) from error
                 try:
                     columns.append(text.fields(part, group.types[index]))
                 except NotTextError:

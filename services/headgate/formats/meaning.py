@@ -1,0 +1,87 @@
+"""What an event's schema says of its columns, in the words of ``Change.semantics``, checked where it is read.
+
+A schema is part of an event, so whatever it says can only be that event's fault. Sinks read the words made here without
+a doubt: a parameter is a number within the bounds that databases have, a name holds nothing that a parameter is told
+by, and no column has the name of another entry of ``Change.semantics``.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.formats.change import BINARY, CONNECTOR, ChangeError
+
+__all__ = ["COLUMNS_MAX", "DECIMAL", "DEPTH_MAX", "array_of", "check_columns", "named", "parametrised"]
+
+DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+
+COLUMNS_MAX: Final = 4_096
+"""Columns that a table of MySQL can have; PostgreSQL's have 1 600."""
+
+DEPTH_MAX: Final = 9
+"""Arrays within arrays, or records within records. PostgreSQL's arrays have six dimensions at most."""
+
+NAME_CHARACTERS_MAX: Final = 1_024
+"""Of a schema's name: Kafka's longest topic name (249) with the names of database, schema and table behind it."""
+
+COLUMN_CHARACTERS_MAX: Final = 256
+"""Of a column's name: MySQL's have 64 characters at most, PostgreSQL's 63 bytes."""
+
+SHOWN_MAX: Final = 40
+"""Characters of a bad name or number in an error."""
+
+_SCALE_MAX: Final = 16_383
+"""Digits behind the point of PostgreSQL's numeric; a negative scale counts zeros before it."""
+_LENGTH_MAX: Final = 2**31 - 1
+"""Java's largest int, which a connector gives as the length of ``bit varying`` without one."""
+
+_PARAMETERS: Final = {
+    DECIMAL: ("scale", -_SCALE_MAX, _SCALE_MAX),
+    "io.debezium.data.Bits": ("length", 0, _LENGTH_MAX),
+}
+"""Name of a schema → the parameter that its values cannot be read without, and the parameter's bounds."""
+
+_INTEGER: Final = re.compile(r"-?[0-9]{1,10}")
+_NAME: Final = re.compile(r"[^()\x00-\x1f]+")
+
+
+def _shown(value: object) -> str:
+    text = str(value) if isinstance(value, str | int) else type(value).__name__
+    return repr(text[:SHOWN_MAX]) + ("…" if len(text) > SHOWN_MAX else "")
+
+
+def named(name: object) -> str:
+    """A schema's name, or a type's. Raises ChangeError for one that could be taken for a parameter."""
+    if not isinstance(name, str) or len(name) > NAME_CHARACTERS_MAX or _NAME.fullmatch(name) is None:
+        raise ChangeError(f"the event's schema has {_shown(name)} as the name of a type, which is not a valid name")
+    return name
+
+
+def parametrised(name: str, parameters: Mapping[str, object]) -> str | None:
+    """``name(parameter)`` for a type that needs one, None for any other. Raises ChangeError."""
+    known = _PARAMETERS.get(name)
+    if known is None:
+        return None
+    parameter, least, most = known
+    said = parameters.get(parameter)
+    text = str(said) if type(said) is int and abs(said) <= _LENGTH_MAX else said
+    if not isinstance(text, str) or _INTEGER.fullmatch(text) is None or not least <= int(text) <= most:
+        raise ChangeError(
+            f"the event's schema gives {name} the {parameter} {_shown(said)}; it must be an integer between {least} "
+            f"and {most}"
+        )
+    return f"{name}({int(text)})"
+
+
+def array_of(items: str) -> str:
+    """The meaning of an array whose items mean that."""
+    return f"array({items})"
+
+
+def check_columns(columns: Mapping[str, object]) -> None:
+    """Raise ChangeError if a table cannot have these columns, or so many."""
+    if len(columns) > COLUMNS_MAX:
+        raise ChangeError(f"the event's schema has {len(columns)} columns; a table has {COLUMNS_MAX} at most")
+    for column in columns:
+        if column in (CONNECTOR, BINARY) or not isinstance(column, str) or len(column) > COLUMN_CHARACTERS_MAX:
+            raise ChangeError(f"the event's schema has a column named {_shown(column)}, which is not a valid name")
