@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from headgate.provisioning.time_scale import scaled_seconds
+from headgate.supervision.threads import SUPERVISOR
 from headgate_lab.demo.services import JAVA_OPTIONS
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -35,6 +36,16 @@ def leaks_stay_here(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if any("ignore::ResourceWarning" in mark.args for mark in request.node.iter_markers("filterwarnings")):
         gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_crashes() -> Iterator[None]:
+    """A test fails if a background thread crashes in it. One that wants a crash resets the supervisor at its end."""
+    SUPERVISOR.reset()
+    yield
+    crashes = [str(crash) for crash in SUPERVISOR.fatal]
+    SUPERVISOR.reset()
+    assert crashes == []
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,12 +1,11 @@
 """What a service process needs around its service: logs, operations endpoints, the cluster's log, and its signals.
 
-The service runs on threads of its own. The main thread only waits for a signal or for a part to end: a signal handler
-runs in between any two instructions of the main thread, so it may do no more than leave a note.
+The service runs on threads of its own. The main thread only waits for a signal, for a part to end or for a thread to
+crash: a signal handler runs in between any two instructions of the main thread, so it may do no more than leave a note.
 """
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -29,8 +28,9 @@ from headgate.observability.logs import configure_logs, logger
 from headgate.observability.metrics import new_registry
 from headgate.observability.probes import Probes
 from headgate.runtime.service import SILENCE_SECONDS_MAX
+from headgate.supervision.threads import SUPERVISOR, BackgroundThread
 
-__all__ = ["Part", "Surroundings", "run_parts", "surrounded"]
+__all__ = ["Part", "Surroundings", "ThreadCrashedError", "run_parts", "surrounded"]
 
 LOOK_SECONDS: Final = 0.1
 """How often the main thread looks for a note of a signal, or for a part that has ended."""
@@ -39,6 +39,10 @@ RESIGN_SECONDS: Final = 2.0
 """Kept for each part that is stopped later: resigning is one transaction."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class ThreadCrashedError(RuntimeError):
+    """A background thread ended with an unexpected error, so the process cannot do all of its work any more."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -94,7 +98,7 @@ class Part:
         self.error: BaseException | None = None
         self.result: object = None
         self._run = run
-        self._thread = threading.Thread(target=self._carry, name=name, daemon=True)
+        self._thread = BackgroundThread(self._carry, name=name)
 
     def start(self) -> None:
         """Run from now on."""
@@ -113,7 +117,9 @@ class Part:
 
 
 def run_parts(parts: Sequence[Part], shutdown_seconds: float) -> None:
-    """Run until a signal comes or the first part ends, then stop all, in this order; raises what a part raised.
+    """Run until a signal comes, a part ends or a thread crashes, then stop all, in this order.
+
+    Raises what a part raised, or ThreadCrashedError.
 
     An agent stands before the coordinator that moves its tables away. CommandError if a part has not ended
     ``shutdown_seconds`` after the first was asked to. A second signal ends the process.
@@ -122,7 +128,7 @@ def run_parts(parts: Sequence[Part], shutdown_seconds: float) -> None:
     with _noted_signals() as asked:
         for part in parts:
             part.start()
-        while not asked() and not any(part.ended() for part in parts):
+        while not asked() and not any(part.ended() for part in parts) and not SUPERVISOR.fatal:
             time.sleep(LOOK_SECONDS)
         deadline = time.monotonic() + shutdown_seconds
         for behind, part in zip(reversed(range(len(parts))), parts, strict=True):
@@ -132,6 +138,8 @@ def run_parts(parts: Sequence[Part], shutdown_seconds: float) -> None:
     for part in parts:
         if part.error is not None:
             raise part.error
+    if SUPERVISOR.fatal:
+        raise ThreadCrashedError(f"{SUPERVISOR.fatal[0]}. Its traceback is in the log. Report it; restart the process")
     hanging = bool(late)
     late += [part.name for part in parts if part.result is False]
     if hanging:

@@ -9,7 +9,6 @@ otherwise; a service may add routes of its own.
 import asyncio
 import os
 import socket
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -19,6 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from headgate import SCHEMA_VERSION, __version__
 from headgate.observability.probes import PortTakenError, Probes
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["OpsServer"]
 
@@ -61,7 +61,7 @@ class OpsServer:
                 f"cannot listen on {bind}:{port}: {_reason(error)}; choose another with --http-port or "
                 "HEADGATE_HTTP__PORT (0 takes any free one)"
             ) from error
-        self._thread = threading.Thread(target=self._loop.run_forever, name="http", daemon=True)
+        self._thread = BackgroundThread(self._loop.run_forever, name="http")
 
     @property
     def port(self) -> int:

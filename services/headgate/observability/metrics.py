@@ -16,6 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from headgate import SCHEMA_VERSION, __version__
+from headgate.supervision.threads import SUPERVISOR
 
 __all__ = [
     "AgentFeeds",
@@ -28,14 +29,28 @@ __all__ = [
 
 
 def new_registry() -> CollectorRegistry:
-    """A registry with the facts every process has: version, CPU, memory, open files."""
+    """A registry with the facts every process has: version, CPU, memory, open files, crashed threads."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
     build = Info("headgate_build", "version of this process", registry=registry)
     build.info({"version": __version__, "schema_version": str(SCHEMA_VERSION)})
+    registry.register(_ThreadCrashes())
     return registry
+
+
+class _ThreadCrashes(Collector):
+    """Threads and pool tasks that ended with an unexpected exception (supervision/threads.py); label ``thread``."""
+
+    def collect(self) -> Iterable[Metric]:
+        """One counter."""
+        crashes = CounterMetricFamily(
+            "headgate_thread_crashes", "threads and tasks that ended with an unexpected error", labels=["thread"]
+        )
+        for thread, count in sorted(SUPERVISOR.counts.items()):
+            crashes.add_metric([thread], count)
+        return [crashes]
 
 
 _AGENT_COUNTERS = {

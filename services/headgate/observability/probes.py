@@ -1,8 +1,10 @@
-"""What the loops of a process say about themselves, for whoever asks (http.py): alive, and ready."""
+"""Whether the loops of a process are alive and ready, for its operations endpoints (http.py)."""
 
 import threading
 import time
 from collections.abc import Callable
+
+from headgate.supervision.threads import SUPERVISOR
 
 __all__ = ["PortTakenError", "Probes"]
 
@@ -64,8 +66,12 @@ class Probes:
         ]
 
     def waiting(self) -> list[str]:
-        """One line per loop that is not ready; a process without any loop is not ready either."""
+        """One line per loop that is not ready and per thread that crashed.
+
+        A process without any loop is not ready either.
+        """
+        crashed = [str(crash) for crash in SUPERVISOR.fatal]
         with self._lock:
             if not self._turned:
-                return ["no loop has been started"]
-            return [f"{loop}: {reason}" for loop, reason in sorted(self._unready.items())]
+                return [*crashed, "no loop has been started"]
+            return [*crashed, *(f"{loop}: {reason}" for loop, reason in sorted(self._unready.items()))]

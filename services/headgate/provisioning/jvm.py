@@ -6,7 +6,6 @@ Py4J's own launcher is not used: it runs Python between fork and exec, and its r
 """
 
 import subprocess
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.java import Java
 from headgate.provisioning.time_scale import scaled_seconds
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["Jvm", "pyspark_jars", "reason", "tail"]
 
@@ -61,7 +61,7 @@ class Jvm:
             self._end_process()
             raise EmbeddedError(f"{java.executable} did not start: {tail(log_file)}\nIts output is in {log_file}")
         # Whoever does not read a pipe stops, in the end, the process that writes to it.
-        self._reader = threading.Thread(target=self._read_output, args=(on_line,), name=f"jvm-{self.pid}", daemon=True)
+        self._reader = BackgroundThread(self._read_output, on_line, name="jvm", detail=str(self.pid))
         self._reader.start()
         # Freeing Java's objects one by one from Python's garbage collector would go on after the process has ended;
         # the few that we hold are freed with it.

@@ -31,6 +31,7 @@ from headgate.sources.change_logs import (
     ChangeLogUnavailableError,
     reader_of_feed,
 )
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["ChangeLogFollower", "Limits"]
 
@@ -84,7 +85,7 @@ class ChangeLogFollower:
         """By span: the incarnation of its feed that was asked about, and the answer."""
         self._asked_at: dict[SpanId, float] = {}
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
 
     def close(self) -> None:
         """End within a turn. Idempotent."""
@@ -156,7 +157,7 @@ class ChangeLogFollower:
                 except LogError as error:
                     raise ChangeLogUnavailableError(f"change log {name}: {error}") from error
             if self._thread is None:  # of an executor that has something to follow
-                self._thread = threading.Thread(target=self._run, name="headgate-change-logs", daemon=True)
+                self._thread = BackgroundThread(self._run, name="headgate-change-logs")
                 self._thread.start()
             return self._followed[name]
 

@@ -21,6 +21,7 @@ from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark import SparkRuntime
 from headgate.replication.transaction_end_reader import TransactionEndReader
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["ExecutorSettings", "LaneCpu", "SparkExecutor"]
 
@@ -42,7 +43,7 @@ class SparkExecutor:
         self._lifecycle = SpanLifecycle(self._table, source, settings.log)
         self._queries = Queries(self._table, self._lifecycle, runtime, settings)
         self._witness = TransactionEndReader(self._table, source, self._queries.is_idle)
-        self._control = threading.Thread(target=self._run, name="headgate-lanes", daemon=True)
+        self._control = BackgroundThread(self._run, name="headgate-lanes")
         self._control.start()
 
     @property

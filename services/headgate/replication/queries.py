@@ -8,7 +8,6 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import msgspec
@@ -31,6 +30,7 @@ from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark import SparkRuntime, SparkStartError
 from headgate.replication.spark_options import RefusedOptionError
+from headgate.supervision.threads import BackgroundPool
 
 __all__ = ["ExecutorSettings", "Queries", "positions_of"]
 
@@ -79,7 +79,7 @@ class Queries:
         self._started_at = 0.0
         self._ending: list[Lane] = []
         self._ended = LaneProgress()
-        self._starter = ThreadPoolExecutor(STARTERS, thread_name_prefix="headgate-lane")
+        self._starter = BackgroundPool(STARTERS, "headgate-lane")
         table.performers[JoinLane] = self._join
         table.performers[LeaveLane] = self._leave
 
@@ -96,7 +96,7 @@ class Queries:
 
     def close(self) -> None:
         """Take no more work."""
-        self._starter.shutdown(wait=False, cancel_futures=True)
+        self._starter.shutdown()
 
     # --- starting and ending lanes: on the control thread, with the table's lock ------------------------
 

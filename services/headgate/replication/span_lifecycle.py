@@ -7,7 +7,6 @@ the span as it was when it was asked for, changes nothing of it, and gives an an
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
@@ -29,7 +28,6 @@ from headgate.agent.core.span.inputs import (
     TellRestart,
 )
 from headgate.agent.core.span.states import Span
-from headgate.agent.core.span.transitions import UnknownTransitionError
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
@@ -43,6 +41,7 @@ from headgate.replication.topic_watch import TopicWatch
 from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkError
 from headgate.sources.offsets import SourceError, check_retention
 from headgate.sources.topic_ids import check_topic_id, topic_ids
+from headgate.supervision.threads import BackgroundPool
 
 __all__ = ["SpanLifecycle"]
 
@@ -62,7 +61,7 @@ class SpanLifecycle:
         """``log``: the control topics, for feeds that read change logs."""
         self._table = table
         self._source = source
-        self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="headgate-span")
+        self._pool = BackgroundPool(POOL_THREADS, "headgate-span")
         self._sinks = KeptParts(KEPT_SECONDS)
         self._looked_for: set[SpanId] = set()
         self.change_logs = ChangeLogFollower(table, log, self._ask_neighbours)
@@ -76,7 +75,7 @@ class SpanLifecycle:
     def close(self) -> None:
         """Take no more work."""
         self.change_logs.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown()
         self._sinks.close()
 
     def turn(self, now: float) -> None:
@@ -104,11 +103,7 @@ class SpanLifecycle:
         except Exception as error:  # noqa: BLE001 (a fault of ours with one span must not end the thread of all)
             _log.exception("span %s", span.id)
             answer = CallFailed("internal", f"{type(error).__name__}: {error}", retryable=False)
-        try:
-            self._table.apply(span.id, answer, span.life)
-        except UnknownTransitionError:  # the pool would keep it to itself
-            _log.exception("span %s", span.id)
-            raise
+        self._table.apply(span.id, answer, span.life)
 
     def _open(self, span: Span) -> Opened:
         """Check sink and source; claim if the span is ours to write."""

@@ -27,6 +27,7 @@ from headgate.replication.span_table import SpanTable
 from headgate.sources.offsets import SourceError
 from headgate.sources.topic_ids import TopicReplacedError, topic_id_of
 from headgate.sources.transactions import EndReader, collection_of, first_end, look_back, rests_at
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["TransactionEndReader", "TransactionTopic"]
 
@@ -71,7 +72,7 @@ class TransactionEndReader:
         self._is_idle = is_idle
         self._topics: dict[str, TransactionTopic] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="headgate-transactions", daemon=True)
+        self._thread = BackgroundThread(self._run, name="headgate-transactions")
         self._thread.start()
 
     def close(self) -> None:

@@ -31,6 +31,7 @@ from headgate.runtime.metrics import RoleMetrics
 from headgate.runtime.presence import Presence
 from headgate.runtime.role import Role, RoleEndedError, TermEffect
 from headgate.runtime.settings import RoleSettings
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = [
     "SILENCE_SECONDS_MAX",
@@ -181,12 +182,12 @@ class OwnerService(Generic[StateT]):
         self._raise_cause()
         return clean
 
-    def _thread(self, target: Callable[[int], None], argument: int, name: str) -> threading.Thread:
-        thread = threading.Thread(target=target, args=(argument,), name=name, daemon=True)
+    def _thread(self, target: Callable[[int], None], argument: int, name: str) -> BackgroundThread:
+        thread = BackgroundThread(target, argument, name=name)
         thread.start()
         return thread
 
-    def _step_down(self, threads: Sequence[threading.Thread]) -> bool:
+    def _step_down(self, threads: Sequence[BackgroundThread]) -> bool:
         self._stop.set()
         deadline = time.monotonic() + self._settings.shutdown_seconds
         for role in self._roles.values():
@@ -227,7 +228,7 @@ class OwnerService(Generic[StateT]):
             ended = error
             log.info("role_ended", reason=str(error))
         finally:
-            # Reached with ended = None only by a bug; threading's hook prints its traceback.
+            # Reached with ended = None only by a bug, which the supervisor logs and counts.
             self._probes.unready(name, "ended")
             role.close()
             self._ended[shard] = ended

@@ -7,14 +7,26 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeReader, ChangeWriter
-from headgate.generation.core.outbox import PositionError
+from headgate.generation.core.life import Act, Write
+from headgate.generation.core.outbox import PositionError, Written
 from headgate.generation.core.planning import resize
 from headgate.generation.core.state import current_of
+from headgate.generation.shell.change_checks import ChangeTooLargeError, ChangeTypeError
+from headgate.generation.shell.shared_tail import TailCrashedError
 from headgate.generation.shell.tail import GenerationTail
-from headgate.generation.shell.writer import WriterError, WriterReplacedError, WriterStalledError
+from headgate.generation.shell.wire import MESSAGE_BYTES_MAX
+from headgate.generation.shell.writer import (
+    ChangeRefusedError,
+    WriterCrashedError,
+    WriterError,
+    WriterReplacedError,
+    WriterStalledError,
+)
+from headgate.generation.shell.writer_acts import WriterActs
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.generation import (
@@ -24,6 +36,8 @@ from headgate.records.generation import (
     GenerationRequestKind,
     StreamsRecut,
 )
+from headgate.supervision.threads import SUPERVISOR
+from support.kafka_cluster import ANSWER_SECONDS
 
 from .conftest import WAIT_SECONDS, wait_until
 
@@ -91,6 +105,99 @@ def in_order(found: dict[bytes, list[int]]) -> None:
     for key, positions in found.items():
         assert positions == sorted(positions), key
         assert len(set(positions)) == len(positions), key
+
+
+def test_what_one_writer_gives_wrongly_is_its_own_error(log: KafkaLog, owner: Any) -> None:
+    """Bad changes are refused by ``write``; the writer itself and its neighbours in the process continue."""
+    operator = Operator(log)
+    operator.create()
+    with ChangeWriter(log, SET, "w1") as bad, ChangeWriter(log, SET, "w2") as good:
+        assert bad.write(b"k", b"v", 0)
+        for position in (1.5, 2**63):
+            with pytest.raises(PositionError, match="from 0 to"):
+                bad.write(b"k", b"v", position)  # type: ignore[arg-type]
+        with pytest.raises(ChangeTypeError, match="value must be bytes"):
+            bad.write(b"k", {"a": 1}, 1)  # type: ignore[arg-type]
+        with pytest.raises(ChangeTooLargeError, match=f"takes {MESSAGE_BYTES_MAX}"):
+            bad.write(b"k", b"x" * MESSAGE_BYTES_MAX, 1)
+        assert bad.write(b"k", b"x" * 2_000_000, 2**63 - 2), "twice the size that Kafka's defaults allow"
+        bad.flush()
+        assert operator.resize(4).status is OutcomeStatus.DONE, "the highest position can be promised"
+        good.write(b"g", b"v", 0)
+        assert (bad.flush(), good.flush()) == (2**63 - 2, 0)
+        assert bad.look().last_error == ""
+    with closing(ChangeReader(log, SET, "r")) as reader:
+        assert read_all(reader, 3) == {b"k": [0, 2**63 - 2], b"g": [0]}
+
+
+def test_a_change_that_kafka_refuses_for_its_size_ends_the_writer_behind_all_before_it(
+    log: KafkaLog, owner: Any
+) -> None:
+    """The topic's limit was lowered while the writer ran, so it finds out from the broker."""
+    operator = Operator(log)
+    operator.create()
+    writer = ChangeWriter(log, SET, "w1")
+    assert writer.position == -1
+    lowered = ConfigResource(
+        ResourceType.TOPIC,
+        operator.topic,
+        incremental_configs=[ConfigEntry("max.message.bytes", "10000", incremental_operation=AlterConfigOpType.SET)],
+    )
+    for future in log.connection.admin.incremental_alter_configs([lowered]).values():
+        future.result(ANSWER_SECONDS)
+    for position in range(8):
+        writer.write(b"k", b"x" * (30_000 if position == 5 else 10), position)
+    with pytest.raises(ChangeRefusedError, match="refused the change at position 5, of 30001 bytes") as refused:
+        writer.flush()
+    assert refused.value.position == 5
+    writer.close()
+    with closing(ChangeWriter(log, SET, "w1")) as again:
+        assert again.position == 4
+        with pytest.raises(ChangeTooLargeError, match="takes 10000"):
+            again.write(b"k", b"x" * 30_000, 5)
+
+
+class _BrokenActs(WriterActs):
+    def carry_out(self, act: Act, life: int) -> Written | None:
+        if isinstance(act, Write):
+            raise ZeroDivisionError("a bug")
+        return super().carry_out(act, life)
+
+
+def test_a_bug_in_the_writers_thread_is_raised_by_the_next_call(
+    log: KafkaLog, owner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headgate.generation.shell.writer.WriterActs", _BrokenActs)
+    Operator(log).create()
+    writer = ChangeWriter(log, SET, "w1")
+    writer.write(b"k", b"v", 0)
+    with pytest.raises(WriterCrashedError, match="ZeroDivisionError: a bug"):
+        writer.flush()
+    writer.close()
+    assert SUPERVISOR.counts["change-writer"] == 1
+    monkeypatch.undo()
+    with closing(ChangeWriter(log, SET, "w1")) as again:
+        assert again.position == -1
+
+
+def test_a_crash_of_the_shared_thread_ends_every_writer_and_says_so(log: KafkaLog, owner: Any) -> None:
+    Operator(log).create()
+    writers = [ChangeWriter(log, SET, f"w{number}") for number in range(2)]
+    assert [writer.position for writer in writers] == [-1, -1]
+    writers[0]._tail._shared._reader.poll = None  # type: ignore[assignment]
+    for writer in writers:
+        wait_until(lambda writer=writer: _is_crashed(writer), "the writer hears of it")  # type: ignore[misc]
+        writer.close()
+    with closing(ChangeWriter(log, SET, "w1")) as again:
+        assert again.position == -1, "with the last writer the broken threads are gone"
+
+
+def _is_crashed(writer: ChangeWriter) -> bool:
+    try:
+        writer.look()
+    except TailCrashedError:
+        return True
+    return False
 
 
 def test_a_log_is_switched_while_it_is_written_and_every_key_keeps_its_order(log: KafkaLog, owner: Any) -> None:

@@ -15,7 +15,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.eventlog.kafka import KafkaLog
@@ -220,6 +227,76 @@ def test_a_record_that_cannot_be_a_change_ends_it_and_is_left_out_only_by_name(
         read_until(reader, found, lambda: 2)
     assert by_key(found) == {b"a": [b"first"], b"": [b"third"]}
     assert three.said.count("record left out, as --skip says") == 2
+
+
+def test_a_record_that_the_change_log_does_not_take_ends_it_behind_all_before_it(
+    log: KafkaLog, owner: Any, cluster: Cluster, topic: str, ingest: Callable[..., Ingest]
+) -> None:
+    """A record of 1 000 050 bytes is within Kafka's defaults; the topic of this change log was set to take less."""
+    operator = Operator(log)
+    settings = {"max.message.bytes": "500000"}
+    for future in log.connection.admin.create_topics([NewTopic(operator.topic, 8, 1, config=settings)]).values():
+        future.result(ANSWER_SECONDS)
+    operator.create(8)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "message.max.bytes": 1_048_576})
+    for number in range(201):
+        value = b"x" * 1_000_050 if number == 100 else b"%d" % number
+        producer.produce(topic, key=b"a", value=value, partition=1)
+    assert producer.flush(60) == 0
+    said = ingest("one", SET, "--topic", topic).end(ExitCode.SOURCE)
+    assert f"topic {topic}, partition 1, offset 100: " in said
+    assert "and the change log takes 500000. Raise max.message.bytes" in said
+    found: list[ReadChange] = []
+    with closing(ChangeReader(log, SET, "r")) as reader:
+        read_until(reader, found, lambda: 100)
+        two = ingest("two", SET, "--topic", topic, "--skip", f"{topic}/1/100")
+        read_until(reader, found, lambda: 200)
+    assert by_key(found) == {b"a": [b"%d" % number for number in range(201) if number != 100]}
+    assert two.is_ready()
+
+
+def test_records_as_large_as_kafkas_defaults_allow_are_copied(
+    log: KafkaLog, owner: Any, cluster: Cluster, topic: str, ingest: Callable[..., Ingest]
+) -> None:
+    Operator(log).create()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "message.max.bytes": 1_048_576})
+    producer.produce(topic, key=b"a", value=b"x" * 1_048_000, partition=1)
+    producer.produce(topic, key=b"a", value=b"after", partition=1)
+    assert producer.flush(60) == 0
+    one = ingest("one", SET, "--topic", topic)
+    found: list[ReadChange] = []
+    with closing(ChangeReader(log, SET, "r")) as reader:
+        read_until(reader, found, lambda: 2)
+    assert [len(change.value or b"") for change in found] == [1_048_000, 5]
+    wait_until(one.is_ready, "it is ready")
+
+
+def test_a_partition_that_cannot_be_written_makes_the_process_unready_until_it_can(
+    log: KafkaLog, owner: Any, topic: str, source: Source, ingest: Callable[..., Ingest]
+) -> None:
+    operator = Operator(log)
+    operator.create()
+    one = ingest("one", SET, "--topic", topic)
+    wait_until(one.is_ready, "it copies")
+    _demand_replicas(log, operator.topic, 2)
+    source.write(200)
+    wait_until(lambda: one.get("/readyz")[0] == 503, "its probe fails")
+    status, said = one.get("/readyz")
+    assert (status, "partitions wait" in said) == (503, True), said
+    assert '"event": "partition waits"' in one.said
+    _demand_replicas(log, operator.topic, 1)
+    found: list[ReadChange] = []
+    with closing(ChangeReader(log, SET, "r")) as reader:
+        read_until(reader, found, lambda: 200)
+    wait_until(one.is_ready, "it is ready again")
+    assert by_key(found) == source.written
+
+
+def _demand_replicas(log: KafkaLog, topic: str, count: int) -> None:
+    entry = ConfigEntry("min.insync.replicas", str(count), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for future in log.connection.admin.incremental_alter_configs([resource]).values():
+        future.result(ANSWER_SECONDS)
 
 
 def test_what_does_not_exist_is_said(

@@ -17,6 +17,7 @@ from headgate.records.control import OperationKind, OperationRequested, OwnerAnn
 from headgate.records.keys import RequestKey
 from headgate.runtime.role import RoleState
 from headgate.runtime.service import RoleCrashedError, ServiceSettings
+from headgate.supervision.threads import SUPERVISOR
 from headgate_lab.memory_log.log import MemoryBroker
 
 DEADLINE_SECONDS = 30.0
@@ -96,10 +97,11 @@ class _BrokenLog:
         raise ZeroDivisionError(name)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_crashed_role_ends_the_service_loudly() -> None:
     with pytest.raises(RoleCrashedError, match="shard 0 has crashed"):
         _service(_BrokenLog(), Probes(60)).run()
+    assert [crash.thread for crash in SUPERVISOR.fatal] == ["role-0"]
+    SUPERVISOR.reset()
 
 
 class _BrokenConnection:

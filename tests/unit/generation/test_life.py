@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from headgate.generation.core.following import Followed
 from headgate.generation.core.life import REPORT_SECONDS, Act, LifeOverError, Report, Simple, Write, WriterLife
 from headgate.generation.core.outbox import Change, Outbox, Written
+from headgate.generation.core.pacing import BatchPace
 from headgate.generation.core.planning import first_map, next_map, resize
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
 from headgate.records.generation import (
@@ -48,7 +49,7 @@ def acts_of(life: WriterLife, written: Written | None = None, now: float = NOW) 
 def begun() -> tuple[GenerationState, Outbox, WriterLife]:
     state, outbox = new_state(0), Outbox(10)
     tell(state, FIRST)
-    life = WriterLife(state, "s", "w", 5, outbox, batch_changes=10)
+    life = WriterLife(state, "s", "w", 5, outbox, pace=BatchPace(10))
     assert acts_of(life, Written(3, 3)) == [
         Simple.TAKE_ID, Simple.READ_RECORDS, Simple.READ_WRITTEN, Report(Followed(1)),
     ]  # fmt: skip
@@ -80,7 +81,7 @@ def test_who_stood_still_until_its_generation_was_removed_is_over_and_writes_by_
         acts_of(life)
     assert over.value.is_replaced is is_replaced
     assert outbox.written == Written(3, 3), "what was not committed is not said to be written"
-    again = WriterLife(state, "s", "w", admitted, outbox, batch_changes=10)
+    again = WriterLife(state, "s", "w", admitted, outbox, pace=BatchPace(10))
     tell(state, SECOND, life=admitted)
     acts_of(again, Written(3, 3))
     (write,) = acts_of(again)
@@ -93,7 +94,7 @@ def test_who_stood_still_until_its_generation_was_removed_is_over_and_writes_by_
 def test_who_takes_the_id_and_reads_that_it_may_not_write_does_not_begin() -> None:
     state, outbox = new_state(0), Outbox(10)
     tell(state, FIRST)
-    life = WriterLife(state, "s", "w", 5, outbox, batch_changes=10)
+    life = WriterLife(state, "s", "w", 5, outbox, pace=BatchPace(10))
     turn = life.turn(NOW)
     assert [next(turn), next(turn)] == [Simple.TAKE_ID, Simple.READ_RECORDS]
     tell(state, FIRST, life=6)

@@ -55,6 +55,30 @@ def test_what_was_held_and_does_not_go_into_one_batch_is_not_said_to_be_written(
     assert outbox.written == Written(3, 3)
 
 
+def test_a_batch_is_bounded_by_bytes_and_has_one_change_of_any_size() -> None:
+    outbox = Outbox(10)
+    for position, size in enumerate([40, 40, 40, 500, 10]):
+        outbox.add(Change(position, TOKENS[0], b"", b"v" * size))
+    taken = []
+    while (batch := outbox.take(LOG, (), 10, 100)) is not None:
+        taken.append([change.position for change, _ in batch.changes])
+        outbox.commit()
+    assert taken == [[0, 1], [2], [3], [4]]
+    assert outbox.written == Written(4, 4)
+
+
+def test_the_first_change_that_waits_is_known_wherever_it_is() -> None:
+    outbox = Outbox(10)
+    assert outbox.first_waiting is None
+    for position in range(3):
+        outbox.add(change(position, position))
+    assert outbox.first_waiting == 0
+    outbox.take(LOG, [LOG.streams[0]], 1)
+    assert outbox.first_waiting == 0, "held back"
+    outbox.commit()
+    assert (outbox.first_waiting, positions(outbox), outbox.first_waiting) == (0, [0, 2], None)
+
+
 def test_positions_ascend_and_the_box_has_an_end() -> None:
     outbox = Outbox(1)
     outbox.add(change(5))

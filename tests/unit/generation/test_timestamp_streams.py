@@ -34,6 +34,7 @@ from headgate.records.timestamps import (
     TimestampSetKey,
     TimestampSetRecorded,
 )
+from headgate.runtime.clocks import elapsed_seconds
 from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
 
 SET = "s"
@@ -158,6 +159,22 @@ def test_who_does_not_hear_of_generations_gets_no_stream(
         with pytest.raises(GenerationsUnheardError, match=r"were not heard of for .* no broker answers"):
             streams.stream_of(TOKEN, NOW * 1_000)
     until(lambda: not is_refused(streams))
+
+
+def test_after_the_machine_was_suspended_no_stream_is_named_before_the_topic_was_read_again(world: World) -> None:
+    """The monotonic clock stands still while a machine is suspended, so it would not notice."""
+    suspended = 0.0
+    with TimestampStreams(
+        world.log, SET, now_ms=lambda: world.clock_ms, elapsed=lambda: elapsed_seconds() + suspended
+    ) as streams:
+        world.announce(NOW)
+        world.describe(NOW, A)
+        streams.wait(60)
+        until(lambda: not is_refused(streams))
+        with streams._changed:  # so that the thread does not hear from the topic in between
+            suspended = 3_600.0
+            assert is_refused(streams)
+        until(lambda: not is_refused(streams))
 
 
 def is_refused(streams: TimestampStreams) -> bool:

@@ -8,7 +8,6 @@ another id and shares no key with this one. What the sink needs beyond that is i
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -18,6 +17,8 @@ from headgate.eventlog.sharding import ANNOUNCE, place
 from headgate.records.base import Fact, Key, Record
 from headgate.records.control import AgentAnnounced, Liveness
 from headgate.records.keys import AgentKey, SessionKey
+from headgate.runtime.clocks import elapsed_seconds
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = [
     "AGENT_LEASE_SECONDS",
@@ -61,7 +62,7 @@ class IdInUseError(Exception):
 class Lease:
     """The right to go on until a moment that only acknowledged heartbeats move. Any thread may ask."""
 
-    def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
+    def __init__(self, seconds: float, clock: Clock = elapsed_seconds) -> None:
         self.seconds = seconds
         self._clock = clock
         self._sent_at = clock()
@@ -105,7 +106,7 @@ class Heartbeat:
         announcement: Callable[[Liveness, int], AgentAnnounced],
         *,
         on_lost: Callable[[], None],
-        clock: Clock = time.monotonic,
+        clock: Clock = elapsed_seconds,
     ) -> None:
         self.liveness = Liveness.ALIVE
         self.acknowledged = threading.Event()
@@ -118,7 +119,7 @@ class Heartbeat:
         self._wake = threading.Event()
         self._ended = False
         self._writer = log.writer(f"agent/{key.agent}/{key.session}/heartbeat")
-        self._thread = threading.Thread(target=self._run, name="headgate-heartbeat", daemon=True)
+        self._thread = BackgroundThread(self._run, name="headgate-heartbeat")
 
     @property
     def pause(self) -> float:

@@ -3,8 +3,9 @@
 A session heartbeats and reads along meanwhile. One that ends before leaves the work to the next: it goes on as it is.
 """
 
-import threading
 from collections.abc import Callable
+
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["Warming"]
 
@@ -14,13 +15,13 @@ class Warming:
 
     def __init__(self, warm: Callable[[], None]) -> None:
         self._warm = warm
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._error: BaseException | None = None
 
     def finished(self) -> bool:
         """Whether it has run since this last was true; begins if it does not run. Raises what ``warm`` has raised."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="headgate-warming", daemon=True)
+            self._thread = BackgroundThread(self._run, name="headgate-warming")
             self._thread.start()
         if self._thread.is_alive():
             return False

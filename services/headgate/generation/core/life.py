@@ -19,6 +19,7 @@ import msgspec
 from headgate.generation.core.following import Followed, Step, StepKind, next_step
 from headgate.generation.core.load_sketch import LoadSketch
 from headgate.generation.core.outbox import Batch, Outbox, Written
+from headgate.generation.core.pacing import BatchPace
 from headgate.generation.core.ranges import LogStream
 from headgate.generation.core.state import GenerationState
 from headgate.records.generation import StreamLoad, WriterReported
@@ -74,13 +75,13 @@ class WriterLife:
     """How far one life is. ``state`` is read to the newest record before each ``turn``, by who carries it out."""
 
     def __init__(
-        self, state: GenerationState, name: str, writer: str, life: int, outbox: Outbox, *, batch_changes: int
+        self, state: GenerationState, name: str, writer: str, life: int, outbox: Outbox, *, pace: BatchPace
     ) -> None:
         self.followed = Followed()
         self.life = life
         self.is_started = False
         self._state, self._name, self._writer = state, name, writer
-        self._outbox, self._batch_changes = outbox, batch_changes
+        self._outbox, self._pace = outbox, pace
         self._closed: tuple[LogStream, ...] = ()
         self._has_asked = False
         self._sketch = LoadSketch(seed=life)
@@ -148,7 +149,7 @@ class WriterLife:
 
     def _write(self) -> Turn:
         log = self._state.map_of(self._name, self.followed.epoch)
-        batch = self._outbox.take(log, self._closed, self._batch_changes)
+        batch = self._outbox.take(log, self._closed, self._pace.changes, self._pace.size_bytes)
         if batch is not None:
             yield Write(batch)
             self._outbox.commit()

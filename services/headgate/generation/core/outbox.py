@@ -1,11 +1,12 @@
-"""Changes on their way to a change log: in the order of their source, held back where a switch wants it, written once.
+"""Changes on their way to a change log: in their source's order, held back during a switch, written exactly once.
 
 Changes are numbered by their source (``position``, ascending). With every batch the writer commits, in the same
-transaction, how far it is (``Written``), so what a source sends again after a crash is recognised and left out.
+transaction, how far it is (``Written``). So what a source sends again after a crash is recognised and left out.
 
-While ranges are held back, changes of others are written ahead of them. What is written is then no prefix of the
-source any more: everything up to ``position``, and up to ``ahead`` what does not lie in the ``held`` ranges. That is
-all that a later life has to know. While it catches up on what an earlier life held, it holds back in order.
+While ranges are held back, changes of other ranges are written ahead of them. What is written is then not a prefix of
+the source: it is everything up to ``position``, and up to ``ahead`` all that is not in the ``held`` ranges. A later
+incarnation of the writer needs to know nothing else. While it catches up on what an earlier one held back, it holds
+back in order.
 """
 
 from collections import deque
@@ -16,7 +17,7 @@ import msgspec
 
 from headgate.generation.core.ranges import LogMap, LogStream
 
-__all__ = ["OUTBOX_BYTES", "Batch", "Change", "Outbox", "OutboxFullError", "PositionError", "Written"]
+__all__ = ["OUTBOX_BYTES", "POSITION_MAX", "Batch", "Change", "Outbox", "OutboxFullError", "PositionError", "Written"]
 
 OUTBOX_BYTES: Final = 64 * 1024 * 1024
 """Keys, values and headers that may wait, by default: some seconds of a switch, and what a process can bear."""
@@ -24,9 +25,12 @@ OUTBOX_BYTES: Final = 64 * 1024 * 1024
 NOTHING: Final = -1
 """The position before all."""
 
+POSITION_MAX: Final = 2**63 - 1
+"""Positions are stored as signed 64-bit integers."""
+
 
 class PositionError(ValueError):
-    """A change whose position does not follow the change before it, or was left out when its source passed it."""
+    """A change's position is no 64-bit integer, or contradicts the positions that its source gave before."""
 
 
 class OutboxFullError(Exception):
@@ -69,6 +73,11 @@ class Batch(msgspec.Struct, frozen=True):
     changes: tuple[tuple[Change, int], ...]
     after: Written
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all its changes."""
+        return sum(change.size_bytes for change, _ in self.changes)
+
 
 class Outbox:
     """At most ``limit`` changes that are not committed yet, of ``limit_bytes`` in all; the last one of any size."""
@@ -95,6 +104,13 @@ class Outbox:
     def has_room(self) -> bool:
         """Whether another change is taken."""
         return len(self) < self.limit and self.waiting_bytes < self.limit_bytes
+
+    @property
+    def first_waiting(self) -> int | None:
+        """The position of the first change that is not committed yet."""
+        taken = [] if self._taken is None else [change.position for change, _ in self._taken.changes]
+        heads = [each[0].position for each in (self._held, self._waiting) if each]
+        return min((*taken, *heads), default=None)
 
     @property
     def has_held(self) -> bool:
@@ -143,10 +159,13 @@ class Outbox:
         self._waiting = deque(change for change in again if not written.has(change.position, change.token))
         self.waiting_bytes = sum(change.size_bytes for change in self._waiting)
 
-    def take(self, log: LogMap, closed: Sequence[LogStream], limit: int) -> Batch | None:
+    def take(
+        self, log: LogMap, closed: Sequence[LogStream], limit: int, limit_bytes: int = OUTBOX_BYTES
+    ) -> Batch | None:
         """The next batch by ``log``, without what lies in ``closed``; None if there is nothing to write now.
 
-        Confirm it by ``commit`` before the next one is taken.
+        At most ``limit`` changes of ``limit_bytes`` in all, but always one if there is one. Confirm it by ``commit``
+        before the next one is taken.
         """
         if self._taken is not None:
             raise RuntimeError("the batch before is not committed yet")
@@ -154,18 +173,27 @@ class Outbox:
         closed_ids = {stream.id for stream in closed}
         if closed_ids:
             self._held_ranges = tuple((stream.start, stream.end) for stream in closed)
+        left = limit_bytes
+
+        def fits(change: Change) -> bool:
+            return not chosen or (len(chosen) < limit and change.size_bytes <= left)
+
         if not closed_ids:
-            while self._held and len(chosen) < limit:
+            while self._held and fits(self._held[0]):
                 change = self._held.popleft()
+                left -= change.size_bytes
                 chosen.append((change, log.stream_of(change.token).partition))
-        while self._waiting and len(chosen) < limit and not (self._held and not closed_ids):
+        while self._waiting and not (self._held and not closed_ids):
             change = self._waiting[0]
             stream = log.stream_of(change.token)
             if stream.id in closed_ids:
-                if self.written.position < self._catching_up_to:
+                if self.written.position < self._catching_up_to or len(chosen) >= limit:
                     break
                 self._held.append(self._waiting.popleft())
                 continue
+            if not fits(change):
+                break
+            left -= change.size_bytes
             chosen.append((self._waiting.popleft(), stream.partition))
         if not chosen:
             return None

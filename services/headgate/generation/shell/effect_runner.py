@@ -34,9 +34,18 @@ from headgate.generation.core.effects import (
 from headgate.generation.core.rings import topology_for
 from headgate.generation.shell.producer import WriterProducer, read_written
 from headgate.generation.shell.tail import GenerationTail
-from headgate.generation.shell.wire import POSITIONS_PARTITIONS, NotOursError, end_headers, positions_topic
+from headgate.generation.shell.wire import (
+    MESSAGE_BYTES_MAX,
+    POSITIONS_PARTITIONS,
+    NotOursError,
+    end_headers,
+    positions_topic,
+)
 
 __all__ = ["GenerationEffects"]
+
+_CHANGES: Final[Mapping[str, str]] = {"cleanup.policy": "delete", "max.message.bytes": str(MESSAGE_BYTES_MAX)}
+"""Not left to the broker's defaults: compaction would delete changes, and END markers have no key."""
 
 _POSITIONS: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
@@ -101,7 +110,7 @@ class GenerationEffects:
     def _run(self, effect: Any) -> Any:
         match effect:
             case CreateLog(topic=topic, partitions=partitions):
-                self._create(topic, partitions, {})
+                self._create(topic, partitions, _CHANGES)
                 self._create(positions_topic(topic), POSITIONS_PARTITIONS, _POSITIONS)
                 return self._look_at_new(topic)
             case LookAtLog(topic=topic):

@@ -22,11 +22,19 @@ from headgate.eventlog.connection import BrokerUnreachableError
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, NewerSchemaError
 from headgate.generation.core.ingesting import Place, keyless, writer_of
+from headgate.generation.shell.change_checks import ChangeTooLargeError
 from headgate.generation.shell.ingest_clients import READER_BYTES_MAX, judge, judge_rights, open_clients
 from headgate.generation.shell.ingest_growth import PartitionsNoted
 from headgate.generation.shell.ingest_metrics import IngestMetrics, TopicFigures
+from headgate.generation.shell.shared_tail import TailCrashedError
 from headgate.generation.shell.wire import ReservedHeaderError
-from headgate.generation.shell.writer import ChangeWriter, WriterError, WriterLook, WriterReplacedError
+from headgate.generation.shell.writer import (
+    ChangeRefusedError,
+    ChangeWriter,
+    WriterCrashedError,
+    WriterLook,
+    WriterReplacedError,
+)
 from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
 from headgate.sources.offsets import SourceError, SourceUnreachableError, TopicMissingError
@@ -78,7 +86,7 @@ class _Source:
         self.is_paused = False
         self.replaced = 0
         self.retry_at = 0.0
-        self.waits_for = "its writer has not begun"
+        self.waits_for = ""
 
 
 Partitions = Collection[tuple[str, int]]
@@ -197,8 +205,14 @@ class IngestService:
         """Do something with a partition's writer. One that has ended is begun anew, but for what must be told."""
         try:
             act(at, source)
-        except NewerSchemaError:
+        except (NewerSchemaError, WriterCrashedError, TailCrashedError):
             raise
+        except ChangeRefusedError as error:
+            place = Place(*at, error.position)
+            raise RecordRefusedError(
+                f"topic {place.topic}, partition {place.partition}, offset {place.offset}: {error}. "
+                f"To leave this record out, start with --skip {place}"
+            ) from error
         except WriterReplacedError as error:
             source.replaced += 1
             if source.replaced > REPLACED_MAX:
@@ -208,7 +222,7 @@ class IngestService:
             self._later(at, source, error)
 
     def _later(self, at: tuple[str, int], source: _Source, error: Exception) -> None:
-        source.waits_for = str(error)
+        self._waits(at, source, str(error))
         source.retry_at = time.monotonic() + RETRY_SECONDS
         self._end(at, source)
 
@@ -230,12 +244,20 @@ class IngestService:
             source.waits_for = look.last_error
             if look.is_started:
                 self._begin(at, source, look)
-        elif not source.is_paused and is_full(look):
+            return
+        self._waits(at, source, look.last_error)
+        if not source.is_paused and is_full(look):
             self._reader.pause([TopicPartition(*at)])
             source.is_paused = True
         elif source.is_paused and look.waiting < RESUME_CHANGES and look.waiting_bytes < RESUME_BYTES:
             self._reader.resume([TopicPartition(*at)])
             source.is_paused = False
+
+    def _waits(self, at: tuple[str, int], source: _Source, reason: str) -> None:
+        """Why a partition is not copied at the moment, or empty; what is new is logged."""
+        if reason and reason != source.waits_for:
+            self._say.warning("partition waits", topic=at[0], partition=at[1], reason=reason)
+        source.waits_for = reason
 
     def _begin(self, at: tuple[str, int], source: _Source, look: WriterLook) -> None:
         offset = look.position + 1 if look.position >= 0 else OFFSET_BEGINNING
@@ -264,14 +286,14 @@ class IngestService:
 
         try:
             self._guarded(at, source, write)
-        except ReservedHeaderError as error:
+        except (ReservedHeaderError, ChangeTooLargeError) as error:
             said = f"topic {place.topic}, partition {place.partition}, offset {place.offset}: {error}. "
             self._refuse(source.writer, f"{said}To leave this record out, start with --skip {place}")
 
     def _refuse(self, writer: ChangeWriter | None, said: str) -> None:
         """End; what stands before the record is written first, so that each start comes as far as it can."""
         if writer is not None:
-            with suppress(WriterError):
+            with suppress(LogError):
                 writer.flush()
         raise RecordRefusedError(said)
 
@@ -292,10 +314,11 @@ class IngestService:
         waiting: dict[tuple[str, int], str] = {}
         counted = {topic: TopicFigures() for topic in self._topics}
         for at, source in sorted(self._sources.items()):
+            if source.writer is None or not source.is_read or source.waits_for:
+                waiting[at] = source.waits_for or "its writer has not begun"
             if source.writer is None or not source.is_read:
-                waiting[at] = source.waits_for
                 continue
-            with suppress(WriterError):
+            with suppress(LogError):
                 self._count(counted[at[0]], at, source.writer.look())
         for topic, now in counted.items():
             figures = self._metrics.topics[topic]

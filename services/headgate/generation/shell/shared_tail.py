@@ -1,10 +1,14 @@
-"""The topic of generations for all writers of a process: read and decoded once, and their reports written together.
+"""The topic ``generation`` for all writers of a process: read and decoded once, and their reports written together.
 
-A writer that followed the topic by itself had a consumer and a producer for it, some nine threads of librdkafka; a
-hundred of them in one process were a thousand threads, each woken by every record, and a switch took ten seconds.
+If each writer followed the topic by itself, it would need a consumer and a producer, some nine threads of librdkafka.
+With a hundred writers in one process that was a thousand threads, each woken by every record, and a switch took ten
+seconds.
 
-Who shares is who is given the same log. Each writer has a state of its own all the same, and adopts records on its own
-thread, one after the other: between two of its acts nothing moves under it.
+Writers that are given the same log share one tail. Each still has a state of its own, and adopts records on its own
+thread, one after the other: the state never changes between two of its acts.
+
+What is wrong with one writer's report is that writer's error only. If one of the two shared threads crashes, every
+writer gets a TailCrashedError.
 """
 
 import queue
@@ -13,13 +17,12 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.log import Delivery, LevelTooLowError, LogError, Partition, Placed
+from headgate.eventlog.log import Delivery, LevelTooLowError, LogError, Partition, Placed, Writer
 from headgate.eventlog.sharding import ANNOUNCE
 from headgate.generation.core.state import GenerationState, evolve, new_state, state_for_writer
 from headgate.generation.shell.tail import (
@@ -31,8 +34,9 @@ from headgate.generation.shell.tail import (
 )
 from headgate.records.base import Fact, Key
 from headgate.records.generation import GenerationOwnerKey, WriterKey
+from headgate.supervision.threads import BackgroundThread
 
-__all__ = ["WriterTail"]
+__all__ = ["TailCrashedError", "WriterTail"]
 
 LOOK_SECONDS: Final = 0.2
 """Longest wait for records, and for reports to be written: so soon the threads notice that nobody is left."""
@@ -47,8 +51,14 @@ REPORTS_MAX: Final = 500
 """Reports that are written together; they are small, and each thread has one at most."""
 
 
+class TailCrashedError(LogError):
+    """A thread that all writers of the process share has crashed, so none of them can write any more."""
+
+    code: ClassVar[str] = "change-writers-crashed"
+
+
 class WriterTail:
-    """What a tail is (tail.py), for one writer on one thread; ``wake`` is set when there is something to adopt."""
+    """A tail (tail.py) for one writer on one thread. ``wake`` is set when there is something to adopt."""
 
     def __init__(self, log: KafkaLog, name: str, writer: str, wake: threading.Event) -> None:
         """Raises LogError."""
@@ -117,7 +127,7 @@ class WriterTail:
 
 
 class _Waiting(msgspec.Struct, frozen=True):
-    """A report on its way; ``done`` is told when it stands."""
+    """A report on its way. ``done`` gets its result once it is written, or the error."""
 
     placed: Placed
     done: "Future[None]"
@@ -135,15 +145,20 @@ class _SharedTail:
         self._members: list[WriterTail] = []
         self._reports: queue.Queue[_Waiting] = queue.Queue(REPORTS_MAX)
         self._is_over = False
+        self._crash: TailCrashedError | None = None
         self.position = 0
         for target in (self._read, self._write):
-            threading.Thread(target=target, name=f"change-writers-{partition.number}", daemon=True).start()
+            BackgroundThread(
+                target, name="change-writers", detail=str(partition.number), on_crash=self._on_crash
+            ).start()
 
     def join(self, member: WriterTail) -> None:
         """Another writer; it begins with what is known by now."""
         with self._lock:
             member.state = state_for_writer(self._state, member.name, member.writer)
             self._members.append(member)
+            if self._crash is not None:
+                member.give(self._crash)
 
     def part(self, member: WriterTail) -> bool:
         """One writer less; whether it was the last one, and this is over."""
@@ -154,8 +169,13 @@ class _SharedTail:
             return self._is_over
 
     def write(self, placed: Placed) -> None:
-        """Write a report and wait until it stands. Raises LogError."""
+        """Write a report and wait until the broker has acknowledged it.
+
+        Raises LogError, and what the codec raises for a report that cannot be encoded.
+        """
         waiting = _Waiting(placed, Future())
+        if self._crash is not None:
+            raise self._crash
         try:
             self._reports.put(waiting, timeout=WRITE_SECONDS_MAX)
             waiting.done.result(2 * WRITE_SECONDS_MAX)
@@ -196,9 +216,36 @@ class _SharedTail:
             batch = list(self._next_reports())
             if not batch:
                 continue
-            with _told(batch):
-                writer.write([each.placed for each in batch], WRITE_SECONDS_MAX)
+            self._write_together(writer, batch)
         writer.close()
+
+    def _write_together(self, writer: Writer, batch: list[_Waiting]) -> None:
+        """Write reports and settle each. If one of several is faulty, write each alone, to find out which."""
+        try:
+            writer.write([each.placed for each in batch], WRITE_SECONDS_MAX)
+        except LogError as error:
+            for each in batch:
+                each.done.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - raised again on the thread of the writer whose report it is
+            if len(batch) == 1:
+                batch[0].done.set_exception(error)
+                return
+            for each in batch:
+                self._write_together(writer, [each])
+        else:
+            for each in batch:
+                each.done.set_result(None)
+
+    def _on_crash(self, error: BaseException) -> None:
+        with self._lock:
+            self._crash = TailCrashedError(
+                f"a thread of this process's change writers has crashed: {type(error).__name__}: {error}. Restart the "
+                "process and report the error; its traceback is in the log"
+            )
+            for member in self._members:
+                member.give(self._crash)
+        for each in self._next_reports():
+            each.done.set_exception(self._crash)
 
     def _next_reports(self) -> Iterator[_Waiting]:
         try:
@@ -207,19 +254,6 @@ class _SharedTail:
                 yield self._reports.get_nowait()
         except queue.Empty:
             return
-
-
-@contextmanager
-def _told(batch: list[_Waiting]) -> Iterator[None]:
-    """Whoever waits hears that it stands, or why not."""
-    try:
-        yield
-    except LogError as error:
-        for each in batch:
-            each.done.set_exception(error)
-    else:
-        for each in batch:
-            each.done.set_result(None)
 
 
 def _concerns(key: Key, member: WriterTail) -> bool:

@@ -24,6 +24,8 @@ from headgate.generation.core.timestamp_views import GenerationLate, learn
 from headgate.generation.core.tokens import token_of_key
 from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.shell.writer import open_generation_log
+from headgate.runtime.clocks import elapsed_seconds
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["GenerationsUnheardError", "TimestampStreams"]
 
@@ -50,9 +52,16 @@ class GenerationsUnheardError(GenerationError):
 class TimestampStreams:
     """One process that writes. Several threads may call ``stream_of``. ``close`` it, or use it as a context."""
 
-    def __init__(self, log: Log, name: str, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
-        """``now_ms``: the wall clock that writes are judged by. Raises LogError."""
-        self._log, self._name, self._now_ms = log, name, now_ms
+    def __init__(
+        self,
+        log: Log,
+        name: str,
+        *,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        elapsed: Callable[[], float] = elapsed_seconds,
+    ) -> None:
+        """``now_ms``: the wall clock that writes are judged by. ``elapsed``: seconds, for silence. Raises LogError."""
+        self._log, self._name, self._now_ms, self._elapsed = log, name, now_ms, elapsed
         self._tail = GenerationTail(log, name, "timestamp-streams")
         self._changed = threading.Condition()
         self._timeline = GenerationTimeline()
@@ -60,9 +69,9 @@ class TimestampStreams:
         self._heard_at = float("-inf")
         self._heard_seconds_max = LEEWAY_MS / 1_000
         self._last_error = ""
-        self._fatal: NewerSchemaError | None = None
+        self._fatal: LogError | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name=f"timestamp-streams-{name}", daemon=True)
+        self._thread = BackgroundThread(self._follow, name="timestamp-streams", detail=name, on_crash=self._on_crash)
         self._thread.start()
 
     @classmethod
@@ -76,8 +85,8 @@ class TimestampStreams:
         """The stream for a write with this timestamp in µs; ``key`` are its bytes, or its token.
 
         Raises GenerationError, by its subclasses: WriteTooNewError, WriteTooOldError (look at the clock of whoever
-        wrote it), NoGenerationError, GenerationUnreadError, GenerationsUnheardError (try again). Raises
-        NewerSchemaError.
+        wrote it), NoGenerationError, GenerationUnreadError, GenerationsUnheardError (try again). Raises LogError if the
+        streams cannot be followed any more.
         """
         token = key if isinstance(key, int) else token_of_key(key)
         with self._changed:
@@ -88,7 +97,7 @@ class TimestampStreams:
             return stream
 
     def wait(self, timeout_seconds: float) -> None:
-        """Until a generation is read. Raises GenerationError when there is none in time, NewerSchemaError."""
+        """Until a generation is read. Raises GenerationError when there is none in time, LogError as ``stream_of``."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._fatal or self._is_ready(), timeout_seconds):
                 why = (
@@ -128,8 +137,8 @@ class TimestampStreams:
         while not self._stop.is_set():
             try:
                 pause = min(HEAR_SECONDS, self._heard_seconds_max / HEARS_PER_DELAY)
-                if end is None and time.monotonic() - asked_at >= pause:
-                    asked_at, end = time.monotonic(), self._tail.stable_end()
+                if end is None and self._elapsed() - asked_at >= pause:
+                    asked_at, end = self._elapsed(), self._tail.stable_end()
                 has_news = self._tail.follow(LOOK_SECONDS)
             except NewerSchemaError as error:
                 with self._changed:
@@ -148,6 +157,14 @@ class TimestampStreams:
                 self._hear(asked_at)
                 end = None
         self._tail.close()
+
+    def _on_crash(self, error: BaseException) -> None:
+        with self._changed:
+            self._fatal = LogError(
+                f"the streams of {self._name} are not followed any more, because of an internal error: "
+                f"{type(error).__name__}: {error}. Restart the process and report the error"
+            )
+            self._changed.notify_all()
 
     def _learn(self) -> None:
         records = self._tail.state.timestamps
@@ -172,7 +189,7 @@ class TimestampStreams:
     def _check_heard(self) -> None:
         if self._fatal is not None:
             raise self._fatal
-        silent_seconds = time.monotonic() - self._heard_at
+        silent_seconds = self._elapsed() - self._heard_at
         if silent_seconds > self._heard_seconds_max:
             since = "yet" if self._heard_at == float("-inf") else f"for {silent_seconds:.1f} s"
             raise GenerationsUnheardError(

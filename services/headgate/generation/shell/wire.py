@@ -16,6 +16,7 @@ from headgate.generation.core.reading import Marker
 
 __all__ = [
     "END",
+    "MESSAGE_BYTES_MAX",
     "POSITIONS_PARTITIONS",
     "WRITER",
     "NotOursError",
@@ -37,6 +38,10 @@ POSITION: Final = "headgate-position"
 END: Final = "headgate-end"
 
 OURS: Final = frozenset({WRITER, POSITION, END})
+
+MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The largest record of a change log, with Kafka's overhead: ``max.message.bytes`` of topics that Headgate creates, and
+the limit of every client that writes to one. Kafka's own default, 1 MB, is less than what a source topic may hold."""
 
 POSITIONS_PARTITIONS: Final = 4
 """A writer that starts reads one of them: a killed neighbour's open transaction holds up a quarter of the others."""

@@ -1,17 +1,19 @@
-"""ChangeWriter: writes a source's changes to a change log, each once and per key in order, whatever is re-partitioned.
+"""ChangeWriter: writes a source's changes to a change log, each exactly once and per key in order.
 
     with ChangeWriter.open("orders", "orders-0", bootstrap="127.0.0.1:9092") as writer:
         for change in source.read_behind(writer.position):
             writer.write(change.key, change.value, change.number)
 
-A *writer* is a source, say one partition of a topic, not a process: whoever writes this source's changes uses its id,
-one process at a time; one that takes over fences the one before. All changes of a key come from one writer.
-``position`` is the number of a change at its source, ascending; what stands on the log already is left out.
+A *writer* is a source, say one partition of a topic, not a process. One process at a time writes a source's changes,
+under the writer's id; one that takes over fences the one before. All changes of a key come from one writer.
+``position`` is the number of a change at its source, ascending. Changes that are on the log already are left out.
 
-``write`` only takes the change; a thread writes them in batches, each in one transaction with the position, follows the
-generations (core/following.py, core/life.py), and answers switches also while nothing is written. If too many changes
-wait, ``write`` waits. A process that was fenced because it had paused takes its id again by itself, and goes on where
-the log says.
+``write`` checks the change (change_checks.py) and puts it into a queue. A thread writes the changes in batches, each in
+one transaction with the position. It also follows the generations (core/following.py, core/life.py) and takes part in
+switches while nothing is written. If too many changes wait, ``write`` waits. A process that was fenced because it had
+paused takes its id again by itself, and resumes where the log says.
+
+Any error that the thread cannot recover from is raised by the next ``write``, ``flush``, ``position`` or ``look``.
 """
 
 import secrets
@@ -27,19 +29,20 @@ from headgate.eventlog.connection import KafkaConnection, KafkaProperty
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, NewerSchemaError
 from headgate.eventlog.topics import topic_name
-from headgate.generation.core.life import LifeOverError, WriterLife
-from headgate.generation.core.outbox import OUTBOX_BYTES, Change, Outbox, OutboxFullError, Written
+from headgate.generation.core.life import LifeOverError, Write, WriterLife
+from headgate.generation.core.outbox import OUTBOX_BYTES, Outbox, OutboxFullError, Written
+from headgate.generation.core.pacing import BATCH_CHANGES, BatchPace
 from headgate.generation.core.ranges import MapError
-from headgate.generation.core.tokens import token_of_key
-from headgate.generation.shell.shared_tail import WriterTail
-from headgate.generation.shell.wire import (
-    NotOursError,
-    check_headers,
-)
-from headgate.generation.shell.writer_acts import WriterActs
+from headgate.generation.shell.change_checks import check_size, checked_change
+from headgate.generation.shell.shared_tail import TailCrashedError, WriterTail
+from headgate.generation.shell.wire import NotOursError
+from headgate.generation.shell.writer_acts import ChangeRefusedError, WriterActs
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = [
+    "ChangeRefusedError",
     "ChangeWriter",
+    "WriterCrashedError",
     "WriterError",
     "WriterLook",
     "WriterReplacedError",
@@ -50,11 +53,9 @@ __all__ = [
 OUTBOX_CHANGES: Final = 10_000
 """Changes that may wait to be written: some seconds of a switch under load."""
 
-BATCH_CHANGES: Final = 1_000
-"""Changes in one transaction: far more and its readers wait, far fewer and its cost is all there is."""
-
 WAIT_SECONDS: Final = 60.0
-"""How long ``write`` and ``flush`` wait before they say why nothing moves: a broker's restart, an owner's take-over."""
+"""How long ``write`` and ``flush`` wait without progress before they raise: longer than a broker's restart or an
+owner's take-over."""
 
 IDLE_SECONDS: Final = 1.0
 """Longest rest while nothing comes, neither a change nor a record of the owner: reports of load are due by time."""
@@ -84,8 +85,17 @@ class WriterStalledError(WriterError):
     code: ClassVar[str] = "change-writer-stalled"
 
 
+class WriterCrashedError(WriterError):
+    """The writer's thread ended with an unexpected error: a bug."""
+
+    code: ClassVar[str] = "change-writer-crashed"
+
+
 class WriterLook(msgspec.Struct, frozen=True):
-    """A writer at one moment. ``position`` counts once it ``is_started``; ``waiting`` changes are not written yet."""
+    """A writer at one moment. ``position`` is valid once it ``is_started``; ``waiting`` changes are not written yet.
+
+    ``last_error``: why it is not started or cannot write at the moment, or empty.
+    """
 
     is_started: bool
     position: int
@@ -124,18 +134,22 @@ class ChangeWriter:
     ) -> None:
         """Nothing is written before the owner has admitted this life; ``position`` waits for that. Raises LogError."""
         self._log, self._name, self._writer = log, name, writer
-        self._batch_changes, self._wait_seconds = batch_changes, wait_seconds
+        self._wait_seconds = wait_seconds
+        self._pace = BatchPace(batch_changes)
         self._outbox = Outbox(outbox_changes, outbox_bytes)
         self._wake = threading.Event()
         self._tail = WriterTail(log, name, writer, self._wake)
-        self._acts = WriterActs(log, name, writer, self._tail)
+        self._acts = WriterActs(log, name, writer, self._tail, self._pace)
         self._life: WriterLife | None = None
         self._changed = threading.Condition()
         self._started = False
         self._stopping = False
         self._fatal: LogError | None = None
-        self._last_error = "it has not been admitted yet: is `headgate serve generation` running, is the log created?"
-        self._thread = threading.Thread(target=self._run, name=f"change-writer-{writer}", daemon=True)
+        self._last_error = (
+            "the owner has not admitted it yet. Check that `headgate serve generation` runs and that the change log "
+            "exists"
+        )
+        self._thread = BackgroundThread(self._run, name="change-writer", detail=writer, on_crash=self._on_crash)
         self._thread.start()
 
     @classmethod
@@ -153,7 +167,7 @@ class ChangeWriter:
 
     @property
     def position(self) -> int:
-        """The source's last change on the log, -1 for none. Raises WriterError.
+        """The source's last change on the log, -1 for none. Raises LogError.
 
         The source continues behind it, or sends again from anywhere before. It may do so at any time, for example after
         it has reconnected: ``write`` leaves out what is on the log or waits to be written.
@@ -170,14 +184,16 @@ class ChangeWriter:
         position: int,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> bool:
-        """Take one change; False if it stands on the log already. Waits while too many wait.
+        """Take one change; False if it is on the log already. Waits while too many wait.
 
-        Raises PositionError for a position that is not behind the one before, ReservedHeaderError, WriterError.
+        Raises PositionError for a position that is no 64-bit integer from 0 on or does not follow the one before,
+        ChangeTypeError, ReservedHeaderError, ChangeTooLargeError (the change is not taken; others can follow), and
+        LogError if the writer cannot continue.
         """
-        check_headers(headers)
-        change = Change(position, token_of_key(key), key, value, tuple(headers))
+        change = checked_change(key, value, position, headers)
         with self._changed:
             self._wait(lambda: self._started)
+            check_size(change, self._writer, self._acts.limit_bytes)
             while True:
                 try:
                     is_new = self._outbox.add(change)
@@ -188,7 +204,7 @@ class ChangeWriter:
                     return is_new
 
     def look(self) -> WriterLook:
-        """How it is doing, without waiting. Raises WriterError."""
+        """How it is doing, without waiting. Raises LogError."""
         with self._changed:
             self._check()
             box = self._outbox
@@ -198,13 +214,13 @@ class ChangeWriter:
         return self._outbox.has_room
 
     def flush(self) -> int:
-        """Wait until every change stands on the log; the last position. Raises WriterError."""
+        """Wait until every change is on the log; the last position. Raises LogError."""
         with self._changed:
             self._wait(lambda: self._started and len(self._outbox) == 0)
             return self._outbox.written.position
 
     def close(self) -> None:
-        """Say that this writer stops, and stop. What was not flushed is not waited for. Idempotent."""
+        """Report that this writer stops, and stop. Does not wait for changes that were not flushed. Idempotent."""
         with self._changed:
             self._stopping = True
         self._wake.set()
@@ -223,16 +239,21 @@ class ChangeWriter:
             self.close()
 
     def _wait(self, is_so: Callable[[], bool]) -> None:
-        """Until it is so, while something moves. The lock is held."""
-        deadline = time.monotonic() + self._wait_seconds
+        """Until it is so, as long as changes are written meanwhile. The lock is held."""
         self._check()
+        written, deadline = self._outbox.written, time.monotonic() + self._wait_seconds
         while not is_so():
             if not self._changed.wait(max(0.0, deadline - time.monotonic())):
-                raise WriterStalledError(
-                    f"writer {self._writer} of {self._name} could not write for {self._wait_seconds:g} s: "
-                    f"{self._last_error}"
-                )
+                raise WriterStalledError(self._stalled())
             self._check()
+            if self._outbox.written != written:
+                written, deadline = self._outbox.written, time.monotonic() + self._wait_seconds
+
+    def _stalled(self) -> str:
+        first = self._outbox.first_waiting
+        waiting = "" if first is None else f", {len(self._outbox)} changes wait, the first at position {first}"
+        reason = self._last_error or "a switch of generations holds its changes back"
+        return f"writer {self._writer} of {self._name} wrote nothing for {self._wait_seconds:g} s{waiting}: {reason}"
 
     def _check(self) -> None:
         if self._fatal is not None:
@@ -250,9 +271,9 @@ class ChangeWriter:
             except LifeOverError as error:
                 if error.is_replaced:
                     self._fail(WriterReplacedError(self._replaced()))
-                self._last_error = "the owner of generations has fenced it: it did not answer a switch in time"
+                self._last_error = "the owner fenced it, because it did not answer a switch in time"
                 self._lose_life()
-            except NewerSchemaError as error:
+            except (NewerSchemaError, ChangeRefusedError, TailCrashedError) as error:
                 self._fail(error)
             except (LogError, MapError, NotOursError) as error:
                 self._last_error = f"{type(error).__name__}: {error}"
@@ -261,10 +282,20 @@ class ChangeWriter:
         self._leave()
 
     def _replaced(self) -> str:
-        return f"another process writes to {self._name} as {self._writer}: a writer is one process at a time"
+        return f"Another process writes to {self._name} as {self._writer}. A writer must be one process at a time"
+
+    def _on_crash(self, error: BaseException) -> None:
+        self._fail(
+            WriterCrashedError(
+                f"writer {self._writer} of {self._name} stopped because of an internal error: {type(error).__name__}: "
+                f"{error}. Its traceback is in the log. Report it, and open the writer again"
+            )
+        )
+        self._acts.let_go()
+        self._tail.close()
 
     def _turn(self) -> bool:
-        """One look at what has come, and what is to be done about it; False if that was nothing."""
+        """Adopt new records and do what follows from them; False if nothing was to be done."""
         self._wake.clear()
         life = self._life or self._begin_life()
         self._tail.take()
@@ -277,10 +308,14 @@ class ChangeWriter:
                     act = turn.send(answer)
                 except StopIteration:
                     self._started = self._started or life.is_started
+                    if life.is_started and len(self._outbox) == 0:
+                        self._last_error = ""
                     self._changed.notify_all()
                     return has_acted or life.followed != followed
             answer = self._acts.carry_out(act, life.life)
             has_acted = True
+            if isinstance(act, Write):
+                self._last_error = ""
 
     def _begin_life(self) -> WriterLife:
         self._tail.read_to_end()
@@ -291,7 +326,7 @@ class ChangeWriter:
         known += [each.life for each in (record.writers if record else ()) if each.writer == self._writer]
         number = (max(known, default=0) >> LIFE_RANDOM_BITS) + 1
         life = number << LIFE_RANDOM_BITS | secrets.randbits(LIFE_RANDOM_BITS)
-        self._life = WriterLife(state, self._name, self._writer, life, self._outbox, batch_changes=self._batch_changes)
+        self._life = WriterLife(state, self._name, self._writer, life, self._outbox, pace=self._pace)
         return self._life
 
     def _lose_life(self) -> None:

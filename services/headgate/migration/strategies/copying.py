@@ -14,6 +14,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.pace import Lags, Pace
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["CopyWork", "CopyingStrategy", "noted_key", "read_key"]
 
@@ -31,11 +32,14 @@ class CopyWork(ABC):
         self.stopping = threading.Event()
         self.pace = Pace(server, spec, throttle_ratio, self.stopping, lags)
         self._begun, self._rows_before = time.monotonic(), rows_before
-        self._thread = threading.Thread(target=self.run, name="copy", daemon=True)
+        self._thread = BackgroundThread(self.run, name="copy", on_crash=self._on_crash)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+
+    def _on_crash(self, error: BaseException) -> None:
+        self.error = RefusedError(f"internal error in the copy: {type(error).__name__}: {error}")
 
     @abstractmethod
     def run(self) -> None:

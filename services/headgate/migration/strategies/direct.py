@@ -6,7 +6,6 @@ definition is compared with those before and after (learned by rehearsing), and 
 on is waited for.
 """
 
-import threading
 from typing import Any
 
 from headgate.migration.core import effects as fx
@@ -22,6 +21,7 @@ from headgate.migration.strategies.contract import (
 from headgate.migration.strategies.no_way_back import revert_refused
 from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["DirectStrategy"]
 
@@ -34,15 +34,19 @@ class _Run:
         self.is_over = False
         self._arguments = (statement, memory, lock_seconds)
         self._server = server
-        threading.Thread(target=self._run, name="direct", daemon=True).start()
+        BackgroundThread(self._run, name="direct", on_crash=self._on_crash).start()
 
     def _run(self) -> None:
         try:
             self._server.run_direct(*self._arguments)
         except (RefusedError, LockUnavailableError, DatabaseUnavailableError, SupersededError) as error:
             self.error = error
-        finally:
-            self.is_over = True
+        self.is_over = True
+
+    def _on_crash(self, error: BaseException) -> None:
+        # Whether the statement ran is unknown, so the database is asked, as after a lost connection.
+        self.error = DatabaseUnavailableError(f"internal error: {type(error).__name__}: {error}")
+        self.is_over = True
 
 
 class DirectStrategy:

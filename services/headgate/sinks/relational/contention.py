@@ -15,6 +15,7 @@ from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, SinkUnavailableError
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.session import Fault, RelationalSettings, Session
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["run_past_blockers"]
 
@@ -59,7 +60,7 @@ def run_past_blockers(
         finally:
             outcome.done.set()
 
-    thread = threading.Thread(target=run, name=f"claim {table} {claim.epoch}", daemon=True)
+    thread = BackgroundThread(run, name="claim", detail=f"{table} {claim.epoch}")
     thread.start()
     blockers: Sequence[str] = ()
     try:

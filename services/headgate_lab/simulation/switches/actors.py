@@ -25,6 +25,7 @@ from headgate.generation.core.kind import GENERATION_KIND
 from headgate.generation.core.life import Act, LifeOverError, Report, Simple, Turn, Write, WriterLife
 from headgate.generation.core.machine import GENERATION
 from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, Written
+from headgate.generation.core.pacing import BatchPace
 from headgate.generation.core.reading import Marker, Reading, Verdict
 from headgate.generation.core.state import GenerationState, current_of, evolve, new_state
 from headgate.generation.core.stream_id import StreamId
@@ -53,6 +54,9 @@ GENERATION_TOPIC: Final = Partition("generation", 0)
 LEASE_SECONDS: Final = 5.0
 OUTBOX_LIMIT: Final = 12
 BATCH_LIMIT: Final = 3
+BATCH_BYTES: Final = 9
+"""Keys have four or five bytes, so batches end for their size too."""
+
 POLL_LIMIT: Final = 100
 
 
@@ -138,7 +142,7 @@ class SimWriter(Follower):
         self.name, self._data, self._source = name, data, source
         self._outbox: Outbox = Outbox(OUTBOX_LIMIT) if before is None else before._outbox
         self._next: int | None = None if before is None else before._next
-        self._life = WriterLife(self.state, SET, name, life, self._outbox, batch_changes=BATCH_LIMIT)
+        self._life = WriterLife(self.state, SET, name, life, self._outbox, pace=BatchPace(BATCH_LIMIT, BATCH_BYTES))
         self._turn: Turn | None = None
         self._decided: Act | None = None
         self._producer = 0

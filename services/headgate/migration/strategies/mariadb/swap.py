@@ -11,7 +11,6 @@ github/gh-ost#887.) So the sentry and the copy have names that begin with the ta
 order, and a rename that is seen waiting for a table waits for this one.
 """
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Final
 
 from headgate.migration.strategies.contract import DatabaseUnavailableError, LockUnavailableError, RefusedError
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, quoted
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["TableSwap"]
 
@@ -118,7 +118,7 @@ class _Rename:
         self.error: Exception | None = None
         self._session = session
         self._statement = statement
-        self._thread = threading.Thread(target=self._run, name="rename", daemon=True)
+        self._thread = BackgroundThread(self._run, name="rename", on_crash=self._on_crash)
 
     def start(self) -> None:
         self._thread.start()
@@ -128,6 +128,10 @@ class _Rename:
             self._session.run(self._statement)
         except (DatabaseUnavailableError, LockUnavailableError, RefusedError) as error:
             self.error = error
+
+    def _on_crash(self, error: BaseException) -> None:
+        # Whether the rename took place is unknown: the caller must not count it as done.
+        self.error = DatabaseUnavailableError(f"internal error in the rename: {type(error).__name__}: {error}")
 
     def finish(self, seconds: float) -> None:
         self._thread.join(seconds)

@@ -1,0 +1,1 @@
+"""Background threads: started in one place, so that none of them ends without a trace."""
