@@ -197,6 +197,8 @@ class Decoder:
             return None
         before = _read(message, {column: old[column] for column in key if column in old})
         replaced = {**key, **before}
+        if None in replaced.values():
+            raise ChangeError(f"'old' has NULL in the row's key ({', '.join(replaced)}), which no row can have had")
         return replaced if replaced != key else None
 
     def _statement(self, message: _Message, partition: int, offset: int, append_ms: int) -> list[Change]:

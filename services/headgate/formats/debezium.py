@@ -19,6 +19,7 @@ __all__ = [
     "UNAVAILABLE_VALUE",
     "Tombstones",
     "Unavailable",
+    "check_key",
     "connector_named",
     "keyless_row",
     "operation_of",
@@ -64,6 +65,17 @@ def keyless_row(op: str, *, appended: bool) -> Row:
         "the event has no key: its source table has no primary key; add one, or choose columns with the "
         "connector's message.key.columns, or, if rows are only ever added, set sink.keyless: append"
     )
+
+
+def check_key(key: Row) -> None:
+    """Raise ChangeError for a key with NULL: no row of a table has it, so a delete would silently delete nothing."""
+    if None in key.values():
+        nulls = ", ".join(column for column, value in key.items() if value is None)
+        raise ChangeError(
+            f"the event's key has NULL in {nulls}, so it does not identify a row: choose columns that are never NULL "
+            "with the connector's message.key.columns. For deletes, also set REPLICA IDENTITY FULL at the source, "
+            "because its log has only the replica identity's columns of a deleted row"
+        )
 
 
 def told_of_bytes(mode: str | None) -> dict[str, str]:

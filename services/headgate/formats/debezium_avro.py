@@ -9,7 +9,7 @@ of its row here, too; its key means what the key's schema says.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from itertools import compress, repeat
+from itertools import chain, compress, repeat
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +26,7 @@ from headgate.formats.debezium import (
     UNAVAILABLE_VALUE,
     Tombstones,
     Unavailable,
+    check_key,
     connector_named,
     keyless_row,
     operation_of,
@@ -155,6 +156,7 @@ class Decoder:
             key_row = keyless_row(op, appended=self._keyless)
         else:
             (key_row,) = self._keys.read(key)[1]
+            check_key(key_row)
         if operation is _DELETE:
             self._tombstones.met_delete(key, partition, offset)
         return Change(partition, offset, operation, key_row, row, source_time(source_ms), append_ms, plan.semantics)
@@ -209,7 +211,7 @@ class Decoder:
             present = [row for row, op in zip(rows, operations, strict=True) if op is not _DELETE]
         else:
             present = rows
-        if None in present:
+        if None in present or None in chain.from_iterable(map(dict.values, key_rows)):
             return None
         self._mark_absent(present, plan)
         source_ms = source_times([ms for _, _, ms in events])
@@ -222,6 +224,7 @@ class Decoder:
 
     def _tombstone(self, key: bytes, partition: int, offset: int, append_ms: int) -> Change:
         plan, (row,) = self._keys.read(key)
+        check_key(row)
         return Change(partition, offset, _DELETE, row, None, None, append_ms, plan.semantics)
 
     def _reader_of_one(self, plan: _Plan) -> Reader:

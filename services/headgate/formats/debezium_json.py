@@ -15,7 +15,7 @@ own schema says.
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from itertools import compress, repeat
+from itertools import chain, compress, repeat
 from operator import attrgetter
 from typing import Any, Final, Literal
 
@@ -31,6 +31,7 @@ from headgate.formats.debezium import (
     UNAVAILABLE_VALUE,
     Tombstones,
     Unavailable,
+    check_key,
     keyless_row,
     operation_of,
     told_of_bytes,
@@ -363,7 +364,8 @@ class Decoder:
             else:
                 present = rows
             # TypeError: a row is missing, or has a value that is a list or an object
-            if not all(map(self._scalars.isdisjoint, map(dict.values, present))):
+            is_whole = all(map(self._scalars.isdisjoint, map(dict.values, present)))
+            if not is_whole or None in chain.from_iterable(map(dict.values, key_rows)):
                 return None
         except (*PARSE_ERRORS, KeyError, TypeError):
             return None
@@ -422,6 +424,7 @@ class Decoder:
                 row = _row.decode(key)
         except PARSE_ERRORS as error:
             raise ChangeError(f"the key is not a JSON object of columns: {error}") from error
+        check_key(row)
         return row, semantics
 
 

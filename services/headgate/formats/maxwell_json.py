@@ -128,6 +128,8 @@ class Decoder:
         source_ms = None if message.ts is None else source_time(message.ts * _MS)
         changes = []
         before = {**named, **{column: old for column, old in (message.old or {}).items() if column in named}}
+        if None in before.values():
+            raise ChangeError(f"'old' has NULL in the row's key ({', '.join(before)}), which no row can have had")
         if operation is Operation.UPSERT and before != named:
             changes.append(Change(partition, offset, Operation.DELETE, before, None, source_ms, append_ms, _MEANING))
         kept = row if operation is Operation.UPSERT else None

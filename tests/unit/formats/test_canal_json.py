@@ -245,3 +245,8 @@ def test_a_topic_of_two_tables_is_noticed() -> None:
     decode(message(data=[{"id": "1"}]), decoder)
     with pytest.raises(ChangeError, match=r"shop\.t and of shop\.u"):
         decode(message(table="u", data=[{"id": "1"}]), decoder)
+
+
+def test_an_old_key_with_null_is_refused() -> None:
+    with pytest.raises(ChangeError, match="NULL in the row's key"):
+        decode(message("UPDATE", data=[{"id": "1"}], old=[{"id": None}], mysqlType={"id": "int"}))

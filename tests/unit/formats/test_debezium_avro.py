@@ -371,3 +371,15 @@ def test_more_schemas_than_are_kept_are_still_read(registry: Registry, monkeypat
             row = {"id": 7, f"c{schema_id}": 1}
             (change,) = batch(decoder, (registry.key(), registry.value("c", row, schema_id=schema_id)))
             assert change.row == row
+
+
+@pytest.mark.parametrize("kind", ["delete", "tombstone", "upsert"])
+@pytest.mark.parametrize("is_known", [False, True], ids=["schema met first", "schema known"])
+def test_a_key_with_null_identifies_no_row_and_is_refused(registry: Registry, kind: str, *, is_known: bool) -> None:
+    registry.schemas[7] = {**KEY, "fields": fields({"id": ["null", "long"]})}
+    value = {"delete": registry.value("d", before=ROW), "tombstone": None, "upsert": registry.value("u", ROW)}[kind]
+    decoder = Decoder(registry)
+    if is_known:
+        assert len(batch(decoder, (registry.write(7, {"id": 7}), registry.value("u", ROW)))) == 1
+    with pytest.raises(UndecodableError, match="NULL in id"):
+        batch(decoder, (registry.write(7, {"id": None}), value))

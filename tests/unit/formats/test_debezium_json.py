@@ -536,3 +536,19 @@ def test_a_decoder_tells_what_all_values_of_a_batch_began_with() -> None:
     assert decoder.head is None
     decoder.decode_cut(head, [key], [b'{"op":"c","after":{"id":1}}'], [0], [9], [7])
     assert decoder.head is None, "it is known already"
+
+
+# --- keys with NULL ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [b'{"email":null}', b'{"id":1,"email":null}', wrapped_key(email=None)])
+@pytest.mark.parametrize("value", [DELETED, None, UPSERT], ids=["delete", "tombstone", "upsert"])
+@pytest.mark.parametrize("before", [0, 3], ids=["alone", "in a batch"])
+def test_a_key_with_null_identifies_no_row_and_is_refused(key: bytes, value: bytes | None, before: int) -> None:
+    """A delete by such a key would delete nothing, and say nothing."""
+    good = (b'{"id":1}', UPSERT)
+    with pytest.raises(
+        UndecodableError, match=r"NULL in email.*message\.key\.columns.*REPLICA IDENTITY FULL"
+    ) as refused:
+        decoded(*[good] * before, (key, value), good)
+    assert (refused.value.offset, len(refused.value.decoded)) == (before, before)

@@ -156,3 +156,8 @@ def test_a_topic_of_two_tables_is_refused() -> None:
     decode(message("insert"), decoder=decoder)
     with pytest.raises(ChangeError, match=r"shop\.goods and of shop\.orders: give every table a topic"):
         decode(message("insert", table="orders"), decoder=decoder)
+
+
+def test_an_old_key_with_null_is_refused() -> None:
+    with pytest.raises(ChangeError, match="NULL in the row's key"):
+        decode(message("update", old={"Id": None}))

@@ -29,8 +29,11 @@ from support.event_schemas import BITS, DECIMAL, SINK_TYPES, avro_events, canal_
 MYSQL_TYPES = ("decimal(10,2)", "bigint", "double", "varchar(20)", "varbinary(9)", "json", "bit(8)", "date", "time(3)")
 MYSQL_TYPES += ("datetime(6)", "timestamp", "year", "enum('a')", "set('a','b')", "point", "char(3)")
 
+CHARACTERS_PER_BYTE_MAX = 8
+"""Of a value's text, for each byte of its event: a letter of base64 is six bits."""
+
 LONGER_MAX = 8_192
-"""Characters that a value's text may have beyond four for each byte of its event: zeros, escapes, a number's digits."""
+"""Characters that a value's text may have beyond that: zeros that a schema asks for, words of an error."""
 
 Event = tuple[bytes, bytes]
 
@@ -51,7 +54,7 @@ def write(changes: Sequence[Change], size: int) -> None:
             if value is ABSENT:
                 continue
             for column in columns_of_all_kinds(told.get(name), told.get(""), told.get("\x00binary")):
-                assert len(written(column, value)) <= 4 * size + LONGER_MAX
+                assert len(written(column, value)) <= CHARACTERS_PER_BYTE_MAX * size + LONGER_MAX
     with suppress(ChangeError):
         reduce_changes([change for change in changes if "id" in change.key], ["id"])
 
