@@ -18,6 +18,7 @@ from headgate.config.feed import FeedSpec, parse_feed
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
+from headgate.records.identifiers import normal_table
 from headgate.records.spans import wholes
 from headgate.sinks.contract import SinkError
 from headgate.sinks.registry import permitted_password_file, type_of_address
@@ -102,7 +103,7 @@ def _source_table(spec: FeedSpec, source: Side, said: Mapping[str, str], plan: S
     A topic ends in schema and table, but Debezium replaces what a topic's name may not have in it; and a topic that a
     transform has made is named like no table of its events.
     """
-    named = source_tables(spec).get(plan.table) or spec.source.topic_tables.get(plan.topic)
+    named = source_tables(spec).get(normal_table(plan.table)) or spec.source.topic_tables.get(plan.topic)
     if named is not None:
         return named
     by_topic = ".".join(plan.topic.split(".")[-2:])

@@ -18,6 +18,7 @@ from headgate.agent.core.span.inputs import Add, Close, Effect, SpanInput
 from headgate.agent.core.span.machine import decide
 from headgate.agent.core.span.progress import quarantined_lately
 from headgate.agent.core.span.states import Span
+from headgate.records.identifiers import normal_table
 from headgate.replication.feed_parts import FEEDS_MAX, feed_of
 from headgate.replication.plan import SpanWork
 from headgate.sinks.contract import Claim, FeedIdentity
@@ -117,7 +118,7 @@ class SpanTable:
             expected=dict(span.readable),
             quarantine_left=max(0, feed.quarantine_per_hour_max - quarantined_lately(span.progress, time.monotonic())),
             patient=worst(span.failures) < FAILURES_BORNE,
-            source_table=_source_tables(span.task.spec).get(span.task.plan.table),
+            source_table=_source_tables(span.task.spec).get(normal_table(span.task.plan.table)),
             begin=dict(span.progress.read_to),
             settle=settle,
             known_table=span.progress.known_table,

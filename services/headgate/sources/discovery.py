@@ -12,6 +12,7 @@ import msgspec
 from headgate.config.feed import FeedSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
+from headgate.records.identifiers import normal_table
 from headgate.records.spans import wholes
 from headgate.sources.offsets import SourceError, start_offsets
 from headgate.sources.topic_ids import topic_ids
@@ -64,7 +65,7 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
             notices.append(no_match(spec.source.topic_pattern, present))
         new = {topic: count for topic, count in found.items() if topic not in known}
         new, untold = _told(spec.source.transaction_topic, new)
-        tables, wrong = _named(spec, new, {plan.table: topic for topic, plan in known.items()})
+        tables, wrong = _named(spec, new, {normal_table(plan.table): topic for topic, plan in known.items()})
         ids = topic_ids(connection, tables.values())
         starts, missing = _starts(connection, {topic: new[topic] for topic in tables.values()})
         joined = tuple(

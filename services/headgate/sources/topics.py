@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from headgate.config.feed import FeedSpec, SourceSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
-from headgate.records.identifiers import parse_identifier, show_identifier
+from headgate.records.identifiers import normal_table, parse_identifier, show_identifier
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, NotAChangeLogError
 from headgate.sources.offsets import (
     REQUEST_SECONDS_MAX,
@@ -147,7 +147,7 @@ def table_name(template: str, topic: str, table: str | None = None) -> str:
     """The sink table of ``topic``, or of one ``table`` of several that it carries; raises TableNameError.
 
     ``{schema}`` and ``{table}`` are the last two parts of the table's or the topic's name, ``{topic}`` all of that.
-    A part with a dot in it comes in quotes.
+    The result is the table's one spelling (records/identifiers.py).
     """
     values = {"topic": topic}
     parts = topic.split(".") if table is None else parse_identifier(table)
@@ -169,7 +169,7 @@ def table_name(template: str, topic: str, table: str | None = None) -> str:
                 f"sink.table {template!r} needs a {{{field}}}, but the topic's name {topic!r} has one part only: "
                 "write the schema into sink.table"
             )
-    return template.format_map(values)
+    return normal_table(template.format_map(values))
 
 
 def within_change_log(

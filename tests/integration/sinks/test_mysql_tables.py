@@ -107,23 +107,23 @@ def test_a_table_that_cannot_be_written_is_refused_with_the_way_out(
         database.sink.check([f"{database.name}.{table}"])
 
 
-def test_missing_rights_are_named_one_after_the_other_until_nothing_is_missing(database: Database) -> None:
+def test_missing_rights_are_named_at_once_as_statements_that_can_be_run(database: Database) -> None:
     name = database.name
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     database.execute("CREATE OR REPLACE USER clerk IDENTIFIED BY 'pen'")
     try:
         server = database.url.rsplit("@", 1)[1].split("/")[0]
         clerk = MysqlSink(RelationalSettings(f"mysql://clerk:pen@{server}"))
-        with pytest.raises(SinkRefusedError, match=r"GRANT CREATE, DROP.*ON headgate\.\* TO 'clerk'@'%'"):
+        with pytest.raises(SinkRefusedError, match="no right to keep progress") as refused:
             clerk.check([f"{name}.t"])
-        database.execute(
-            "GRANT CREATE, DROP, SELECT, INSERT, UPDATE, DELETE, CREATE TEMPORARY TABLES ON headgate.* TO clerk"
-        )
-        with pytest.raises(SinkRefusedError, match="does not exist at the sink, or its user may not see it"):
-            clerk.check([f"{name}.t"])
-        database.execute(f"GRANT SELECT ON {name}.t TO clerk")
+        for grant in str(refused.value).partition("Run as an administrator: ")[2].split("; "):
+            database.execute(grant)
+        clerk.check([f"{name}.t"])
+        database.execute(f"REVOKE INSERT, UPDATE, DELETE ON {name}.t FROM clerk")
         grant = f"GRANT INSERT, UPDATE, DELETE ON `{name}`.`t` TO 'clerk'@'%'"
-        with pytest.raises(SinkRefusedError, match=f"no right to INSERT, UPDATE, DELETE on table {name}.t: {grant}"):
+        with pytest.raises(
+            SinkRefusedError, match=rf"no right to INSERT, UPDATE, DELETE on table {name}\.t\. .*{grant}"
+        ):
             clerk.check([f"{name}.t"])
         database.execute(grant)
         assert clerk.check([f"{name}.t"])[f"{name}.t"].key == ("id",)
@@ -238,7 +238,7 @@ def test_a_table_dropped_under_a_writer_is_refused_by_name(database: Database) -
     database.apply(claim, put(0, id=1, v=1))
     batch = ChangeBatch(claim, {0: OffsetRange(1, 2)}, [put(1, id=2, v=1)])
     database.execute("DROP TABLE t")
-    with pytest.raises(SinkRefusedError, match="table t does not exist at the sink"):
+    with pytest.raises(SinkRefusedError, match=r"table test_\w+\.t does not exist at the sink"):
         database.writer.apply(batch)
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     assert database.writer.apply(batch).positions == {0: 2}

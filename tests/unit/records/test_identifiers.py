@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from headgate.config.feed import FeedSpecError, parse_feed
 from headgate.formats.dealing import Columns, Dealer
-from headgate.records.identifiers import NotAnIdentifierError, parse_identifier, show_identifier, split_table
+from headgate.records.identifiers import (
+    NotAnIdentifierError,
+    normal_table,
+    parse_identifier,
+    show_identifier,
+    split_table,
+    table_spelling,
+)
 from headgate.sources.topics import source_tables, table_name
 
 PARTS = st.lists(st.text(alphabet="ab.\"' Ä", min_size=1), min_size=1, max_size=3).map(tuple)
@@ -57,7 +64,7 @@ def test_a_feed_names_tables_with_dots_and_each_event_finds_its_own() -> None:
     tables = source_tables(parse_feed(FEED.replace("copy.{schema}_{table}", "{schema}.{table}")))
     assert {sink: split_table(sink) for sink in tables} == {
         '"sales.eu".orders': ("sales.eu", "orders"),
-        'sales."eu.orders"': ("sales", "eu.orders"),
+        "sales.eu.orders": ("sales", "eu.orders"),
         "sales.plain": ("sales", "plain"),
     }
     events = [(b"1", ("sales.eu", "orders")), (b"2", ("sales", "eu.orders")), (b"3", ("sales", "eu"))]
@@ -94,3 +101,16 @@ def test_names_that_cannot_be(tables: str, said: str) -> None:
 def test_a_pattern_character_within_quotes_is_a_letter() -> None:
     spec = parse_feed("feed: x\nsource: {topics: [t], tables: ['\"a$\".b']}\nsink: {type: postgresql, dsn: host=x}")
     assert parse_identifier(spec.source.tables[0]) == ("a$", "b")
+
+
+@given(st.none() | st.text(alphabet="ab.\"' Ä", min_size=1), st.text(alphabet="ab.\"' Ä", min_size=1))
+def test_the_one_spelling_of_a_sink_table_gives_its_parts_back(space: str | None, table: str) -> None:
+    spelling = table_spelling(space, table)
+    assert split_table(spelling) == (space, table)
+    assert normal_table(spelling) == spelling
+
+
+@given(st.text(alphabet="ab.\"' Ä", min_size=1))
+def test_two_spellings_are_one_where_they_name_the_same_parts(name: str) -> None:
+    assert split_table(normal_table(name)) == split_table(name)
+    assert normal_table(normal_table(name)) == normal_table(name)

@@ -43,6 +43,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.fitting import is_name, why_unwritable
+from headgate.records.identifiers import normal_table
 from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
 from headgate.records.names import InvalidNameError, check_name
@@ -237,7 +238,7 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
     if reason is not None:
         return refuse(draft, effect.request, reason)
     found = {plan.table: plan for plan in result.spans}
-    joined = sorted(found.keys() - {plan.table for plan in feed.spans})
+    joined = sorted(found.keys() - {normal_table(plan.table) for plan in feed.spans})
     changed = replace(
         feed,
         owner_rev=draft.term.owner_rev,
@@ -263,7 +264,7 @@ def why_not_updated(draft: Draft, name: str, result: FeedResolved) -> str | None
     )
     found = {plan.table: plan for plan in result.spans}
     for plan in sorted(feed.spans, key=lambda kept: kept.span):
-        new = found.get(plan.table)
+        new = found.get(normal_table(plan.table))  # feeds of older versions may have it in quotes
         if reason is None and (new is None or new.topic != plan.topic):
             reason = f"table {plan.table} from topic {plan.topic} would leave the feed: tables may join, none may leave"
     return reason

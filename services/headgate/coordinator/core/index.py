@@ -30,6 +30,7 @@ from headgate.records.control import (
     SpanProgressed,
     WantedState,
 )
+from headgate.records.identifiers import normal_table
 from headgate.records.keys import SpanKey
 from headgate.records.spans import overlap, table_of
 
@@ -193,14 +194,16 @@ class Indexes:
         for place in sink_names(old):
             written = self.written[place]
             for plan in () if old is None else old.spans:
-                others = tuple(feed for feed in written.pop(plan.table, ()) if feed != name)
+                table = normal_table(plan.table)
+                others = tuple(feed for feed in written.pop(table, ()) if feed != name)
                 if others:
-                    written[plan.table] = others
+                    written[table] = others
         for place in sink_names(new):
             written, alone = self.written.setdefault(place, {}), (name,)
             for plan in () if new is None else new.spans:
-                others = written.get(plan.table, ())
-                written[plan.table] = (*others, name) if others and name not in others else others or alone
+                table = normal_table(plan.table)
+                others = written.get(table, ())
+                written[table] = (*others, name) if others and name not in others else others or alone
 
     def session_changed(self, session: tuple[str, str], announced: AgentAnnounced | None, *, is_live: bool) -> None:
         """A session announced itself, left, or died."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from headgate.records.control import FeedRecorded, SpanPlan
+from headgate.records.identifiers import normal_table
 
 __all__ = ["SinkName", "Written", "sink_names", "sink_of", "written_by_others"]
 
@@ -12,7 +13,7 @@ SinkName = tuple[str, str | None]
 """Its type and address, or ("id", its own identity)."""
 
 Written = Mapping[SinkName, Mapping[str, tuple[str, ...]]]
-"""Sink → table → feeds that write it."""
+"""Sink → table, in its one spelling → feeds that write it."""
 
 
 class _SinkPart(msgspec.Struct):
@@ -50,7 +51,10 @@ def written_by_others(
     """The first (feed, table, under what other address) of another feed that writes a table of ``plans`` there."""
     for place, how in ((sink_of(spec), ""), (("id", sink_id), ", under another address of the same database")):
         tables = {} if place is None else written.get(place, {})
-        shared = sorted((other, plan.table) for plan in plans for other in tables.get(plan.table, ()) if other != name)
+        named = {normal_table(plan.table): plan.table for plan in plans}
+        shared = sorted(
+            (other, table) for key, table in named.items() for other in tables.get(key, ()) if other != name
+        )
         if shared:
             return (*shared[0], how)
     return None

@@ -30,7 +30,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.observability.logs import logger
 from headgate.records.control import Positions, SpanPlan
-from headgate.records.identifiers import split_table
+from headgate.records.identifiers import normal_table, split_table
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
 from headgate.records.spans import plan_of, table_of, wholes
@@ -268,7 +268,7 @@ class FeedWork:
         by_topic = origins(self._connection, {plan.topic: len(plan.start) for plan in spans})
         names = source_tables(spec)
         found = {
-            plan.table: msgspec.structs.replace(origin, table=names.get(plan.table, origin.table))
+            plan.table: msgspec.structs.replace(origin, table=names.get(normal_table(plan.table), origin.table))
             for plan in spans
             if (origin := by_topic.get(plan.topic)) is not None
         }

@@ -14,6 +14,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from headgate.formats.tables import SourceTable
 from headgate.records.control import Epoch, Positions
+from headgate.records.identifiers import split_table
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
 from headgate.sinks.fence import (
     FenceRow,
@@ -39,6 +40,18 @@ Values = dict[str, object]
 
 FEED = "cluster_id = %(cluster)s AND feed_id = %(feed_id)s"
 MINE = f"{FEED} AND table_name = %(table)s AND topic = %(topic)s"
+
+
+def _old_spellings(claim: Claim, table: str) -> list[str]:
+    """Other names that older versions kept a table's rows under: as the feed writes it, and without any quotes.
+
+    The latter only where the feed gives no schema. Where it gives one, that text is the name of another table.
+    """
+    space, relation = split_table(table)
+    found = [claim.table] if '"' in claim.table else []
+    if split_table(claim.table)[0] is None and space is not None:
+        found.append(f"{space}.{relation}")
+    return [old for old in found if old != table]
 
 
 class Progress(ABC, Generic[S]):
@@ -67,14 +80,14 @@ class Progress(ABC, Generic[S]):
 
     @abstractmethod
     def name_to_claim(self, claim: Claim) -> str:
-        """Under which name a table's rows are kept (``Table.name``), be the table there or not.
+        """The table's one spelling (``Table.name``), which its rows are kept under, whether or not the table exists.
 
-        Who may write a table is closed by its rows alone: a table that was dropped, or that we have lost our rights to,
-        must not keep its feed from being paused or removed. So the table is asked for nothing.
+        Rows alone decide who may write. A table that was dropped, or that we have lost our rights to, must not keep its
+        feed from being paused or removed, so this asks nothing of the table itself.
         """
 
-    def name_to_seal(self, claim: Claim) -> str:
-        """The same; but what the claim's epoch has claimed goes before what the name means now."""
+    def name_claimed(self, claim: Claim) -> str:
+        """The name under which the claim's epoch has claimed the table, even if the name means another one by now."""
         return self.name_to_claim(claim)
 
     @abstractmethod
@@ -147,6 +160,7 @@ class Progress(ABC, Generic[S]):
         with self.session.transaction():
             self._limit_wait(lock_wait_seconds)
             self._enter(claim, table, values)
+            self._rename_rows(claim, values)
             self.refuse_strangers(claim.identity, table)
             rows = self._read(values)
             if is_same_claim(claim, rows):  # answered without a lock: a late attempt of this epoch may hold it
@@ -165,6 +179,7 @@ class Progress(ABC, Generic[S]):
         with self.session.transaction():
             self._limit_wait(lock_wait_seconds)
             self._enter(claim, table, values)
+            self._rename_rows(claim, values)
             rows = self._read_locked(values)
             check_seal(claim, table, rows)
             if not is_at_epoch(claim, rows):
@@ -183,12 +198,31 @@ class Progress(ABC, Generic[S]):
         for (when,) in self.session.execute(f"SELECT removed_at FROM headgate.removed WHERE {FEED}", values):
             raise removed(claim.identity, table, when)
 
+    def _rename_rows(self, claim: Claim, values: Values) -> None:
+        """Move rows that an older version has kept under another spelling to the table's one spelling.
+
+        Its positions count. Nobody writes under the old spelling: it is this feed's, whose claim holds the table.
+        """
+        for old in _old_spellings(claim, str(values["table"])):
+            if self.session.execute(f"SELECT 1 FROM headgate.progress WHERE {MINE} LIMIT 1", values):
+                return
+            if self.session.execute(f"SELECT 1 FROM headgate.progress WHERE {MINE} LIMIT 1", values | {"table": old}):
+                for kept in ("progress", "source_tables"):
+                    self.session.execute(
+                        f"UPDATE headgate.{kept} SET table_name = %(table)s "
+                        f"WHERE {FEED} AND table_name = %(old)s AND topic = %(topic)s",
+                        values | {"old": old},
+                    )
+
     def positions(self, claim: Claim) -> Positions:
         """The positions a claim would go on from: the sink's, or ``start`` where it has none of this incarnation."""
         if not self.exists():
             return dict(claim.start)
         table = self.name_to_claim(claim)
-        return start_or_rows(claim, table, self._read(self._values(claim, table)))
+        values = self._values(claim, table)
+        named = [values, *(values | {"table": old} for old in _old_spellings(claim, table))]
+        rows = next(filter(None, map(self._read, named)), {})
+        return start_or_rows(claim, table, rows)
 
     def advance(self, claim: Claim, table: str, ranges: Mapping[int, OffsetRange]) -> None:
         """Move every partition from exactly ``expected`` to ``next`` under the claim's open epoch, or raise.

@@ -10,6 +10,7 @@ from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim, FeedIdentity, TableShape
 from headgate.sinks.relational.contention import run_past_blockers
 from headgate.sinks.relational.dialect import Dialect
+from headgate.sinks.relational.rights import RightsMissingError, all_missing
 from headgate.sinks.relational.session import RelationalSettings, Session
 from headgate.sinks.relational.writer import RelationalWriter
 
@@ -35,14 +36,24 @@ class RelationalSink(Generic[S, C, E]):
 
     def check(self, tables: Sequence[str], identity: FeedIdentity | None = None) -> dict[str, TableShape]:
         """See the contract."""
+        missing: list[RightsMissingError] = []
         with self._session("checking the sink") as session:
-            self._dialect.check_database(session)
+            try:
+                self._dialect.check_database(session)
+            except RightsMissingError as error:
+                missing.append(error)
             progress, shapes = self._dialect.progress(session), {}
             for name in tables:
-                table = self._dialect.load_table(session, name, self._settings.keyless)
+                try:
+                    table = self._dialect.load_table(session, name, self._settings.keyless)
+                except RightsMissingError as error:
+                    missing.append(error)
+                    continue
                 shapes[name] = table.shape(name, self._dialect.firing(session, table))
-                if identity is not None and progress.exists():
+                if identity is not None and not missing and progress.exists():
                     progress.refuse_strangers(identity, table.name)
+        if missing:
+            raise all_missing(missing)
         return shapes
 
     def own_id(self) -> str | None:
@@ -68,7 +79,7 @@ class RelationalSink(Generic[S, C, E]):
         with self._session(f"sealing {claim.table} under epoch {claim.epoch}") as session:
             progress = self._dialect.progress(session)
             progress.ensure()
-            table = progress.name_to_seal(claim)
+            table = progress.name_claimed(claim)
             return self._past_blockers(session, claim, table, progress.seal, lambda epoch: epoch <= claim.epoch)
 
     def positions(self, claim: Claim) -> Positions:

@@ -8,9 +8,19 @@ import msgspec
 
 from headgate.sinks.contract import SinkRefusedError, TableShape
 
-__all__ = ["Table", "check_generated", "nearest", "without_key"]
+__all__ = ["Equality", "Table", "check_generated", "nearest", "without_key"]
 
 C = TypeVar("C")
+
+
+class Equality(msgspec.Struct, frozen=True):
+    """How a key column is compared where the server's own ``=`` is not meant: the operator, and the type that it takes.
+
+    Both are qualified, so that they mean the same whatever a session's search path is.
+    """
+
+    operator: str
+    operand: str
 
 
 class Table(msgspec.Struct, Generic[C], frozen=True):
@@ -31,6 +41,8 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
     folding: tuple[str, ...]
     secondary_unique: bool
     version: str | None
+    equalities: dict[str, Equality] = {}
+    """Of key columns whose type brings an ``=`` of its own."""
 
     def shape(self, name: str, fires: tuple[str, ...] = ()) -> TableShape:
         """The contract's view, under the name the caller knows the table by."""
@@ -38,9 +50,9 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
         return TableShape(name, declared, self.key, self.secondary_unique, fires)
 
 
-def nearest(name: str, known: Iterable[tuple[str]]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """A hint at the table that was perhaps meant."""
-    near = get_close_matches(name, [str(row[0]) for row in known], n=1)
+    near = get_close_matches(name, list(known), n=1)
     return f" (there is {near[0]})" if near else ""
 
 

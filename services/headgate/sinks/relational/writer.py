@@ -103,18 +103,20 @@ class RelationalWriter(Generic[S, C, E]):
         stage = self._stages.get(name)
         if stage is None:
             session.mark(claim)
-            table = self._load_table(session, name)
+            table = self._load_table(session, claim)
             self._created += 1
             stage = self._stages[name] = self._dialect.stage(session, table, self._created)
         return stage
 
-    def _load_table(self, session: S, name: str) -> Table[C]:
+    def _load_table(self, session: S, claim: Claim) -> Table[C]:
+        """The table that was claimed: what is fenced and what is written are found by one name."""
+        name = self._dialect.progress(session).name_claimed(claim)
         return self._dialect.load_table(session, name, self._settings.keyless)
 
     def _fresh_stage(self, session: S, claim: Claim) -> Stage[S, C]:
         """The table's stage, made anew if the table is no longer what the stage was made from."""
         stage = self._stage(session, claim)
-        if self._load_table(session, claim.table) != stage.table:
+        if self._load_table(session, claim) != stage.table:
             self._forget_stage(claim.table)
         return self._stage(session, claim)
 

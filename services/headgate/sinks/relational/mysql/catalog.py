@@ -11,10 +11,11 @@ from typing import Final
 import msgspec
 import pymysql
 
-from headgate.records.identifiers import split_table
-from headgate.sinks.contract import SinkRefusedError
+from headgate.records.identifiers import split_table, table_spelling
+from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
 from headgate.sinks.relational.mysql.faults import UNAVAILABLE, errno, message
+from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.table import Table, check_generated, nearest, without_key
 
 __all__ = ["DATABASE", "Column", "check_database", "load_table", "read_version"]
@@ -23,6 +24,10 @@ DATABASE: Final = "headgate"
 """Where bookkeeping and staged rows are: a database of our own on the same server."""
 
 _READ_ONLY: Final = 1290
+_READ_ONLY_SERVER: Final = (
+    "the sink server is read-only. If a fail-over is under way, it goes on once the server takes writes; if not, point "
+    "sink.dsn at the primary"
+)
 _DENIED: Final = frozenset({1044, 1142, 1143, 1227, 1370})
 
 _TABLE: Final = """
@@ -51,10 +56,16 @@ WHERE table_schema = %s AND table_name = %s AND non_unique = 0 ORDER BY index_na
 _AUTO_INCREMENT: Final = re.compile(r" AUTO_INCREMENT=\d+")
 
 _TABLES: Final = """
-SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables
+SELECT table_schema, table_name FROM information_schema.tables
 WHERE table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys', 'headgate')
 """
 
+
+PART_CHARACTERS_MAX: Final = 64
+"""Of a name of a database or a table: MySQL's and MariaDB's own limit."""
+
+NAME_CHARACTERS_MAX: Final = 129
+"""Of ``database.table``, as wide as the columns of Headgate's own tables: two names of 64 characters, and the dot."""
 
 _EXACT: Final = ("_nopad_bin", "_0900_bin", "binary")
 """How collations end that compare byte by byte. What ends in _bin alone fills up the shorter text with spaces first."""
@@ -122,10 +133,7 @@ def _described(
     if not found:
         if database is None and session.execute("SELECT DATABASE()") == [(None,)]:
             raise SinkRefusedError(f"table {name} has no database: name one in sink.table or in sink.dsn")
-        raise SinkRefusedError(
-            f"table {name} does not exist at the sink, or its user may not see it"
-            f"{nearest(name, session.execute(_TABLES))}: create it first"
-        )
+        raise _not_there(session, name, None if database is None else quoted(database, relation))
     ((database, relation, kind, engine, transactions),) = found
     if kind != "BASE TABLE":
         raise SinkRefusedError(f"{name} is not a table at the sink but a {str(kind).lower()}: name the table itself")
@@ -149,10 +157,32 @@ def _described(
     check_generated(name, key, generated)
     folding = tuple(column for column in key if columns[column].folds)
     table = Table(
-        f"{database}.{relation}", database, relation, identifier, columns, generated, key, folding, secondary, version
-    )
+        table_spelling(database, relation), database, relation, identifier, columns, generated, key, folding, secondary,
+        version,
+    )  # fmt: skip
+    if len(table.name) > NAME_CHARACTERS_MAX:
+        raise SinkRefusedError(
+            f"the name of table {table.name} has {len(table.name)} characters with its quotes, and Headgate's own "
+            f"tables hold {NAME_CHARACTERS_MAX}: write to a table of a database whose name is shorter or has no dots"
+        )
     _check_rights(session, table)
     return table
+
+
+def _not_there(session: MysqlSession, name: str, identifier: str | None) -> SinkRefusedError:
+    """The table does not exist, or cannot be seen: why, if its name is too long, or which one was perhaps meant."""
+    for part in filter(None, split_table(name)):
+        if len(part) > PART_CHARACTERS_MAX:
+            return SinkRefusedError(
+                f"table {name} does not exist at the sink: a name there has at most {PART_CHARACTERS_MAX} characters, "
+                f"and {part!r} has {len(part)}. Name an existing table in sink.table"
+            )
+    near = nearest(name, (table_spelling(str(schema), str(table)) for schema, table in session.execute(_TABLES)))
+    lacks = f"table {name} does not exist at the sink, or its user may not see it{near}: create it first"
+    if identifier is None:
+        return SinkRefusedError(lacks)
+    grant = f"GRANT SELECT, INSERT, UPDATE, DELETE ON {identifier} TO {_user(session)}"
+    return RightsMissingError(f"{lacks}, or grant the rights to it", [grant])
 
 
 def read_version(session: MysqlSession, identifier: str) -> str:
@@ -194,17 +224,14 @@ def _check_rights(session: MysqlSession, table: Table[Column]) -> None:
             session.execute(statement)
         except pymysql.Error as error:
             if errno(error) == _READ_ONLY:
-                raise SinkRefusedError(
-                    f"the sink is read-only: give the primary's address ({message(error)})"
-                ) from error
+                raise SinkUnavailableError(f"{_READ_ONLY_SERVER} ({message(error)})") from error
             if errno(error) not in _DENIED:
                 raise
             missing.append(right)
     if missing:
         rights = ", ".join(missing)
-        raise SinkRefusedError(
-            f"no right to {rights} on table {table.name}: GRANT {rights} ON {target} TO {_user(session)}"
-        )
+        grant = f"GRANT {rights} ON {target} TO {_user(session)}"
+        raise RightsMissingError(f"no right to {rights} on table {table.name}", [grant])
 
 
 def _user(session: MysqlSession) -> str:
@@ -219,7 +246,7 @@ def check_database(session: MysqlSession) -> None:
         "SELECT @@global.read_only, @@log_bin, @@binlog_format, @@local_infile"
     )
     if read_only:
-        raise SinkRefusedError("the sink is a read-only server: give the primary's address")
+        raise SinkUnavailableError(_READ_ONLY_SERVER)
     if log_bin and str(log_format).upper() == "STATEMENT":
         raise SinkRefusedError(
             "the sink logs statements (binlog_format=STATEMENT), which does not go with READ COMMITTED: "
@@ -238,7 +265,6 @@ def check_database(session: MysqlSession) -> None:
     except pymysql.Error as error:
         if errno(error) not in _DENIED:
             raise
-        raise SinkRefusedError(
-            f"no right to keep progress and stage rows in database {DATABASE}: GRANT CREATE, DROP, SELECT, INSERT, "
-            f"UPDATE, DELETE, CREATE TEMPORARY TABLES ON {DATABASE}.* TO {_user(session)}"
-        ) from error
+        rights = "CREATE, DROP, SELECT, INSERT, UPDATE, DELETE, CREATE TEMPORARY TABLES"
+        grant = f"GRANT {rights} ON {DATABASE}.* TO {_user(session)}"
+        raise RightsMissingError(f"no right to keep progress and stage rows in database {DATABASE}", [grant]) from error

@@ -9,6 +9,7 @@ from typing import Final
 
 import pymysql
 
+from headgate.records.identifiers import show_identifier
 from headgate.sinks.relational.mysql.catalog import load_table
 from headgate.sinks.relational.mysql.connection import MysqlSession
 from headgate.sinks.relational.mysql.faults import errno
@@ -40,4 +41,4 @@ def read_published(session: MysqlSession, database: str, tables: Sequence[str]) 
     if not readers:
         return []
     found = [load_table(session, name, keyless=True) for name in tables]
-    return sorted({table.relation for table in found if table.schema == database})
+    return sorted({show_identifier([table.relation]) for table in found if table.schema == database})

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from headgate.records.control import Epoch
+from headgate.records.identifiers import split_table, table_spelling
 from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange, SinkRefusedError
 from headgate.sinks.fence import FenceRow
 from headgate.sinks.relational.mysql.connection import MysqlSession
@@ -115,7 +116,7 @@ ON DUPLICATE KEY UPDATE
 """
 
 _FOUND: Final = """
-SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables
+SELECT table_schema, table_name FROM information_schema.tables
 WHERE table_schema = %(database)s AND table_name = %(relation)s
 """
 
@@ -171,21 +172,22 @@ class MysqlProgress(Progress[MysqlSession]):
             self.session.execute(statement)
 
     def name_to_claim(self, claim: Claim) -> str:
-        """``database.table``, spelled as the server spells it.
+        """See Progress. Letters are as the server has them.
 
-        If there is no such table any more, or none that we may see, it is the one that the feed has claimed before; if
+        If the table does not exist any more, or we may not see it, it is the one that the feed has claimed before; if
         it never has, the name as given.
         """
-        database, dot, relation = claim.table.partition(".")
-        if not dot:
-            ((default,),) = self.session.execute("SELECT DATABASE()")
-            if default is None:
+        database, relation = split_table(claim.table)
+        if database is None:
+            ((database,),) = self.session.execute("SELECT DATABASE()")
+            if database is None:
                 raise SinkRefusedError(f"table {claim.table} has no database: name one in sink.table or in sink.dsn")
-            database, relation = str(default), claim.table
-        full = f"{database}.{relation}"
+        full = table_spelling(str(database), relation)
         named = self._feed_values(claim.identity) | {"topic": claim.topic}
         named |= {"database": database, "relation": relation, "full": full}
-        rows = self.session.execute(_FOUND, named) or self.session.execute(_CLAIMED, named)
+        for schema, table in self.session.execute(_FOUND, named):
+            return table_spelling(str(schema), str(table))
+        rows = self.session.execute(_CLAIMED, named)
         return str(rows[0][0]) if rows else full
 
     def holders(self, claim: Claim, table: str) -> list[tuple[Holder, bool]]:

@@ -1,52 +1,59 @@
-"""What a sink table looks like, and whether Headgate can write to it: one look at PostgreSQL's catalog.
+"""What a sink table looks like, and whether Headgate can write to it, from PostgreSQL's catalogue.
 
-Names are exact (never folded to lower case): ``schema.table``, divided at the first dot unless it has quotes
-(records/identifiers.py), or a bare table name found by the search path. All names of one table give the same
+Names are exact (never folded to lower case): ``schema.table`` as records/identifiers.py divides it, or a bare table
+name, which is looked for in the schemas of the user's search path. All spellings of one table give the same
 ``Table.name``, which is what the fence is keyed by.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
-from headgate.records.identifiers import split_table
-from headgate.sinks.contract import SinkRefusedError
+from headgate.records.identifiers import split_table, table_spelling
+from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
-from headgate.sinks.relational.table import Table, check_generated, nearest, without_key
+from headgate.sinks.relational.rights import RightsMissingError
+from headgate.sinks.relational.table import Equality, Table, check_generated, nearest, without_key
 
 __all__ = ["VERSION", "check_database", "found_name", "load_table", "read_version"]
 
+# By the texts of the names, not by to_regclass: that cuts long names, and finds another table.
+_FOUND: Final = """
+SELECT c.oid, n.nspname, c.relname
+FROM unnest(%(schemas)s::text[]) WITH ORDINALITY AS s (name, place)
+JOIN pg_namespace n ON n.nspname = s.name JOIN pg_class c ON c.relnamespace = n.oid
+WHERE c.relname = %(relation)s::text AND c.relkind = ANY ('{r,p,v,m,f}') ORDER BY s.place LIMIT 1
+"""
+
 _TABLE: Final = """
-SELECT c.oid, n.nspname, c.relname, c.relkind::text, row_security_active(c.oid),
+SELECT c.relkind::text, row_security_active(c.oid), has_schema_privilege(c.relnamespace, 'USAGE'),
        ARRAY(SELECT p FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p
              WHERE NOT has_table_privilege(c.oid, p))
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid = to_regclass(%s) AND c.relkind = ANY ('{r,p,v,m,f}')
+FROM pg_class c WHERE c.oid = %s
 """
 
 # A domain is followed down to the type it is made of: that one decides how a value is written.
 _COLUMNS: Final = """
 WITH RECURSIVE base AS (
-    SELECT a.attnum, a.attname, a.attidentity::text, a.attgenerated::text, t.typtype, t.typbasetype,
+    SELECT a.attnum, a.attname, a.attidentity::text, a.attgenerated::text, t.oid, t.typtype, t.typbasetype,
            t.typtypmod, format_type(a.atttypid, a.atttypmod) AS declared,
            COALESCE(NOT c.collisdeterministic, false) AS loose
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation c ON c.oid = a.attcollation
     WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped
   UNION ALL
-    SELECT b.attnum, b.attname, b.attidentity, b.attgenerated, t.typtype, t.typbasetype,
+    SELECT b.attnum, b.attname, b.attidentity, b.attgenerated, t.oid, t.typtype, t.typbasetype,
            t.typtypmod, format_type(b.typbasetype, b.typtypmod), b.loose
     FROM base b JOIN pg_type t ON t.oid = b.typbasetype
     WHERE b.typtype = 'd'
 )
-SELECT attname, declared, attidentity, attgenerated, loose FROM base WHERE typtype <> 'd' ORDER BY attnum
-"""
-
-_FOUND: Final = """
-SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid = to_regclass(%s)
+SELECT b.attname, b.declared, b.attidentity, b.attgenerated, b.loose,
+       CASE WHEN is_theirs THEN quote_ident(n.nspname) || '.' ELSE '' END AS qualifier
+FROM base b JOIN pg_type t ON t.oid = b.oid JOIN pg_namespace n ON n.oid = t.typnamespace
+CROSS JOIN LATERAL (SELECT NOT EXISTS (SELECT FROM pg_type own WHERE own.typname = t.typname
+                                       AND own.typnamespace = 'pg_catalog'::regnamespace) AS is_theirs) AS x
+WHERE b.typtype <> 'd' ORDER BY b.attnum
 """
 
 _TABLES: Final = """
-SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
+SELECT schemaname, tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
 """
 
 _KEYS: Final = """
@@ -54,6 +61,18 @@ SELECT i.indisprimary, i.indimmediate,
        ARRAY(SELECT a.attname::text FROM unnest(i.indkey[0:i.indnkeyatts - 1]) WITH ORDINALITY k(num, pos)
              JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.num ORDER BY k.pos)
 FROM pg_index i WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid
+"""
+
+# The equality that the key's own index is ordered by: a type of an extension brings its own, in its own schema.
+_EQUALITIES: Final = """
+SELECT a.attname, n.nspname, o.oprname, format_type(c.opcintype, NULL)
+FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey[0:i.indnkeyatts - 1], i.indclass[0:i.indnkeyatts - 1]) k(num, class)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.num
+JOIN pg_opclass c ON c.oid = k.class JOIN pg_am m ON m.oid = c.opcmethod AND m.amname = 'btree'
+JOIN pg_amop f ON f.amopfamily = c.opcfamily AND f.amopstrategy = 3
+     AND f.amoplefttype = c.opcintype AND f.amoprighttype = c.opcintype
+JOIN pg_operator o ON o.oid = f.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
+WHERE i.indrelid = %s AND i.indisprimary AND n.nspname <> 'pg_catalog'
 """
 
 # Every alteration of a column or a key writes its row of the catalog anew, under another xmin; a table that has taken
@@ -67,15 +86,18 @@ FROM pg_class c WHERE c.oid = to_regclass(%s)
 """
 
 
-def _identifier(name: str) -> str:
-    """The quoted name that a table name stands for."""
-    return quoted(*(part for part in split_table(name) if part is not None))
+def _find(session: PostgresSession, name: str) -> tuple[object, str, str] | None:
+    """(oid, schema, table) of the table that ``name`` stands for now, None if there is none."""
+    schema, relation = split_table(name)
+    schemas = session.path if schema is None else [schema]
+    rows = session.execute(_FOUND, {"schemas": schemas, "relation": relation})
+    return (rows[0][0], str(rows[0][1]), str(rows[0][2])) if rows else None
 
 
 def found_name(session: PostgresSession, name: str) -> str | None:
     """``Table.name`` of the table that ``name`` stands for now, None if there is none."""
-    rows = session.execute(_FOUND, (_identifier(name),))
-    return str(rows[0][0]) if rows else None
+    found = _find(session, name)
+    return None if found is None else table_spelling(found[1], found[2])
 
 
 def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Table[str]:
@@ -83,42 +105,73 @@ def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Ta
 
     With ``keyless`` it may be without key.
     """
-    version = read_version(session, _identifier(name))  # before the rest: what is newer than it shows later
-    found = session.execute(_TABLE, (_identifier(name),))
-    if not found:
-        near = nearest(name, session.execute(_TABLES))
-        raise SinkRefusedError(f"table {name} does not exist at the sink{near}: create it first")
-    ((oid, schema, relation, kind, row_security, missing),) = found
+    found = _find(session, name)
+    if found is None:
+        raise _not_there(session, name)
+    oid, schema, relation = found
+    identifier = quoted(schema, relation)
+    ((kind, row_security, usable, missing),) = session.execute(_TABLE, (oid,)) or [(None, False, True, [])]
     if kind not in ("r", "p"):
         raise SinkRefusedError(
             f"{name} is not a table at the sink but a view or a foreign table: name the table itself"
         )
-    if missing:
-        raise SinkRefusedError(f"no right to {', '.join(missing)} on table {name}: {_grant(session, missing, name)}")
+    if missing or not usable:
+        user, grants = _user(session), []
+        if not usable:
+            grants.append(f"GRANT USAGE ON SCHEMA {quoted(schema)} TO {user}")
+        if missing:
+            grants.append(f"GRANT {', '.join(missing)} ON {identifier} TO {user}")
+        lacks = ", ".join([*missing, *([] if usable else [f"USAGE of schema {schema}"])])
+        raise RightsMissingError(f"no right to {lacks} on table {name}", grants)
     if row_security:
         raise SinkRefusedError(
             f"row-level security would hide rows of table {name} from the sink's user: give it BYPASSRLS"
         )
+    version = read_version(session, identifier)  # before the columns: what is newer shows later
     described = session.execute(_COLUMNS, {"oid": oid})
-    generated = frozenset(str(column) for column, _, _, computed, _ in described if computed)
-    columns = {str(column): str(kind) for column, kind, _, computed, _ in described if not computed}
+    generated = frozenset(str(column) for column, _, _, computed, _, _ in described if computed)
+    # Types of extensions and of users go by their bare names: in which schema they are is nobody's concern here.
+    declared = {str(row[0]): str(row[1]).removeprefix(str(row[5])) for row in described}
+    columns = {column: kind for column, kind in declared.items() if column not in generated}
     key, secondary = _keys(session, oid, name, keyless=keyless)
-    for column, _, identity, _, _ in described:
+    for column, _, identity, _, _, _ in described:
         if identity == "a" and column not in key:
             raise SinkRefusedError(
                 f"column {column} of table {name} is GENERATED ALWAYS AS IDENTITY outside the key, so not updatable: "
-                f"ALTER TABLE {name} ALTER COLUMN {column} SET GENERATED BY DEFAULT"
+                f"ALTER TABLE {identifier} ALTER COLUMN {quoted(column)} SET GENERATED BY DEFAULT"
             )
     check_generated(name, key, generated)
     folding = tuple(
         str(column)
-        for column, kind, _, _, loose in described
-        if column in key and (loose or str(kind).rpartition(".")[2] == "citext")
+        for column, _, _, _, loose, _ in described
+        if column in key and (loose or declared[column] == "citext")
     )
+    equalities = {
+        str(column): Equality(f"OPERATOR({quoted(str(space))}.{operator})", str(kind))
+        for column, space, operator, kind in session.execute(_EQUALITIES, (oid,))
+    }
     return Table(
-        f"{schema}.{relation}", schema, relation, quoted(schema, relation), columns, generated, key, folding, secondary,
-        version,
+        table_spelling(schema, relation), schema, relation, identifier, columns, generated, key, folding, secondary,
+        version, equalities,
     )  # fmt: skip
+
+
+def _not_there(session: PostgresSession, name: str) -> SinkRefusedError:
+    """The table does not exist: why, if its name is too long, or which one was perhaps meant."""
+    ((longest,),) = session.execute("SELECT current_setting('max_identifier_length')::int")
+    for part in filter(None, split_table(name)):
+        if len(part.encode(errors="surrogatepass")) > longest:
+            return SinkRefusedError(
+                f"table {name} does not exist at the sink: a name in PostgreSQL has at most {longest} bytes, and "
+                f"{part!r} has {len(part.encode(errors='surrogatepass'))}. Name an existing table in sink.table"
+            )
+    near = nearest(name, (table_spelling(str(schema), str(table)) for schema, table in session.execute(_TABLES)))
+    return SinkRefusedError(f"table {name} does not exist at the sink{near}: create it first")
+
+
+def _user(session: PostgresSession) -> str:
+    ((user,),) = session.execute("SELECT quote_ident(current_user)")
+    return str(user)
 
 
 def read_version(session: PostgresSession, identifier: str) -> str | None:
@@ -142,38 +195,46 @@ def _keys(session: PostgresSession, oid: object, name: str, *, keyless: bool) ->
     return tuple(columns), len(indexes) > 1
 
 
-def _grant(session: PostgresSession, missing: Sequence[str], name: str) -> str:
-    ((user,),) = session.execute("SELECT quote_ident(current_user)")
-    return f"GRANT {', '.join(missing)} ON {_identifier(name)} TO {user}"
+_DATABASE: Final = """
+SELECT pg_is_in_recovery(), current_database(), quote_ident(current_database()), quote_ident(current_user),
+       has_database_privilege(current_database(), 'TEMP'), has_database_privilege(current_database(), 'CREATE'),
+       to_regnamespace('headgate') IS NOT NULL,
+       CASE WHEN to_regnamespace('headgate') IS NULL THEN true ELSE has_schema_privilege('headgate', 'USAGE') END,
+       CASE WHEN to_regnamespace('headgate') IS NULL THEN true ELSE has_schema_privilege('headgate', 'CREATE') END
+"""
+
+_BOOKKEEPING: Final = """
+SELECT t.name, c.oid IS NOT NULL,
+       ARRAY(SELECT p FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p
+             WHERE c.oid IS NOT NULL AND NOT has_table_privilege(c.oid, p))
+FROM unnest(ARRAY['progress', 'removed', 'source_tables']) AS t (name)
+LEFT JOIN pg_class c ON c.relname = t.name AND c.relnamespace = to_regnamespace('headgate')
+ORDER BY t.name
+"""
 
 
 def check_database(session: PostgresSession) -> None:
-    """Whether we may keep progress and stage rows in this database; SinkRefusedError says what to grant."""
-    ((standby, database, user, temporary, creatable, usable),) = session.execute(
-        """
-        SELECT pg_is_in_recovery(), current_database(), quote_ident(current_user),
-               has_database_privilege(current_database(), 'TEMP'),
-               to_regnamespace('headgate') IS NOT NULL OR has_database_privilege(current_database(), 'CREATE'),
-               CASE WHEN to_regnamespace('headgate') IS NULL THEN true
-                    WHEN NOT has_schema_privilege('headgate', 'USAGE') THEN false
-                    WHEN to_regclass('headgate.progress') IS NULL THEN has_schema_privilege('headgate', 'CREATE')
-                    ELSE has_table_privilege('headgate.progress', 'SELECT')
-                     AND has_table_privilege('headgate.progress', 'INSERT')
-                     AND has_table_privilege('headgate.progress', 'UPDATE')
-                     AND has_table_privilege('headgate.progress', 'DELETE') END
-        """
-    )
+    """Whether we may keep progress and stage rows in this database; the error says what to grant."""
+    ((standby, name, database, user, temporary, may_create, exists, usable, extensible),) = session.execute(_DATABASE)
     if standby:
-        raise SinkRefusedError(f"database {database} is a read-only standby: give the primary's address")
+        raise SinkUnavailableError(
+            f"database {name} is a read-only standby. If a fail-over is under way, it goes on once a primary answers; "
+            "if not, point sink.dsn at the primary (several hosts: target_session_attrs=read-write)"
+        )
+    lacks, grants = [], []
     if not temporary:
-        raise SinkRefusedError(f"no right to stage rows: GRANT TEMPORARY ON DATABASE {database} TO {user}")
-    if not creatable:
-        raise SinkRefusedError(
-            f"no right to create schema headgate: GRANT CREATE ON DATABASE {database} TO {user}, "
-            f"or as an administrator CREATE SCHEMA headgate AUTHORIZATION {user}"
-        )
-    if not usable:
-        raise SinkRefusedError(
-            "schema headgate belongs to somebody else: "
-            f"GRANT ALL ON SCHEMA headgate, ALL ON headgate.progress TO {user}"
-        )
+        lacks.append("to stage rows")
+        grants.append(f"GRANT TEMPORARY ON DATABASE {database} TO {user}")
+    tables = session.execute(_BOOKKEEPING)
+    if not exists and not may_create:
+        lacks.append("to create schema headgate")
+        grants.append(f"CREATE SCHEMA headgate AUTHORIZATION {user}")
+    if not usable or (not extensible and not all(present for _, present, _ in tables)):
+        lacks.append("to use schema headgate")
+        grants.append(f"GRANT USAGE, CREATE ON SCHEMA headgate TO {user}")
+    for table, _, missing in tables:
+        if missing:
+            lacks.append(f"to {', '.join(missing)} on headgate.{table}")
+            grants.append(f"GRANT {', '.join(missing)} ON headgate.{table} TO {user}")
+    if grants:
+        raise RightsMissingError(f"no right {', '.join(lacks)}", grants)

@@ -21,6 +21,7 @@ from headgate.records.spans import overlap, table_of
 from headgate.sinks.contract import Claim, SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.postgresql.bounded_connection import BoundedConnection
 from headgate.sinks.relational.postgresql.faults import message
+from headgate.sinks.relational.postgresql.search_path import pin_search_path
 from headgate.sinks.relational.session import Parameters, RelationalSettings
 from headgate.sinks.relational.silence import CONNECT_SECONDS, TCP_OPTIONS
 
@@ -117,8 +118,10 @@ def _short(name: str, room: int) -> str:
 class PostgresSession:
     """See Session. ``connection`` is psycopg's, for what only it can do."""
 
-    def __init__(self, connection: BoundedConnection) -> None:
+    def __init__(self, connection: BoundedConnection, path: Sequence[str] = ()) -> None:
+        """``path``: the schemas in which tables without a schema are found, in order."""
         self.connection = connection
+        self.path = list(path)
         self._label: Label | None = None
         self._is_labelled = True
         """Whether the label is known: a transaction that is undone takes it back."""
@@ -219,7 +222,7 @@ def quoted(*names: str) -> str:
 def connect(settings: RelationalSettings) -> PostgresSession:
     """A new session, autocommit, set up as everything here expects it. Raises SinkError."""
     try:
-        connection = _open(settings)
+        connection, path = _open(settings)
         try:
             connection.execute(_SESSION)
             number = connection.execute("SELECT pg_backend_pid()").fetchone()
@@ -243,23 +246,29 @@ def connect(settings: RelationalSettings) -> PostgresSession:
                 f"{text}: correct sink.dsn or the password file, or allow the user to log in"
             ) from error
         raise SinkUnavailableError(text) from error
-    return PostgresSession(connection)
+    return PostgresSession(connection, path)
 
 
-def _open(settings: RelationalSettings) -> BoundedConnection:
+def _open(settings: RelationalSettings) -> tuple[BoundedConnection, tuple[str, ...]]:
+    """A connection, and the schemas that its user's search path has."""
     options: dict[str, object] = {**_NETWORK, "application_name": _LABEL_WORD}
     with suppress(psycopg.ProgrammingError):  # said by connect() itself, in its own words
         options = {name: value for name, value in options.items() if name not in conninfo_to_dict(settings.dsn)}
     password = settings.password()
     if password is not None:
         options["password"] = password
-    return BoundedConnection.connect(settings.dsn, autocommit=True, **options)  # type: ignore[arg-type]
+    connection = BoundedConnection.connect(settings.dsn, autocommit=True, **options)  # type: ignore[arg-type]
+    try:
+        return connection, pin_search_path(connection)
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _is_at_work(settings: RelationalSettings, number: tuple[Any, ...] | None) -> bool:
     """Whether the server answers a new session, and the session of that number is doing something."""
     try:
-        with closing(_open(settings)) as connection:
+        with closing(_open(settings)[0]) as connection:
             # Where track_activities is off nobody can say; then it is at work as long as it is there.
             found = connection.execute(
                 "SELECT coalesce(state, '') LIKE 'idle%%' FROM pg_stat_activity WHERE pid = %s", number

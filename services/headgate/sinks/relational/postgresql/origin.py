@@ -9,6 +9,7 @@ from typing import Final
 
 from psycopg import errors
 
+from headgate.records.identifiers import show_identifier
 from headgate.sinks.relational.postgresql.catalog import load_table
 from headgate.sinks.relational.postgresql.connection import PostgresSession
 
@@ -20,11 +21,11 @@ FROM pg_control_system() s, pg_control_checkpoint() c, pg_database d WHERE d.dat
 """
 
 _PUBLISHED: Final = """
-SELECT t.name FROM unnest(%(tables)s::text[]) t(name)
-JOIN pg_publication_tables p ON format('%%s.%%s', p.schemaname, p.tablename) = t.name
+SELECT DISTINCT t.schema, t.name FROM unnest(%(schemas)s::text[], %(names)s::text[]) AS t (schema, name)
+JOIN pg_publication_tables p ON p.schemaname = t.schema AND p.tablename = t.name
 WHERE current_database() = %(database)s
   AND EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_type = 'logical' AND r.database = current_database())
-GROUP BY t.name ORDER BY t.name
+ORDER BY t.schema, t.name
 """
 
 
@@ -38,7 +39,8 @@ def read_own_id(session: PostgresSession) -> str | None:
 
 
 def read_published(session: PostgresSession, database: str, tables: Sequence[str]) -> list[str]:
-    """Those of ``tables`` that somebody can be reading the changes of, if this is ``database``, as "schema.name"."""
+    """Those of ``tables`` whose changes somebody may be reading, if this is ``database``, named as their events do."""
     # What is published has nothing to do with keys: whoever may do without one has said so elsewhere.
-    names = [load_table(session, table, keyless=True).name for table in tables]
-    return [str(row[0]) for row in session.execute(_PUBLISHED, {"tables": names, "database": database})]
+    found = [load_table(session, table, keyless=True) for table in tables]
+    named = {"schemas": [table.schema for table in found], "names": [table.relation for table in found]}
+    return [show_identifier(row) for row in session.execute(_PUBLISHED, named | {"database": database})]

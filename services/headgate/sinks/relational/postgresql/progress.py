@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from headgate.records.identifiers import split_table, table_spelling
 from headgate.sinks.contract import Claim, OffsetRange
 from headgate.sinks.fence import FenceRow
 from headgate.sinks.relational.postgresql.catalog import found_name
@@ -11,8 +12,13 @@ from headgate.sinks.relational.progress import FEED, MINE, Progress, Values
 
 __all__ = ["HOLD", "MOVE", "PREPARED_FENCE", "PostgresProgress", "fence_arguments"]
 
+# Neither is done where an administrator has made the schema: IF NOT EXISTS would still need the right to make one.
+_CREATE_SCHEMA: Final = """
+CREATE SCHEMA headgate;
+COMMENT ON SCHEMA headgate IS 'Headgate: how far each table is, and who may write it. Remove with its last feed.'
+"""
+
 _CREATE: Final = """
-CREATE SCHEMA IF NOT EXISTS headgate;
 CREATE TABLE IF NOT EXISTS headgate.progress (
     cluster_id  text    NOT NULL,
     feed_id     text    NOT NULL,
@@ -37,7 +43,6 @@ CREATE TABLE IF NOT EXISTS headgate.removed (
     removed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (cluster_id, feed_id)
 );
-COMMENT ON SCHEMA headgate IS 'Headgate: how far each table is, and who may write it. Remove with its last feed.';
 CREATE TABLE IF NOT EXISTS headgate.source_tables (
     cluster_id   text   NOT NULL,
     feed_id      text   NOT NULL,
@@ -129,12 +134,10 @@ ON CONFLICT (cluster_id, feed_id, table_name, topic) DO UPDATE SET
 RETURNING source_table
 """
 
-_CLAIMED: Final = (
-    f"SELECT table_name FROM headgate.progress WHERE {FEED} AND topic = %(topic)s "
-    "AND right(table_name, length(%(relation)s) + 1) = '.' || %(relation)s "
-)
-_LAST_CLAIMED: Final = f"{_CLAIMED} ORDER BY owner_rev DESC, n DESC, table_name LIMIT 1"
-_SEALABLE: Final = f"SELECT DISTINCT table_name FROM ({_CLAIMED} AND (owner_rev, n) = (%(owner_rev)s, %(n)s)) sealable"
+_CLAIMED: Final = f"""
+SELECT table_name, (owner_rev, n) = (%(owner_rev)s, %(n)s) FROM headgate.progress
+WHERE {FEED} AND topic = %(topic)s ORDER BY owner_rev DESC, n DESC, table_name
+"""
 
 
 class PostgresProgress(Progress[PostgresSession]):
@@ -155,31 +158,37 @@ class PostgresProgress(Progress[PostgresSession]):
     def _create(self) -> None:
         with self.session.transaction():
             self.session.execute("SELECT pg_advisory_xact_lock(hashtextextended('headgate', 0))")
+            if self.session.execute("SELECT 1 WHERE to_regnamespace('headgate') IS NULL"):
+                self.session.execute(_CREATE_SCHEMA)
             self.session.execute(_CREATE)
 
     def name_to_claim(self, claim: Claim) -> str:
-        """``schema.table``: exact if it is given with its schema.
+        """See Progress. A bare name keeps the table that its feed has claimed before, as long as that exists.
 
-        A bare name is looked for along the search path; if there is no such table any more, it is the one that the feed
-        has claimed before; if it never has, the one that would be made now.
+        So nobody can put a table of the same name before it on the search path, and have it written. Otherwise it is
+        the first on the path; if there is none, the one claimed before; if it never was, the one that would be made.
         """
-        if "." in claim.table:
-            return claim.table
-        name = found_name(self.session, claim.table)
-        if name is not None:
-            return name
-        rows = self.session.execute(_LAST_CLAIMED, self._named(claim)) or self.session.execute(
-            "SELECT coalesce(current_schema(), 'public') || '.' || %s", (claim.table,)
-        )
-        return str(rows[0][0])
+        space, relation = split_table(claim.table)
+        if space is not None:
+            return table_spelling(space, relation)
+        before = [name for name, _ in self._claimed(claim, relation)][:1]
+        if before and found_name(self.session, before[0]) is not None:
+            return before[0]
+        found = found_name(self.session, claim.table) or next(iter(before), None)
+        return found or table_spelling(next(iter(self.session.path), "public"), relation)
 
-    def name_to_seal(self, claim: Claim) -> str:
+    def name_claimed(self, claim: Claim) -> str:
         """See Progress."""
-        rows = [] if "." in claim.table else self.session.execute(_SEALABLE, self._named(claim))
-        return str(rows[0][0]) if len(rows) == 1 else self.name_to_claim(claim)
+        space, relation = split_table(claim.table)
+        mine = {name for name, is_mine in self._claimed(claim, relation) if is_mine} if space is None else set()
+        return mine.pop() if len(mine) == 1 else self.name_to_claim(claim)
 
-    def _named(self, claim: Claim) -> Values:
-        return self._values(claim, "") | {"relation": claim.table}
+    def _claimed(self, claim: Claim, relation: str) -> list[tuple[str, bool]]:
+        """Tables of that bare name which the feed has claimed for the topic, last first, and whether by this epoch."""
+        rows = self.session.execute(_CLAIMED, self._values(claim, ""))
+        claimed = [(split_table(str(name)), str(name), bool(is_mine)) for name, is_mine in rows]
+        # Without a schema it is an older version's, which _rename_rows moves.
+        return [(name, mine) for (space, table), name, mine in claimed if space is not None and table == relation]
 
     def _limit_wait(self, seconds: float) -> None:
         self.session.execute(f"SET LOCAL lock_timeout = '{int(seconds * 1000)}ms'")

@@ -56,7 +56,7 @@ class PostgresStage(Stage[PostgresSession, str]):
         self.session.execute(f"DROP TABLE IF EXISTS {self._stage}")
 
     def _add_column(self, column: str) -> str:
-        return f"ALTER TABLE {self.table.name} ADD COLUMN {column}"
+        return f"ALTER TABLE {self.table.identifier} ADD COLUMN {quoted(column)}"
 
     def begin_trials(self) -> None:
         """See Stage."""
@@ -104,10 +104,16 @@ class PostgresStage(Stage[PostgresSession, str]):
         )
 
     def _same_key(self) -> str:
-        same = [f"t.{quoted(key)} = {self._from_stage(key)}" for key in self.table.key]
+        same = [self._equal(key) for key in self.table.key]
         # A key that only the collation takes for this one is another row's.
         same += [f't.{name}::text COLLATE "C" = s.{name}::text COLLATE "C"' for name in map(quoted, self.table.folding)]
         return " AND ".join(same)
+
+    def _equal(self, key: str) -> str:
+        theirs, ours, equality = f"t.{quoted(key)}", self._from_stage(key), self.table.equalities.get(key)
+        if equality is None:
+            return f"{theirs} = {ours}"
+        return f"{theirs}::{equality.operand} {equality.operator} {ours}::{equality.operand}"
 
     def _upsert(self, number: int, columns: Sequence[str], others: Sequence[str]) -> int:
         conflict = ""
