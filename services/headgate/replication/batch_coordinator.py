@@ -15,11 +15,21 @@ from typing import Final
 import msgspec
 
 from headgate.agent.core.executor import SpanId
-from headgate.agent.core.span.inputs import BatchOver, LaneLost, Passed, Placed, Planned, SentBack, Slowed, SpanResult
+from headgate.agent.core.span.inputs import (
+    BatchOver,
+    Failed,
+    LaneLost,
+    Passed,
+    Placed,
+    Planned,
+    SentBack,
+    Slowed,
+    SpanResult,
+)
 from headgate.agent.core.span.states import Phase, Span
 from headgate.config.feed import FeedSpec
 from headgate.replication.change_logs import ChangeLogFollower
-from headgate.replication.feed_parts import feed_of
+from headgate.replication.feed_parts import feed_of, server_of_feed
 from headgate.replication.heads import KnownHeads
 from headgate.replication.lane import Lane
 from headgate.replication.merging import merge_results
@@ -27,6 +37,7 @@ from headgate.replication.plan import BatchPlan, DeadLetterTarget, TaskResult
 from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.stream import Ends
+from headgate.sinks.contract import SinkUnavailableError
 
 __all__ = ["LaneBatchCoordinator", "LaneCpu"]
 
@@ -100,9 +111,10 @@ class LaneBatchCoordinator:
             works = []
             lane.served, lane.served_ends, lane.in_batch = [], {}, True
             members = self._members(lane)
+            self._fail_silent(lane, members)
             settling = {span.id for span in self.owing(lane)}
             is_warm = not any(span.claimed for span in members)
-            for span in members:
+            for span in self._members(lane):
                 if span.writable:
                     if known is not None and span.progress.limits_at < known:
                         self._table.apply(span.id, SentBack("what its change log's generations are is not known"))
@@ -127,6 +139,20 @@ class LaneBatchCoordinator:
 
     def _members(self, lane: Lane) -> list[Span]:
         return self._table.members(lane.members)
+
+    def is_silent(self, lane: Lane) -> bool:
+        """Whether the lane's sink is known not to answer: its tasks would only hold their places."""
+        return self._why_silent(lane) is not None
+
+    def _why_silent(self, lane: Lane) -> str | None:
+        return self._lifecycle.silent_sinks.why(server_of_feed(lane.feed.spec))
+
+    def _fail_silent(self, lane: Lane, members: Sequence[Span]) -> None:
+        """Members of a sink that does not answer are tried again by their claims, which hold no core."""
+        why = self._why_silent(lane)
+        for span in members if why is not None else ():
+            if span.phase is Phase.CLAIMED:
+                self._table.apply(span.id, Failed(SinkUnavailableError.code, f"{span.task.plan.table}: {why}", True))
 
     def owing(self, lane: Lane) -> list[Span]:
         """Members whose positions at the sink are to follow now, those that have waited longest first."""
@@ -186,7 +212,7 @@ class LaneBatchCoordinator:
     def end_batch(self, lane: Lane, results: list[TaskResult] | None) -> bool:
         """Adopt what became visible; a span with an error, or one nobody knows about, leaves the lane."""
         seen = _seen(results or ())
-        merged = {result.id: result for result in merge_results(results or ())}
+        merged = {result.id: self._heard(lane, result) for result in merge_results(results or ())}
         with self._table.changed:
             for task in results or ():
                 self._heads.learn(task.heads)
@@ -207,6 +233,14 @@ class LaneBatchCoordinator:
             self._part(lane, merged, spans)
             self._deliver(lane, seen)
             return True
+
+    def _heard(self, lane: Lane, result: SpanResult) -> SpanResult:
+        """Remember a sink that did not answer a task, and let the result's error name it."""
+        if result.error_code != SinkUnavailableError.code:
+            return result
+        server, sinks = server_of_feed(lane.feed.spec), self._lifecycle.silent_sinks
+        sinks.failed(server, result.error or "", result.wall_ms / 1000)
+        return msgspec.structs.replace(result, error=sinks.why(server) or result.error)
 
     def _lose(self, lane: Lane, spans: Sequence[Span]) -> None:
         """Nobody knows what a batch has written: the sink does. A lane that was not told to end is over with it."""

@@ -6,6 +6,7 @@ source and sink for it; a control thread gives it the time, and the queries carr
 
 import threading
 import time
+from concurrent.futures import wait
 from typing import Final
 
 from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
@@ -21,7 +22,7 @@ from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark import SparkRuntime
 from headgate.replication.transaction_end_reader import TransactionEndReader
-from headgate.supervision.threads import BackgroundThread
+from headgate.supervision.threads import BackgroundPool, BackgroundThread
 
 __all__ = ["ExecutorSettings", "LaneCpu", "SparkExecutor"]
 
@@ -119,8 +120,10 @@ class SparkExecutor:
             self._queries.signal_stop()
             lanes = list(self._queries.lanes.values())
             self._table.changed.notify_all()
-        for lane in lanes:
-            lane.stop()
+        # At once: each may have to wait for a sink that does not answer.
+        pool = BackgroundPool(max(len(lanes), 1), "headgate-stop")
+        wait([pool.submit(lane.stop) for lane in lanes])
+        pool.shutdown()
         self._release()
 
     def _release(self) -> None:

@@ -6,16 +6,16 @@ from typing import Final, Self
 import msgspec
 
 from headgate.agent.core.executor import SpanTask
-from headgate.config.feed import FeedSpec, parse_feed
+from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
 from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
 from headgate.formats.registry import DecoderNeeds, FormatPlug, format_of
-from headgate.sinks.contract import Claim, Sink, SinkWriter
-from headgate.sinks.registry import open_sink
+from headgate.sinks.contract import Claim, Sink, SinkRefusedError, SinkWriter
+from headgate.sinks.registry import open_sink, server_of
 from headgate.sources.registry import SchemaRegistry
 from headgate.sources.topics import source_tables
 
-__all__ = ["FEEDS_MAX", "FeedIncarnation", "FeedParts", "feed_of"]
+__all__ = ["FEEDS_MAX", "FeedIncarnation", "FeedParts", "feed_of", "server_of_feed"]
 
 FEEDS_MAX: Final = 256
 """Descriptions kept parsed: reading one takes a millisecond, and every batch asks."""
@@ -25,6 +25,15 @@ FEEDS_MAX: Final = 256
 def feed_of(spec: str) -> FeedSpec:
     """The feed that ``spec`` describes. Raises FeedSpecError."""
     return parse_feed(spec)
+
+
+@lru_cache(maxsize=FEEDS_MAX)
+def server_of_feed(spec: str) -> str:
+    """The sink's server (sinks.registry.server_of); empty where the description or the address does not say one."""
+    try:
+        return server_of(feed_of(spec).sink)
+    except (FeedSpecError, SinkRefusedError):  # whoever opens the sink says what is wrong
+        return ""
 
 
 class FeedIncarnation(msgspec.Struct, frozen=True, order=True):

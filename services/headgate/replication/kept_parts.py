@@ -11,11 +11,16 @@ from contextlib import contextmanager
 from typing import Final
 
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["KEPT_MAX", "KeptParts"]
 
 KEPT_MAX: Final = 64
 """Unused parts kept per process. Each may hold a session, and a server with default settings has 100 of them."""
+
+
+EXPIRY_SECONDS: Final = 5.0
+"""Between two purges in the background."""
 
 
 class KeptParts:
@@ -27,6 +32,7 @@ class KeptParts:
         self._kept: list[tuple[float, FeedIncarnation, FeedParts]] = []
         """Unused parts, the longest unused first, with the time of their last use (monotonic seconds)."""
         self._closed = False
+        self._expiry: BackgroundThread | None = None
 
     @contextmanager
     def lent(self, feed: FeedIncarnation) -> Iterator[FeedParts]:
@@ -73,6 +79,18 @@ class KeptParts:
             self._kept = [kept for kept in self._kept if kept not in old]
         for _, _, parts in old:
             parts.close()
+
+    def expire_in_background(self) -> None:
+        """From now on ``purge`` is called every few seconds, by a thread of this process. Idempotent."""
+        with self._lock:
+            if self._expiry is None:
+                self._expiry = BackgroundThread(self._expire, name="headgate-expiry")
+                self._expiry.start()
+
+    def _expire(self) -> None:
+        while not self._closed:
+            time.sleep(EXPIRY_SECONDS)
+            self.purge(time.monotonic())
 
     def close(self) -> None:
         """Close all unused parts, and keep none from now on. Idempotent."""

@@ -23,7 +23,7 @@ from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.states import Span
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.replication.causes import cause_of
-from headgate.replication.feed_parts import FeedIncarnation
+from headgate.replication.feed_parts import FeedIncarnation, server_of_feed
 from headgate.replication.frames import HEAD
 from headgate.replication.heads import without_heads
 from headgate.replication.plan import BatchPlan, TaskResult
@@ -31,6 +31,7 @@ from headgate.replication.progress import LaneProgress, ProgressReader
 from headgate.replication.spark import end_of_jvm
 from headgate.replication.stream import NOTES, Ends, LaneSource, batch_ends, polling_delay, rows_of
 from headgate.replication.task import applied, applying, set_plan
+from headgate.replication.task_slots import TaskSlots
 
 __all__ = ["BatchCoordinator", "Lane", "LaneSource"]
 
@@ -82,6 +83,10 @@ class BatchCoordinator(Protocol):
         """The batch is over; ``results`` None: nobody knows what it has written. False: it is to be planned again."""
         ...
 
+    def is_silent(self, lane: "Lane") -> bool:
+        """Whether the sink is known not to answer, so that a batch that has waited for its turn is not run."""
+        ...
+
 
 class Lane:
     """One query over the partitions of ``starts``, for spans of one incarnation of one feed.
@@ -116,7 +121,9 @@ class Lane:
         self.progress = ProgressReader()
         self._starts = dict(starts)
         self._batch_coordinator = batch_coordinator
-        self._cores = self._tasks = self._rows_max = 1
+        self._rows_max = 1
+        self._is_small = False
+        self._slots = TaskSlots(1, 0)
         self._functions: dict[bool, Column] = {}
         self._latest_rows = 0
         self._rests = False
@@ -157,9 +164,9 @@ class Lane:
 
     # --- life: called by the queries --------------------------------------------------------------------------------
 
-    def start(self, session: SparkSession, source: LaneSource, cores: int, scratch: Path) -> None:
+    def start(self, session: SparkSession, source: LaneSource, slots: TaskSlots, scratch: Path) -> None:
         """Start reading. Raises RefusedOptionError, PySparkException, Py4JError or OSError; 0.3 to 0.6 s."""
-        self._cores, self._rows_max, self._rests = cores, source.rows_max, source.rests
+        self._slots, self._rows_max, self._rests = slots, source.rows_max, source.rests
         self._folder = Path(tempfile.mkdtemp(prefix="lane-", dir=scratch))
         stream = rows_of(session, source, self._starts).writeStream.queryName(self.name)
         stream = stream.options(checkpointLocation=self._folder.as_uri(), **NOTES).foreachBatch(self._on_batch)
@@ -273,8 +280,7 @@ class Lane:
         self._latest_rows = sum(counts)
         partitions = sum(count > 0 for count in counts)
         self._generate(rows, is_worth=self._latest_rows >= GENERATED_ROWS_MIN * partitions)
-        is_small = partitions <= ONE_TASK_PARTITIONS_MAX and self._latest_rows <= ONE_TASK_ROWS_MAX
-        self._tasks = 1 if is_small else self._cores
+        self._is_small = partitions <= ONE_TASK_PARTITIONS_MAX and self._latest_rows <= ONE_TASK_ROWS_MAX
         while not is_over and (plan := self._batch_coordinator.begin_batch(self, ends)) is not None:
             results: list[TaskResult] | None = None
             try:
@@ -294,10 +300,15 @@ class Lane:
             rows.sparkSession.conf.set(_GENERATED, _factory_mode(is_generated=is_worth))
             self._is_generated = is_worth
 
-    def _run(self, rows: DataFrame, plan: BatchPlan) -> list[TaskResult]:
+    def _run(self, rows: DataFrame, plan: BatchPlan) -> list[TaskResult] | None:
+        """What came of the batch; None if it was not run, because the lane is to end or its sink does not answer."""
         set_plan(rows.sparkSession.sparkContext, plan)
-        cut = without_heads(rows, plan.heads).coalesce(self._tasks)
-        answers = applied(cut, self._function(rows, has_heads=bool(plan.heads))).collect()
+        sink = server_of_feed(self.feed.spec)
+        with self._slots.taken(sink, is_light=self._is_small, given_up=self.stopping.is_set) as tasks:
+            if not tasks or self._batch_coordinator.is_silent(self):
+                return None
+            cut = without_heads(rows, plan.heads).coalesce(tasks)
+            answers = applied(cut, self._function(rows, has_heads=bool(plan.heads))).collect()
         return [msgspec.json.decode(bytes(answer[0]), type=TaskResult) for answer in answers]
 
     def _function(self, rows: DataFrame, *, has_heads: bool) -> Column:

@@ -21,7 +21,7 @@ from headgate.eventlog.log import Log
 from headgate.replication.batch_coordinator import LaneBatchCoordinator
 from headgate.replication.causes import cause_of
 from headgate.replication.consumer_groups import ConsumerGroups
-from headgate.replication.feed_parts import FeedIncarnation, feed_of
+from headgate.replication.feed_parts import FeedIncarnation, feed_of, server_of_feed
 from headgate.replication.lane import Lane, LaneSource
 from headgate.replication.placement import JOIN_SECONDS, Placement
 from headgate.replication.plan import DeadLetterTarget
@@ -30,7 +30,7 @@ from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark import SparkRuntime, SparkStartError
 from headgate.replication.spark_options import RefusedOptionError
-from headgate.supervision.threads import BackgroundPool
+from headgate.runtime.shared_pool import SharedPool
 
 __all__ = ["ExecutorSettings", "Queries", "positions_of"]
 
@@ -40,7 +40,12 @@ WARM_SECONDS_MAX: Final = 3.0
 """How long a warm lane's first batch is waited for before its spans are called prepared; there may be no rows."""
 
 STARTERS: Final = 4
-"""Lanes that start or end at a time: one that ends waits for its last batch."""
+"""Lanes that start at a time: a start takes half a second of a core, and a warm lane's first batch is waited for."""
+
+ENDERS: Final = 4
+ENDERS_MAX: Final = 32
+"""Lanes that end at a time, per sink server and in total. One that ends waits for its last batch, which may wait for a
+sink that does not answer; lanes of other sinks neither start nor end any later for it."""
 
 _lane_numbers = itertools.count(1)
 """Names of queries are unique per Spark session, which outlives executors."""
@@ -79,7 +84,8 @@ class Queries:
         self._started_at = 0.0
         self._ending: list[Lane] = []
         self._ended = LaneProgress()
-        self._starter = BackgroundPool(STARTERS, "headgate-lane")
+        self._starter = SharedPool("headgate-lane", threads=2 * STARTERS + 2, usual=STARTERS, each=STARTERS)
+        self._ender = SharedPool("headgate-lane-end", threads=ENDERS_MAX, usual=ENDERS_MAX // 2, each=ENDERS)
         table.performers[JoinLane] = self._join
         table.performers[LeaveLane] = self._leave
 
@@ -97,6 +103,7 @@ class Queries:
     def close(self) -> None:
         """Take no more work."""
         self._starter.shutdown()
+        self._ender.shutdown()
 
     # --- starting and ending lanes: on the control thread, with the table's lock ------------------------
 
@@ -124,7 +131,7 @@ class Queries:
         lane = Lane(name, self.batch_coordinator, feed, group, positions_of(spans))
         self.lanes[lane.name] = lane
         self._started_at = now
-        self._starter.submit(self._guarded, lane, self._begin)
+        self._starter.submit(server_of_feed(feed.spec), self._guarded, lane, self._begin)
         return lane
 
     def _guarded(self, lane: Lane, step: Callable[[Lane], None]) -> None:
@@ -155,7 +162,7 @@ class Queries:
             marks=feed.source.change_log is not None,
             memory_failures=self._runtime.memory_failures,
         )
-        lane.start(session, source, options.cores, options.scratch)
+        lane.start(session, source, self._runtime.slots, options.scratch)
         if any(span.progress.backlog and not span.claimed for span in self._table.members(lane.members)):
             lane.warmed.wait(WARM_SECONDS_MAX)
         with self._table.changed:
@@ -185,7 +192,7 @@ class Queries:
             self._ending.append(lane)
         lane.signal_stop()
         self._table.changed.notify_all()
-        self._starter.submit(self._end, lane)
+        self._ender.submit(server_of_feed(lane.feed.spec), self._end, lane)
 
     def _end(self, lane: Lane) -> None:
         lane.stop()
@@ -193,6 +200,9 @@ class Queries:
             if lane in self._ending:
                 self._ending.remove(lane)
                 self._ended.add(lane.progress.total)
+            live = {other.feed for other in (*self.lanes.values(), *self._ending)}
+        if lane.feed not in live:
+            self._runtime.close_unused(live)
 
     def is_idle(self, span: Span) -> bool:
         """Whether its lane finds nothing to read."""

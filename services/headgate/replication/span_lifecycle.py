@@ -6,7 +6,8 @@ the span as it was when it was asked for, changes nothing of it, and gives an an
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -34,21 +35,30 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import Log
 from headgate.records.control import Positions
 from headgate.replication.change_logs import ChangeLogFollower
-from headgate.replication.feed_parts import FeedIncarnation, feed_of
+from headgate.replication.feed_parts import FeedIncarnation, FeedParts, feed_of, server_of_feed
 from headgate.replication.kept_parts import KeptParts
+from headgate.replication.silent_sinks import SilentSinks
 from headgate.replication.span_table import SpanTable
 from headgate.replication.topic_watch import TopicWatch
-from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkError
+from headgate.runtime.shared_pool import SharedPool
+from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkError, SinkUnavailableError
 from headgate.sources.offsets import SourceError, check_retention
 from headgate.sources.topic_ids import check_topic_id, topic_ids
-from headgate.supervision.threads import BackgroundPool
 
 __all__ = ["SpanLifecycle"]
 
 _log = logging.getLogger(__name__)
 
-POOL_THREADS: Final = 8
-"""Slow sinks of other feeds must not hold up a claim; more would only queue up at the sink."""
+SERVER_THREADS: Final = 8
+"""Calls at a time to the sinks of one server; more would only queue up there."""
+
+USUAL_THREADS: Final = 32
+POOL_THREADS: Final = 64
+"""Beyond the usual number every server has one thread more at most, so that claims at healthy sinks never wait for
+those that do not answer. Threads that are not needed are not started."""
+
+_SOURCE: Final = "source"
+"""Whose share of the threads it is when all topics are checked at once."""
 
 KEPT_SECONDS: Final = 5.0
 """Spans are opened in crowds, so a sink's session is kept for so long after its last use. At most one per thread."""
@@ -61,7 +71,8 @@ class SpanLifecycle:
         """``log``: the control topics, for feeds that read change logs."""
         self._table = table
         self._source = source
-        self._pool = BackgroundPool(POOL_THREADS, "headgate-span")
+        self._pool = SharedPool("headgate-span", threads=POOL_THREADS, usual=USUAL_THREADS, each=SERVER_THREADS)
+        self.silent_sinks = SilentSinks()
         self._sinks = KeptParts(KEPT_SECONDS)
         self._looked_for: set[SpanId] = set()
         self.change_logs = ChangeLogFollower(table, log, self._ask_neighbours)
@@ -81,21 +92,24 @@ class SpanLifecycle:
     def turn(self, now: float) -> None:
         """Retry what is due."""
         if self._sinks.are_due(now):
-            self._pool.submit(self._sinks.purge, now)
+            self._pool.submit(_SOURCE, self._sinks.purge, now)
         if self._topics.is_due(now):
-            self._pool.submit(self._topics.look)
+            self._pool.submit(_SOURCE, self._topics.look)
         for span in self._table.all():
             if span.retry_at is not None and span.retry_at <= now:
                 self._table.apply(span.id, RetryDue())
 
     def _call(self, span: Span, step: Callable[[Span], SpanInput]) -> None:
         if not self._table.killed:
-            self._pool.submit(self._guarded, span, step)
+            self._pool.submit(server_of_feed(span.task.spec), self._guarded, span, step)
 
     def _guarded(self, span: Span, step: Callable[[Span], SpanInput]) -> None:
         answer: SpanInput
         try:
             answer = step(span)
+        except SinkUnavailableError as error:
+            why = self.silent_sinks.why(server_of_feed(span.task.spec))
+            answer = CallFailed(error.code, why or str(error), error.retryable)
         except (SinkError, SourceError) as error:
             answer = CallFailed(error.code, str(error), error.retryable)
         except FeedSpecError as error:
@@ -111,7 +125,7 @@ class SpanLifecycle:
         seen = topic_ids(self._source, [claim.topic]).get(claim.topic)
         check_topic_id(claim.topic, span.task.plan.topic_id, seen)
         claim = replace(claim, topic_id=seen)
-        with self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts:
+        with self._asked(span) as parts:
             parts.sink.check([claim.table])
             positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
             known_table = parts.sink.source_table(claim) if span.primary else None
@@ -132,6 +146,15 @@ class SpanLifecycle:
             limits_at=limits.limits_at,
         )
 
+    @contextmanager
+    def _asked(self, span: Span) -> Iterator[FeedParts]:
+        """The span's sink, to be asked. SinkUnavailableError at once where its server is known to be silent."""
+        with (
+            self.silent_sinks.asked(server_of_feed(span.task.spec)),
+            self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts,
+        ):
+            yield parts
+
     def look(self, span: Span) -> None:
         """Find out how far the present writer of a warm span is. What goes wrong shows when it is to be written.
 
@@ -139,11 +162,11 @@ class SpanLifecycle:
         """
         if not self._table.killed and span.id not in self._looked_for:
             self._looked_for.add(span.id)
-            self._pool.submit(self._look, span)
+            self._pool.submit(server_of_feed(span.task.spec), self._look, span)
 
     def _look(self, span: Span) -> None:
         try:
-            with self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts:
+            with self._asked(span) as parts:
                 positions = parts.sink.positions(self._table.claim_of(span))
         except SinkError as error:
             _log.info("span %s, warm: %s", span.id, error)
@@ -156,11 +179,11 @@ class SpanLifecycle:
     def _ask_neighbours(self, span: Span, unread: Positions) -> None:
         """Have it found out where the sink stands on partitions of other parts of a table."""
         if not self._table.killed:
-            self._pool.submit(self._heard, span, unread)
+            self._pool.submit(server_of_feed(span.task.spec), self._heard, span, unread)
 
     def _heard(self, span: Span, unread: Positions) -> None:
         try:
-            with self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts:
+            with self._asked(span) as parts:
                 positions = parts.sink.positions(replace(self._table.claim_of(span), start=unread))
         except SinkError as error:
             _log.info("span %s, its neighbours: %s", span.id, error)
@@ -174,12 +197,12 @@ class SpanLifecycle:
             for partition, position in sorted(span.awaited.items())
             if span.reached(partition) > position
         }
-        with self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts:
+        with self._asked(span) as parts:
             return Settled(parts.writer().apply(ChangeBatch(self._table.claim_of(span), ranges, [])).positions)
 
     def _seal(self, span: Span) -> Sealed:
         """Close its epoch."""
-        with self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts:
+        with self._asked(span) as parts:
             return Sealed(parts.sink.seal(self._table.claim_of(span)))
 
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from pyspark.sql import SparkSession
 import headgate
 from headgate.config import secrets
 from headgate.replication.causes import OUT_OF_MEMORY, cause_of
+from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.spark_options import (
     ARCHIVE_QUIET,
     COMPILER_THRESHOLDS,
@@ -37,7 +39,8 @@ from headgate.replication.spark_options import (
     check_options,
     class_archive,
 )
-from headgate.replication.task import warm
+from headgate.replication.task import close_unused, warm
+from headgate.replication.task_slots import SPARE_SLOTS, TaskSlots
 
 __all__ = ["SparkOptions", "SparkRuntime", "SparkStartError", "end_of_jvm"]
 
@@ -115,6 +118,7 @@ class SparkRuntime:
         self._process: Any = None
         self._killed = False
         self._starved_since: float | None = None
+        self.slots = TaskSlots(settings.cores, SPARE_SLOTS if settings.in_one_process else 0)
         self.memory_failures = 0
         """How often it ran out of memory."""
 
@@ -150,6 +154,16 @@ class SparkRuntime:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # it has ended meanwhile
                 sizes["workers" if number else "jvm"] += process.memory_info().rss
         return sizes
+
+    def close_unused(self, live: Iterable[FeedIncarnation]) -> None:
+        """Have workers close their sessions for feeds that are not among ``live``, as far as they can be reached."""
+        session, workers = self._session, len(self._family()) - len(("the JVM", "the daemon"))
+        if session is None or not self._alive():
+            return
+        try:
+            close_unused(session, max(workers, self.settings.cores), live)
+        except (PySparkException, Py4JError, OSError) as error:
+            _log.info("sessions of feeds that have ended are closed later: %s", cause_of(error))
 
     def _family(self) -> list[psutil.Process]:
         """The JVM, then all that it has started; empty if there is none, or no more."""
@@ -228,7 +242,9 @@ class SparkRuntime:
         if missing:
             raise SparkStartError(f"Spark's Kafka connector is not there: {', '.join(missing)}")
         settings.scratch.mkdir(parents=True, exist_ok=True)
-        builder = SparkSession.builder.master(settings.master).appName("headgate-agent")
+        # Spark has no weights for tasks: places beyond the cores are for tasks that wait for a sink (task_slots.py).
+        master = f"local[{settings.cores + SPARE_SLOTS}]" if settings.in_one_process else settings.master
+        builder = SparkSession.builder.master(master).appName("headgate-agent")
         properties = {
             **FIXED,
             "spark.executorEnv.MALLOC_ARENA_MAX": WORKER_MEMORY_ARENAS,

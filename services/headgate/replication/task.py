@@ -1,5 +1,6 @@
 """What Spark calls inside its Python workers: the rows of a task are given to a run, which says what became of them."""
 
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -7,23 +8,28 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col, pandas_udf
 from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.util import PythonEvalType
 
 from headgate.replication.archives import forget_archives
+from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.frames import chunks_of
 from headgate.replication.plan import BatchPlan
-from headgate.replication.task_run import run_task
+from headgate.replication.task_run import kept, run_task
 
-__all__ = ["RESULT_SCHEMA", "applied", "apply", "applying", "set_plan", "warm"]
+__all__ = ["RESULT_SCHEMA", "applied", "apply", "applying", "close_unused", "set_plan", "warm"]
 
 RESULT_SCHEMA: Final = StructType([StructField("result", BinaryType())])
 
 PLAN: Final = "headgate.plan.secret"
 """The local property of a job that has its BatchPlan: MessagePack, as text (base64). A plan may hold a password of
 Kafka's; Spark keeps what is called a secret out of its event log."""
+
+
+LIVE: Final = "headgate.live.secret"
+"""The local property of a sweep that has the feeds with lanes; a secret as descriptions of feeds may be."""
 
 
 def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -39,8 +45,29 @@ def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     plan = None if context is None else context.getLocalProperty(PLAN)
     assert plan is not None  # noqa: S101 - no job of a lane is without
     given = msgspec.msgpack.decode(b64decode(plan), type=BatchPlan)
+    kept.expire_in_background()
     result = run_task(given, chunks_of(iter(batches), [head for _, head in given.heads]))
     yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(result)], pa.binary())], names=["result"])
+
+
+def sweep(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Close what this worker keeps of feeds that have no lane any more."""
+    forget_archives()
+    context = TaskContext.get()
+    live = None if context is None else context.getLocalProperty(LIVE)
+    if live is not None:
+        kept.purge(time.monotonic(), msgspec.msgpack.decode(b64decode(live), type=set[FeedIncarnation]))
+    yield from batches
+
+
+def close_unused(session: SparkSession, workers: int, live: Iterable[FeedIncarnation]) -> None:
+    """Have Python workers close their sessions for feeds that are not among ``live``.
+
+    Spark hands out idle workers in turn, so as many short tasks as there are workers reach those that are idle. A busy
+    one is missed; it closes the session when it has not used it for a while. Raises PySparkException, Py4JError.
+    """
+    session.sparkContext.setLocalProperty(LIVE, b64encode(msgspec.msgpack.encode(sorted(live))).decode())
+    session.range(workers, numPartitions=workers).mapInArrow(sweep, "id bigint").collect()
 
 
 def set_plan(context: SparkContext, plan: BatchPlan) -> None:

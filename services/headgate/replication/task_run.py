@@ -25,12 +25,13 @@ from headgate.formats.decoding import (
     UndecodableError,
 )
 from headgate.records.control import Positions
-from headgate.replication.feed_parts import FeedIncarnation, FeedParts
+from headgate.replication.feed_parts import FeedIncarnation, FeedParts, server_of_feed
 from headgate.replication.frames import Chunk
 from headgate.replication.kept_parts import KeptParts
 from headgate.replication.plan import HEAD_ROWS_MIN, BatchPlan, SpanWork, TaskResult
 from headgate.replication.rows import BadChange, SnapshotAfterTargetError, SpanRows
 from headgate.replication.set_aside import TaskQuarantine, too_many
+from headgate.replication.silent_sinks import SilentSinks
 from headgate.sinks.contract import SinkError, SinkUnavailableError
 
 __all__ = ["TaskRun", "kept", "run_task"]
@@ -54,6 +55,10 @@ KEPT_SECONDS: Final = 60.0
 
 kept = KeptParts(KEPT_SECONDS)
 """Decoders and sink sessions of this worker process."""
+
+
+silent_sinks = SilentSinks()
+"""What this worker process knows: a task with many tables finds out once that their sink does not answer."""
 
 
 def run_task(plan: BatchPlan, chunks: Iterable[Chunk]) -> TaskResult:
@@ -334,7 +339,8 @@ class TaskRun:
             while reached != rows.next:  # as a rule once; behind a prefix comes the rest, or its error
                 before = {partition: rows.work.expected[partition] for partition in rows.next} | reached
                 aside = None if self._quarantine is None else self._quarantine.of(rows)
-                applied = self._parts().writer().apply(rows.batch_from(reached, aside))
+                with silent_sinks.asked(server_of_feed(self._plan.spec)):
+                    applied = self._parts().writer().apply(rows.batch_from(reached, aside))
                 reached = {partition: applied.positions[partition] for partition in rows.next}
                 _check_progress(before, reached, rows.next)
             rows.next = reached

@@ -13,20 +13,31 @@ from headgate.config.plugs import SINKS, PlugError, SinkTraits, Writes
 from headgate.config.secrets import NotPermittedError, check_hosts, secret
 from headgate.sinks.contract import Sink, SinkRefusedError
 
-__all__ = ["Address", "SinkPlug", "open_sink", "permitted_password_file", "plug_of", "same_sink", "type_of_address"]
+__all__ = [
+    "Address",
+    "SinkPlug",
+    "open_sink",
+    "permitted_password_file",
+    "plug_of",
+    "same_sink",
+    "server_of",
+    "type_of_address",
+]
 
 
 class Address(msgspec.Struct, frozen=True):
     """``sink.dsn``, taken apart: its one spelling, without a password, and all that it makes a process use.
 
     ``hosts`` are what it connects to, ``""`` where nothing is named and it is not clear what will be; none for a sink
-    that connects to nothing. ``key_file`` is a private key.
+    that connects to nothing. ``key_file`` is a private key. ``server`` is what all sinks on one server have
+    in common, such as host and port; empty if the hosts say it.
     """
 
     text: str
     hosts: tuple[str, ...]
     key_file: str | None = None
     has_password: bool = False
+    server: str = ""
 
 
 class SinkPlug(SinkTraits, frozen=True, kw_only=True):
@@ -93,6 +104,15 @@ def same_sink(spec: SinkSpec) -> SinkSpec:
             "coordinators and agents, and name that in sink.password_file"
         )
     return spec.model_copy(update={"dsn": address.text})
+
+
+def server_of(spec: SinkSpec) -> str:
+    """The server that the sink is on, for people and as a key: sinks on one server stop answering together.
+
+    Raises SinkRefusedError.
+    """
+    address = plug_of(spec.type).address(spec.dsn)
+    return address.server or ",".join(filter(None, address.hosts)) or spec.type
 
 
 def type_of_address(dsn: str) -> str | None:

@@ -9,6 +9,7 @@ import typer
 
 from headgate_lab.chaos.campaign import run_campaign
 from headgate_lab.chaos.capture import CaptureError
+from headgate_lab.chaos.frozen_sink import run_frozen_sink, show_frozen_sink
 from headgate_lab.chaos.report import show_chaos
 from headgate_lab.chaos.targets import SinkType
 from headgate_lab.chaos.world import Options
@@ -38,6 +39,9 @@ def chaos(
     points: Annotated[
         bool, typer.Option("--points", help="instead: every point of the commit path, every death")
     ] = False,
+    frozen_sink: Annotated[
+        bool, typer.Option("--frozen-sink", help="instead: measure a healthy feed beside a sink that stops answering")
+    ] = False,
     sink: Annotated[
         SinkType, typer.Option(help="what the feed writes to; mysql: a MariaDB. The source is a PostgreSQL")
     ] = SinkType.POSTGRESQL,
@@ -60,6 +64,9 @@ def chaos(
     Exit code 0 only if source and target are equal in the end, nothing was written twice, and no lease was lost that no
     fault explains.
     """
+    if frozen_sink:
+        _measure_frozen_sink(output, keep=keep)
+        return
     options = Options(
         seed=secrets.randbelow(SEED_MAX) if seed is None else seed,
         rate=rate,
@@ -82,5 +89,22 @@ def chaos(
         sys.stdout.write(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n")
     else:
         show_chaos(display.console, report)
+    if not report.holds():
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _measure_frozen_sink(output: Output, *, keep: bool) -> None:
+    display = Display(to_stderr=output is Output.JSON)
+    try:
+        report = run_frozen_sink(display, keep=keep)
+    except ServiceError as error:
+        display.fail(str(error))
+        raise typer.Exit(EXIT_FAILED) from error
+    except KeyboardInterrupt as error:
+        raise typer.Exit(EXIT_INTERRUPTED) from error
+    if output is Output.JSON:
+        sys.stdout.write(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n")
+    else:
+        show_frozen_sink(display.console, report)
     if not report.holds():
         raise typer.Exit(EXIT_FAILED)

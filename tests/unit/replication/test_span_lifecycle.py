@@ -27,7 +27,7 @@ class Calls:
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
 
-    def submit(self, step: Callable[..., None], *arguments: Any) -> None:
+    def submit(self, _server: str, step: Callable[..., None], *arguments: Any) -> None:
         self.waiting.append(lambda: step(*arguments))
 
     def run(self) -> None:

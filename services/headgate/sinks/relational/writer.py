@@ -9,6 +9,7 @@ unknown: the caller reads the positions.
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from time import monotonic
 from typing import Final, Generic, TypeVar
 
 from headgate.config.crash_points import CrashPoint, reach
@@ -29,6 +30,9 @@ ATTEMPTS_MAX: Final = 3
 CHANGES_AT_ONCE_MAX: Final = 256
 """Changes that may come down to a few rows; more are staged without a look."""
 
+STAGE_SECONDS: Final = 600.0
+"""A stage is a temporary table. A table that is written now and then keeps its own; it costs a few ms to make again."""
+
 S = TypeVar("S", bound=Session)
 C = TypeVar("C")
 E = TypeVar("E", bound=Exception)
@@ -42,6 +46,8 @@ class RelationalWriter(Generic[S, C, E]):
         self._settings = settings
         self._session: S | None = None
         self._stages: dict[str, Stage[S, C]] = {}
+        self._used_at: dict[str, float] = {}
+        """When each stage was last used (monotonic seconds)."""
         self._created = 0
 
     def apply(self, batch: ChangeBatch) -> Applied:
@@ -77,6 +83,7 @@ class RelationalWriter(Generic[S, C, E]):
             self._session.close()
         self._session = None
         self._stages.clear()
+        self._used_at.clear()
 
     @contextmanager
     def _open(self, batch: ChangeBatch) -> Iterator[S]:
@@ -100,13 +107,23 @@ class RelationalWriter(Generic[S, C, E]):
 
     def _stage(self, session: S, claim: Claim) -> Stage[S, C]:
         name = claim.table
-        stage = self._stages.get(name)
+        stage = self._stages.pop(name, None)
         if stage is None:
+            self._drop_unused()
             session.mark(claim)
             table = self._load_table(session, claim)
             self._created += 1
-            stage = self._stages[name] = self._dialect.stage(session, table, self._created)
+            stage = self._dialect.stage(session, table, self._created)
+        self._stages[name] = stage
+        self._used_at[name] = monotonic()
         return stage
+
+    def _drop_unused(self) -> None:
+        """Drop stages of tables that have had no batch for long, such as those that other agents write by now."""
+        now = monotonic()
+        unused = [name for name in self._stages if now - self._used_at[name] > STAGE_SECONDS]
+        for name in unused:
+            self._forget_stage(name)
 
     def _load_table(self, session: S, claim: Claim) -> Table[C]:
         """The table that was claimed: what is fenced and what is written are found by one name."""
@@ -121,6 +138,7 @@ class RelationalWriter(Generic[S, C, E]):
         return self._stage(session, claim)
 
     def _forget_stage(self, name: str) -> None:
+        del self._used_at[name]
         self._stages.pop(name).drop()
 
     def _apply_at_once(self, session: S, stage: Stage[S, C], batch: ChangeBatch) -> Applied | None:

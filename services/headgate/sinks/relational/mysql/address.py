@@ -62,8 +62,14 @@ class MysqlAddress(msgspec.Struct, frozen=True):
 def address_of(dsn: str) -> Address:
     """See Address. Raises SinkRefusedError."""
     parsed = parse_address(dsn)
-    hosts = (parsed.options.get("unix_socket") or parsed.host,)
-    return Address(str(parsed), hosts, parsed.options.get("ssl_key"), has_password=parsed.password is not None)
+    socket = parsed.options.get("unix_socket")
+    return Address(
+        str(parsed),
+        (socket or parsed.host,),
+        parsed.options.get("ssl_key"),
+        has_password=parsed.password is not None,
+        server=socket or f"{parsed.host}:{parsed.port}",
+    )
 
 
 def parse_address(dsn: str) -> MysqlAddress:

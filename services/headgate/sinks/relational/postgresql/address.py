@@ -59,6 +59,7 @@ def address_of(dsn: str) -> Address:
         _hosts(given),
         given.get(_KEY_FILE),
         has_password=bool(given.get("password")),
+        server=f"{parameters.get('hostaddr') or parameters.get('host', 'localhost')}:{parameters['port']}",
     )
 
 

@@ -1,0 +1,60 @@
+"""A pool of threads for calls that may block, in which no holder's calls can keep all others waiting.
+
+A holder is what calls wait for together, such as a database server. When it does not answer, its calls fill its own
+share of the threads and queue up behind each other; calls to other holders go on.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from headgate.runtime.shares import Shares
+from headgate.supervision.threads import BackgroundPool
+
+__all__ = ["SharedPool"]
+
+
+class SharedPool:
+    """Runs calls in threads: ``each`` at a time per holder, and beyond ``usual`` in total one more per holder."""
+
+    def __init__(self, name: str, *, threads: int, usual: int, each: int) -> None:
+        """``name`` is what the names of threads begin with. Threads are started when they are needed."""
+        self._threads = BackgroundPool(threads, name)
+        self._lock = threading.Lock()
+        self._shares = Shares(threads, usual, each)
+        self._waiting: dict[str, deque[Callable[[], object]]] = {}
+        """Calls that wait for a place, by holder, the holder that was served last at the end."""
+        self._is_over = False
+
+    def submit(self, holder: str, call: Callable[..., object], *arguments: object) -> None:
+        """Run ``call`` when the holder has a place. Nothing is run after ``shutdown``."""
+        with self._lock:
+            if not self._is_over:
+                self._waiting.setdefault(holder, deque()).append(partial(call, *arguments))
+                self._start()
+
+    def shutdown(self) -> None:
+        """Drop what waits, and wait for nothing. Idempotent."""
+        with self._lock:
+            self._is_over = True
+            self._waiting.clear()
+        self._threads.shutdown()
+
+    def _start(self) -> None:
+        """Start what has a place, one call of each holder in turn. With the lock held."""
+        for holder in list(self._waiting):
+            if self._shares.take(holder, 1):
+                calls = self._waiting.pop(holder)
+                self._threads.submit(self._run, holder, calls.popleft())
+                if calls:
+                    self._waiting[holder] = calls
+
+    def _run(self, holder: str, call: Callable[[], object]) -> None:
+        try:
+            call()
+        finally:
+            with self._lock:
+                self._shares.give_back(holder, 1)
+                if not self._is_over:
+                    self._start()

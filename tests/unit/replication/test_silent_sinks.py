@@ -1,0 +1,220 @@
+"""A sink that does not answer: who finds out, who is spared, and who never waits for it."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headgate.config.feed import SinkSpec
+from headgate.provisioning.time_scale import scaled_seconds
+from headgate.replication import task_run
+from headgate.replication.queries import Queries
+from headgate.replication.silent_sinks import PAUSE_SECONDS, SILENT_SECONDS, SilentSinks
+from headgate.replication.span_table import SpanTable
+from headgate.replication.task_slots import OTHERS_SECONDS, SPARE_SLOTS, TaskSlots
+from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
+from headgate.sinks.registry import server_of
+from support.lanes_without_spark import Restarts, ended, is_on, lane_of, now_is, planned, result_of
+
+from .conftest import RecordingParts, by_table, chunk, run, work
+
+SERVER = "db:5432"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def sinks(clock: Clock) -> SilentSinks:
+    return SilentSinks(clock)
+
+
+def call(sinks: SilentSinks, clock: Clock, seconds: float, error: Exception | None = None) -> bool:
+    """Ask the sink, which takes so long; whether it was reached at all."""
+    reached = False
+    try:
+        with sinks.asked(SERVER):
+            reached = True
+            clock.now += seconds
+            if error is not None:
+                raise error
+    except (SinkUnavailableError, SinkRefusedError):
+        pass
+    return reached
+
+
+def test_after_one_call_was_not_answered_the_others_fail_at_once(sinks: SilentSinks, clock: Clock) -> None:
+    assert call(sinks, clock, 10, SinkUnavailableError("timeout expired"))
+    why = r"db:5432 has not answered for 10 s \(timeout expired\)"
+    with pytest.raises(SinkUnavailableError, match=why), sinks.asked(SERVER):
+        pytest.fail("it is not asked")
+    assert sinks.servers() == {SERVER: 10}
+    with sinks.asked("other:5432"):
+        pass
+
+
+def test_it_is_tried_again_by_one_at_a_time(sinks: SilentSinks, clock: Clock) -> None:
+    call(sinks, clock, 10, SinkUnavailableError("timeout expired"))
+    clock.now += PAUSE_SECONDS
+    with sinks.asked(SERVER):
+        assert not call(sinks, clock, 0), "somebody tries already"
+    assert call(sinks, clock, 0), "it has answered"
+
+
+def test_it_stays_silent_until_it_answers(sinks: SilentSinks, clock: Clock) -> None:
+    call(sinks, clock, 10, SinkUnavailableError("timeout expired"))
+    clock.now += PAUSE_SECONDS
+    assert call(sinks, clock, 10, SinkUnavailableError("timeout expired"))
+    assert not call(sinks, clock, 0)
+    why = sinks.why(SERVER)
+    assert why is not None
+    assert "has not answered for 25 s (timeout expired)" in why
+
+
+@pytest.mark.parametrize(
+    ("seconds", "error"),
+    [(60, None), (60, SinkRefusedError("no table")), (SILENT_SECONDS / 2, SinkUnavailableError("starting up"))],
+    ids=["slow", "refuses", "fails at once"],
+)
+def test_a_sink_that_answers_is_not_silent(
+    sinks: SilentSinks, clock: Clock, seconds: float, error: Exception | None
+) -> None:
+    call(sinks, clock, seconds, error)
+    assert sinks.why(SERVER) is None
+    call(sinks, clock, 10, SinkUnavailableError("timeout expired"))
+    clock.now += PAUSE_SECONDS
+    call(sinks, clock, seconds, error)
+    assert sinks.servers() == {}
+
+
+@pytest.mark.parametrize(
+    ("spec", "server"),
+    [
+        (SinkSpec(type="postgresql", dsn="host=DB user=u dbname=one"), "db:5432"),
+        (SinkSpec(type="postgresql", dsn="host=db user=v dbname=two port=5432"), "db:5432"),
+        (SinkSpec(type="postgresql", dsn="host=db hostaddr=10.0.0.1 dbname=two"), "10.0.0.1:5432"),
+        (SinkSpec(type="mysql", dsn="mysql://u@db/one"), "db:3306"),
+        (SinkSpec(type="mysql", dsn="mysql://u@db/one?unix_socket=/run/db.sock"), "/run/db.sock"),
+    ],
+)
+def test_sinks_of_one_server_are_silent_together(spec: SinkSpec, server: str) -> None:
+    assert server_of(spec) == server
+
+
+# --- in a worker ---
+
+
+def test_the_tables_of_a_task_find_out_once(
+    parts: RecordingParts, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def apply(batch: Any) -> Any:
+        asked.append(batch.claim.table)
+        clock.now += 10
+        raise SinkUnavailableError("timeout expired")
+
+    monkeypatch.setattr(parts, "apply", apply)
+    monkeypatch.setattr(task_run, "silent_sinks", SilentSinks(clock))
+    names = [f"t{number}" for number in range(12)]
+    result = run([work(name, {0: 0}) for name in names], [chunk(name, 0, [0]) for name in names])
+    assert len(asked) == 1
+    assert {span.error_code for _, span in by_table(result)} == {"sink_unavailable"}
+    assert all(span.retryable for _, span in by_table(result))
+
+
+# --- in the driver ---
+
+
+def test_a_batch_that_was_not_answered_spares_the_next_ones(
+    table: SpanTable, queries: Queries, lifecycle: Restarts
+) -> None:
+    lane, other = lane_of(queries, "l", {0: 0}), lane_of(queries, "m", {1: 0})
+    span, spared = is_on(table, lane, {0: 0}, "a"), is_on(table, other, {1: 0}, "b")
+    assert planned(queries, lane) == [{0: 0}]
+    failed = result_of(
+        span, positions={}, rows=0, error_code="sink_unavailable", error="timeout", retryable=True, wall_ms=40_000
+    )
+    ended(queries, lane, failed)
+    assert planned(queries, other) == []
+    status = now_is(table, spared).status()
+    assert (status.error_code, status.retryable) == ("sink_unavailable", True)
+    assert "the sink server localhost:5432 has not answered for 40 s (timeout)" in str(status.error)
+    assert queries.batch_coordinator.is_silent(other)
+
+
+def test_a_quick_failure_spares_nobody(table: SpanTable, queries: Queries, lifecycle: Restarts) -> None:
+    lane, other = lane_of(queries, "l", {0: 0}), lane_of(queries, "m", {1: 0})
+    span, beside = is_on(table, lane, {0: 0}, "a"), is_on(table, other, {1: 0}, "b")
+    assert planned(queries, lane) == [{0: 0}]
+    failed = result_of(span, positions={}, rows=0, error_code="sink_unavailable", error="refused", retryable=True)
+    ended(queries, lane, failed)
+    assert planned(queries, other) == [{1: 0}]
+    assert now_is(table, beside).error is None
+
+
+# --- on Spark ---
+
+
+def taken(slots: TaskSlots, sink: str, *, is_light: bool = False, given_up: Callable[[], bool] = lambda: True) -> Any:
+    return slots.taken(sink, is_light=is_light, given_up=given_up)
+
+
+def test_one_feed_alone_has_every_core() -> None:
+    for slots in (TaskSlots(4, SPARE_SLOTS), TaskSlots(4, 0)):
+        with taken(slots, "a") as tasks:
+            assert tasks == 4
+
+
+def test_beside_a_sink_that_holds_its_tasks_another_one_goes_on() -> None:
+    slots = TaskSlots(2, SPARE_SLOTS)
+    with taken(slots, "dead") as dead, taken(slots, "dead", is_light=True) as more, taken(slots, "good") as good:
+        assert (dead, more, good) == (2, 1, 1)
+        with taken(slots, "dead") as none, taken(slots, "dead", is_light=True) as nor_light:
+            assert (none, nor_light) == (0, 0)
+    with taken(slots, "good") as tasks:
+        assert tasks == 2
+
+
+def test_a_cluster_keeps_a_core_free_while_others_have_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = TaskSlots(4, 0)
+    with taken(slots, "good", is_light=True):
+        pass
+    with taken(slots, "dead") as dead, taken(slots, "good", is_light=True) as good:
+        assert (dead, good) == (3, 1)
+    monkeypatch.setattr("headgate.replication.task_slots.OTHERS_SECONDS", -OTHERS_SECONDS)
+    with taken(slots, "dead") as dead:
+        assert dead == 4
+
+
+def test_a_batch_waits_for_its_place_until_its_lane_ends() -> None:
+    slots, leaving, waiting = TaskSlots(1, 0), threading.Event(), threading.Event()
+    got: list[int] = []
+
+    def given_up() -> bool:
+        waiting.set()
+        return leaving.is_set()
+
+    def wait() -> None:
+        with slots.taken("a", is_light=False, given_up=given_up) as tasks:
+            got.append(tasks)
+
+    thread = threading.Thread(target=wait)
+    with taken(slots, "a") as tasks:
+        assert tasks == 1
+        thread.start()
+        assert waiting.wait(scaled_seconds(30))
+        leaving.set()
+        thread.join(scaled_seconds(30))
+    assert got == [0]
