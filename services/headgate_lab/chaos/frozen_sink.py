@@ -225,7 +225,8 @@ def _make_databases(server: EmbeddedPostgres) -> dict[str, str]:
 
 def _create_topics(bootstrap: str) -> None:
     topics = [NewTopic(_topic(table), 1, 1) for table in (*_FROZEN, _HEALTHY)]
-    for created in AdminClient({"bootstrap.servers": bootstrap}).create_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # held until it has answered
+    for created in admin.create_topics(topics).values():
         created.result()
 
 
