@@ -158,7 +158,8 @@ class PostgresProgress(Progress[PostgresSession]):
     def _create(self) -> None:
         with self.session.transaction():
             self.session.execute("SELECT pg_advisory_xact_lock(hashtextextended('headgate', 0))")
-            if self.session.execute("SELECT 1 WHERE to_regnamespace('headgate') IS NULL"):
+            # Asked of the table: to_regnamespace may answer from before the lock was waited for.
+            if not self.session.execute("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = 'headgate'"):
                 self.session.execute(_CREATE_SCHEMA)
             self.session.execute(_CREATE)
 
