@@ -13,8 +13,11 @@ from msgspec.structs import replace
 from headgate.generation.core import switching
 from headgate.generation.core.effects import EndsWritten, FenceWriter, WriteEnds, WriterFenced
 from headgate.generation.core.outbox import Outbox, Written
-from headgate.generation.core.reading import Reading
-from headgate_lab.simulation.switches.actors import SimOwner
+from headgate.generation.core.reader_progress import ReaderProgress
+from headgate.generation.core.reading import Gap, Reading, StreamReading
+from headgate.generation.core.stream_id import StreamId
+from headgate.generation.core.stream_table import Gate
+from headgate_lab.simulation.switches.actors import SimOwner, SimReader
 from headgate_lab.simulation.switches.data_log import DataLog, DataRecord
 from headgate_lab.simulation.switches.feed import FeedAgent
 from headgate_lab.simulation.switches.world import Crash, Judge, OrderBrokenError, SwitchProfile, SwitchWorld
@@ -48,6 +51,22 @@ def test_a_death_at_each_step(who: str) -> None:
 def test_a_feed_applies_each_keys_changes_in_order_whoever_dies(seed: int) -> None:
     counts = SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0, feed_parts=1 + seed % 3)).run()
     assert counts["committed"] > 0
+
+
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_readers_that_come_late_and_old_positions_miss_nothing(seed: int) -> None:
+    """Partitions are used again before they begin, so two streams of one partition can be read at a time."""
+    profile = replace(STORMY, seed=seed, late=True, crash_rate=0.004, freeze_rate=0.002, strict=seed % 4 == 0)
+    counts = SwitchWorld(replace(profile, feed_parts=seed % 3 // 2)).run()
+    assert counts["committed"] > 0
+
+
+@pytest.mark.parametrize("seed", range(120, 132))
+def test_what_retention_deletes_before_it_is_read_is_a_gap_and_the_rest_keeps_its_order(seed: int) -> None:
+    profile = replace(STORMY, seed=seed, retention_rate=0.01, crash_rate=0.004, freeze_rate=0.002, late=seed % 2 == 0)
+    counts = SwitchWorld(replace(profile, strict=seed % 4 == 0)).run()
+    assert counts["committed"] > 0
+    assert counts["deleted"] > 5
 
 
 @pytest.mark.parametrize("who", ["agent", "coordinator"])
@@ -88,6 +107,13 @@ def test_a_death_at_each_step_of_what_the_owner_wants_by_itself(who: str) -> Non
 @pytest.mark.parametrize("seed", range(1000, 1400))
 def test_many_histories(seed: int) -> None:
     SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0)).run()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4000, 4200))
+def test_many_histories_of_late_readers_and_retention(seed: int) -> None:
+    rate = 0.01 * (seed % 2)
+    SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0, late=True, retention_rate=rate)).run()
 
 
 @pytest.mark.long
@@ -145,7 +171,7 @@ def _ends_are_written_before_all_have_promised(patch: pytest.MonkeyPatch) -> Non
 
 
 def _children_do_not_wait(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Reading, "_may_begin", lambda _reading, _stream: True)
+    patch.setattr(Gate, "is_open", lambda _gate, _stream: True)
 
 
 MISSING_GUARDS = [
@@ -171,6 +197,63 @@ def test_a_guard_that_is_missing_is_found_out(
             SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0)).run()
 
     # OrderBrokenError, PromiseBrokenError, or a gap where there can be none.
+    with pytest.raises(AssertionError):
+        run_many()
+
+
+def _one_stream_of_a_partition_is_read(patch: pytest.MonkeyPatch) -> None:
+    """The newest, as a dictionary by partition keeps it."""
+
+    def newest(progress: ReaderProgress) -> dict[int, StreamReading]:
+        progress._wanted = {each.stream.partition: each for each in progress._reading.readable()}
+        return progress._wanted
+
+    patch.setattr(ReaderProgress, "fetches", newest)
+
+
+def _what_was_handed_out_is_reported(patch: pytest.MonkeyPatch) -> None:
+    """Though its caller has not stored it; a slow caller."""
+    patch.setattr("headgate_lab.simulation.switches.actors.STORE_TURNS", 40)
+    fetch = SimReader._fetch
+
+    def report_at_once(reader: SimReader) -> None:
+        fetch(reader)
+        reader.progress.commit()
+        reader._report()
+
+    patch.setattr(SimReader, "_fetch", report_at_once)
+
+
+def _what_was_deleted_is_passed_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Reading, "passed", _passed_without_a_gap)
+
+
+def _passed_without_a_gap(reading: Reading, stream: StreamId, position: int, _log_start: int) -> Gap | None:
+    at = reading.streams[stream]
+    at.next_offset = max(at.next_offset, position)
+    return reading._missing_marker(at)
+
+
+READERS_GUARDS = [
+    (_one_stream_of_a_partition_is_read, replace(STORMY, late=True)),
+    (_what_was_handed_out_is_reported, replace(STORMY, switch_rate=0.06)),
+    (_what_was_deleted_is_passed_over, replace(STORMY, retention_rate=0.01)),
+]
+
+
+@pytest.mark.parametrize(
+    ("remove", "profile"), READERS_GUARDS, ids=lambda given: getattr(given, "__name__", "").strip("_")
+)
+def test_a_guard_of_readers_that_is_missing_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, remove: Callable[[pytest.MonkeyPatch], None], profile: SwitchProfile
+) -> None:
+    remove(monkeypatch)
+    monkeypatch.setattr("headgate_lab.simulation.switches.world.CALM_STEPS_MAX", 20_000)
+
+    def run_many() -> None:
+        for seed in range(200, 240):
+            SwitchWorld(replace(profile, seed=seed)).run()
+
     with pytest.raises(AssertionError):
         run_many()
 

@@ -162,12 +162,22 @@ class ChangeLogFollower:
             return self._followed[name]
 
     def _tell(self, name: str, tail: GenerationTail) -> None:
-        """Apply what is so by now to every span of the log."""
+        """Apply the current limits to every span of the log. The log's own lock is held.
+
+        The limits of a log with thousands of streams take milliseconds. They are computed outside the lock of the
+        span table, which every batch of every feed needs.
+        """
         with self._table.changed:
-            for span in self._table.all():
-                if change_log_of(span) == name and span.progress.positions and span.phase not in OVER:
-                    reached = {partition: span.reached(partition) for partition in span.positions}
-                    now = _limits(tail, name, span, reached, self._known_of_neighbours(span))
+            asked = [
+                (span, {partition: span.reached(partition) for partition in span.positions})
+                for span in self._table.all()
+                if change_log_of(span) == name and _is_followed(span)
+            ]
+        for span, reached in asked:
+            now = _limits(tail, name, span, reached, self._known_of_neighbours(span))
+            with self._table.changed:
+                later = self._table.get(span.id)
+                if later is not None and later.life == span.life and _is_followed(later):
                     self._table.apply(span.id, Limited(span.progress.opening, now.firsts, now.limits, now.limits_at))
 
     def _known_of_neighbours(self, span: Span) -> Positions:
@@ -220,6 +230,10 @@ class ChangeLogFollower:
 def change_log_of(span: Span) -> str | None:
     """The change log that the span's feed reads, if it reads one."""
     return feed_of(span.task.spec).source.change_log
+
+
+def _is_followed(span: Span) -> bool:
+    return bool(span.progress.positions) and span.phase not in OVER
 
 
 def _neighbours_of(state: GenerationState, name: str, span: Span) -> Positions:

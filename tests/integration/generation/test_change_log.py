@@ -98,6 +98,7 @@ def read_all(reader: ChangeReader, count: int) -> dict[bytes, list[int]]:
         for change in reader.poll(0.2):
             assert change.key is not None
             found[change.key].append(change.position)
+        reader.commit()
     return found
 
 
@@ -222,7 +223,13 @@ def test_a_log_is_switched_while_it_is_written_and_every_key_keeps_its_order(log
         in_order(found)
         assert reader.gaps == []
         assert reader.refused == 0
-        wait_until(lambda: reader.poll(0.1) == [] and "superseded" not in operator.phases().values(), "drained")
+
+        def is_drained() -> bool:
+            assert reader.poll(0.1) == []
+            reader.commit()
+            return "superseded" not in operator.phases().values()
+
+        wait_until(is_drained, "drained")
     assert operator.phases() == {1: "drained", 2: "drained", 3: "drained", 4: "committed"}
     done = operator.ask(GenerationRequestKind.RETIRE)
     assert "retired: 1, 2, 3" in done.reason

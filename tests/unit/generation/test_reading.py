@@ -1,5 +1,6 @@
 """What a reader may read, and what it is told: parents first, late records refused, gaps reported (H6, H8)."""
 
+import json
 import random
 
 import pytest
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 
 from headgate.generation.core.planning import first_map, next_map, resize
 from headgate.generation.core.ranges import LogMap, MapError
-from headgate.generation.core.reading import Marker, Reading, UnknownStreamError, Verdict
+from headgate.generation.core.reading import FINISHED, Gap, Marker, PositionsError, Reading, UnknownStreamError, Verdict
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
 from headgate.generation.core.stream_id import StreamId
 from headgate.records.generation import ChunkKey, GenerationPhase, GenerationRecorded, SetKey, SetRecorded, WriterCut
@@ -119,17 +120,41 @@ def test_what_retention_took_before_it_was_read_is_a_gap() -> None:
     gap = reading.passed(A.id, 30, log_start=40)
     assert gap is not None
     assert (gap.first, gap.last, gap.partition) == (20, 40, 0)
-    missing = reading.passed(A.id, 50, log_start=40)
-    assert missing is not None
-    assert "no END marker of w1, w2" in missing.what
+    assert reading.passed(A.id, 50, log_start=40) is None, "what may have been deleted with them is reported once"
     assert A1.id in readable(reading), "reading goes on, and says what was lost"
     assert reading.passed(A.id, 50, log_start=60) is None, "a gap is told once"
+
+
+def test_retention_that_deleted_everything_unread_is_one_gap() -> None:
+    reading = Reading("s")
+    reading.learn(switched(closed_ends={0: 50}))
+    reading.passed(A.id, 20, log_start=0)
+    assert reading.passed(A.id, 90, log_start=90) == Gap(
+        str(A.id), 0, 20, 50, "deleted by retention before it was read"
+    ), "up to the end of the stream: what is behind it is another's"
+    assert A1.id in readable(reading)
+    open_one = Reading("s")
+    open_one.learn(told((ONE, generation(ONE, GenerationPhase.COMMITTED))))
+    gap = open_one.passed(A.id, 90, log_start=90)
+    assert gap is not None
+    assert (gap.first, gap.last) == (0, 90)
+    assert open_one.learn(switched(closed_ends={0: 90})) == (), "its END markers may be among what was deleted"
+    assert A1.id in readable(open_one)
+
+
+def test_end_markers_that_are_missing_are_a_gap_as_soon_as_the_end_is_known() -> None:
+    reading = Reading("s")
+    reading.learn(told((ONE, generation(ONE, GenerationPhase.COMMITTED))))
+    end(reading, "w1", 49)
+    (gap,) = reading.learn(switched(closed_ends={0: 50}))
+    assert (gap.first, gap.last, gap.what) == (50, 50, "no END marker of w2")
+    assert A1.id in readable(reading)
 
 
 def test_a_reader_that_goes_on_needs_no_marker_that_an_earlier_life_has_seen() -> None:
     reading = Reading("s")
     reading.learn(switched(closed_ends={0: 50}))
-    reading.resume_at({A.id: 49})
+    reading.resume({str(A.id): 49})
     assert reading.passed(A.id, 50, log_start=0) is None
     assert A1.id in readable(reading)
 
@@ -138,7 +163,8 @@ def test_what_was_retired_before_it_was_read_is_a_gap() -> None:
     reading = Reading("s")
     reading.learn(told((ONE, generation(ONE, GenerationPhase.COMMITTED))))
     (gap,) = reading.learn(told((TWO, generation(TWO, GenerationPhase.COMMITTED))))
-    assert (gap.stream, gap.what) == (A.id, "closed and retired before it was read")
+    assert (gap.stream, gap.what) == (str(A.id), "closed and retired before it was read")
+    assert A.id not in reading.streams, "what is retired is forgotten"
 
 
 def test_what_is_not_there_is_said() -> None:
@@ -149,3 +175,57 @@ def test_what_is_not_there_is_said() -> None:
     del state.chunks["s", 2]
     with pytest.raises(MapError, match="s/2/0 is not on the"):
         reading.learn(state)
+
+
+def test_positions_are_plain_and_a_reader_continues_from_them() -> None:
+    reading = Reading("s")
+    reading.learn(switched())
+    end(reading, "w1", 4)
+    end(reading, "w2", 6)
+    reading.take(B.id, 7, "w1", None)
+    stored = {str(stream): position for stream, position in reading.positions().items()}
+    assert stored == {str(A.id): FINISHED, str(B.id): 8, str(A1.id): 10, str(A2.id): 10}
+    later = Reading("s")
+    later.learn(switched())
+    assert later.resume(json.loads(json.dumps(stored))) == ()
+    assert (later.positions(), later.read_epoch()) == (reading.positions(), 2)
+    assert later.read_epoch({**later.positions(), A.id: 5}) == 1, "as of positions that were stored before"
+
+
+@pytest.mark.parametrize(
+    ("positions", "why"),
+    [
+        ({"A": 3}, "'A' is not the id of a stream"),
+        ({A.id: 3}, "32 hexadecimal digits"),
+        ({0: 3}, "32 hexadecimal digits"),
+        ({str(A.id): 3.0}, r"must be an offset, .* got 3\.0"),
+        ({str(A.id): True}, "got True"),
+        ({str(A.id): "3"}, "got '3'"),
+        ({str(A.id): -2}, "got -2"),
+        ({str(A.id): 1 << 63}, "must be an offset"),
+        ({str(B.id): FINISHED}, "is not closed"),
+        ({str(StreamId.pack(0, 1, 2)): 3}, "belongs to change log .s."),
+    ],
+)
+def test_positions_that_no_reader_has_stored_are_refused(positions: dict[str, int], why: str) -> None:
+    reading = Reading("s")
+    reading.learn(switched())
+    before = reading.positions()
+    with pytest.raises(PositionsError, match=why):
+        reading.resume(positions)
+    assert reading.positions() == before
+
+
+def test_a_stored_position_of_a_stream_that_is_retired_is_a_gap_unless_it_was_finished() -> None:
+    reading = Reading("s")
+    reading.learn(told((TWO, generation(TWO, GenerationPhase.COMMITTED))))
+    assert reading.resume({str(A.id): FINISHED, str(B.id): 3}) == ()
+    (gap,) = reading.resume({str(A.id): 7, str(B.id): 3})
+    assert (gap.stream, gap.partition, gap.first) == (str(A.id), None, 7)
+
+
+def test_a_reader_that_begins_at_offsets_of_partitions_begins_within_each_stream() -> None:
+    reading = Reading("s")
+    reading.learn(switched(closed_ends={0: 9}))
+    reading.resume_at({0: 20, 1: 4, 2: 15, 3: 3})
+    assert reading.positions() == {A.id: FINISHED, B.id: 4, A1.id: 15, A2.id: 10}

@@ -9,9 +9,10 @@ from collections.abc import Container, Iterable, Mapping
 
 import msgspec
 
-from headgate.generation.core.reading import Reading, StreamReading
 from headgate.generation.core.state import GenerationState
 from headgate.generation.core.stream_id import StreamId
+from headgate.generation.core.stream_table import Gate, KnownStream, StreamTable
+from headgate.records.generation import SetRecorded
 
 __all__ = [
     "Bounds",
@@ -68,30 +69,29 @@ def bounds_of(
 
     Raises MapError where a generation's chunks are missing or corrupt.
     """
-    reading = _reading(state, name, positions, strict=strict)
-    readable = {each.stream.id for each in reading.readable()}
-    streams = _by_partition(reading)
-    return {partition: _bounds(streams.get(partition, ()), readable) for partition in sorted(positions)}
+    table = _table(state, name)
+    unread = _unread(table, positions)
+    readable = frozenset(Gate(unread, strict=strict).readable())
+    streams = table.by_partition
+    return {partition: _bounds(streams.get(partition, ()), unread, readable) for partition in sorted(positions)}
 
 
 def waits_of(
     state: GenerationState, name: str, positions: Mapping[int, int], *, strict: bool = False
 ) -> tuple[Wait, ...]:
     """Which streams wait for which, for a reader at ``positions``; by partition, then ancestor. Raises MapError."""
-    reading = _reading(state, name, positions, strict=strict)
-    readable = {each.stream.id for each in reading.readable()}
+    table = _table(state, name)
+    unread = _unread(table, positions)
+    gate = Gate(unread, strict=strict)
     found = []
-    for partition, streams in sorted(_by_partition(reading).items()):
-        following = next((each for each in streams if not each.is_read), None)
-        if following is None or following.stream.id in readable:
+    for partition, streams in sorted(table.by_partition.items()):
+        waiting = next((each.stream for each in streams if each.stream.id in unread), None)
+        if waiting is None or gate.is_open(waiting):
             continue
-        waiting = following.stream
-        for each in reading.held_by(waiting):
-            ancestor = each.stream
+        for stream in gate.held_by(waiting):
+            ancestor, end = unread[stream].stream, unread[stream].end
             at = max(ancestor.start_offset, positions.get(ancestor.partition, 0))
-            found.append(
-                Wait(waiting.id, partition, waiting.start_offset, ancestor.id, ancestor.partition, at, each.end)
-            )
+            found.append(Wait(waiting.id, partition, waiting.start_offset, ancestor.id, ancestor.partition, at, end))
     return tuple(found)
 
 
@@ -99,23 +99,25 @@ def standings_of(
     state: GenerationState, name: str, positions: Mapping[int, int], *, strict: bool = False
 ) -> tuple[Standing, ...]:
     """Where a reader at ``positions`` stands, by generation and range of the streams. Raises MapError."""
-    reading = _reading(state, name, positions, strict=strict)
-    left = [each for each in reading.streams.values() if not each.is_read]
+    unread = _unread(_table(state, name), positions)
+    gate = Gate(unread, strict=strict)
     return tuple(
         Standing(
             stream=each.stream.id,
             partition=each.stream.partition,
-            position=max(each.stream.start_offset, each.next_offset),
+            position=_next_offset(each, positions),
             end=each.end,
-            waits_for=tuple(held.stream.id for held in reading.held_by(each.stream)),
+            waits_for=tuple(gate.held_by(each.stream)),
         )
-        for each in sorted(left, key=lambda each: (each.stream.generation, each.stream.start))
+        for each in sorted(unread.values(), key=lambda each: (each.stream.generation, each.stream.start))
     )
 
 
 def read_epoch_of(state: GenerationState, name: str, positions: Mapping[int, int]) -> int:
-    """What ReaderReported is to say of a reader at ``positions``. Raises MapError."""
-    return _reading(state, name, positions, strict=False).read_epoch()
+    """What ReaderReported says of a reader at ``positions``. Raises MapError."""
+    table = _table(state, name)
+    closed = [each.closed_by for each in _unread(table, positions).values() if each.closed_by is not None]
+    return min(closed) - 1 if closed else table.last_switch
 
 
 def gaps_of(
@@ -137,33 +139,41 @@ def gaps_of(
 
 def starts_of(state: GenerationState, name: str) -> dict[int, int]:
     """Where the oldest stream that is not retired begins, of each partition that has one. Raises MapError."""
-    streams = _by_partition(_reading(state, name, {}, strict=False))
+    streams = _table(state, name).by_partition
     return {partition: found[0].stream.start_offset for partition, found in sorted(streams.items())}
 
 
-def _reading(state: GenerationState, name: str, positions: Mapping[int, int], *, strict: bool) -> Reading:
-    reading = Reading(name, strict=strict)
-    reading.learn(state)
-    for stream, each in reading.streams.items():
-        position = positions.get(each.stream.partition, -1)
-        if position >= each.stream.start_offset:
-            reading.resume_at({stream: position if each.end is None else min(position, each.end)})
-    return reading
+def _table(state: GenerationState, name: str) -> StreamTable:
+    """Of a set without a record: one without streams."""
+    return state.streams_of(name) or _NO_STREAMS
 
 
-def _by_partition(reading: Reading) -> dict[int, list[StreamReading]]:
-    found: dict[int, list[StreamReading]] = {}
-    for each in sorted(reading.streams.values(), key=lambda each: (each.stream.start_offset, each.stream.generation)):
-        found.setdefault(each.stream.partition, []).append(each)
-    return found
+def _unread(table: StreamTable, positions: Mapping[int, int]) -> dict[StreamId, KnownStream]:
+    return {stream: each for stream, each in table.streams.items() if not _is_read(each, positions)}
 
 
-def _bounds(streams: Iterable[StreamReading], readable: Container[StreamId]) -> Bounds:
+def _is_read(each: KnownStream, positions: Mapping[int, int]) -> bool:
+    """A stream whose writers have ended it has records: a position at its start has not passed them."""
+    if each.end is None:
+        return False
+    at = _next_offset(each, positions)
+    return at >= each.end and (not each.needs or at > each.stream.start_offset)
+
+
+def _next_offset(each: KnownStream, positions: Mapping[int, int]) -> int:
+    at = max(each.stream.start_offset, positions.get(each.stream.partition, -1))
+    return at if each.end is None else max(each.stream.start_offset, min(at, each.end))
+
+
+def _bounds(streams: Iterable[KnownStream], unread: Container[StreamId], readable: Container[StreamId]) -> Bounds:
     """The first stream that is not read decides; behind the last one nothing may be read."""
     end = 0
     for each in streams:
-        if not each.is_read:
+        if each.stream.id in unread:
             start = max(each.stream.start_offset, end)
             return Bounds(start, each.end) if each.stream.id in readable else Bounds(0, start)
         end = max(end, each.end or 0)
     return Bounds(0, end)
+
+
+_NO_STREAMS = StreamTable(SetRecorded(-1, "", None, 0, 0, (), ()))

@@ -1,29 +1,51 @@
 """A reader of a change log that is switched: which streams may be read now, and what a record on them means.
 
 A stream is read from its start to the END markers of all writers that its switch has listed. It may be read when all
-its parents have been read to theirs (by lineage), or, strictly, when every stream has that the switch of its generation
-has closed. So each key's changes come in the order in which they were written, whatever was split or merged between.
+its parents are read to theirs (by lineage), or, strictly, when every stream is that the switch of its generation has
+closed. So each key's changes come in the order in which they were written, whatever was split or merged in between.
 
-What must not pass in silence is told: a record behind its writer's END is refused; a marker, or records, that retention
-has taken before they were read is a gap.
+Nothing is lost silently. A record behind its writer's END is refused and counted. Records and markers that retention
+deleted before they were read, and streams that were retired before, are gaps.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Final
 
 import msgspec
 
-from headgate.generation.core.ranges import LogMap, LogStream
+from headgate.generation.core.ranges import LogStream
 from headgate.generation.core.state import GenerationState
-from headgate.generation.core.stream_id import StreamId
-from headgate.records.generation import GenerationPhase, GenerationRecorded
+from headgate.generation.core.stream_id import StreamId, StreamIdError
+from headgate.generation.core.stream_table import Gate, KnownStream, StreamTable
 
-__all__ = ["Gap", "Marker", "Reading", "StreamReading", "UnknownStreamError", "Verdict"]
+__all__ = [
+    "FINISHED",
+    "Gap",
+    "Marker",
+    "PositionsError",
+    "Reading",
+    "StreamReading",
+    "UnknownStreamError",
+    "Verdict",
+    "parse_positions",
+    "position_of",
+]
+
+FINISHED: Final = -1
+"""The position of a stream that is read to its end."""
+
+OFFSET_MAX: Final = (1 << 63) - 1
+"""The largest offset of a Kafka partition."""
 
 
 class UnknownStreamError(LookupError):
     """A stream that no generation on the log has."""
+
+
+class PositionsError(ValueError):
+    """Positions that a reader of this change log cannot have stored; the message names the key."""
 
 
 class Verdict(Enum):
@@ -43,10 +65,13 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Records of a stream that are not on the log any more, and were not read. Reported, then reading goes on."""
+    """Offsets ``first`` to ``last`` - 1 of a stream were not read and cannot be: ``what`` says why.
 
-    stream: StreamId
-    partition: int
+    ``stream`` is its id in hexadecimal. ``partition`` is None for a stream of which only a stored position is known.
+    """
+
+    stream: str
+    partition: int | None
     first: int
     last: int
     what: str
@@ -54,9 +79,9 @@ class Gap(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class StreamReading:
-    """How far a stream is read. ``closed_by``: the switch that closes it, and the writers whose ENDs it waits for.
+    """How far a stream is read. ``closed_by``, ``needs`` and ``end``: see KnownStream.
 
-    ``is_resumed``: an earlier life has read a part of it, and the markers in there.
+    ``may_lack_markers``: END markers may have been read in an earlier run, or deleted; then the measured end decides.
     """
 
     stream: LogStream
@@ -66,74 +91,92 @@ class StreamReading:
     end: int | None = None
     ended_by: dict[int, set[str]] = field(default_factory=dict)
     is_read: bool = False
-    is_resumed: bool = False
+    may_lack_markers: bool = False
 
 
 class Reading:
-    """One reader's position in a set. ``learn`` takes the newest records; all else is asked of it."""
+    """One reader's position in a change log. ``learn`` takes the newest records; everything else is asked of it."""
 
-    def __init__(self, name: str, *, strict: bool = False, done: Iterable[StreamId] = ()) -> None:
-        """``done``: streams that a former life has read, from its checkpoint."""
+    def __init__(self, name: str, *, strict: bool = False) -> None:
         self._name = name
         self._strict = strict
-        self._done = set(done)
-        self._known_epoch = 0
+        self._table: StreamTable | None = None
+        self._unread: dict[StreamId, StreamReading] = {}
         self.streams: dict[StreamId, StreamReading] = {}
+        """All that are not retired, or not read."""
         self.refused = 0
+        self.version = 0
+        """Changes whenever ``readable`` may give another answer."""
+        self.moved: set[StreamId] = set()
+        """Streams whose position has changed; whoever uses it clears it."""
 
     def learn(self, state: GenerationState) -> tuple[Gap, ...]:
-        """Take up new streams, and which are closed. Learn first when the topic was read to an end captured before.
+        """Adopt new streams, and those that were closed. The topic must have been read to an end captured before.
 
-        The gaps: streams that were closed and retired, with nobody waiting for this reader.
+        Returns a gap for each stream that was retired, or whose END markers are missing, before it was read.
         Raises MapError for chunks that are missing or corrupt.
         """
-        record = state.sets.get(self._name)
-        if record is None:
+        table = state.streams_of(self._name)
+        if table is None or table is self._table:
             return ()
-        committed = [each for each in record.generations if _is_committed(each)]
-        before: LogMap | None = None
-        for generation in committed:
-            log = state.map_of(self._name, generation.epoch)
-            for stream in log.streams:
-                if stream.id not in self.streams:
-                    is_read = stream.id in self._done
-                    self.streams[stream.id] = StreamReading(stream, stream.start_offset, is_read=is_read)
-            if before is not None:
-                self._close(before, log, generation)
-            before = log
-        for reading in self.streams.values():
-            self._settle(reading)
-        return () if before is None else self._retired(before)
+        self._table = table
+        self.version += 1
+        for known in table.streams.values():
+            reading = self.streams.get(known.stream.id)
+            if reading is None:
+                self._add(known)
+            elif (reading.closed_by, reading.end) != (known.closed_by, known.end):
+                reading.closed_by, reading.needs = known.closed_by, known.needs
+                reading.end = known.end if known.end is not None else reading.end
+                self._settle(reading)
+        gaps = [gap for reading in list(self._unread.values()) if (gap := self._missing_marker(reading))]
+        return (*gaps, *self._retired(table))
 
-    def resume_at(self, positions: dict[StreamId, int]) -> None:
-        """Go on from a checkpoint: next offset by stream. Raises UnknownStreamError."""
-        for stream, offset in positions.items():
-            reading = self._reading(stream)
-            reading.is_resumed = reading.is_resumed or offset > max(reading.next_offset, reading.stream.start_offset)
-            reading.next_offset = max(offset, reading.next_offset)
-            self._settle(reading)
+    def resume(self, positions: Mapping[str, int]) -> tuple[Gap, ...]:
+        """Continue from stored positions: stream ids to next offsets, FINISHED for a stream that is read to its end.
+
+        Streams without a position are read from their start. Returns a gap for each stream that was retired although it
+        was not finished. Raises PositionsError, and then nothing is changed.
+        """
+        parsed = parse_positions(positions)
+        unfinished = [stream for stream, position in parsed.items() if position != FINISHED]
+        if unfinished and not any(stream in self.streams for stream in parsed):
+            raise PositionsError(
+                f"none of the streams in these positions (such as {unfinished[0]}) belongs to change log "
+                f"{self._name!r}. Either they are the positions of another change log, or all of these streams were "
+                "retired before they were read. Correct the positions, or start without them"
+            )
+        for stream, position in parsed.items():
+            known = self.streams.get(stream)
+            if known is not None and position == FINISHED and known.closed_by is None:
+                raise PositionsError(
+                    f"stream {stream} of change log {self._name!r} is not closed, so it cannot have been read to its "
+                    "end. Correct the positions"
+                )
+        gaps = []
+        for stream, position in parsed.items():
+            known = self.streams.get(stream)
+            if known is not None:
+                self._resume(known, position)
+            elif position != FINISHED:
+                gaps.append(Gap(str(stream), None, position, position, "retired before it was read to its end"))
+        return tuple(gaps)
+
+    def resume_at(self, offsets: Mapping[int, int]) -> None:
+        """Begin at these offsets by partition. Streams behind the offset are read from their start."""
+        for reading in list(self._unread.values()):
+            offset = offsets.get(reading.stream.partition, -1)
+            if offset >= reading.stream.start_offset:
+                self._resume(reading, offset if reading.end is None else min(offset, reading.end))
 
     def readable(self) -> tuple[StreamReading, ...]:
         """Streams that may be read now, in the order of their generations and ranges."""
-        found = [each for each in self.streams.values() if not each.is_read and self._may_begin(each.stream)]
-        return tuple(sorted(found, key=lambda each: (each.stream.generation, each.stream.start)))
-
-    def held_by(self, stream: LogStream) -> tuple[StreamReading, ...]:
-        """Which streams, of those that may be read now, must be read before ``stream`` may begin; sorted by range."""
-        found: dict[StreamId, StreamReading] = {}
-        todo = [stream]
-        while todo:
-            for each in self._before(todo.pop()):
-                if each.is_read or each.stream.id in found:
-                    continue
-                found[each.stream.id] = each
-                todo.append(each.stream)
-        roots = (each for each in found.values() if self._may_begin(each.stream))
-        return tuple(sorted(roots, key=lambda each: (each.stream.generation, each.stream.start)))
+        return tuple(self.streams[each] for each in Gate(self._unread, strict=self._strict).readable())
 
     def take(self, stream: StreamId, offset: int, writer: str, marker: Marker | None) -> Verdict:
-        """A record of a stream that is read, at the next offset or behind it. Raises UnknownStreamError."""
+        """Judge a record of a stream, at the next offset or behind it. Raises UnknownStreamError."""
         reading = self._reading(stream)
+        self.moved.add(stream)
         reading.next_offset = max(reading.next_offset, offset + 1)
         if marker is not None:
             reading.ended_by.setdefault(marker.epoch, set()).add(marker.writer)
@@ -144,36 +187,68 @@ class Reading:
         return Verdict.REFUSE if is_late else Verdict.DELIVER
 
     def passed(self, stream: StreamId, position: int, log_start: int) -> Gap | None:
-        """The reader's position in a stream, and where its partition begins now; a gap, once, if there is one.
+        """Adopt the reader's position in a stream, and the offset at which its partition begins now.
 
-        Positions pass what is no record (transaction markers): so a stream is read to its end without a record there.
+        Positions pass what is not a record (transaction markers), so a stream can be read to its end without a record
+        there. Returns a gap, once, if records were deleted before they were read.
         """
         reading = self._reading(stream)
+        self.moved.add(stream)
         first = reading.next_offset
-        if log_start > first and (reading.end is None or first < reading.end):
+        if log_start > first and not reading.is_read and (reading.end is None or first < reading.end):
             upto = log_start if reading.end is None else min(log_start, reading.end)
             reading.next_offset = max(upto, position)
-            gap = Gap(stream, reading.stream.partition, first, upto, "deleted by retention before it was read")
+            reading.may_lack_markers = True
             self._settle(reading)
-            return gap
+            return Gap(str(stream), reading.stream.partition, first, upto, "deleted by retention before it was read")
         reading.next_offset = max(first, position)
         return self._missing_marker(reading)
 
-    def read_epoch(self) -> int:
-        """The highest switch up to which every closed stream has been read: what ReaderReported says."""
-        open_ones = [
-            each.closed_by for each in self.streams.values() if each.closed_by is not None and not each.is_read
-        ]
-        return min(open_ones) - 1 if open_ones else self._known_epoch
+    def read_epoch(self, unread: Mapping[StreamId, int] | None = None) -> int:
+        """The highest switch up to which every closed stream is read: what ReaderReported says.
 
-    def _retired(self, current: LogMap) -> tuple[Gap, ...]:
+        ``unread``: stored positions to be judged in place of those that this reader has reached.
+        """
+        left = self._unread.values() if unread is None else self._left_at(unread)
+        closed = [each.closed_by for each in left if each.closed_by is not None]
+        last = 0 if self._table is None else self._table.last_switch
+        return min(closed) - 1 if closed else last
+
+    def positions(self) -> dict[StreamId, int]:
+        """The next offset of every stream, FINISHED for one that is read to its end."""
+        return {stream: position_of(each) for stream, each in self.streams.items()}
+
+    def _left_at(self, positions: Mapping[StreamId, int]) -> list[StreamReading]:
+        return [each for stream, each in self.streams.items() if positions.get(stream) != FINISHED]
+
+    def _add(self, known: KnownStream) -> None:
+        stream = known.stream
+        reading = StreamReading(stream, stream.start_offset, known.closed_by, known.needs, known.end)
+        self.streams[stream.id] = self._unread[stream.id] = reading
+        self.moved.add(stream.id)
+        self._settle(reading)
+
+    def _resume(self, reading: StreamReading, position: int) -> None:
+        if position == FINISHED:
+            self._finish(reading)
+            return
+        reading.may_lack_markers = reading.may_lack_markers or position > reading.next_offset
+        reading.next_offset = max(position, reading.next_offset)
+        self._settle(reading)
+
+    def _retired(self, table: StreamTable) -> list[Gap]:
+        """Forget streams that are retired. One that is not read, and whose end nobody knows, is a gap."""
         gaps = []
-        for reading in self.streams.values():
-            if reading.closed_by is None and not reading.is_read and reading.stream.id not in current.by_id:
-                reading.is_read = True
+        for stream in [stream for stream in self.streams if stream not in table.streams]:
+            reading = self.streams[stream]
+            if not reading.is_read and reading.end is None:
                 at, partition = reading.next_offset, reading.stream.partition
-                gaps.append(Gap(reading.stream.id, partition, at, at, "closed and retired before it was read"))
-        return tuple(gaps)
+                gaps.append(Gap(str(stream), partition, at, at, "closed and retired before it was read"))
+                self._finish(reading)
+            if reading.is_read:
+                del self.streams[stream]
+                self.moved.discard(stream)
+        return gaps
 
     def _missing_marker(self, reading: StreamReading) -> Gap | None:
         self._settle(reading)
@@ -181,36 +256,24 @@ class Reading:
             return None
         ended = reading.ended_by.get(reading.closed_by or 0, set())
         missing = ", ".join(sorted(reading.needs - ended))
-        reading.is_read = True
-        return Gap(reading.stream.id, reading.stream.partition, reading.end, reading.end, f"no END marker of {missing}")
-
-    def _close(self, before: LogMap, after: LogMap, generation: GenerationRecorded) -> None:
-        self._known_epoch = max(self._known_epoch, generation.epoch)
-        for stream in before.streams:
-            if stream.id not in after.by_id:
-                reading = self.streams[stream.id]
-                reading.closed_by = generation.epoch
-                reading.needs = frozenset(cut.writer for cut in generation.cuts)
-                reading.end = generation.closed_ends.get(stream.partition, reading.end)
+        self._finish(reading)
+        at = reading.end
+        return Gap(str(reading.stream.id), reading.stream.partition, at, at, f"no END marker of {missing}")
 
     def _settle(self, reading: StreamReading) -> None:
         if reading.closed_by is None or reading.is_read:
             return
         has_all = reading.needs <= reading.ended_by.get(reading.closed_by, set())
         is_at_end = reading.end is not None and reading.next_offset >= reading.end
-        # Where no marker can be seen (there is no writer, or an earlier life has seen it) the measured end decides.
         by_markers = has_all and bool(reading.needs)
-        reading.is_read = by_markers or (is_at_end and (has_all or reading.is_resumed))
+        if by_markers or (is_at_end and (has_all or reading.may_lack_markers)):
+            self._finish(reading)
 
-    def _may_begin(self, stream: LogStream) -> bool:
-        return all(each.is_read for each in self._before(stream))
-
-    def _before(self, stream: LogStream) -> Iterable[StreamReading]:
-        """What must be read before ``stream`` begins."""
-        if self._strict:
-            switches = [(each.closed_by, each) for each in self.streams.values()]
-            return [each for epoch, each in switches if epoch is not None and epoch <= stream.generation]
-        return [self.streams[parent] for parent in stream.parents if parent in self.streams]
+    def _finish(self, reading: StreamReading) -> None:
+        reading.is_read = True
+        self.moved.add(reading.stream.id)
+        self._unread.pop(reading.stream.id, None)
+        self.version += 1
 
     def _reading(self, stream: StreamId) -> StreamReading:
         found = self.streams.get(stream)
@@ -219,5 +282,32 @@ class Reading:
         return found
 
 
-def _is_committed(generation: GenerationRecorded) -> bool:
-    return generation.phase not in (GenerationPhase.PREPARED, GenerationPhase.ABORTED)
+def parse_positions(positions: Mapping[str, int]) -> dict[StreamId, int]:
+    """Stored positions by stream. Raises PositionsError for a key or a value that no reader has stored."""
+    return {_stream_in(key): _checked(key, position) for key, position in positions.items()}
+
+
+def position_of(reading: StreamReading) -> int:
+    """What is stored of a stream."""
+    return FINISHED if reading.is_read else reading.next_offset
+
+
+def _stream_in(key: object) -> StreamId:
+    if not isinstance(key, str):
+        raise PositionsError(
+            f"{key!r} is not the id of a stream: the keys of positions are texts of 32 hexadecimal digits, "
+            f"as in `reader.positions`, not {type(key).__name__}"
+        )
+    try:
+        return StreamId.parse(key)
+    except StreamIdError as error:
+        raise PositionsError(f"{key!r} is not the id of a stream: {error}") from error
+
+
+def _checked(key: str, position: object) -> int:
+    if type(position) is not int or not FINISHED <= position <= OFFSET_MAX:
+        raise PositionsError(
+            f"the position of stream {key} must be an offset, or {FINISHED} for a stream that is read to its end, "
+            f"got {position!r}"
+        )
+    return position

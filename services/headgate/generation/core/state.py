@@ -14,6 +14,7 @@ import msgspec
 
 from headgate.generation.core.ranges import LogMap, LogStream, MapError
 from headgate.generation.core.stream_id import StreamId, StreamIdError
+from headgate.generation.core.stream_table import StreamTable
 from headgate.generation.core.term import Term
 from headgate.generation.core.timestamp_records import TimestampRecords
 from headgate.records.base import Key, Record
@@ -75,7 +76,7 @@ class PlacedPolicy(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class GenerationState:
-    """See the module's docstring. All but ``maps`` and ``term`` is what stands on the log."""
+    """See the module's docstring. Everything but ``maps``, ``tables`` and ``term`` is what the log says."""
 
     shard: int
     owner_rev: int = -1
@@ -89,6 +90,7 @@ class GenerationState:
     policies: dict[PolicyRequestKey, PlacedPolicy] = field(default_factory=dict)
     timestamps: TimestampRecords = field(default_factory=TimestampRecords)
     maps: dict[tuple[str, int], LogMap] = field(default_factory=dict)
+    tables: dict[str, StreamTable] = field(default_factory=dict)
     term: Term | None = None
 
     def map_of(self, name: str, epoch: int) -> LogMap:
@@ -98,6 +100,19 @@ class GenerationState:
             known = self.maps[name, epoch] = map_of_chunks(
                 name, self.sets[name], epoch, self.chunks.get((name, epoch), {})
             )
+        return known
+
+    def streams_of(self, name: str) -> StreamTable | None:
+        """The streams of a set as its newest record has them, the same object until the record changes.
+
+        None for a set without a record. Raises MapError.
+        """
+        record, known = self.sets.get(name), self.tables.get(name)
+        if record is None:
+            return None
+        if known is None or known.record is not record:
+            links = {} if known is None else known.links
+            known = self.tables[name] = StreamTable.of(record, lambda epoch: self.map_of(name, epoch), links)
         return known
 
 
@@ -126,7 +141,8 @@ def evolve(state: GenerationState, key: Key, value: Record | None, offset: int) 
         case SetKey():
             _adopt(state.sets, key.set, value)
         case ChunkKey():
-            state.maps.pop((key.set, key.epoch), None)
+            if state.maps.pop((key.set, key.epoch), None) is not None:
+                state.tables.pop(key.set, None)
             _put_into(state.chunks, (key.set, key.epoch), key.chunk, value)
         case WriterKey():
             _put_into(state.writers, key.set, (key.writer, key.life), value)

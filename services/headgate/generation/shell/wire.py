@@ -5,6 +5,7 @@ source. An END marker has no key, and headers that name the switch and the write
 with a record per writer that is written in the same transaction as the changes that it speaks of.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
@@ -45,6 +46,9 @@ the limit of every client that writes to one. Kafka's own default, 1 MB, is less
 
 POSITIONS_PARTITIONS: Final = 4
 """A writer that starts reads one of them: a killed neighbour's open transaction holds up a quarter of the others."""
+
+_NUMBER: Final = re.compile(rb"-?[0-9]{1,19}")
+"""What a signed 64-bit number looks like: a longer one would take long to read, and nobody writes it."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -95,17 +99,27 @@ def end_headers(writer: str, epoch: int, position: int) -> list[tuple[str, bytes
 def marker_in(headers: Headers | None) -> Marker | None:
     """The END marker that a record is; None for a change. Raises NotOursError."""
     found = dict(headers or ())
-    epoch = found.get(END)
-    return None if epoch is None else Marker(int(epoch), writer_in(headers)[0])
+    if END not in found:
+        return None
+    return Marker(_number(END, found[END]), writer_in(headers)[0])
 
 
 def writer_in(headers: Headers | None) -> tuple[str, int]:
-    """Who wrote a record, and its position. Raises NotOursError."""
+    """The writer of a record, and its position. Raises NotOursError."""
     found = dict(headers or ())
     writer, position = found.get(WRITER), found.get(POSITION)
     if writer is None or position is None:
-        raise NotOursError(f"a record without the headers {WRITER} and {POSITION}: no ChangeWriter wrote it")
-    return writer.decode(), int(position)
+        raise NotOursError(f"the record does not have the headers {WRITER} and {POSITION}, so no ChangeWriter wrote it")
+    try:
+        return writer.decode(), _number(POSITION, position)
+    except UnicodeDecodeError as error:
+        raise NotOursError(f"header {WRITER} is not UTF-8, so no ChangeWriter wrote the record") from error
+
+
+def _number(name: str, value: bytes | None) -> int:
+    if value is None or _NUMBER.fullmatch(value) is None:
+        raise NotOursError(f"header {name} is not a decimal number, so no ChangeWriter wrote the record")
+    return int(value)
 
 
 def encode_written(written: Written) -> bytes:

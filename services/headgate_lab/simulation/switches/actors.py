@@ -26,9 +26,9 @@ from headgate.generation.core.life import Act, LifeOverError, Report, Simple, Tu
 from headgate.generation.core.machine import GENERATION
 from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, Written
 from headgate.generation.core.pacing import BatchPace
-from headgate.generation.core.reading import Marker, Reading, Verdict
+from headgate.generation.core.reader_progress import ReaderProgress
+from headgate.generation.core.reading import Gap, Marker
 from headgate.generation.core.state import GenerationState, current_of, evolve, new_state
-from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.tokens import token_of_key
 from headgate.records.base import Fact
 from headgate.records.generation import ReaderKey, ReaderReported, WriterKey
@@ -58,6 +58,8 @@ BATCH_BYTES: Final = 9
 """Keys have four or five bytes, so batches end for their size too."""
 
 POLL_LIMIT: Final = 100
+STORE_TURNS: Final = 6
+"""A reader's caller stores after so many steps, and commits at the next one."""
 
 
 class SimOwner:
@@ -216,14 +218,24 @@ class SimWriter(Follower):
 
 
 class Checkpoint(msgspec.Struct):
-    """What a reader keeps, in one transaction with what it delivers."""
+    """What a reader's caller stores in one transaction with the changes: the reader's positions, as JSON."""
 
-    positions: dict[StreamId, int] = msgspec.field(default_factory=dict)
-    done: set[StreamId] = msgspec.field(default_factory=set)
+    positions: bytes = b"{}"
+
+    def stored(self) -> dict[str, int]:
+        """The positions that a new run continues from."""
+        return msgspec.json.decode(self.positions, type=dict[str, int])
+
+    def store(self, positions: dict[str, int]) -> None:
+        """Keep them."""
+        self.positions = msgspec.json.encode(positions)
 
 
 class SimReader(Follower):
-    """One life of a reader; what it delivers and where it is outlive it."""
+    """One run of a reader and of its caller. Only what the caller stores outlives it.
+
+    It carries out what the product's ``ReaderProgress`` says, as ``ChangeReader`` does on Kafka.
+    """
 
     def __init__(
         self,
@@ -231,50 +243,98 @@ class SimReader(Follower):
         data: DataLog,
         checkpoint: Checkpoint,
         deliver: Callable[[DataRecord], None],
+        tell: Callable[[Gap], None],
         *,
         strict: bool,
+        reader: str,
     ) -> None:
         super().__init__(broker)
-        self._data, self._checkpoint, self._deliver = data, checkpoint, deliver
-        self.reading = Reading(SET, strict=strict, done=checkpoint.done)
-        self._said = -1
-        self._turn = 0
+        self._data, self._checkpoint, self._deliver, self._tell, self._id = data, checkpoint, deliver, tell, reader
+        self.progress = ReaderProgress(SET, strict=strict)
+        self._taken: list[tuple[DataRecord, str]] = []
+        self._has_begun = False
+        self._is_stored = True
+        self._reported: int | None = None
+        self._turn = self._fetched = 0
 
     def step(self) -> None:
-        """Read a little of one stream, or say how far all are read."""
+        """Begin, fetch from one partition, have some or all changes stored, or commit."""
         while self.follow():
             pass
-        gaps = self.reading.learn(self.state)
-        if gaps:
-            raise AssertionError(f"a gap where the reader was waited for: {gaps}")
-        known = {stream: at for stream, at in self._checkpoint.positions.items() if stream in self.reading.streams}
-        self.reading.resume_at(known)
-        if has_current(self.state) and self.reading.read_epoch() > self._said:
-            self._said = self.reading.read_epoch()
-            self.say(Fact(ReaderKey(SET, "r"), ReaderReported(self._said, 0)))
+        if SET not in self.state.sets:
             return
-        readable = self.reading.readable()
-        if not readable:
-            return
+        self.progress.learn(self.state)
         self._turn += 1
-        chosen = readable[self._turn % len(readable)]
-        stream = chosen.stream
-        records, position = self._data.read(stream.partition, chosen.next_offset, BATCH_LIMIT, chosen.end)
-        for record in records:
-            if chosen.is_read:
-                break
-            verdict = self.reading.take(stream.id, record.offset, record.writer, record.marker)
-            if verdict is Verdict.DELIVER:
+        if not self._has_begun:
+            self._begin()
+        elif self._turn % STORE_TURNS == 0:
+            self._store()
+        elif self._turn % STORE_TURNS == 1 and self._is_stored:
+            self.progress.commit()
+            self._report()
+        else:
+            self._fetch()
+
+    def _begin(self) -> None:
+        stored = self._checkpoint.stored()
+        if stored:
+            self.progress.resume(stored)
+        else:
+            self.progress.begin({})
+        self._has_begun = True
+        self._report()
+
+    def _report(self) -> None:
+        epoch = self.progress.committed_epoch
+        if has_current(self.state) and epoch != self._reported:
+            self._reported = epoch
+            self.say(Fact(ReaderKey(SET, self._id), ReaderReported(epoch, 0)))
+
+    def _store(self) -> None:
+        """In one transaction. At every other time only the first half of a poll, with the position of each change."""
+        half = len(self._taken) // 2 if self._turn % (2 * STORE_TURNS) == 0 else 0
+        if half:
+            stored = self._checkpoint.stored()
+            for record, stream in self._taken[:half]:
                 self._deliver(record)
-            elif verdict is Verdict.MARKER:
-                self._data.check_end(stream.partition, stream.start_offset, record)
-        if not chosen.is_read:
-            gap = self.reading.passed(stream.id, position, self._data.starts[stream.partition])
-            if gap is not None:
-                raise AssertionError(f"a gap where nothing was deleted: {gap}")
-        self._checkpoint.positions[stream.id] = chosen.next_offset
-        if chosen.is_read:
-            self._checkpoint.done.add(stream.id)
+                stored[stream] = record.offset + 1
+            del self._taken[:half]
+            self._checkpoint.store(stored)
+            return
+        for record, _ in self._taken:
+            self._deliver(record)
+        self._taken.clear()
+        self._checkpoint.store(self.progress.positions)
+        self._is_stored = True
+
+    def _fetch(self) -> None:
+        fetches = sorted(self.progress.fetches().items())
+        if not fetches:
+            return
+        self._is_stored = False
+        self._fetched += 1
+        partition, chosen = fetches[self._fetched % len(fetches)]
+        start = self._data.starts[partition]
+        if chosen.next_offset < start:
+            self.progress.deleted(partition, start)
+        else:
+            records, position = self._data.read(partition, chosen.next_offset, BATCH_LIMIT, None)
+            for record in records:
+                self._take(partition, record)
+            self.progress.reached(partition, position)
+        for gap in self.progress.new_gaps():
+            self._tell(gap)
+
+    def _take(self, partition: int, record: DataRecord) -> None:
+        self.progress.reached(partition, record.offset)
+        if not self.progress.is_awaited(partition, record.offset):
+            return
+        if record.marker is not None:
+            start = self.progress.fetches()[partition].stream.start_offset
+            self._data.check_end(partition, start, record)
+        reading = self.progress.take(partition, record.offset, record.writer, record.marker)
+        if reading is not None:
+            self._taken.append((record, str(reading.stream.id)))
 
 
 def has_current(state: GenerationState) -> bool:

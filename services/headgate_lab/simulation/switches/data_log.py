@@ -43,6 +43,8 @@ class DataLog:
         self.ends: dict[int, int] = dict.fromkeys(range(partitions), 0)
         self.starts: dict[int, int] = dict.fromkeys(range(partitions), 0)
         self.written: dict[str, Written] = {}
+        self.deleted: dict[tuple[str, int], tuple[int, int]] = {}
+        """Changes that retention has deleted, by writer and position: partition and offset of each."""
         self._epochs: dict[str, int] = {}
 
     def seen(self, entropy: int) -> LogSeen:
@@ -71,6 +73,15 @@ class DataLog:
         for partition, record in records:
             self.records[partition].append(msgspec.structs.replace(record, offset=self.ends[partition]))
             self.ends[partition] += 1
+
+    def delete(self, partition: int, upto: int) -> None:
+        """Retention deletes what is before ``upto``."""
+        kept = [record for record in self.records[partition] if record.offset >= upto]
+        for record in self.records[partition][: len(self.records[partition]) - len(kept)]:
+            if record.marker is None:
+                self.deleted[record.writer, record.position] = (partition, record.offset)
+        self.records[partition] = kept
+        self.starts[partition] = max(self.starts[partition], upto)
 
     def read(self, partition: int, offset: int, limit: int, upto: int | None) -> tuple[list[DataRecord], int]:
         """Records from ``offset`` on, and the position behind them, at most ``upto``."""

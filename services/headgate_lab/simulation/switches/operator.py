@@ -46,9 +46,11 @@ class Operator:
         state: Callable[[], GenerationState],
         *,
         is_feed: bool,
+        retires: bool,
     ) -> None:
+        """``retires``: it asks for retirements, so a reader that begins later does not find everything."""
         self._broker, self._random, self._partitions, self._state = broker, chance, partitions, state
-        self._is_feed = is_feed
+        self._is_feed, self._retires = is_feed, retires
         self._requests = 0
 
     def create(self) -> None:
@@ -76,8 +78,8 @@ class Operator:
             changes = (Recut((log.streams[at].id, log.streams[at + 1].id), (), ""),)
         else:
             # What is retired before the feed is registered is lost to it, and told: its histories begin with all.
-            is_known = not self._is_feed or SET in state.readers
-            if kind in ("abort", "repair") or (kind == "retire" and is_known):
+            may_retire = self._retires and (not self._is_feed or SET in state.readers)
+            if kind in ("abort", "repair") or (kind == "retire" and may_retire):
                 self._ask(GenerationRequestKind(kind))
             return
         asked = tuple(StreamsRecut(tuple(map(str, change.streams)), change.cuts) for change in changes)

@@ -6,12 +6,14 @@ At the end everything is left alone until all is written and read; then nothing 
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from headgate.eventlog.log import Partition
 from headgate.generation.core.machine import GENERATION, new_state
+from headgate.generation.core.reading import Gap
 from headgate.generation.core.state import GenerationState, evolve
 from headgate.records.generation import (
     GenerationPhase,
@@ -36,6 +38,8 @@ __all__ = ["Crash", "Judge", "OrderBrokenError", "SwitchProfile", "SwitchWorld"]
 TICK_SECONDS: Final = 0.05
 KEYS_PER_WRITER: Final = 5
 CALM_STEPS_MAX: Final = 60_000
+LATE_RATE: Final = 0.005
+READERS_MAX: Final = 3
 STILL_SECONDS_MAX: Final = 12.0
 """Beyond the seconds after which the silent are fenced, for a promise and for an END."""
 
@@ -54,7 +58,9 @@ class Crash(msgspec.Struct, frozen=True):
 class SwitchProfile(msgspec.Struct, frozen=True):
     """What a history has. ``feed_parts``: a feed reads, by so many agents; 0: a ChangeReader does.
 
-    ``automatic``: the owner splits and merges by itself, too.
+    ``automatic``: the owner splits and merges by itself, too. ``late``: nothing is retired, and further readers begin
+    with the oldest generation later, or continue from positions that were stored long before. ``retention_rate``: how
+    often a partition loses its oldest records, or all of them.
     """
 
     seed: int
@@ -71,31 +77,74 @@ class SwitchProfile(msgspec.Struct, frozen=True):
     crashes: tuple[Crash, ...] = ()
     feed_parts: int = 0
     automatic: bool = False
+    late: bool = False
+    retention_rate: float = 0.0
 
 
 class Judge:
-    """Checks what readers deliver against what the sources have."""
+    """Checks what one reader delivers against what the sources have. ``deleted``: see DataLog."""
 
-    def __init__(self, sources: dict[str, list[str]]) -> None:
+    def __init__(
+        self, sources: dict[str, list[str]], deleted: Mapping[tuple[str, int], tuple[int, int]] | None = None
+    ) -> None:
         self._expected: dict[str, list[tuple[str, int]]] = defaultdict(list)
         for writer, keys in sources.items():
             for position, key in enumerate(keys):
                 self._expected[key].append((writer, position))
-        self._given: Counter[str] = Counter()
+        self._next: Counter[str] = Counter()
+        self._given: set[tuple[str, int]] = set()
+        self._deleted = {} if deleted is None else deleted
+        self._gaps: list[Gap] = []
+
+    def copy(self) -> "Judge":
+        """Of what was delivered by now, to go on from here."""
+        other = Judge({}, self._deleted)
+        other._expected, other._gaps = self._expected, list(self._gaps)
+        other._next, other._given = Counter(self._next), set(self._given)
+        return other
 
     def deliver(self, record: DataRecord) -> None:
-        """Raises OrderBrokenError unless this is the next change of its key."""
+        """Raises OrderBrokenError unless this is the next change of its key that retention has not deleted."""
         expected = self._expected[record.key]
-        number = self._given[record.key]
+        number = self._next[record.key]
         found = (record.writer, record.position)
+        while number < len(expected) and expected[number] != found and expected[number] in self._deleted:
+            number += 1
         if number >= len(expected) or expected[number] != found:
             due = expected[number] if number < len(expected) else "nothing"
             raise OrderBrokenError(f"key {record.key}: change {found} was delivered where {due} was due")
-        self._given[record.key] += 1
+        self._next[record.key] = number + 1
+        self._given.add(found)
+
+    def tell(self, gap: Gap) -> None:
+        """A reader reports a gap. Raises OrderBrokenError where nothing was deleted."""
+        if not self._deleted and not gap.what.startswith("deleted"):
+            raise OrderBrokenError(f"a gap where the reader was waited for: {gap}")
+        self._gaps.append(gap)
 
     def missing(self) -> int:
-        """How many changes nobody was given."""
-        return sum(len(expected) - self._given[key] for key, expected in self._expected.items())
+        """How many changes that still exist were not delivered."""
+        left = (change for key, expected in self._expected.items() for change in expected[self._next[key] :])
+        return sum(change not in self._deleted for change in left)
+
+    def check_gaps(self) -> None:
+        """Raises OrderBrokenError for a change that was deleted before it was delivered, and that no gap covers."""
+        for change, (partition, offset) in self._deleted.items():
+            is_told = any(gap.partition == partition and gap.first <= offset < gap.last for gap in self._gaps)
+            if change not in self._given and not is_told:
+                raise OrderBrokenError(f"change {change} was deleted at {partition}/{offset}, and no gap tells of it")
+
+
+class ReaderOnTrial:
+    """A reader through all its runs: what its caller has stored, and what the judge knows of it."""
+
+    def __init__(self, name: str, judge: Judge, stored: bytes = b"{}") -> None:
+        self.name, self.judge, self.checkpoint = name, judge, Checkpoint(stored)
+        self.run: SimReader | None = None
+
+    def older(self, name: str) -> "ReaderOnTrial":
+        """A reader that continues later from what is stored now."""
+        return ReaderOnTrial(name, self.judge.copy(), self.checkpoint.positions)
 
 
 class SwitchWorld:
@@ -113,20 +162,25 @@ class SwitchWorld:
             f"w{number}": [f"k{number}.{self.random.randrange(KEYS_PER_WRITER)}" for _ in range(profile.changes)]
             for number in range(profile.writers)
         }
-        self.judge = Judge(self.sources)
-        self.checkpoint = Checkpoint()
+        self.judge = Judge(self.sources, self.data.deleted)
         self.owners: dict[str, SimOwner] = {}
         self.writers: dict[str, SimWriter] = {}
         self.zombies: list[SimWriter] = []
         self.lives: Counter[str] = Counter()
-        self.reader: SimReader | None = None
+        self.readers = [] if profile.feed_parts else [ReaderOnTrial("r", self.judge)]
+        self.older: list[ReaderOnTrial] = []
         self.sink = SinkOfFeed(dict.fromkeys(range(profile.partitions), 0))
         self.feed_coordinator: FeedCoordinator | None = None
         self.agents: dict[int, FeedAgent] = {}
         self.counts: Counter[str] = Counter()
         self._steps: Counter[str] = Counter()
         self.operator = Operator(
-            self.broker, self.random, profile.partitions, self.state, is_feed=bool(profile.feed_parts)
+            self.broker,
+            self.random,
+            profile.partitions,
+            self.state,
+            is_feed=bool(profile.feed_parts),
+            retires=not profile.late,
         )
         self._unasked: set[int] = set()
         self._still_until: dict[str, float] = {}
@@ -161,6 +215,16 @@ class SwitchWorld:
             self.operator.ask_for_something()
         if self.profile.automatic:
             self.operator.keep_automatic()
+        if not calm and self.random.random() < self.profile.retention_rate:
+            self._delete()
+
+    def _delete(self) -> None:
+        partition = self.random.randrange(self.profile.partitions)
+        end = self.data.ends[partition]
+        if end > self.data.starts[partition]:
+            self.counts["deleted"] += 1
+            upto = end if self.random.random() < 0.5 else self.random.randint(self.data.starts[partition], end)
+            self.data.delete(partition, upto)
 
     def _dies(self, who: str, *, calm: bool) -> bool:
         self._steps[who] += 1
@@ -229,15 +293,37 @@ class SwitchWorld:
             self._still_until[name] = self.now + self.random.uniform(0.0, STILL_SECONDS_MAX)
 
     def _reader_step(self, calm: bool) -> None:
-        if self.profile.feed_parts:
+        if self.profile.late and not calm and self.random.random() < LATE_RATE:
+            self._come_late()
+        if self.profile.feed_parts and (not self.readers or self.random.random() < 0.5):
             self._feed_step(calm)
             return
-        if self.reader is None or self._dies("reader", calm=calm):
-            self.reader = SimReader(
-                self.broker, self.data, self.checkpoint, self.judge.deliver, strict=self.profile.strict
-            )
-            return
-        self.reader.step()
+        reader = self.random.choice(self.readers)
+        if reader.run is None or self._dies("reader", calm=calm):
+            reader.run = self._run_of(reader)
+        else:
+            reader.run.step()
+
+    def _come_late(self) -> None:
+        """A new reader begins, or somebody keeps what one has stored by now."""
+        if len(self.readers) < READERS_MAX:
+            self.readers.append(ReaderOnTrial(f"late-{len(self.readers)}", self._fresh_judge()))
+        elif len(self.older) < READERS_MAX:
+            self.older.append(self.random.choice(self.readers).older(f"older-{len(self.older)}"))
+
+    def _fresh_judge(self) -> Judge:
+        return Judge(self.sources, self.data.deleted)
+
+    def _run_of(self, reader: ReaderOnTrial) -> SimReader:
+        return SimReader(
+            self.broker,
+            self.data,
+            reader.checkpoint,
+            reader.judge.deliver,
+            reader.judge.tell,
+            strict=self.profile.strict,
+            reader=reader.name,
+        )
 
     def _feed_step(self, calm: bool) -> None:
         if self.random.random() < 0.2:
@@ -262,11 +348,29 @@ class SwitchWorld:
         for _ in range(CALM_STEPS_MAX):
             self._step(calm=True)
             idle = all(name in self.writers and self.writers[name].is_idle() for name in self.sources)
-            if idle and self.judge.missing() == 0 and self._is_settled():
+            if idle and self._missing() == 0 and self._is_settled():
                 break
         else:
-            raise OrderBrokenError(f"{self.judge.missing()} changes were not delivered: {self._standing()}")
+            raise OrderBrokenError(f"{self._missing()} changes were not delivered: {self._standing()}")
         self._check_end()
+        if self.profile.late:
+            self._read_again()
+
+    def _missing(self) -> int:
+        judges = [reader.judge for reader in self.readers]
+        return sum(judge.missing() for judge in (self.judge, *judges))
+
+    def _read_again(self) -> None:
+        """Readers that begin when all is over: with the oldest generation, or where another one was long before."""
+        for reader in (ReaderOnTrial("last", self._fresh_judge()), *self.older):
+            reader.run = self._run_of(reader)
+            for _ in range(CALM_STEPS_MAX):
+                reader.run.step()
+                if reader.judge.missing() == 0:
+                    break
+            else:
+                raise OrderBrokenError(f"{reader.name}: {reader.judge.missing()} changes are never delivered")
+            self._check_reader(reader)
 
     def _is_settled(self) -> bool:
         record = self.state().sets.get(SET)
@@ -290,8 +394,13 @@ class SwitchWorld:
                 evolve(replayed, entry.key, entry.value, entry.offset)
         if GENERATION.digest(replayed) != before:
             raise OrderBrokenError("replay of the compacted log gives another state")
-        if self.reader is not None and self.reader.reading.refused:
-            raise OrderBrokenError(f"{self.reader.reading.refused} records stood behind their writer's END")
+        for reader in self.readers:
+            self._check_reader(reader)
+
+    def _check_reader(self, reader: ReaderOnTrial) -> None:
+        if reader.run is not None and reader.run.progress.refused:
+            raise OrderBrokenError(f"{reader.run.progress.refused} records stood behind their writer's END")
+        reader.judge.check_gaps()
 
     def _standing(self) -> str:
         record = self.state().sets.get(SET)
