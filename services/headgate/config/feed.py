@@ -168,6 +168,8 @@ class SourceSpec(_Strict):
     """Topic → source table, for ``headgate verify``, where the topic is not named like its table."""
     unavailable_value: str = "__debezium_unavailable_value"
     binary_handling_mode: Literal["bytes", "base64", "base64-url-safe", "hex"] | None = None
+    output_nulls: bool | None = None
+    """Maxwell's option of that name: whether its rows have their NULLs, or leave them out. None: not said."""
     registry: RegistrySpec | None = None
     """For formats whose schemas are in a registry."""
 
@@ -236,6 +238,15 @@ class SourceSpec(_Strict):
             raise ValueError(
                 f"source.binary_handling_mode is an option of Debezium's connectors: events of format {self.format} "
                 "say their bytes in one way only; leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _nulls_of_maxwell(self) -> "SourceSpec":
+        if self.output_nulls is not None and "output_nulls" not in FORMATS[self.format].options:
+            raise ValueError(
+                f"source.output_nulls is an option of Maxwell. Events of format {self.format} say themselves what is "
+                "NULL; remove the option"
             )
         return self
 

@@ -1,8 +1,11 @@
 """Canal-JSON → Change: Alibaba Canal's flat messages, and TiCDC's of the same form with the TiDB extension.
 
 One message holds the rows of one statement: ``{"type", "pkNames", "mysqlType", "data": [row, …], "old": [row, …]}``.
-The key of a row is its ``pkNames`` columns; an UPDATE whose ``old`` names another key deletes that one first. A
-column that ``mysqlType`` has and an UPDATE's row lacks was not sent: ABSENT.
+The key of a row is its ``pkNames`` columns; an UPDATE whose ``old`` names another key deletes that one first.
+
+Some writers leave NULLs out of ``data``. A column that ``mysqlType`` has and a row lacks is NULL in an INSERT, and in
+an UPDATE if ``old`` has it. If ``old`` does not have it, the update has left the column alone, whatever it holds:
+ABSENT.
 
 TiCDC adds ``_tidb`` (``enable-tidb-extension=true`` in its sink URI): the commit ts of every change, and messages
 of type TIDB_WATERMARK in every partition, which are this format's evidence of time. They also tell what was sent
@@ -16,7 +19,7 @@ What is noticed and refused: a topic that carries two tables, a row without key,
 the row out because of its size (claim check, handle key only).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -146,8 +149,9 @@ class Decoder:
                 replaced = self._replaced(message, number, key)
                 if replaced is not None:
                     changes.append(_change(message, Operation.DELETE, replaced, None, (partition, offset, append_ms)))
-                row |= dict.fromkeys((message.types or {}).keys() - row.keys(), ABSENT)
             is_kept = operation is Operation.UPSERT
+            if is_kept and message.types is not None and (lacking := message.types.keys() - row.keys()):
+                row |= _left_out(message, number, lacking)
             changes.append(_change(message, operation, key, row if is_kept else None, (partition, offset, append_ms)))
         return changes
 
@@ -205,6 +209,19 @@ class Decoder:
         if message.type != _TRUNCATE or not self._is_new(message, partition, offset):
             return []
         return [_change(message, Operation.TRUNCATE, {}, None, (partition, offset, append_ms))]
+
+
+def _left_out(message: _Message, number: int, columns: Collection[str]) -> Row:
+    """What ``columns`` hold, which the row lacks. Raises ChangeError where the message does not say."""
+    if message.type == "INSERT":
+        return dict.fromkeys(columns)
+    old = message.old[number] if message.old is not None and number < len(message.old) else None
+    if old is None:
+        raise ChangeError(
+            f"the row lacks {', '.join(sorted(columns))}, and without 'old' the message does not say whether they "
+            "became NULL or did not change: let the writer send all columns, with NULLs"
+        )
+    return {column: None if column in old else ABSENT for column in columns}
 
 
 def _change(message: _Message, operation: Operation, key: Row, row: Row | None, place: tuple[int, int, int]) -> Change:

@@ -19,6 +19,9 @@ __all__ = [
     "BINARY",
     "CONNECTOR",
     "DATA_ERRORS",
+    "LACKING",
+    "LACKING_NULL",
+    "LACKING_UNKNOWN",
     "TEXT_ONLY",
     "Absent",
     "Change",
@@ -47,6 +50,16 @@ What it makes of some types no schema tells, or none is there."""
 BINARY: Final = "\x00binary"
 """In ``Change.semantics``, beside columns (no database lets one have this name): how bytes are written as text, in the
 words of Debezium's ``binary.handling.mode``, where the feed says it; or TEXT_ONLY."""
+
+LACKING: Final = "\x00lacking"
+"""In ``Change.semantics``, beside columns: what a column means that the table has and a whole row lacks. Without it,
+the source does not have that column, and the sink's default holds. LACKING_NULL or LACKING_UNKNOWN."""
+
+LACKING_NULL: Final = "null"
+"""It is NULL: the writer leaves NULLs out."""
+
+LACKING_UNKNOWN: Final = "unknown"
+"""It is NULL, or the source does not have it: the writer may leave NULLs out, and no event says whether it does."""
 
 TEXT_ONLY: Final = "text"
 """Of a format that has bytes as bytes: a text is never some."""

@@ -13,6 +13,10 @@ a bootstrap are rows like any other; where it begins and ends is passed over, as
 A tombstone is a delete of the row that its key names. Maxwell writes none by itself: its delete is a message, which
 compaction keeps; whoever added one did it to the key as it stands there.
 
+With ``output_nulls=false`` Maxwell leaves NULLs out of its rows, and nothing in a message tells such a row from one of
+a table that lacks the column. So a feed can say which it is (``source.output_nulls``); if it does not, rows that lack
+columns of the sink's table are refused there (LACKING).
+
 Maxwell writes every table to one topic, unless told otherwise; a topic that carries two is refused.
 """
 
@@ -21,7 +25,17 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.formats.change import CONNECTOR, Change, ChangeError, Operation, Row, source_time
+from headgate.formats.change import (
+    CONNECTOR,
+    LACKING,
+    LACKING_NULL,
+    LACKING_UNKNOWN,
+    Change,
+    ChangeError,
+    Operation,
+    Row,
+    source_time,
+)
 from headgate.formats.dealing import Whose, named
 from headgate.formats.decoding import Watermark, decode_each
 from headgate.formats.json_values import PARSE_ERRORS, exact_decoder
@@ -43,7 +57,12 @@ _PASSED_OVER: Final = frozenset(
 _KEY_COLUMN: Final = "pk."
 _NO_KEY: Final = "_uuid"
 _MS: Final = 1_000
-_MEANING: Final = {CONNECTOR: "maxwell"}
+_MEANINGS: Final[dict[bool | None, dict[str, str]]] = {
+    True: {CONNECTOR: "maxwell"},
+    False: {CONNECTOR: "maxwell", LACKING: LACKING_NULL},
+    None: {CONNECTOR: "maxwell", LACKING: LACKING_UNKNOWN},
+}
+"""By ``source.output_nulls``."""
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -79,9 +98,14 @@ def look(value: bytes) -> SourceTable | Whose:
 class Decoder:
     """Decodes the messages of one topic, which carries one table."""
 
-    def __init__(self, *, keyless: bool = False) -> None:
-        """``keyless``: rows without key are to be added; what is more than that is refused."""
+    def __init__(self, *, keyless: bool = False, output_nulls: bool | None = None) -> None:
+        """``keyless``: rows without key are to be added; what is more than that is refused.
+
+        ``output_nulls``: Maxwell's option of that name, None if the feed does not say it.
+        """
         self._keyless = keyless
+        self._meaning = _MEANINGS[output_nulls]
+        self._output_nulls = output_nulls
         self.table = OneTable("kafka_topic=%{database}.%{table}")
         self._columns: tuple[str, ...] = ()
         """The key's, as the last row spelled them."""
@@ -131,9 +155,11 @@ class Decoder:
         if None in before.values():
             raise ChangeError(f"'old' has NULL in the row's key ({', '.join(before)}), which no row can have had")
         if operation is Operation.UPSERT and before != named:
-            changes.append(Change(partition, offset, Operation.DELETE, before, None, source_ms, append_ms, _MEANING))
+            changes.append(
+                Change(partition, offset, Operation.DELETE, before, None, source_ms, append_ms, self._meaning)
+            )
         kept = row if operation is Operation.UPSERT else None
-        changes.append(Change(partition, offset, operation, named, kept, source_ms, append_ms, _MEANING))
+        changes.append(Change(partition, offset, operation, named, kept, source_ms, append_ms, self._meaning))
         return changes
 
     def _tombstone(self, key: bytes | None, partition: int, offset: int, append_ms: int) -> list[Change]:
@@ -148,7 +174,7 @@ class Decoder:
             )
         spelled = {column.lower(): column for column in self._columns}
         named: Row = {spelled.get(column.lower(), column): each for column, each in pairs.items()}
-        return [Change(partition, offset, Operation.DELETE, named, None, None, append_ms, _MEANING)]
+        return [Change(partition, offset, Operation.DELETE, named, None, None, append_ms, self._meaning)]
 
     def _row(self, message: _Message) -> Row:
         if message.encrypted is not None:
@@ -157,10 +183,10 @@ class Decoder:
             raise ChangeError(f"type {message.type} without a row: 'data' is missing or empty")
         self.table.check((message.database, message.table))
         lacking = sorted((message.old or {}).keys() - message.data.keys())
-        if lacking:
+        if lacking and self._output_nulls is not False:
             raise ChangeError(
-                f"the row lacks {', '.join(lacking)}, which its update has changed: let Maxwell write NULLs "
-                "(output_nulls=true), and all columns of the table"
+                f"the row lacks {', '.join(lacking)}, although they are in 'old': let Maxwell write NULLs "
+                "(output_nulls=true) and all columns of the table, or tell the feed (source.output_nulls: false)"
             )
         return message.data
 
@@ -216,6 +242,7 @@ def _without_key(kind: str, *, keyless: bool) -> str:
 FORMAT: Final = FormatPlug(
     summary="Maxwell's JSON",
     compacted_away="the delete of a row's old key, where its key was changed and the new row changed again",
-    decoder=lambda needs: Decoder(keyless=needs.keyless),
+    options=frozenset({"output_nulls"}),
+    decoder=lambda needs: Decoder(keyless=needs.keyless, output_nulls=needs.source.output_nulls),
     look=lambda _: look,
 )

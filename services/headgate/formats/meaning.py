@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.formats.change import BINARY, CONNECTOR, ChangeError
+from headgate.formats.change import BINARY, CONNECTOR, LACKING, ChangeError
 
 __all__ = ["COLUMNS_MAX", "DECIMAL", "DEPTH_MAX", "array_of", "check_columns", "named", "parametrised"]
 
@@ -83,5 +83,5 @@ def check_columns(columns: Mapping[str, object]) -> None:
     if len(columns) > COLUMNS_MAX:
         raise ChangeError(f"the event's schema has {len(columns)} columns; a table has {COLUMNS_MAX} at most")
     for column in columns:
-        if column in (CONNECTOR, BINARY) or not isinstance(column, str) or len(column) > COLUMN_CHARACTERS_MAX:
+        if column in (CONNECTOR, BINARY, LACKING) or not isinstance(column, str) or len(column) > COLUMN_CHARACTERS_MAX:
             raise ChangeError(f"the event's schema has a column named {_shown(column)}, which is not a valid name")

@@ -4,7 +4,7 @@ Applying the result has the same outcome as applying the changes one after the o
 rules:
 
 - a later row replaces an earlier one column by column: a column that it lacks or that is ABSENT keeps the value of
-  the batch;
+  the batch. A row whose writer may leave NULLs out (LACKING) replaces an earlier one as a whole;
 - a row in which columns are still ABSENT is a *partial* update of the others: it needs a row that is there already;
 - a delete wipes what came before it. A row after it is a new one: the key is deleted, then inserted, so that no
   column of the old row shines through;
@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.formats.change import ABSENT, Change, ChangeError, Operation, Row
+from headgate.formats.change import ABSENT, LACKING, Change, ChangeError, Operation, Row
 
 __all__ = ["OrphanRowError", "Reduced", "UnusableKeyError", "WrongKeyError", "reduce_changes"]
 
@@ -156,6 +156,8 @@ def _refuse_orphan(change: Change) -> None:
 def _fold(earlier: Change, later: Change) -> Change:
     """``later`` with what it lacks taken from ``earlier``, values together with their meaning."""
     old, new = earlier.row or {}, later.row or {}
+    if later.semantics is not None and LACKING in later.semantics:
+        return later
     if old.keys() <= new.keys() and ABSENT not in new.values():
         return later
     taken = {

@@ -457,6 +457,25 @@ def test_what_maxwell_says_of_a_column_of_json_is_json_at_the_sink(either: Datab
     assert {str(row[0]) for row in either.rows("SELECT w FROM t")} == {"plain"}
 
 
+def test_what_maxwell_leaves_out_is_null_or_refused_and_never_an_old_value(either: Database) -> None:
+    """One row is new, one is sent again by a bootstrap after its column was set to NULL."""
+    either.execute("CREATE TABLE t (id int PRIMARY KEY, v varchar(20) DEFAULT 'default')")
+    rows = [(1, "insert", '{"id":1}'), (2, "insert", '{"id":2,"v":"old"}'), (2, "bootstrap-insert", '{"id":2}')]
+    keys = [b'{"database":"d","table":"t","pk.id":%d}' % row_id for row_id, _, _ in rows]
+    events = [f'{{"database":"d","table":"t","type":"{kind}","ts":5,"data":{row}}}'.encode() for _, kind, row in rows]
+
+    def changes(*, output_nulls: bool | None) -> list[Change]:
+        decoder = maxwell_json.Decoder(output_nulls=output_nulls)
+        return decoder.decode_batch(keys, events, [0] * 3, [0, 1, 2], [0] * 3)
+
+    claim = either.claim("t")
+    with pytest.raises(ValueRefusedError, match=r"column v: the row lacks this column.*source\.output_nulls.*offset 0"):
+        either.apply(claim, *changes(output_nulls=None))
+    assert either.rows("SELECT * FROM t") == []
+    either.apply(claim, *changes(output_nulls=False))
+    assert [(row[0], row[1]) for row in either.rows("SELECT id, v FROM t ORDER BY id")] == [(1, None), (2, None)]
+
+
 def test_a_column_that_was_widened_takes_what_it_refused_before(database: Database) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v smallint)")
     claim = database.claim("t")

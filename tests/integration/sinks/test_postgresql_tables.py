@@ -7,7 +7,7 @@ import msgspec
 import psycopg
 import pytest
 
-from headgate.formats.change import ABSENT, Change, Operation
+from headgate.formats.change import ABSENT, LACKING, LACKING_NULL, LACKING_UNKNOWN, Change, Operation
 from headgate.formats.reducing import Reduced
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
@@ -678,3 +678,20 @@ def test_a_row_is_found_by_a_key_that_is_an_object_or_a_list(
     assert database.rows("SELECT v FROM t ORDER BY v") == [("a",), ("c",)]
     database.apply(claim, change(4, gone, None))
     assert database.rows("SELECT id::text, v FROM t") == [(shown, "c")]
+
+
+@pytest.mark.parametrize("lacking", [LACKING_NULL, LACKING_UNKNOWN, None])
+def test_a_column_that_rows_lack_is_null_refused_or_left_to_the_sink(database: Database, lacking: str | None) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text DEFAULT 'default')")
+    claim = database.claim("public.t")
+    semantics = {} if lacking is None else {LACKING: lacking}
+    whole = Change(0, 0, Operation.UPSERT, {"id": 1}, {"id": 1, "v": "old"}, None, 0, semantics)
+    database.apply(claim, whole)
+    changes = [Change(0, n, Operation.UPSERT, {"id": n}, {"id": n}, None, 0, semantics) for n in (1, 2)]
+    if lacking == LACKING_UNKNOWN:
+        with pytest.raises(ValueRefusedError, match="column v: the row lacks this column"):
+            database.apply(claim, *changes)
+        return
+    database.apply(claim, *changes)
+    found = [(1, None), (2, None)] if lacking == LACKING_NULL else [(1, "old"), (2, "default")]
+    assert database.rows("SELECT id, v FROM t ORDER BY id") == found

@@ -128,12 +128,34 @@ def test_a_delete_has_a_key_and_no_row() -> None:
     assert (change.operation, change.key, change.row) == (Operation.DELETE, {"id": "1"}, None)
 
 
-def test_columns_that_an_update_does_not_carry_are_absent_and_an_insert_has_none() -> None:
-    types = {"id": "int", "v": "text", "w": "longtext"}
-    (change,) = decode(message("UPDATE", data=[{"id": "1", "v": "b"}], old=[{"v": "a"}], mysqlType=types))
-    assert change.row == {"id": "1", "v": "b", "w": ABSENT}
-    (change,) = decode(message(data=[{"id": "1", "v": "b"}], mysqlType=types))
-    assert change.row == {"id": "1", "v": "b"}
+TYPES = {"id": "int", "v": "text", "w": "longtext"}
+
+
+def test_nulls_left_out_of_an_insert_are_nulls() -> None:
+    (change,) = decode(message(data=[{"id": "1", "v": "b"}], mysqlType=TYPES))
+    assert change.row == {"id": "1", "v": "b", "w": None}
+
+
+@pytest.mark.parametrize(
+    ("old", "w"),
+    [
+        pytest.param({"w": "x"}, None, id="became NULL"),
+        pytest.param({"v": "a"}, ABSENT, id="did not change"),
+        pytest.param({}, ABSENT, id="nothing changed"),
+    ],
+)
+def test_a_column_left_out_of_an_update_is_null_if_old_has_it(old: dict[str, str], w: object) -> None:
+    rows = [{"id": "0", "v": "a", "w": "b"}, {"id": "1", "v": "b"}]
+    _, change = decode(message("UPDATE", data=rows, old=[{"v": "x"}, old], mysqlType=TYPES))
+    assert change.row == {"id": "1", "v": "b", "w": w}
+
+
+@pytest.mark.parametrize("old", [None, [], [None]])
+def test_an_update_that_does_not_say_what_it_changed_must_have_all_columns(old: object) -> None:
+    with pytest.raises(ChangeError, match="lacks w, and without 'old'"):
+        decode(message("UPDATE", data=[{"id": "1", "v": "b"}], old=old, mysqlType=TYPES))
+    (change,) = decode(message("UPDATE", data=[{"id": "1", "v": "b", "w": None}], old=old, mysqlType=TYPES))
+    assert change.row == {"id": "1", "v": "b", "w": None}
 
 
 @pytest.mark.parametrize("kind", ["CREATE", "ALTER", "QUERY", "CINDEX", "XYZ"])

@@ -6,14 +6,25 @@ from typing import Any
 
 import pytest
 
-from headgate.formats.change import CONNECTOR, Change, ChangeError, Operation
+from headgate.config.feed import FeedSpecError, parse_feed
+from headgate.formats.change import (
+    CONNECTOR,
+    LACKING,
+    LACKING_NULL,
+    LACKING_UNKNOWN,
+    Change,
+    ChangeError,
+    Operation,
+)
 from headgate.formats.decoding import UndecodableError
 from headgate.formats.maxwell_json import Decoder
+from headgate.formats.reducing import reduce_changes
 from headgate.sinks.relational.mysql.catalog import Column
 from headgate.sinks.relational.mysql.values import column_text as mysql_text
 from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
 from headgate.sinks.relational.text import escape
 
+UNSAID = {CONNECTOR: "maxwell", LACKING: LACKING_UNKNOWN}
 KEY = b'{"database":"shop","table":"goods","pk.id":7}'
 ROW = {"Id": 7, "name": "Ann é", "price": 12.5, "at": "2026-01-02 03:04:05.678", "raw": "AP8=", "gone": None}
 
@@ -31,7 +42,7 @@ def decode(value: bytes | None, key: bytes | None = KEY, decoder: Decoder | None
 def test_a_row_that_is_there(kind: str) -> None:
     (change,) = decode(message(kind, old={"name": "Bob"}) if kind == "update" else message(kind))
     row = ROW | {"price": Decimal("12.5")}
-    assert change == Change(3, 14, Operation.UPSERT, {"Id": 7}, row, 1795228070000, 99, {CONNECTOR: "maxwell"})
+    assert change == Change(3, 14, Operation.UPSERT, {"Id": 7}, row, 1795228070000, 99, UNSAID)
 
 
 def test_a_row_that_is_gone_and_the_tombstone_behind_it() -> None:
@@ -95,7 +106,7 @@ def test_a_column_of_json_is_at_the_sink_what_it_was(written: str) -> None:
     """Maxwell puts the column's JSON into the message as it is."""
     (change,) = decode(message("insert").replace(b'"AP8="', written.encode()))
     assert change.row is not None
-    assert change.semantics == {CONNECTOR: "maxwell"}
+    assert change.semantics == UNSAID
     value, connector = change.row["raw"], change.semantics[CONNECTOR]
     postgresql = postgresql_text("jsonb", None, connector)
     mysql = mysql_text(Column("json", "json", None, None), None, connector)
@@ -133,7 +144,7 @@ def test_rows_without_key_are_added_where_that_is_wanted() -> None:
         (KEY, message("insert", {}, encrypted={"iv": "x"}), "encrypted"),
         (KEY, message("insert", {"name": "x"}), "lacks id of its key"),
         (KEY, message("insert", ROW | {"Id": None}), "lacks id of its key"),
-        (KEY, message("update", old={"secret": 1}), "lacks secret, which its update has changed"),
+        (KEY, message("update", old={"secret": 1}), "lacks secret, although"),
         (None, message("insert"), "has no key"),
         (b"7", message("insert"), "not one of Maxwell's"),
         (b"\xff", message("insert"), "not one of Maxwell's"),
@@ -161,3 +172,34 @@ def test_a_topic_of_two_tables_is_refused() -> None:
 def test_an_old_key_with_null_is_refused() -> None:
     with pytest.raises(ChangeError, match="NULL in the row's key"):
         decode(message("update", old={"Id": None}))
+
+
+@pytest.mark.parametrize(("option", "lacking"), [(True, None), (False, LACKING_NULL), (None, LACKING_UNKNOWN)])
+def test_what_a_column_means_that_a_row_lacks_is_said_by_the_feed(option: bool | None, lacking: str | None) -> None:
+    decoder = Decoder(output_nulls=option)
+    for kind in ("insert", "update", "bootstrap-insert"):
+        (change,) = decode(message(kind, old={}), decoder=decoder)
+        assert change.semantics is not None
+        assert change.semantics.get(LACKING) == lacking
+    update = message("update", {"Id": 7}, old={"gone": "x"})
+    if option is False:
+        assert [change.row for change in decode(update, decoder=decoder)] == [{"Id": 7}]
+    else:
+        with pytest.raises(ChangeError, match=r"lacks gone.*output_nulls"):
+            decode(update, decoder=decoder)
+
+
+def test_a_row_that_may_lack_nulls_takes_no_value_of_an_earlier_one() -> None:
+    decoder = Decoder(output_nulls=False)
+    changes = decode(message("insert"), decoder=decoder) + decode(
+        message("bootstrap-insert", {"Id": 7}), decoder=decoder
+    )
+    assert [change.row for change in reduce_changes(changes, ["Id"]).upserts] == [{"Id": 7}]
+
+
+def test_the_option_is_of_maxwells_format_only() -> None:
+    feed = "feed: shop\nsource: {{topics: [a], format: {}, output_nulls: false}}\n"
+    feed += "sink: {{type: postgresql, dsn: host=x dbname=y}}"
+    assert parse_feed(feed.format("maxwell-json")).source.output_nulls is False
+    with pytest.raises(FeedSpecError, match="output_nulls is an option of Maxwell"):
+        parse_feed(feed.format("canal-json"))

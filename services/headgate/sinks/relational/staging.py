@@ -9,7 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
-from headgate.formats.change import BINARY, CONNECTOR, DATA_ERRORS, reason_of
+import msgspec
+
+from headgate.formats.change import BINARY, CONNECTOR, DATA_ERRORS, LACKING, LACKING_NULL, reason_of
 from headgate.formats.reducing import Reduced
 from headgate.sinks.contract import SinkColumnMissingError
 from headgate.sinks.relational.altered import TableAlteredError
@@ -42,6 +44,12 @@ bring any number of them, because each has a schema."""
 
 MEANING_SHOWN_MAX: Final = 80
 """Characters of what a schema says of a column, in an error."""
+
+LACKING_ADVICE: Final = (
+    "the row lacks this column. Either Maxwell leaves NULLs out (output_nulls=false): set source.output_nulls: false, "
+    "and columns that a row lacks become NULL. Or the source does not have the column: set source.output_nulls: true, "
+    "and the sink's default holds"
+)
 
 GROUP: Final = "headgate group"
 """The column that numbers groups."""
@@ -123,7 +131,7 @@ class Stage(ABC, Generic[S, C]):
     def fill(self, reduced: Reduced) -> list[Group]:
         """Stage a reduced batch: deletes as group 0, then the groups returned. Raises UnwritableError, SinkError."""
         self._empty()
-        groups = group_rows(reduced.upserts, self.table.key)
+        groups = [self._completed(group) for group in group_rows(reduced.upserts, self.table.key)]
         for keys in group_keys(reduced.deletes, self.table.key) if reduced.deletes else ():
             self._send(0, keys, self._used(keys))
         for number, group in enumerate(groups, start=1):
@@ -153,6 +161,27 @@ class Stage(ABC, Generic[S, C]):
         if self.table.folding and groups and self._is_any_folded():
             raise FoldedKeysError
         return Merged(upserts, updates, deletes)
+
+    def lacking(self, group: Group) -> list[str]:
+        """Columns of the table that the group's whole rows lack, and whose writer may have left NULLs out."""
+        if not group.whole or LACKING not in (group.semantics or {}):
+            return []
+        return [column for column in self.table.columns if column not in group.columns]
+
+    def _completed(self, group: Group) -> Group:
+        """The group with the NULLs that its writer left out. Raises UnwritableError if nobody says whether it did."""
+        lacking = self.lacking(group)
+        if not lacking:
+            return group
+        if (group.semantics or {})[LACKING] != LACKING_NULL:
+            raise UnwritableError(group.changes[0], lacking[0], LACKING_ADVICE)
+        nulls = [None] * len(group.changes)
+        return msgspec.structs.replace(
+            group,
+            columns=(*group.columns, *lacking),
+            values=[*group.values, *[nulls] * len(lacking)],
+            types=[*group.types, *[{type(None)}] * len(lacking)],
+        )
 
     def _used(self, group: Group) -> list[int]:
         """The group's columns that are written; SinkColumnMissingError for those that the table has not."""

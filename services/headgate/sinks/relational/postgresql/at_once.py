@@ -91,7 +91,7 @@ def _insert(session: PostgresSession, stage: Stage[PostgresSession, str], reduce
     if reduced.truncate or reduced.deletes or len(reduced.upserts) > ROWS_MAX or not table.key or table.folding:
         return None
     groups = group_rows(reduced.upserts, table.key)
-    if len(groups) != 1 or not groups[0].whole or not _takes(stage, groups[0]):
+    if len(groups) != 1 or not groups[0].whole or stage.lacking(groups[0]) or not _takes(stage, groups[0]):
         return None
     (group,) = groups
     columns = [column for column in group.columns if column in table.columns]
