@@ -278,13 +278,13 @@ def test_a_partition_that_cannot_be_written_makes_the_process_unready_until_it_c
     operator.create()
     one = ingest("one", SET, "--topic", topic)
     wait_until(one.is_ready, "it copies")
-    _demand_replicas(log, operator.topic, 2)
+    _refuse_older_than(log, operator.topic, 1)
     source.write(200)
     wait_until(lambda: one.get("/readyz")[0] == 503, "its probe fails")
     status, said = one.get("/readyz")
     assert (status, "partitions wait" in said) == (503, True), said
     assert '"event": "partition waits"' in one.said
-    _demand_replicas(log, operator.topic, 1)
+    _refuse_older_than(log, operator.topic, 2**63 - 1)
     found: list[ReadChange] = []
     with closing(ChangeReader(log, SET, "r")) as reader:
         read_until(reader, found, lambda: 200)
@@ -292,8 +292,9 @@ def test_a_partition_that_cannot_be_written_makes_the_process_unready_until_it_c
     assert by_key(found) == source.written
 
 
-def _demand_replicas(log: KafkaLog, topic: str, count: int) -> None:
-    entry = ConfigEntry("min.insync.replicas", str(count), incremental_operation=AlterConfigOpType.SET)
+def _refuse_older_than(log: KafkaLog, topic: str, age_ms: int) -> None:
+    """Let the broker refuse records with an older timestamp: with 1 ms that is every record."""
+    entry = ConfigEntry("message.timestamp.before.max.ms", str(age_ms), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     for future in log.connection.admin.incremental_alter_configs([resource]).values():
         future.result(ANSWER_SECONDS)

@@ -178,8 +178,10 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
     about, epoch = _about(draft, effect)
     draft.finish(about)
     if isinstance(result, EffectFailed):
+        draft.term.failures[about] = result.reason
         draft.set_timer("retry" if epoch else "look", effect.set, epoch, RETRY_SECONDS)
         return
+    draft.term.failures.pop(about, None)
     match effect, result:
         case CreateLog(), LogSeen() | EffectRefused():
             requests.take_created(draft, effect.set, result)

@@ -114,13 +114,31 @@ def take_repair(draft: Draft, name: str, result: LogSeen | EffectRefused) -> Non
             draft.map_of(name, generation.epoch)
         except MapError as error:
             problems.append(str(error))
+    advance(draft, name)
+    problems += _standstill(draft, name)
     if problems:
         _settle_all(draft, waiting, OutcomeStatus.FAILED, "; ".join(problems))
         return
-    advance(draft, name)
     current = current_of(record)
     said = f"generation {current.epoch} covers every token" if current is not None else "there is no generation yet"
     _settle_all(draft, waiting, OutcomeStatus.DONE, f"nothing is wrong: {said}")
+
+
+def _standstill(draft: Draft, name: str) -> list[str]:
+    """Why a switch does not proceed: the last failure of each effect that it waits for."""
+    open_switch = open_switch_of(draft.record(name))
+    if open_switch is None:
+        return []
+    epochs = (open_switch.epoch, open_switch.follows)
+    failures = sorted((about, why) for about, why in draft.term.failures.items() if about[1] == name)
+    return [
+        f"the switch to generation {open_switch.epoch} waits: {_WAITS.get(about[0], about[0])} fails: {why}"
+        for about, why in failures
+        if about[0] == "fence" or about[-1] in epochs
+    ]
+
+
+_WAITS = {"ends": "writing END markers", "measure": "measuring the closed streams", "fence": "fencing a writer"}
 
 
 def _create(

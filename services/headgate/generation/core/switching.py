@@ -51,6 +51,14 @@ RETRY_SECONDS: Final = 0.5
 KEPT_SECONDS: Final = 7 * 86_400.0
 """How long a drained generation stays, for readers that begin from the oldest: Kafka's usual retention."""
 
+DRAINED_MAX: Final = 1_000
+"""Drained generations that are kept at most. All of them are in the set's record, which every process reads: a thousand
+are a few hundred kilobytes."""
+
+MARKERS_MAX: Final = 20_000
+"""END markers in one effect, unless one writer alone has more. They take a second or two, and what is written counts:
+if a later effect fails, only its own markers are written again."""
+
 STEPS_MAX: Final = 1_000
 """Steps of one set in one decision; each leads to a later phase, so more is a bug."""
 
@@ -75,7 +83,8 @@ def resume(draft: Draft, name: str) -> None:
             draft.wait_for_writers("promise", name, each.epoch, PROMISE_SECONDS)
             draft.wait_for_writers("abandon", name, each.epoch, ABANDON_SECONDS)
         elif each.phase is GenerationPhase.DRAINED:
-            draft.set_timer("expire", name, each.epoch, KEPT_SECONDS)
+            _forget_cuts(draft, name, each)
+            _expire_later(draft, name, each)
 
 
 def raise_signal(draft: Draft, name: str, epoch: int, signal: Signal, reason: str = "") -> None:
@@ -229,7 +238,27 @@ def _supersede(draft: Draft, name: str, generation: GenerationRecorded, _reason:
 
 def _drain(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     draft.change(name, generation.epoch, phase=GenerationPhase.DRAINED)
+    _forget_cuts(draft, name, generation)
     draft.set_timer("expire", name, generation.epoch, KEPT_SECONDS)
+    drained = [each.epoch for each in draft.record(name).generations if each.phase is GenerationPhase.DRAINED]
+    for epoch in drained[:-DRAINED_MAX]:
+        raise_signal(draft, name, epoch, Signal.EXPIRED)
+
+
+def _expire_later(draft: Draft, name: str, generation: GenerationRecorded) -> None:
+    """Counted from when it was drained: a new owner's term must not give it another seven days."""
+    drained_seconds = (draft.now.wall_ms - generation.changed_ms) / 1_000
+    draft.set_timer("expire", name, generation.epoch, min(KEPT_SECONDS, max(0.0, KEPT_SECONDS - drained_seconds)))
+
+
+def _forget_cuts(draft: Draft, name: str, drained: GenerationRecorded) -> None:
+    """The measured ends of the closed streams are known, and say all that a later reader needs.
+
+    The cuts of hundreds of generations with a hundred writers each would be most of the record.
+    """
+    successor = _successor(draft.record(name), drained)
+    if successor is not None and successor.cuts:
+        draft.change(name, successor.epoch, cuts=())
 
 
 def _retire(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
@@ -260,5 +289,7 @@ def _ask_for_ends(draft: Draft, name: str) -> None:
     cuts = tuple((cut.writer, cut.position or 0) for cut in generation.cuts if not cut.ended)
     if cuts:
         partitions = tuple(sorted(stream.partition for stream in draft.switch_to(name, generation).closed))
-        effect = WriteEnds(name, generation.epoch, record.topic, partitions, cuts)
+        effect = WriteEnds(
+            name, generation.epoch, record.topic, partitions, cuts[: max(1, MARKERS_MAX // len(partitions))]
+        )
         draft.run(("ends", name, generation.epoch), effect)

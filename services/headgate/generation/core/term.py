@@ -39,13 +39,15 @@ class AutomaticMemory:
 class Term:
     """One owner's memory: effects that are under way, by what they are about; and of automatic mode, by set.
 
-    ``waiting``: since when (monotonic seconds) writers are waited for, by (kind of timer, set, epoch). ``topologies``:
+    ``failures``: why effects failed at their last try, by what they are about, until one succeeds. ``waiting``: since
+    when (monotonic seconds) writers are waited for, by (kind of timer, set, epoch). ``topologies``:
     of generations that are being published, by (set, timestamp); ``wrong``: rows that are to be written again.
     """
 
     owner_rev: int
     began: float
     running: set[tuple[Any, ...]] = field(default_factory=set)
+    failures: dict[tuple[Any, ...], str] = field(default_factory=dict)
     waiting: dict[tuple[str, str, int], float] = field(default_factory=dict)
     automatic: dict[str, AutomaticMemory] = field(default_factory=dict)
     topologies: dict[tuple[str, int], Topology] = field(default_factory=dict)
