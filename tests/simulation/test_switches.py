@@ -156,7 +156,7 @@ def _what_is_held_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def _nothing_is_held(patch: pytest.MonkeyPatch) -> None:
     take = Outbox.take
-    patch.setattr(Outbox, "take", lambda box, log, _closed, limit: take(box, log, (), limit))
+    patch.setattr(Outbox, "take", lambda box, log, _closed, *limits: take(box, log, (), *limits))
 
 
 def _no_end_is_written(patch: pytest.MonkeyPatch) -> None:
