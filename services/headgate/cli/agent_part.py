@@ -10,7 +10,7 @@ import msgspec
 from headgate.agent.shell.service import AgentCounters, AgentOptions, run_agent
 from headgate.cli.running import Part, Surroundings
 from headgate.config.security import java_properties
-from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream
+from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentRestraint, AgentStream
 from headgate.replication.progress import LaneProgress
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def agent_part(around: Surroundings, scratch: Path) -> Part:
     AgentMetrics(around.registry, lambda name: float(getattr(counters, name)))
     AgentFeeds(around.registry, counters.feeds)
     AgentMemory(around.registry, spark.memory_bytes)
+    AgentRestraint(around.registry, spark.restraint)
     AgentStream(around.registry, spark.progress)
 
     def run() -> None:
@@ -101,6 +102,14 @@ class _Spark:
     def memory_bytes(self) -> dict[str, int]:
         sizes: dict[str, int] = {} if self._runtime is None else self._runtime.memory_bytes()
         return sizes
+
+    def restraint(self) -> dict[str, Any]:
+        """What keeps it from working at full speed (observability.metrics.AgentRestraint)."""
+        if self._runtime is None:
+            return {}
+        sizes = self._runtime.poll_size
+        silent = {} if self._executor is None else self._executor.silent_sinks
+        return {"memory_failures": sizes.failures, "poll_records": sizes.records, "silent_sinks": silent}
 
     def stop(self) -> None:
         if self._runtime is not None:

@@ -22,6 +22,7 @@ __all__ = [
     "AgentFeeds",
     "AgentMemory",
     "AgentMetrics",
+    "AgentRestraint",
     "AgentStream",
     "Figures",
     "new_registry",
@@ -135,6 +136,37 @@ class AgentMemory(Collector):
         for process, size in sorted(self._sizes().items()):
             memory.add_metric([process], size)
         return [memory]
+
+
+class AgentRestraint(Collector):
+    """What keeps an agent from working at full speed: ``poll_records``, ``memory_failures``, ``silent_sinks``.
+
+    ``silent_sinks`` are seconds by server.
+    """
+
+    def __init__(self, registry: CollectorRegistry, restraint: Callable[[], Mapping[str, Any]]) -> None:
+        self._restraint = restraint
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """A counter and two gauges; nothing before Spark was started."""
+        now = self._restraint()
+        if not now:
+            return
+        failures = CounterMetricFamily("headgate_spark_out_of_memory", "times that the Spark JVM ran out of memory")
+        failures.add_metric([], now["memory_failures"])
+        yield failures
+        yield GaugeMetricFamily(
+            "headgate_spark_poll_records",
+            "records read from Kafka at a time; less than 2000 after the JVM ran out of memory",
+            value=now["poll_records"],
+        )
+        silent = GaugeMetricFamily(
+            "headgate_sink_silent_seconds", "how long a sink server has not answered this agent", labels=["server"]
+        )
+        for server, seconds in sorted(now["silent_sinks"].items()):
+            silent.add_metric([server], seconds)
+        yield silent
 
 
 class AgentStream(Collector):

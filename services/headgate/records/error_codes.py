@@ -10,10 +10,13 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ERROR_CODES", "PARTITIONS_GROWN", "ErrorCode", "Stage", "error_code_of"]
+__all__ = ["ERROR_CODES", "MEMORY_SHORT", "PARTITIONS_GROWN", "ErrorCode", "Stage", "error_code_of"]
 
 PARTITIONS_GROWN: Final = "source_partitions_grown"
 """The one code that stops a whole feed, and for good (coordinator/core/discovery.py)."""
+
+MEMORY_SHORT: Final = "agent_memory_short"
+"""The one code of tables that are written all the same, only more slowly."""
 
 
 class Stage(StrEnum):
@@ -164,6 +167,14 @@ _ROWS: Final = (
         "the Spark query that reads the topics has ended",
         "it is started again; if it keeps ending, its error has the cause: memory, a key or file that Java cannot "
         "open, an executor that lacks something",
+    ),
+    ErrorCode(
+        MEMORY_SHORT,
+        Stage.SOURCE,
+        True,
+        "the agent's Spark JVM has run out of memory, and reads its backlog in small portions since",
+        "nothing, if it happens once: the portions grow step by step; else give the JVM more memory "
+        "(HEADGATE_SPARK__MEMORY), or give the feed a smaller batch_rows_max",
     ),
     ErrorCode(
         "feed_spec",

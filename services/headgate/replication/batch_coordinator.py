@@ -114,8 +114,12 @@ class LaneBatchCoordinator:
             self._fail_silent(lane, members)
             settling = {span.id for span in self.owing(lane)}
             is_warm = not any(span.claimed for span in members)
+            is_replaced = lane.is_outdated and not lane.has_caught_up()
             for span in self._members(lane):
                 if span.writable:
+                    if is_replaced:  # a lane that has caught up is joined instead, without a pause
+                        self._table.apply(span.id, SentBack("its lane polls fewer records than it could by now"))
+                        continue
                     if known is not None and span.progress.limits_at < known:
                         self._table.apply(span.id, SentBack("what its change log's generations are is not known"))
                         continue

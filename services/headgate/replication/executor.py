@@ -57,6 +57,11 @@ class SparkExecutor:
         return self._queries.progress()
 
     @property
+    def silent_sinks(self) -> dict[str, float]:
+        """The sink servers that do not answer, and for how many seconds they have not."""
+        return self._lifecycle.silent_sinks.servers()
+
+    @property
     def lanes(self) -> dict[str, tuple[SpanId, ...]]:
         """The lanes that run and the spans on each, for people and tests."""
         return self._queries.spans_by_lane()
@@ -102,7 +107,9 @@ class SparkExecutor:
     def status(self, span: SpanId) -> TaskStatus | None:
         """See TableExecutor."""
         found = self._table.get(span)
-        return None if found is None else found.status(lane_is_idle=self._queries.is_idle(found))
+        if found is None:
+            return None
+        return found.status(lane_is_idle=self._queries.is_idle(found), slowness=self._queries.slowness(found))
 
     def kill(self) -> None:
         """See TableExecutor. The JVM and its workers die first, then everything else is let go."""

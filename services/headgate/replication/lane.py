@@ -27,6 +27,7 @@ from headgate.replication.feed_parts import FeedIncarnation, server_of_feed
 from headgate.replication.frames import HEAD
 from headgate.replication.heads import without_heads
 from headgate.replication.plan import BatchPlan, TaskResult
+from headgate.replication.poll_size import POLL_RECORDS_MAX
 from headgate.replication.progress import LaneProgress, ProgressReader
 from headgate.replication.spark import end_of_jvm
 from headgate.replication.stream import NOTES, Ends, LaneSource, batch_ends, polling_delay, rows_of
@@ -113,6 +114,10 @@ class Lane:
         self.in_batch = False
         self.started = False
         self.failed = False
+        self.poll_records = POLL_RECORDS_MAX
+        """How many records its consumers hand over at a time."""
+        self.is_outdated = False
+        """It could poll more by now, and is to be replaced."""
         self.changed_at = time.monotonic()
         self.batches = 0
         self.stopping = threading.Event()

@@ -68,7 +68,10 @@ class Placement:
                     self._table.apply(span.id, Placed(lane.name))
 
     def join(self, now: float) -> None:
-        """One lane for all spans of a feed that have caught up, if they are on several, or on one with strangers."""
+        """One lane for all spans of a feed that have caught up, if they are on several, or on one with strangers.
+
+        Also if they are on a single lane that is outdated.
+        """
         taking_over = {span for lane in self._lanes.values() for span in lane.taking_over}
         spans = {span.id: span for span in self._table.all()}
         feeds: dict[FeedIncarnation, list[Lane]] = {}
@@ -82,7 +85,8 @@ class Placement:
             if any(lane.taking_over or now - lane.changed_at < JOIN_SECONDS for lane in lanes):
                 continue
             members = [spans[span] for lane in lanes for span in lane.members]
-            if members and (len(lanes) > 1 or not lanes[0].reads_only(members)):
+            is_worth = len(lanes) > 1 or lanes[0].is_outdated or not lanes[0].reads_only(members)
+            if members and is_worth:
                 self._launch(members, now).taking_over = [span.id for span in members]
 
 

@@ -25,6 +25,7 @@ from headgate.replication.feed_parts import FeedIncarnation, feed_of, server_of_
 from headgate.replication.lane import Lane, LaneSource
 from headgate.replication.placement import JOIN_SECONDS, Placement
 from headgate.replication.plan import DeadLetterTarget
+from headgate.replication.poll_size import POLL_RECORDS_MAX
 from headgate.replication.progress import LaneProgress
 from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
@@ -109,6 +110,7 @@ class Queries:
 
     def turn(self, now: float) -> None:
         """Find lanes for what is ready, join those that have caught up, end lanes without spans, move positions."""
+        self._turn_polls(now)
         self.placement.place_ready(now)
         for lane in self.lanes.values():
             if lane.taking_over and lane.started and not lane.in_batch:
@@ -122,6 +124,27 @@ class Queries:
                 for span in self.batch_coordinator.owing(lane):
                     self._table.apply(span.id, SettleDue())
                 self.batch_coordinator.send_back(lane)
+
+    def _turn_polls(self, now: float) -> None:
+        """Lanes that poll less than they may by now are replaced, since a query keeps the size it was started with."""
+        sizes = self._runtime.poll_size
+        if sizes.turn(now):
+            for lane in self.lanes.values():
+                lane.is_outdated = lane.started and lane.poll_records < sizes.records
+
+    def slowness(self, span: Span) -> str | None:
+        """Why the span's lane is slower than it could be; None if it is not, or has nothing to catch up with.
+
+        The text is the same for as long as the size of polls is: each other one is a record on the log.
+        """
+        lane = None if span.lane is None else self.lanes.get(span.lane)
+        if lane is None or not lane.batches or lane.poll_records >= POLL_RECORDS_MAX or lane.has_caught_up():
+            return None
+        return (
+            f"{span.task.plan.table}: the agent's Spark JVM has run out of memory, so it reads {lane.poll_records} "
+            f"records at a time instead of {POLL_RECORDS_MAX}, which is slower. The number grows tenfold after each "
+            f"stretch without that (now {self._runtime.poll_size.calm_seconds:.0f} s)"
+        )
 
     def _launch(self, spans: Sequence[Span], now: float) -> Lane:
         task = spans[0].task
@@ -151,6 +174,7 @@ class Queries:
     def _begin(self, lane: Lane) -> None:
         session = self._runtime.start()
         settings, options, feed = self._settings, self._runtime.settings, feed_of(lane.feed.spec)
+        lane.poll_records = self._runtime.poll_size.records
         source = LaneSource(
             bootstrap=settings.bootstrap,
             group=lane.group,
@@ -160,7 +184,7 @@ class Queries:
             options=settings.lane_options,
             headers=feed.on_bad_change == "quarantine",
             marks=feed.source.change_log is not None,
-            memory_failures=self._runtime.memory_failures,
+            poll_records=lane.poll_records,
         )
         lane.start(session, source, self._runtime.slots, options.scratch)
         if any(span.progress.backlog and not span.claimed for span in self._table.members(lane.members)):

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,6 +30,7 @@ import headgate
 from headgate.config import secrets
 from headgate.replication.causes import OUT_OF_MEMORY, cause_of
 from headgate.replication.feed_parts import FeedIncarnation
+from headgate.replication.poll_size import PollSize
 from headgate.replication.spark_options import (
     ARCHIVE_QUIET,
     COMPILER_THRESHOLDS,
@@ -119,8 +121,7 @@ class SparkRuntime:
         self._killed = False
         self._starved_since: float | None = None
         self.slots = TaskSlots(settings.cores, SPARE_SLOTS if settings.in_one_process else 0)
-        self.memory_failures = 0
-        """How often it ran out of memory."""
+        self.poll_size = PollSize()
 
     def start(self) -> SparkSession:
         """The session, started and warmed if there is none (about 8 s). Raises SparkStartError."""
@@ -130,7 +131,7 @@ class SparkRuntime:
                 return self._session
             self._killed = False
             if self._process is not None and self._process.poll() == OUT_OF_MEMORY_EXIT:
-                self.memory_failures += 1
+                self.poll_size.ran_out_of_memory(time.monotonic())
             self._kill_tree()  # a context that was stopped leaves its JVM behind
             self._discard()
             self._session = self._launch()

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.generation.shell.wire import END, WRITER
 from headgate.replication.consumer_groups import group_name
 from headgate.replication.frames import COLUMNS, HEADERS, MARK, Mark
+from headgate.replication.poll_size import POLL_RECORDS_MAX
 from headgate.replication.spark_options import check_options
 
 __all__ = ["NOTES", "Ends", "LaneSource", "batch_ends", "polling_delay", "rows_of"]
@@ -34,15 +35,6 @@ FETCH_BYTES_MAX: Final = 8 << 20
 sixth (docs/benchmarks.md). A record larger than that is fetched all the same, alone."""
 
 RECEIVE_BYTES: Final = 1 << 20
-
-POLL_RECORDS_MAX: Final = 2_000
-"""What was polled lives until all of it is read, so the collector copies it: with 10 000 rows of 2 kB that took two
-thirds of the processor time of reading them (docs/benchmarks.md). After each poll Spark asks for the partition's first
-and last offset, so Kafka's 500 would cost four times as many questions."""
-
-POLL_SHRINKS: Final = 100
-"""A fetch is bounded by what is on the wire, a poll by nothing but this number: compressed, two thousand rows of 10 MB
-fit into a fetch. So after each time that the JVM ran out of memory a poll is a hundredth: it then has a row."""
 
 REQUEST_MS: Final = 10_000
 ANSWER_MS: Final = 15_000
@@ -74,8 +66,8 @@ class LaneSource(msgspec.Struct, frozen=True):
 
     ``interval_seconds``: from the begin of one batch to that of the next, at least. ``rests``: longer, where few come.
     ``headers``: they are read along, for bad changes to be set aside with them. ``marks``: it is a change log, whose
-    records say by their headers what they are (frames.Mark). ``memory_failures``: how often the JVM
-    ran out of memory.
+    records say by their headers what they are (frames.Mark). ``poll_records``: how many records a consumer hands over
+    at a time (poll_size.py).
     """
 
     bootstrap: str
@@ -86,13 +78,7 @@ class LaneSource(msgspec.Struct, frozen=True):
     options: Mapping[str, str] = {}
     headers: bool = False
     marks: bool = False
-    memory_failures: int = 0
-
-    @property
-    def poll_records(self) -> int:
-        """How many records a consumer hands over at a time."""
-        shrunk: int = POLL_RECORDS_MAX // POLL_SHRINKS**self.memory_failures
-        return max(shrunk, 1)
+    poll_records: int = POLL_RECORDS_MAX
 
 
 def rows_of(session: SparkSession, source: LaneSource, starts: Ends) -> DataFrame:

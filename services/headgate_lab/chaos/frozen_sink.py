@@ -183,9 +183,11 @@ class _Load:
 
     def stop(self) -> None:
         """Write no more; all that was sent is at the broker. Idempotent."""
-        self._over.set()
-        self._thread.join()
-        self._producer.flush(scaled_seconds(WAIT_SECONDS_MAX))
+        if not self._over.is_set():
+            self._over.set()
+            self._thread.join()
+            self._producer.flush(scaled_seconds(WAIT_SECONDS_MAX))
+            self._producer.close()  # or it logs, in librdkafka's own way, that the broker is stopped
 
     def _run(self) -> None:
         number = 0

@@ -7,7 +7,14 @@ from prometheus_client.core import Metric
 
 from headgate.generation.shell.ingest_metrics import IngestMetrics
 from headgate.generation.shell.metrics import GenerationMetrics, LogFigures, TimestampFigures
-from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, new_registry
+from headgate.observability.metrics import (
+    AgentFeeds,
+    AgentMemory,
+    AgentMetrics,
+    AgentRestraint,
+    AgentStream,
+    new_registry,
+)
 from headgate.runtime.metrics import RoleMetrics
 from headgate.runtime.role import RoleState, RoleStatus
 from headgate.runtime.settings import RoleCounters
@@ -60,6 +67,7 @@ def _registry() -> CollectorRegistry:
     AgentMetrics(registry, lambda _name: 0.0)
     AgentFeeds(registry, _Example())
     AgentMemory(registry, lambda: {"driver": 0})
+    AgentRestraint(registry, lambda: {"memory_failures": 0, "poll_records": 0, "silent_sinks": {"": 0}})
     AgentStream(registry, lambda: {"rows": 0, "batches": 0, "behind_rows": 0, "step_ms": {"addBatch": 0}})
     generations = GenerationMetrics(registry)
     generations.figures[0] = {"orders": LogFigures()}

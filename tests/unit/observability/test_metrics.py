@@ -3,7 +3,14 @@
 from headgate.agent.core.executor import SpanId, TaskStatus
 from headgate.agent.shell.figures import FeedFigures
 from headgate.agent.shell.life import AgentCounters
-from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentStream, new_registry
+from headgate.observability.metrics import (
+    AgentFeeds,
+    AgentMemory,
+    AgentMetrics,
+    AgentRestraint,
+    AgentStream,
+    new_registry,
+)
 from headgate.records.control import Epoch, TaskState
 
 
@@ -65,3 +72,14 @@ def test_what_came_through_sparks_queries_is_told_with_the_time_of_their_steps()
     assert registry.get_sample_value("headgate_spark_input_rows_total") == 9
     assert registry.get_sample_value("headgate_spark_behind_rows") == 4
     assert registry.get_sample_value("headgate_spark_step_seconds_total", {"step": "addBatch"}) == 1.5
+
+
+def test_what_keeps_an_agent_from_full_speed_is_told() -> None:
+    registry = new_registry()
+    now: dict[str, object] = {}
+    AgentRestraint(registry, lambda: now)
+    assert registry.get_sample_value("headgate_spark_poll_records") is None
+    now.update(memory_failures=2, poll_records=1, silent_sinks={"db:5432": 41.5})
+    assert registry.get_sample_value("headgate_spark_out_of_memory_total") == 2
+    assert registry.get_sample_value("headgate_spark_poll_records") == 1
+    assert registry.get_sample_value("headgate_sink_silent_seconds", {"server": "db:5432"}) == 41.5

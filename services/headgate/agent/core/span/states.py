@@ -9,6 +9,7 @@ from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.agent.core.span.failures import FAILURES_MAX, Failures
 from headgate.agent.core.span.progress import SpanProgress
 from headgate.records.control import Positions, TaskState
+from headgate.records.error_codes import MEMORY_SHORT
 from headgate.records.ts import ts_of_ms
 
 __all__ = ["CALLING", "ENDING", "OVER", "Phase", "Span", "Stop"]
@@ -168,9 +169,13 @@ class Span(msgspec.Struct, frozen=True):
         progress = self.progress
         return any(progress.positions[p] < limit <= progress.reached(p) for p, limit in progress.limits.items())
 
-    def status(self, *, lane_is_idle: bool = False) -> TaskStatus:
-        """How it stands. Its lag is that of its last batch; none while its lane finds nothing to read."""
-        code, text, retryable = self.error or (None, None, False)
+    def status(self, *, lane_is_idle: bool = False, slowness: str | None = None) -> TaskStatus:
+        """How it stands. Its lag is that of its last batch; none while its lane finds nothing to read.
+
+        ``slowness``: why its lane is slower than it could be, reported as an error unless it has one of its own.
+        """
+        slow = None if slowness is None else (MEMORY_SHORT, slowness, True)
+        code, text, retryable = self.error or slow or (None, None, False)
         progress = self.progress
         return TaskStatus(
             id=self.id,
