@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from headgate.generation.core.bounds import Bounds, bounds_of, gaps_of, read_epoch_of, standings_of, starts_of, waits_of
 from headgate.generation.core.planning import first_map, next_map, resize
@@ -134,3 +135,17 @@ def test_a_chunk_that_is_missing_is_said() -> None:
     del state.chunks["s", 2]
     with pytest.raises(MapError, match="s/2/0 is not on the"):
         bounds_of(state, "s", {0: 0})
+
+
+def test_an_empty_stream_does_not_let_its_children_begin_before_its_own_parents_are_read() -> None:
+    """Two switches while no writer was there: the streams between them have no record, so they end where they begin."""
+    middle = next_map(ONE, resize(ONE, 1), [4], 11, BITS, starts={4: 0})
+    last = next_map(middle, resize(middle, 2), [5, 6], 11, BITS, starts={5: 0, 6: 0})
+    state = told((ONE, {}), (middle, {0: 50, 1: 70}), (last, {4: 0}))
+    record = state.sets["s"]
+    without_writers = tuple(replace(each, cuts=()) for each in record.generations)
+    evolve(state, SetKey("s"), replace(record, generations=without_writers), 0)
+    assert limits(state, 49, 70, 0, 0, 0, 0, 0) == [50, 70, 0, 0, 0, 0, 0]
+    assert limits(state, 50, 70, 0, 0, 0, 0, 0) == [50, 70, 0, 0, 0, OPEN, OPEN]
+    assert read_epoch_of(state, "s", {0: 49, 1: 70}) == 1
+    assert read_epoch_of(state, "s", {0: 50, 1: 70}) == 3

@@ -229,3 +229,24 @@ def test_a_reader_that_begins_at_offsets_of_partitions_begins_within_each_stream
     reading.learn(switched(closed_ends={0: 9}))
     reading.resume_at({0: 20, 1: 4, 2: 15, 3: 3})
     assert reading.positions() == {A.id: FINISHED, B.id: 4, A1.id: 15, A2.id: 10}
+
+
+def test_an_empty_stream_does_not_let_its_children_begin_before_its_own_parents_are_read() -> None:
+    """Two switches while no writer was there: the streams between them have no record, so they end where they begin."""
+    middle = next_map(ONE, resize(ONE, 1), [4], 8, BITS, starts={4: 0})
+    last = next_map(middle, resize(middle, 2), [5, 6], 8, BITS, starts={5: 0, 6: 0})
+    first = generation(ONE, GenerationPhase.SUPERSEDED)
+    ended = generation(middle, GenerationPhase.SUPERSEDED, cuts=(), closed_ends={0: 50, 1: 70})
+    current = generation(last, GenerationPhase.COMMITTED, cuts=(), closed_ends={4: 0})
+    reading = Reading("s")
+    assert reading.learn(told((ONE, first), (middle, ended), (last, current))) == ()
+    assert readable(reading) == [A.id, B.id]
+    assert reading.passed(A.id, 50, 0) is None
+    assert readable(reading) == [B.id]
+    assert reading.passed(B.id, 70, 0) is None
+    (between,) = middle.streams
+    assert readable(reading) == [between.id]
+    assert reading.read_epoch() == 2
+    assert reading.passed(between.id, 0, 0) is None, "no marker is missing: no writer was there"
+    assert readable(reading) == [each.id for each in last.streams]
+    assert reading.read_epoch() == 3

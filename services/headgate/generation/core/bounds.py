@@ -149,7 +149,18 @@ def _table(state: GenerationState, name: str) -> StreamTable:
 
 
 def _unread(table: StreamTable, positions: Mapping[int, int]) -> dict[StreamId, KnownStream]:
-    return {stream: each for stream, each in table.streams.items() if not _is_read(each, positions)}
+    """Streams in the order of their generations, so that parents come first.
+
+    An empty stream is at its end from the beginning. It must not count as read before its parents: its children have
+    the keys of these, and would be applied too early.
+    """
+    unread: dict[StreamId, KnownStream] = {}
+    for stream, each in table.streams.items():
+        is_begun = _next_offset(each, positions) > each.stream.start_offset
+        waits = not is_begun and any(parent in unread for parent in each.stream.parents)
+        if waits or not _is_read(each, positions):
+            unread[stream] = each
+    return unread
 
 
 def _is_read(each: KnownStream, positions: Mapping[int, int]) -> bool:

@@ -252,7 +252,7 @@ class Reading:
 
     def _missing_marker(self, reading: StreamReading) -> Gap | None:
         self._settle(reading)
-        if reading.is_read or reading.end is None or reading.next_offset < reading.end:
+        if reading.is_read or reading.end is None or reading.next_offset < reading.end or self._waits(reading):
             return None
         ended = reading.ended_by.get(reading.closed_by or 0, set())
         missing = ", ".join(sorted(reading.needs - ended))
@@ -266,8 +266,17 @@ class Reading:
         has_all = reading.needs <= reading.ended_by.get(reading.closed_by, set())
         is_at_end = reading.end is not None and reading.next_offset >= reading.end
         by_markers = has_all and bool(reading.needs)
-        if by_markers or (is_at_end and (has_all or reading.may_lack_markers)):
+        if by_markers or (is_at_end and (has_all or reading.may_lack_markers) and not self._waits(reading)):
             self._finish(reading)
+
+    def _waits(self, reading: StreamReading) -> bool:
+        """Whether a stream of which nothing was read waits for its parents.
+
+        An empty one is at its end from the beginning. It must not count as read before its parents: its children have
+        the keys of these, and would be read too early.
+        """
+        is_begun = reading.may_lack_markers or reading.next_offset > reading.stream.start_offset
+        return not is_begun and any(parent in self._unread for parent in reading.stream.parents)
 
     def _finish(self, reading: StreamReading) -> None:
         reading.is_read = True
