@@ -15,18 +15,19 @@ from typing import Any, Final
 import msgspec
 
 from headgate.formats.change import DATA_ERRORS, TEXT_ONLY, reason_of
+from headgate.sinks.relational.forms import DIVIDER, NULL_MARK, Form
 from headgate.sinks.relational.times import NotTextError
 
 __all__ = [
     "DECIMAL",
-    "FIELD_BEGINS",
-    "INFINITE_DECIMAL",
     "MAXWELL",
     "NULL",
     "UNSIGNED_DIGITS",
     "ColumnText",
+    "Room",
     "ToText",
     "base64_bytes",
+    "bit_digits",
     "bytes_of",
     "check_element",
     "decimal_scale",
@@ -44,8 +45,6 @@ __all__ = [
 ]
 
 NULL: Final = "\\N"
-_NULL_MARK: Final = "\x1e"
-_DIVIDER: Final = "\x1f"
 _ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal("
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -55,6 +54,8 @@ DECIMAL_SCALE_MAX: Final = 16_383
 """Digits behind the point that PostgreSQL's numeric has at most; MySQL's decimal has 38."""
 DECIMAL_BYTES_MAX: Final = 64 * 1024
 """Of the 131 072 + 16 383 digits that PostgreSQL's numeric has at most, as a number: 61 240."""
+UTF8_BYTES_MAX: Final = 4
+"""Bytes of one character in UTF-8."""
 _WRITTEN_BYTES_MAX: Final = 1_024
 """2 466 digits."""
 
@@ -62,13 +63,9 @@ PLAIN_EXPONENT_MAX: Final = 20
 """Numbers up to 10^20, and down to 10^-20, are written without an exponent. 1e300 keeps it: an event must not make a
 text much longer than itself."""
 
-INFINITE_DECIMAL: Final = re.compile("_INFINITY")
-"""Found in the words that Debezium's PostgreSQL connector has for infinite decimals."""
+# In the words of Debezium's PostgreSQL connector.
 _INFINITIES: Final = {"POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity", "NAN": "NaN"}
 _JAVA_REFERENCE: Final = re.compile(r"\[L[\w.$]+;@[0-9a-f]+")
-
-FIELD_BEGINS: Final = rf"(?:\A|{_DIVIDER})"
-"""Of a pattern that is looked for in a whole column: where one of its strings begins."""
 
 ToText = Callable[[object], str]
 
@@ -98,6 +95,16 @@ def base64_bytes(value: object, kind: str) -> bytes:
                 f"{value[:40]!r} is not base64, as {kind} needs it (set the connector's binary.handling.mode=bytes)"
             ) from error
     raise unreadable(value, kind)
+
+
+def bit_digits(value: object, kind: str) -> str:
+    """The bits of a text whose schema says that it is a text, which is never base64."""
+    if isinstance(value, str) and value and not value.strip("01"):
+        return value
+    raise NotTextError(
+        f"the event's schema says that the value is a text, and a column of type {kind} takes texts of 0 and 1 only. "
+        "Give the column a text type"
+    )
 
 
 def scalar(kind: str, value: object) -> str:
@@ -294,11 +301,40 @@ def not_wrapped(to_text: ToText) -> ToText:
     return checked
 
 
+class Room(msgspec.Struct, frozen=True):
+    """How long a text may be. A server cuts off spaces beyond it, or the end of a text, without an error."""
+
+    characters: int | None = None
+    octets: int | None = None
+    """In UTF-8."""
+
+    def check(self, text: str) -> None:
+        """Raise NotTextError for a text that is too long."""
+        if self.characters is not None and len(text) > self.characters:
+            raise NotTextError(
+                f"the text is too long: it has {len(text)} characters, and the column takes {self.characters}. "
+                "Widen the column to the source's length"
+            )
+        if self.octets is not None and len(text) * UTF8_BYTES_MAX > self.octets:
+            size = len(text.encode(errors="surrogatepass"))
+            if size > self.octets:
+                raise NotTextError(
+                    f"the text is too long: it has {size} bytes, and the column takes {self.octets}. Give the column a "
+                    "longer text type"
+                )
+
+    def surely_takes(self, longest: int) -> bool:
+        """Whether texts of up to ``longest`` characters need no check one by one."""
+        fits = self.characters is None or longest <= self.characters
+        return fits and (self.octets is None or longest * UTF8_BYTES_MAX <= self.octets)
+
+
 class ColumnText:
     """Writes the values of one column as fields. ``to_text`` writes one value that is not NULL, unescaped.
 
-    ``strings_are_text``, ``integers_are_text``: what ``to_text`` would do to them is nothing, and ``str``. Strings of a
-    column where ``doubtful`` is found (it may begin with ``FIELD_BEGINS``) are looked at one by one.
+    ``strings_are_text``, ``integers_are_text``: what ``to_text`` would do to them is nothing, and ``str``; but strings
+    outside of ``form`` are written one by one. What ``to_text`` makes of a string must be of that form and fit into
+    ``room``. ``no_null``: why NULL is refused, where the server would put another value in its place.
     """
 
     def __init__(
@@ -307,35 +343,63 @@ class ColumnText:
         *,
         strings_are_text: bool = False,
         integers_are_text: bool = False,
-        doubtful: re.Pattern[str] | None = None,
+        form: Form | None = None,
+        room: Room | None = None,
+        no_null: str | None = None,
     ) -> None:
         self._to_text = to_text
         self._strings_are_text = strings_are_text
         self._integers_are_text = integers_are_text
-        self._doubtful = doubtful
+        self._form = form
+        self._room = room
+        self._no_null = no_null
+
+    @property
+    def checks_strings(self) -> bool:
+        """Whether the server would take some strings for another value, so that each is checked."""
+        return self._form is not None or self._room is not None
 
     def plain(self, value: object) -> str | None:
         """One value without escapes, None for NULL; NotTextError if the column cannot take it."""
-        return None if value is None else self._written(value)
+        if value is not None:
+            return self.written(value)
+        if self._no_null is not None:
+            raise NotTextError(self._no_null)
+        return None
 
     def field(self, value: object) -> str:
         """One value; NotTextError if the column cannot take it."""
-        return NULL if value is None else escape(self._written(value))
+        text = self.plain(value)
+        return NULL if text is None else escape(text)
 
-    def _written(self, value: object) -> str:
-        """Whatever a value does to the code that writes it is said of that value."""
+    def written(self, value: object) -> str:
+        """One value that is not NULL; NotTextError, about this value, whatever it does to the code that writes it."""
         try:
-            return self._to_text(value)
+            text = self._to_text(value)
         except NotTextError:
             raise
         except DATA_ERRORS as error:
             raise NotTextError(f"it cannot be written: {reason_of(error)}") from error
+        if isinstance(value, str):
+            self._check(text)
+        return text
+
+    def _check(self, text: str) -> None:
+        if self._form is not None and not self._form.takes(text):
+            raise NotTextError(
+                f"the text is invalid input for this column, which takes {self._form.expected}. The database would "
+                "refuse it or read another value. Correct it at the source, or give the column a text type"
+            )
+        if self._room is not None:
+            self._room.check(text)
 
     def fields(self, values: Sequence[object], types: set[type]) -> Sequence[str]:
         """All values of a part of the column; ``types`` are (at least) the types that occur."""
         kinds = types - {type(None)}
         nulls = len(kinds) < len(types)
-        if kinds == {str} and self._strings_are_text:
+        if nulls and self._no_null is not None:
+            pass
+        elif kinds == {str} and self._strings_are_text:
             fields = self._escape_all(values, nulls=nulls)
             if fields is not None:
                 return fields
@@ -346,18 +410,18 @@ class ColumnText:
         return [field(value) for value in values]
 
     def _escape_all(self, values: Sequence[object], *, nulls: bool) -> Sequence[str] | None:
-        """Strings and nulls as fields, by searching them all at once; None where they need a look one by one."""
-        strings: Any = [_NULL_MARK if value is None else value for value in values] if nulls else values
-        column = _DIVIDER.join(strings)
-        if column.count(_DIVIDER) != len(values) - 1 or column.count(_NULL_MARK) != (
-            values.count(None) if nulls else 0
-        ):
+        """Strings and nulls as fields, by searching them all at once; None where they must be checked one by one."""
+        strings: Any = [NULL_MARK if value is None else value for value in values] if nulls else values
+        if self._room is not None and not self._room.surely_takes(max(map(len, strings), default=0)):
+            return None
+        column = DIVIDER.join(strings)
+        if column.count(DIVIDER) != len(values) - 1 or column.count(NULL_MARK) != (values.count(None) if nulls else 0):
             return None  # the marks occur in the data
-        if self._doubtful is not None and self._doubtful.search(column) is not None:
+        if self._form is not None and not self._form.takes_all(column):
             return None
         escaped = escape(column)
         if nulls:
-            escaped = escaped.replace(_NULL_MARK, NULL)
+            escaped = escaped.replace(NULL_MARK, NULL)
         elif escaped is column:
             return values  # type: ignore[return-value]
-        return escaped.split(_DIVIDER)
+        return escaped.split(DIVIDER)

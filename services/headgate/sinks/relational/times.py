@@ -27,6 +27,7 @@ __all__ = [
     "microseconds",
     "number_of_units",
     "utc_clock",
+    "utc_day",
     "utc_wall",
 ]
 
@@ -77,6 +78,8 @@ _INFINITE_DAYS: Final = {
 # years 1973 to 2286 in the other, and what is beyond the year 9999 in one of them.
 _DOUBTFUL_MICROS: Final = range(10**11, 10**13)
 _MILLIS_MAX: Final = 253_402_300_799_999
+# The year 2000 in nanoseconds. A number of microseconds that large is a time after the year 31000.
+_NANOS_LIKELY: Final = 946_684_800_000_000_000
 
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _DAYS_0000_TO_1970: Final = 719_468
@@ -85,6 +88,7 @@ _YEAR_MAX: Final = 9999
 _ISO: Final = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d(?P<fraction>\.\d+)?)?)(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?"
 )
+_ISO_DAY: Final = re.compile(r"\d{4,7}-\d\d-\d\dZ?")
 _CLOCK: Final = re.compile(
     r"(?P<hour>\d\d):(?P<minute>\d\d)(?P<rest>(?::\d\d(?:\.\d+)?)?)(?:Z|(?P<sign>[+-])(?P<h>\d\d)(?::?(?P<m>\d\d))?)"
 )
@@ -132,19 +136,22 @@ def known_unit(number: int, per_second: int) -> None:
     """NotTextError if a number without schema is likely to count another unit than the column's precision says.
 
     Milliseconds, in a column of microseconds, would land in the first four months of 1970; microseconds, in a column of
-    milliseconds, behind the year 9999.
+    milliseconds, after the year 9999; nanoseconds in either far beyond that.
     """
     if per_second == MICROS:
-        if number not in _DOUBTFUL_MICROS and number not in _INFINITIES_MS:
+        if number > _NANOS_LIKELY and number not in _INFINITIES_US:
+            seen = "nanoseconds"
+        elif number in _DOUBTFUL_MICROS or number in _INFINITIES_MS:
+            seen = "milliseconds"
+        else:
             return
-        seen = "milliseconds"
     elif per_second == MILLIS and number > _MILLIS_MAX and number not in _INFINITIES_MS:
         seen = "microseconds"
     else:
         return
     raise NotTextError(
-        f"{number} seems to count {seen}, which the sink column's precision does not say: without schema it must "
-        "be that of the source's, and the connector's time.precision.mode not connect; or use events with schema"
+        f"{number} seems to count {seen}, which the sink column's precision does not say. Give the column the source's "
+        "precision and leave the connector's time.precision.mode at adaptive, or use events with schema"
     )
 
 
@@ -187,6 +194,13 @@ def utc_wall(text: str) -> str:
     except (ValueError, OverflowError) as error:
         raise NotTextError(f"{text!r} is no time that the column holds: {error}") from error
     return f"{moved.date().isoformat()} {moved:%H:%M:%S}{match['fraction'] or ''}"
+
+
+def utc_day(text: str) -> str:
+    """The day of an ISO 8601 date or timestamp, in UTC if it has an offset. Any other text as it is."""
+    if _ISO_DAY.fullmatch(text) is not None:
+        return text.removesuffix("Z")
+    return utc_wall(text).split(" ")[0] if _ISO.fullmatch(text) is not None else text
 
 
 def utc_clock(text: str) -> str:

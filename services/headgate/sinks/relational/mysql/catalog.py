@@ -37,7 +37,7 @@ WHERE t.table_schema = COALESCE(%s, DATABASE()) AND t.table_name = %s
 """
 
 _COLUMNS: Final = """
-SELECT column_name, column_type, data_type, character_set_name, collation_name, extra
+SELECT column_name, column_type, data_type, character_set_name, collation_name, extra, is_nullable
 FROM information_schema.columns WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position
 """
 
@@ -75,12 +75,17 @@ _NOT_TEXT: Final = frozenset({"uuid", "inet4", "inet6"})
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A writable column: ``declared`` as the server prints its type, ``kind`` the type's bare name."""
+    """A writable column: ``declared`` as the server prints its type, ``kind`` the type's bare name.
+
+    ``replaces_null``: the server writes something else for NULL, as into ``timestamp`` and ``AUTO_INCREMENT`` that are
+    NOT NULL.
+    """
 
     declared: str
     kind: str
     charset: str | None
     collation: str | None
+    replaces_null: bool = False
 
     def __str__(self) -> str:
         return self.declared
@@ -149,8 +154,14 @@ def _described(
     checked = session.execute(_JSON, (database, relation)) if session.is_mariadb else []
     json = {str(row[0]) for row in checked}
     columns = {
-        str(column): Column(str(declared), "json" if column in json else str(plain).lower(), charset, collation)
-        for column, declared, plain, charset, collation, _ in described
+        str(column): Column(
+            str(declared),
+            "json" if column in json else str(plain).lower(),
+            charset,
+            collation,
+            nullable == "NO" and (str(plain).lower() == "timestamp" or "auto_increment" in str(extra).lower()),
+        )
+        for column, declared, plain, charset, collation, extra, nullable in described
         if column not in generated
     }
     key, secondary = _keys(session, database, relation, name, keyless=keyless)

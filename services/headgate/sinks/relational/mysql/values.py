@@ -10,20 +10,23 @@ Bytes are sent as hexadecimal digits, bits as a number (see staging).
 """
 
 import re
+import struct
 from collections.abc import Callable
 from datetime import date
 from functools import partial
 from typing import Final
 
-from headgate.sinks.relational.keys import unpadded
+from headgate.sinks.relational.keys import at_precision, at_scale, single_precision, unpadded, whole_days
 from headgate.sinks.relational.logical import logical_json, logical_text
 from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.forms import form_of, labels_of, room_of
 from headgate.sinks.relational.text import (
     MAXWELL,
     UNSIGNED_DIGITS,
     ColumnText,
     ToText,
     base64_bytes,
+    bit_digits,
     bytes_of,
     decimal_scale,
     json_text,
@@ -38,7 +41,6 @@ from headgate.sinks.relational.times import (
     DURATION,
     MICROS,
     MILLIS,
-    OFFSET,
     PER_SECOND,
     SECONDS_PER_DAY,
     NotTextError,
@@ -50,12 +52,13 @@ from headgate.sinks.relational.times import (
     microseconds,
     number_of_units,
     utc_clock,
+    utc_day,
     utc_wall,
 )
 
 __all__ = ["BYTES", "GEOMETRIES", "NUMBERS_SENT", "column_text"]
 
-_INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
+_INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _FLOATS: Final = frozenset({"float", "double"})
 _TIMES: Final = frozenset({"date", "time", "datetime", "timestamp"})
 BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -69,9 +72,16 @@ GEOMETRIES: Final = frozenset(
 """Types that are refused."""
 
 _ARRAY: Final = "array("
+_NO_NULL: Final = (
+    "the value is NULL, and the column is NOT NULL: the server would write the current time, or the next number. Allow "
+    "NULL in the column"
+)
 _NOT_NUMBERS: Final = frozenset({"nan", "infinity", "-infinity", "inf", "-inf"})
 _INFINITIES: Final = frozenset({"infinity", "-infinity"})
-_BITS_BYTES_MAX: Final = 8
+_BITS_MAX: Final = 64
+_YEAR_MIN: Final = 1901
+_SINGLE_MAX: Final = 3.4028234663852886e38
+_LARGE_SINGLE: Final = re.compile(r"[+-]?0*(?:3\.40|340[0-9]{36})")
 _ADAPTIVE_MILLIS_PRECISION: Final = 3
 MILLIS_PER_DAY: Final = SECONDS_PER_DAY * 1_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
@@ -90,11 +100,55 @@ def _existing(text: str) -> str:
     return text
 
 
-def _set(value: object) -> str:
+def _label(labels: tuple[str, ...], value: object) -> str:
+    """One label of an enum. The server would take any other number for the place of a label."""
+    text = _text("enum", value)
+    if text not in labels:
+        raise NotTextError(
+            f"the value is not one of the column's {len(labels)} labels. ALTER the column to have all labels of the "
+            "source's. (The empty label that MySQL keeps for an invalid value cannot be written)"
+        )
+    return text
+
+
+def _set(labels: tuple[str, ...], in_key: bool, value: object) -> str:
     """Labels with commas between, or a list of them, as Maxwell has it."""
-    if isinstance(value, list):
-        return ",".join(_text("set", label) for label in value)
-    return _text("set", value)
+    items = [_text("set", label) for label in value] if isinstance(value, list) else _text("set", value).split(",")
+    if items == [""]:
+        items = []
+    if not set(items) <= set(labels):
+        raise NotTextError(
+            f"the value has a label that is not one of the {len(labels)} of the column. ALTER the column to have all "
+            "labels of the source's"
+        )
+    if in_key and items != [label for label in labels if label in items]:
+        raise NotTextError(
+            "a set that is part of a key must have its labels once and in the column's order, because the column does "
+            "not tell other orders apart. Give the column a text type"
+        )
+    return ",".join(items)
+
+
+def _year(value: object) -> str:
+    """A year of four digits. The server would complete one of fewer digits, and take 0 for 2000."""
+    if type(value) is int and (value == 0 or value >= _YEAR_MIN):
+        return f"{value:04d}"
+    if isinstance(value, str):
+        return value
+    raise NotTextError(f"{value!r} is not a year: the column has 0000 and the years 1901 to 2155")
+
+
+def _single(value: object) -> str:
+    """A number for four bytes of floating point."""
+    text = _existing(scalar("float", value))
+    if _LARGE_SINGLE.match(text) is None:
+        return text
+    try:
+        kept = abs(struct.unpack("f", struct.pack("f", float(text)))[0])
+    except (ValueError, OverflowError):
+        return text  # out of range: the server says so
+    # The shortest text of the largest number is a little above it, which the server refuses.
+    return text if kept != _SINGLE_MAX else f"{'-' if text.startswith('-') else ''}{_SINGLE_MAX!r}"
 
 
 def _number(kind: str, value: object) -> str:
@@ -117,13 +171,19 @@ def _hex(read: Callable[[object], bytes], value: object) -> str:
     return read(value).hex()
 
 
-def _bits(value: object) -> str:
-    if isinstance(value, bool | int):
-        return str(int(value))
-    raw = base64_bytes(value, "bit").rstrip(b"\x00")  # the lowest byte comes first
-    if len(raw) > _BITS_BYTES_MAX:
-        raise NotTextError(f"{len(raw) * 8} bits are more than a bit column has")
-    return str(int.from_bytes(raw, "little"))
+def _bits(width: int, meaning: str | None, value: object) -> str:
+    if meaning == "string":
+        number = int(bit_digits(value, "bit"), 2)
+    elif isinstance(value, bool | int):
+        number = int(value)
+    else:
+        number = int.from_bytes(base64_bytes(value, "bit"), "little")  # the lowest byte comes first
+    if number < 0 or number.bit_length() > width:
+        raise NotTextError(
+            f"the value needs {'a sign' if number < 0 else f'{number.bit_length()} bits'}, and the column has {width} "
+            "bits. Give the column the source's width"
+        )
+    return str(number)
 
 
 def _day(days: int) -> str:
@@ -138,7 +198,7 @@ def _day(days: int) -> str:
 
 def _date(meaning: str | None, value: object) -> str:
     if isinstance(value, str):
-        return utc_wall(value).split(" ")[0] if OFFSET.search(value) else value
+        return utc_day(value)
     if type(value) is not int:
         raise NotTextError(f"a {type(value).__name__} is no date")
     if meaning is not None and meaning not in DATES:
@@ -206,33 +266,41 @@ def _unit(column: Column, meaning: str | None) -> int | None:
     return 1_000 if precision is None or int(precision[1]) <= _ADAPTIVE_MILLIS_PRECISION else MICROS
 
 
-def _converter(column: Column, meaning: str | None, connector: str | None, binary: str | None) -> tuple[ToText, bool]:  # noqa: PLR0911 - one case per type
+def _converter(  # noqa: PLR0911 - one case per type
+    column: Column, meaning: str | None, connector: str | None, binary: str | None, *, in_key: bool
+) -> tuple[ToText, bool]:
     """How a value becomes text, and whether strings already are that text."""
     kind = column.kind
-    if kind in _INTEGERS or kind in _FLOATS:
+    if kind == "year":
+        return _year, True
+    if kind in _INTEGERS or kind in _FLOATS or kind == "decimal":
         if meaning == DURATION:
             return microseconds, False
-        scale = decimal_scale(meaning)  # bigint.unsigned.handling.mode=precise
-        if scale is not None:
-            return partial(_decimal, scale), False
-        return partial(_number, kind), kind in _INTEGERS
-    if kind == "decimal":
-        scale = decimal_scale(meaning)
-        return partial(_decimal, scale), False
+        scale = decimal_scale(meaning)  # of integers: bigint.unsigned.handling.mode=precise
+        if scale is not None or kind == "decimal":
+            return partial(_decimal, scale), scale is None
+        return (_single, False) if kind == "float" else (partial(_number, kind), True)
     if kind in BYTES:
         return partial(_hex, bytes_of(kind, meaning, binary)), False
     if kind in NUMBERS_SENT:
-        return _bits, False
+        return partial(_bits, _width(column), meaning), False
     if kind in _TIMES:
-        return _time_converter(column, meaning, connector), kind == "date"
+        return _time_converter(column, meaning, connector), True
+    if kind == "enum":
+        return partial(_label, labels_of(column.declared)), False
     if kind == "set":
-        return _set, True
+        return partial(_set, labels_of(column.declared), in_key), False
     if kind in GEOMETRIES:
         return partial(_refused_geometry, kind), False
     if kind == "json" or (meaning is not None and meaning.startswith(_ARRAY)):
         return logical_json(meaning), True
     logical = logical_text(meaning)
     return (partial(_text, kind), True) if logical is None else (logical, False)
+
+
+def _width(column: Column) -> int:
+    digits = _DIGITS.search(column.declared)
+    return int(digits[0]) if digits is not None else 1
 
 
 def _time_converter(column: Column, meaning: str | None, connector: str | None) -> ToText:
@@ -269,16 +337,35 @@ def column_text(
     """
     if column.kind == "json" and connector == MAXWELL:
         return ColumnText(json_value)
-    to_text, strings_are_text = _converter(column, meaning, connector, binary)
-    if in_key and column.kind in ("char", "binary"):
-        pad, each = (" ", 1) if column.kind == "char" else ("00", 2)
-        return ColumnText(unpadded(to_text, pad, each * int(_DIGITS.findall(column.declared)[0])))
+    to_text, strings_are_text = _converter(column, meaning, connector, binary, in_key=in_key)
+    is_number = column.kind in _INTEGERS or column.kind == "decimal"
+    integers_are_text = is_number and decimal_scale(meaning) is None and meaning != DURATION
     if may_be_wrapped(meaning, connector) and _holds_unsigned(column):
-        return ColumnText(not_wrapped(to_text), strings_are_text=strings_are_text)
-    integers_are_text = (column.kind in _INTEGERS or column.kind == "decimal") and decimal_scale(meaning) is None
+        to_text, integers_are_text = not_wrapped(to_text), False
+    kept = _keys_text(column, to_text, meaning) if in_key else to_text
     return ColumnText(
-        to_text,
-        strings_are_text=strings_are_text,
-        integers_are_text=integers_are_text and meaning != DURATION,
-        doubtful=OFFSET if column.kind == "date" else None,
+        kept,
+        strings_are_text=strings_are_text and kept is to_text,
+        integers_are_text=integers_are_text and (kept is to_text or column.kind in _INTEGERS),
+        form=form_of(column.kind, in_key=in_key),
+        room=room_of(column.kind, column.declared, column.charset),
+        no_null=_NO_NULL if column.replaces_null else None,
     )
+
+
+def _keys_text(column: Column, to_text: ToText, meaning: str | None) -> ToText:
+    """The same for a key, which the column must keep as it is."""
+    kind = column.kind
+    numbers = [int(number) for number in _DIGITS.findall(column.declared)]
+    if kind in ("char", "binary"):
+        pad, each = (" ", 1) if kind == "char" else ("00", 2)
+        return unpadded(to_text, pad, each * numbers[0])
+    if kind in _INTEGERS:
+        return at_scale(to_text, 0)
+    if kind == "decimal":
+        return at_scale(to_text, numbers[1] if len(numbers) > 1 else 0)
+    if kind == "date":
+        return whole_days(to_text, meaning)
+    if kind in _TIMES:
+        return at_precision(to_text, numbers[0] if numbers else 0)
+    return single_precision(to_text) if kind == "float" else to_text

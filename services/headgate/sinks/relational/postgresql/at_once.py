@@ -16,7 +16,7 @@ from headgate.config.crash_points import CrashPoint, reach
 from headgate.formats.reducing import Reduced
 from headgate.sinks.contract import ChangeBatch
 from headgate.sinks.relational.grouping import Group, Merged, group_rows
-from headgate.sinks.relational.postgresql.catalog import VERSION
+from headgate.sinks.relational.postgresql.catalog import VERSION, Column
 from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
 from headgate.sinks.relational.postgresql.faults import fault_of
 from headgate.sinks.relational.postgresql.progress import HOLD, MOVE, PREPARED_FENCE, fence_arguments
@@ -40,7 +40,7 @@ _NUL: Final = "\x00"
 
 
 def apply_at_once(
-    session: PostgresSession, stage: Stage[PostgresSession, str], batch: ChangeBatch, reduced: Reduced
+    session: PostgresSession, stage: Stage[PostgresSession, Column], batch: ChangeBatch, reduced: Reduced
 ) -> Merged | None:
     """Apply the batch; None, and nothing has happened, if it has to go the ordinary way. Raises psycopg.Error."""
     try:
@@ -71,7 +71,7 @@ def apply_at_once(
 
 
 def _statements(
-    session: PostgresSession, stage: Stage[PostgresSession, str], batch: ChangeBatch, reduced: Reduced
+    session: PostgresSession, stage: Stage[PostgresSession, Column], batch: ChangeBatch, reduced: Reduced
 ) -> list[str] | None:
     """All but BEGIN and COMMIT; None if the batch is not simply rows to insert or replace. Raises NotTextError."""
     table, literal = stage.table, session.literal
@@ -86,7 +86,7 @@ def _statements(
     return statements
 
 
-def _insert(session: PostgresSession, stage: Stage[PostgresSession, str], reduced: Reduced) -> str | None:
+def _insert(session: PostgresSession, stage: Stage[PostgresSession, Column], reduced: Reduced) -> str | None:
     table = stage.table
     if reduced.truncate or reduced.deletes or len(reduced.upserts) > ROWS_MAX or not table.key or table.folding:
         return None
@@ -110,11 +110,11 @@ def _insert(session: PostgresSession, stage: Stage[PostgresSession, str], reduce
     )
 
 
-def _takes(stage: Stage[PostgresSession, str], group: Group) -> bool:
+def _takes(stage: Stage[PostgresSession, Column], group: Group) -> bool:
     """Whether the target has all columns, each as it is staged."""
     table = stage.table
     known = all(column in table.columns or column in table.generated for column in group.columns)
-    return known and not any(table.columns.get(column) in STAGED_AS for column in group.columns)
+    return known and not any(str(table.columns.get(column)) in STAGED_AS for column in group.columns)
 
 
 def _written(session: PostgresSession, text: str | None) -> str:

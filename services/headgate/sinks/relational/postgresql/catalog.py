@@ -7,13 +7,15 @@ name, which is looked for in the schemas of the user's search path. All spelling
 
 from typing import Final
 
+import msgspec
+
 from headgate.records.identifiers import split_table, table_spelling
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.table import Equality, Table, check_generated, nearest, without_key
 
-__all__ = ["VERSION", "check_database", "found_name", "load_table", "read_version"]
+__all__ = ["VERSION", "Column", "check_database", "found_name", "load_table", "read_version"]
 
 # By the texts of the names, not by to_regclass: that cuts long names, and finds another table.
 _FOUND: Final = """
@@ -30,17 +32,20 @@ SELECT c.relkind::text, row_security_active(c.oid), has_schema_privilege(c.relna
 FROM pg_class c WHERE c.oid = %s
 """
 
-# A domain is followed down to the type it is made of: that one decides how a value is written.
+# A domain, or one in an array, is followed down to the type it is made of: that one decides how a value is written.
 _COLUMNS: Final = """
 WITH RECURSIVE base AS (
-    SELECT a.attnum, a.attname, a.attidentity::text, a.attgenerated::text, t.oid, t.typtype, t.typbasetype,
-           t.typtypmod, format_type(a.atttypid, a.atttypmod) AS declared,
-           COALESCE(NOT c.collisdeterministic, false) AS loose
+    SELECT a.attnum, a.attname, a.attidentity::text, a.attgenerated::text, COALESCE(e.oid, t.oid) AS oid,
+           COALESCE(e.typtype, t.typtype) AS typtype, COALESCE(e.typbasetype, t.typbasetype) AS typbasetype,
+           COALESCE(e.typtypmod, t.typtypmod) AS typtypmod, format_type(a.atttypid, a.atttypmod) AS declared,
+           COALESCE(NOT c.collisdeterministic, false) AS loose,
+           CASE WHEN e.oid IS NULL THEN '' ELSE '[]' END AS array_of
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation c ON c.oid = a.attcollation
+    LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = 'A' AND e.typtype = 'd'
     WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped
   UNION ALL
     SELECT b.attnum, b.attname, b.attidentity, b.attgenerated, t.oid, t.typtype, t.typbasetype,
-           t.typtypmod, format_type(b.typbasetype, b.typtypmod), b.loose
+           t.typtypmod, format_type(b.typbasetype, b.typtypmod) || b.array_of, b.loose, b.array_of
     FROM base b JOIN pg_type t ON t.oid = b.typbasetype
     WHERE b.typtype = 'd'
 )
@@ -50,6 +55,30 @@ FROM base b JOIN pg_type t ON t.oid = b.oid JOIN pg_namespace n ON n.oid = t.typ
 CROSS JOIN LATERAL (SELECT NOT EXISTS (SELECT FROM pg_type own WHERE own.typname = t.typname
                                        AND own.typnamespace = 'pg_catalog'::regnamespace) AS is_theirs) AS x
 WHERE b.typtype <> 'd' ORDER BY b.attnum
+"""
+
+# Columns whose type is a date or a time, or has one in it: as an element, a bound, a field, or under a domain's name.
+_HOLDING_TIMES: Final = """
+WITH RECURSIVE part AS (
+    SELECT a.attname, a.atttypid AS type FROM pg_attribute a
+    WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped
+  UNION
+    SELECT p.attname, inner_type.oid
+    FROM part p JOIN pg_type t ON t.oid = p.type
+    CROSS JOIN LATERAL (
+        SELECT t.typbasetype WHERE t.typtype = 'd'
+      UNION ALL
+        SELECT t.typelem WHERE t.typcategory = 'A'
+      UNION ALL
+        SELECT r.rngsubtype FROM pg_range r WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
+      UNION ALL
+        SELECT f.atttypid FROM pg_attribute f
+        WHERE t.typtype = 'c' AND f.attrelid = t.typrelid AND f.attnum > 0 AND NOT f.attisdropped
+    ) AS inner_type (oid)
+)
+SELECT DISTINCT attname FROM part JOIN pg_type t ON t.oid = part.type
+WHERE t.typname IN ('date', 'time', 'timetz', 'timestamp', 'timestamptz')
+  AND t.typnamespace = 'pg_catalog'::regnamespace
 """
 
 _TABLES: Final = """
@@ -100,7 +129,20 @@ def found_name(session: PostgresSession, name: str) -> str | None:
     return None if found is None else table_spelling(found[1], found[2])
 
 
-def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Table[str]:
+class Column(msgspec.Struct, frozen=True):
+    """A writable column: ``declared`` as ``format_type`` prints its type, or the type that its domain is made of.
+
+    ``holds_times``: the type is a date or a time, or has one in it.
+    """
+
+    declared: str
+    holds_times: bool = False
+
+    def __str__(self) -> str:
+        return self.declared
+
+
+def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Table[Column]:
     """The table, proven to exist, to have a key and to be writable by us. SinkRefusedError says what to do.
 
     With ``keyless`` it may be without key.
@@ -132,7 +174,10 @@ def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Ta
     generated = frozenset(str(column) for column, _, _, computed, _, _ in described if computed)
     # Types of extensions and of users go by their bare names: in which schema they are is nobody's concern here.
     declared = {str(row[0]): str(row[1]).removeprefix(str(row[5])) for row in described}
-    columns = {column: kind for column, kind in declared.items() if column not in generated}
+    holding_times = {str(column) for (column,) in session.execute(_HOLDING_TIMES, {"oid": oid})}
+    columns = {
+        column: Column(kind, column in holding_times) for column, kind in declared.items() if column not in generated
+    }
     key, secondary = _keys(session, oid, name, keyless=keyless)
     for column, _, identity, _, _, _ in described:
         if identity == "a" and column not in key:

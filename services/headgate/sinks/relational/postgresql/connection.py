@@ -62,10 +62,14 @@ SET client_encoding = 'UTF8';
 SET default_transaction_isolation = 'read committed';
 SET lock_timeout = '{WRITER_LOCK_SECONDS}s';
 SET statement_timeout = 0;
-SET row_security = off
+SET row_security = off;
+SET DateStyle = 'ISO, YMD';
+SET IntervalStyle = 'postgres';
+SET array_nulls = on
 """
-# Read committed: the fence is a condition re-read after a lock wait. row_security off: a policy that would
-# hide rows raises instead of filtering in silence.
+# Read committed: the fence is a condition re-read after a lock wait. row_security off: a policy that would hide rows
+# raises instead of filtering in silence. DateStyle, IntervalStyle, array_nulls: what a text means must not depend on
+# the settings of a database or a user.
 
 
 class Label(msgspec.Struct, frozen=True):

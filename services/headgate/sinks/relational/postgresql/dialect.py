@@ -8,7 +8,7 @@ from headgate.sinks.registry import SinkPlug
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.postgresql.address import address_of
 from headgate.sinks.relational.postgresql.at_once import apply_at_once
-from headgate.sinks.relational.postgresql.catalog import check_database, load_table
+from headgate.sinks.relational.postgresql.catalog import Column, check_database, load_table
 from headgate.sinks.relational.postgresql.connection import PostgresSession, connect
 from headgate.sinks.relational.postgresql.contention import cancel, end_blockers
 from headgate.sinks.relational.postgresql.faults import fault_of, sink_error, words_of
@@ -21,7 +21,7 @@ from headgate.sinks.relational.sink import RelationalSink
 
 __all__ = ["SINK", "PostgresSink"]
 
-_POSTGRESQL: Final = Dialect[PostgresSession, str, psycopg.Error](
+_POSTGRESQL: Final = Dialect[PostgresSession, Column, psycopg.Error](
     error=psycopg.Error,
     connect=connect,
     check_database=check_database,
@@ -48,7 +48,7 @@ _POSTGRESQL: Final = Dialect[PostgresSession, str, psycopg.Error](
 )
 
 
-class PostgresSink(RelationalSink[PostgresSession, str, psycopg.Error]):
+class PostgresSink(RelationalSink[PostgresSession, Column, psycopg.Error]):
     """A PostgreSQL database as a sink."""
 
     def __init__(self, settings: RelationalSettings, *, keeps_session: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from headgate.sinks.relational.postgresql.catalog import Column
 from headgate.sinks.relational.postgresql.connection import PostgresSession
 from headgate.sinks.relational.table import Table
 
@@ -36,7 +37,7 @@ ORDER BY kind DESC, name
 """
 
 
-def firing(session: PostgresSession, table: Table[str]) -> tuple[str, ...]:
+def firing(session: PostgresSession, table: Table[Column]) -> tuple[str, ...]:
     """Each as ``trigger NAME`` or ``rule NAME``, as this session would fire them."""
     rows = session.execute(_FIRING, {"schema": table.schema, "relation": table.relation})
     return tuple(f"{kind}{name}" for kind, name in rows)

@@ -12,7 +12,7 @@ from typing import Final
 import psycopg
 
 from headgate.sinks.relational.grouping import Group, UnwritableError
-from headgate.sinks.relational.postgresql.catalog import read_version
+from headgate.sinks.relational.postgresql.catalog import Column, read_version
 from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
 from headgate.sinks.relational.postgresql.values import column_text
 from headgate.sinks.relational.staging import GROUP, Stage
@@ -29,7 +29,7 @@ _GROUP: Final = quoted(GROUP)
 _COPY_PLACE: Final = re.compile(r"COPY \S+, line (?P<line>\d+)(?:, column (?P<column>.+?))?(?::|$)")
 
 
-class PostgresStage(Stage[PostgresSession, str]):
+class PostgresStage(Stage[PostgresSession, Column]):
     """See Stage."""
 
     def _create(self, name: str) -> None:
@@ -43,12 +43,12 @@ class PostgresStage(Stage[PostgresSession, str]):
 
     def _as_staged(self, column: str) -> str:
         """A column of the target as it is in the stage."""
-        name, kind = quoted(column), STAGED_AS.get(self.table.columns[column])
+        name, kind = quoted(column), STAGED_AS.get(self.table.columns[column].declared)
         return name if kind is None else f"{name}::{kind} AS {name}"
 
     def _from_stage(self, column: str) -> str:
         """A staged column as it is in the target."""
-        kind = self.table.columns[column]
+        kind = self.table.columns[column].declared
         return f"s.{quoted(column)}::{kind}" if kind in STAGED_AS else f"s.{quoted(column)}"
 
     def drop(self) -> None:
@@ -75,8 +75,10 @@ class PostgresStage(Stage[PostgresSession, str]):
         else:
             self.session.execute(f"DELETE FROM {self._stage}")
 
-    def _column_text(self, column: str, told: tuple[str | None, str | None, str | None], *, in_key: bool) -> ColumnText:
-        return column_text(column, *told, in_key=in_key)
+    def _column_text(
+        self, column: Column, told: tuple[str | None, str | None, str | None], *, in_key: bool
+    ) -> ColumnText:
+        return column_text(column.declared, *told, in_key=in_key, holds_times=column.holds_times)
 
     def _send(self, number: int, group: Group, used: Sequence[int]) -> None:
         self._rows += len(group.changes)

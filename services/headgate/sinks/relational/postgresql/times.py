@@ -20,6 +20,7 @@ from headgate.sinks.relational.times import (
     known_unit,
     number_of_units,
     utc_clock,
+    utc_day,
     utc_wall,
 )
 
@@ -45,9 +46,10 @@ def unit_per_second(meaning: str | None, precision: int | None) -> int | None:
 
 
 def days_text(meaning: str | None, value: object) -> str:
-    """A date: days since 1970, or a text as it is."""
+    """A date: days since 1970, or a text, of a timestamp its day."""
     if isinstance(value, str):
-        return _without_offset(value, utc_wall).split(" ")[0] if OFFSET.search(value) else value
+        day = utc_day(_without_offset(value, utc_wall))
+        return _iso(day.split("T")[0]) if day[:1] in ("-", "+") else day
     if type(value) is not int:
         raise NotTextError(f"a {type(value).__name__} is no date")
     if meaning is not None and meaning not in DATES:

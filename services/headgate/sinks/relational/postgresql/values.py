@@ -12,25 +12,26 @@ search through the whole column.
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 import msgspec
 
-from headgate.sinks.relational.keys import unpadded
+from headgate.sinks.relational.keys import at_precision, at_scale, single_precision, unpadded, whole_days
 from headgate.sinks.relational.logical import logical_json, logical_text
+from headgate.sinks.relational.postgresql.arrays import array_text
+from headgate.sinks.relational.postgresql.forms import CONTAINER_FORM, form_of, room_of
 from headgate.sinks.relational.postgresql.times import days_text, time_text, timestamp_text, unit_per_second
 from headgate.sinks.relational.text import (
     DECIMAL,
-    FIELD_BEGINS,
-    INFINITE_DECIMAL,
     MAXWELL,
     UNSIGNED_DIGITS,
     ColumnText,
     ToText,
     base64_bytes,
+    bit_digits,
     bytes_of,
-    check_element,
     decimal_scale,
     is_of_mysql,
     json_value,
@@ -38,22 +39,22 @@ from headgate.sinks.relational.text import (
     not_wrapped,
     numeric,
     scalar,
-    unreadable,
 )
-from headgate.sinks.relational.times import DURATION, MICROS, OFFSET, NotTextError, microseconds
+from headgate.sinks.relational.times import DURATION, MICROS, NotTextError, microseconds
 
 __all__ = ["column_text"]
 
-_SIGNED: Final = re.compile(rf"{FIELD_BEGINS}[+-]")
-_SIGNED_OR_OFFSET: Final = re.compile(rf"{FIELD_BEGINS}[+-]|{OFFSET.pattern}")
-
-_INTEGERS: Final = frozenset({"smallint", "integer", "bigint", "oid"})
+_INTEGERS: Final = frozenset({"smallint", "integer", "bigint"})
+_UNSIGNED: Final = frozenset({"oid", "xid", "xid8", "cid"})
+"""Types that read a negative number as a large one."""
 _FLOATS: Final = frozenset({"real", "double precision"})
 _DECIMALS: Final = frozenset({"numeric", "money"})
 _JSON: Final = frozenset({"json", "jsonb"})
 _BITS: Final = frozenset({"bit", "bit varying"})
 _BITS_MEANING: Final = "io.debezium.data.Bits("
 _ARRAY_MEANING: Final = "array("
+MICROS_DIGITS: Final = 6
+"""Digits of a second that a time keeps whose column says no precision."""
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _TYPE: Final = re.compile(r"(?P<head>[^(]*?)\s*(?:\((?P<modifier>[\d,-]+)\))?(?P<tail>[^([]*)(?P<array>(?:\[\])*)\Z")
 
@@ -61,6 +62,8 @@ _TYPE: Final = re.compile(r"(?P<head>[^(]*?)\s*(?:\((?P<modifier>[\d,-]+)\))?(?P
 def _text(kind: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if kind in _UNSIGNED and type(value) is int and value < 0:
+        raise NotTextError(f"{value} is negative, and a column of type {kind} is not: it would become another number")
     if kind == "point" and isinstance(value, dict) and {"x", "y"} <= value.keys():
         return f"({scalar(kind, value['x'])},{scalar(kind, value['y'])})"
     return scalar(kind, value)
@@ -77,9 +80,11 @@ def _bytea(read: Callable[[object], bytes], value: object) -> str:
     return "\\x" + read(value).hex()
 
 
-def _bits(kind: str, length: int | None, value: object) -> str:
+def _bits(kind: str, length: int | None, meaning: str | None, value: object) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
+    if meaning == "string":
+        return bit_digits(value, kind)
     if type(value) is int and value >= 0:  # Maxwell's
         digits = f"{value:b}"
     else:
@@ -87,26 +92,25 @@ def _bits(kind: str, length: int | None, value: object) -> str:
     return digits if length is None else digits.zfill(length)
 
 
+def _hstore(value: object) -> str:
+    """Pairs: a JSON object, as a text or parsed, or a text that is an hstore already."""
+    if isinstance(value, str) and value.lstrip()[:1] == "{":
+        with suppress(msgspec.DecodeError):
+            value = msgspec.json.decode(value)
+    if not isinstance(value, dict):
+        return scalar("hstore", value)
+    return ",".join(
+        f"{_pair_text(name)}=>{'NULL' if item is None else _pair_text(_text('hstore', item))}"
+        for name, item in value.items()
+    )
+
+
+def _pair_text(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def _interval(value: object) -> str:
     return f"{microseconds(value)} microseconds" if type(value) is int else scalar("interval", value)
-
-
-def _array(element: ToText, value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list):
-        raise unreadable(value, "array")
-    items = []
-    for item in value:
-        if item is None:
-            items.append("NULL")
-        elif isinstance(item, list):
-            items.append(_array(element, item))
-        else:
-            check_element(item)
-            text = element(item).replace("\\", "\\\\").replace('"', '\\"')
-            items.append(f'"{text}"')
-    return "{" + ",".join(items) + "}"
 
 
 class _Type(msgspec.Struct, frozen=True):
@@ -133,14 +137,14 @@ class _Type(msgspec.Struct, frozen=True):
         return self.modifier is None or self.modifier - self.scale >= UNSIGNED_DIGITS
 
 
-def _converter(column: _Type, meaning: str | None, connector: str | None, binary: str | None) -> tuple[ToText, bool]:  # noqa: PLR0911 - one case per type
+def _converter(column: _Type, meaning: str | None, connector: str | None, binary: str | None) -> tuple[ToText, bool]:  # noqa: C901, PLR0911 - one case per type
     """How a value becomes text, and whether strings already are that text."""
     kind, modifier = column.kind, column.modifier
     scale = decimal_scale(meaning)
     if kind == "money":
         return partial(_money, scale), False
     if scale is not None and (
-        kind in _INTEGERS or kind in _FLOATS or kind in _DECIMALS
+        kind in _INTEGERS | _UNSIGNED | _FLOATS | _DECIMALS
     ):  # integers: bigint.unsigned.handling.mode=precise
         return partial(numeric, scale), False
     if kind in _INTEGERS and meaning == DURATION:
@@ -155,11 +159,13 @@ def _converter(column: _Type, meaning: str | None, connector: str | None, binary
         width = modifier
         if meaning is not None and meaning.startswith(_BITS_MEANING) and kind == "bit varying":
             width = None
-        return partial(_bits, kind, width), False
+        return partial(_bits, kind, width, meaning), False
     if kind == "date" or kind.startswith("time"):
         return _time_converter(column, meaning, connector), True
     if kind == "interval" or kind.startswith("interval "):
         return _interval, True
+    if kind.rpartition(".")[2] == "hstore":
+        return _hstore, False
     if kind in _JSON:
         return (json_value, False) if connector == MAXWELL else (logical_json(meaning), True)
     logical = logical_text(meaning)
@@ -177,39 +183,61 @@ def _time_converter(column: _Type, meaning: str | None, connector: str | None) -
     return partial(time_text, MICROS if meaning is None and is_of_mysql(connector) else unit, zone)
 
 
-def _doubtful(kind: str) -> re.Pattern[str] | None:
-    """What strings of a column of this type are looked at one by one for: the server would misread them."""
-    if kind in _DECIMALS:
-        return INFINITE_DECIMAL
-    if kind.startswith("timestamp"):
-        return _SIGNED if kind.endswith("with time zone") else _SIGNED_OR_OFFSET
-    return OFFSET if kind in ("date", "time without time zone") else None
+def _keys_text(column: _Type, to_text: ToText, meaning: str | None) -> ToText:
+    """The same for a key, which the column must keep as it is."""
+    kind, modifier = column.kind, column.modifier
+    if kind == "character" and modifier is not None:
+        return unpadded(to_text, " ", modifier)
+    if kind == "numeric" and modifier is not None:
+        return at_scale(to_text, column.scale)
+    if kind == "date":
+        return whole_days(to_text, meaning)
+    if kind.startswith("time"):
+        return at_precision(to_text, MICROS_DIGITS if modifier is None else modifier)
+    return single_precision(to_text) if kind == "real" else to_text
 
 
 def column_text(
-    declared: str, meaning: str | None, connector: str | None = None, binary: str | None = None, *, in_key: bool = False
+    declared: str,
+    meaning: str | None,
+    connector: str | None = None,
+    binary: str | None = None,
+    *,
+    in_key: bool = False,
+    holds_times: bool = False,
 ) -> ColumnText:
     """The writer for a column of type ``declared``, given what its values mean (None without a schema) and who says so.
 
     ``connector`` and ``binary``: see ``changes.change.CONNECTOR`` and ``BINARY``. ``in_key``: the column is part of the
-    table's key.
+    table's key. ``holds_times``: a part of the type is a date or a time, which its name may not tell.
     """
     column = _Type.parse(declared)
     if column.array:
         inner = None
         if meaning is not None and meaning.startswith(_ARRAY_MEANING):
             inner = meaning[len(_ARRAY_MEANING) : -1]
-        element, _ = _converter(column, inner, connector, binary)
-        return ColumnText(partial(_array, element), strings_are_text=True)
+        element = _scalar_text(column, inner, connector, binary, in_key=False, holds_times=holds_times)
+        return ColumnText(partial(array_text, element), strings_are_text=not element.checks_strings)
+    return _scalar_text(column, meaning, connector, binary, in_key=in_key, holds_times=holds_times)
+
+
+def _scalar_text(
+    column: _Type, meaning: str | None, connector: str | None, binary: str | None, *, in_key: bool, holds_times: bool
+) -> ColumnText:
     to_text, strings_are_text = _converter(column, meaning, connector, binary)
-    if in_key and column.kind == "character" and column.modifier is not None:
-        return ColumnText(unpadded(to_text, " ", column.modifier))
-    if may_be_wrapped(meaning, connector) and column.kind == "numeric" and column.holds_unsigned:
-        return ColumnText(not_wrapped(to_text), strings_are_text=strings_are_text)
+    integers_are_text = column.kind in _INTEGERS | _FLOATS | {"numeric"} and not (
+        meaning is not None and (meaning.startswith(DECIMAL) or meaning == DURATION)
+    )
+    if may_be_wrapped(meaning, connector) and column.kind == "numeric" and column.holds_unsigned and not column.array:
+        to_text, integers_are_text = not_wrapped(to_text), False
+    kept = _keys_text(column, to_text, meaning) if in_key else to_text
+    form = form_of(column.kind, in_key=in_key)
+    if form is None and holds_times:
+        form = CONTAINER_FORM
     return ColumnText(
-        to_text,
-        strings_are_text=strings_are_text,
-        integers_are_text=column.kind in _INTEGERS | _FLOATS | {"numeric"}
-        and not (meaning is not None and (meaning.startswith(DECIMAL) or meaning == DURATION)),
-        doubtful=_doubtful(column.kind),
+        kept,
+        strings_are_text=strings_are_text and kept is to_text,
+        integers_are_text=integers_are_text and kept is to_text,
+        form=None if column.kind in _BITS else form,
+        room=room_of(column.kind, column.modifier),
     )

@@ -1,0 +1,74 @@
+r"""The texts that a column takes as they are, by its type.
+
+A database reads more texts than its types print: PostgreSQL takes ``now`` for a date and ``0x1F`` for a number, MySQL
+takes ``12`` for a time and ``26-2-3`` for a date. Such a text would arrive as another value, or as another one each
+time it is written, or as what the session's settings make of it. So a column takes the texts of its *form*, and every
+other text of an event is refused before the server sees it. Numbers of an event are written by us, in forms the server
+cannot misread.
+
+A form is a regular expression of one text. It may not match across ``DIVIDER``, because a whole column is searched at
+once for a text that does not fit.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+__all__ = [
+    "CLOCK",
+    "DAY",
+    "DIVIDER",
+    "INTEGER_KEYS",
+    "IPV4",
+    "NULL_MARK",
+    "NUMBER",
+    "NUMBERS",
+    "UUID_KEYS",
+    "ZONE",
+    "Form",
+]
+
+NULL_MARK: Final = "\x1e"
+"""Stands for NULL while a column is searched."""
+DIVIDER: Final = "\x1f"
+"""Stands between the texts of a column while it is searched."""
+
+DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+CLOCK: Final = r"[0-9]{2}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
+ZONE: Final = "(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?(?::?[0-9]{2})?)"
+NUMBER: Final = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+IPV4: Final = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
+
+
+class Form(msgspec.Struct, frozen=True):
+    """``pattern`` matches a text that is taken as it is; ``expected`` says for people what that is."""
+
+    pattern: str
+    expected: str
+
+    def takes(self, text: str) -> bool:
+        """Whether the server reads the text as the value that it is."""
+        return _one(self.pattern).fullmatch(text) is not None
+
+    def takes_all(self, column: str) -> bool:
+        """The same for texts that are joined by DIVIDER, with NULL_MARK for those that are NULL."""
+        return _misfit(self.pattern).search(DIVIDER + column) is None
+
+
+NUMBERS: Final = Form(NUMBER, "decimal digits, with a point and an exponent if there is one")
+INTEGER_KEYS: Final = Form("0|-?[1-9][0-9]*", "an integer without sign +, leading zeros or spaces, as part of a key")
+UUID_KEYS: Final = Form(
+    "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "a UUID in lower case with hyphens, as part of a key"
+)
+
+
+@lru_cache
+def _one(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
+
+
+@lru_cache
+def _misfit(pattern: str) -> re.Pattern[str]:
+    return re.compile(f"{DIVIDER}(?!(?:{pattern}|{NULL_MARK})(?:{DIVIDER}|\\Z))", re.ASCII)

@@ -1,0 +1,65 @@
+"""The texts that the types of MySQL and MariaDB take as they are (see relational/forms.py).
+
+Left out is what the servers complete or look up: years of two digits, ``12`` for a time of twelve seconds, dates with
+any sign between their parts, numbers for labels of an enum or a set, spaces around numbers.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from headgate.sinks.relational.forms import CLOCK, DAY, INTEGER_KEYS, IPV4, NUMBERS, UUID_KEYS, Form
+from headgate.sinks.relational.text import Room
+
+__all__ = ["form_of", "labels_of", "room_of"]
+
+_INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_TIMESTAMPS: Final = Form(f"{DAY}(?: {CLOCK})?", "a timestamp as YYYY-MM-DD hh:mm:ss")
+
+_FORMS: Final = {
+    **dict.fromkeys((*_INTEGERS, "decimal", "float", "double"), NUMBERS),
+    "year": Form("[0-9]{4}", "a year of four digits"),
+    "date": Form(DAY, "a date as YYYY-MM-DD"),
+    "datetime": _TIMESTAMPS,
+    "timestamp": _TIMESTAMPS,
+    "time": Form(r"-?[0-9]{2,3}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?", "a time as hh:mm:ss"),
+    "inet4": Form(IPV4, "an IPv4 address with all of its parts"),
+    "inet6": Form("[0-9a-fA-F]*:[0-9a-fA-F:.]*", "an IPv6 address"),
+}
+_KEY_FORMS: Final = {
+    **dict.fromkeys(_INTEGERS, INTEGER_KEYS),
+    "uuid": UUID_KEYS,
+    "inet6": Form("[0-9a-f]*:[0-9a-f:.]*", "an IPv6 address in lower case, as part of a key"),
+}
+"""For types that read several texts as one value: the text that the type itself prints."""
+
+_OCTETS: Final = {"tinytext": 255, "text": 65_535, "mediumtext": 16_777_215}
+_LABEL: Final = re.compile("'((?:[^']|'')*)'")
+_ESCAPE: Final = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPED: Final = {"0": "\0", "n": "\n", "r": "\r"}
+_LENGTH: Final = re.compile(r"\((\d+)\)")
+
+
+def form_of(kind: str, *, in_key: bool) -> Form | None:
+    """The form of a type; None where the server refuses what it does not take as it is."""
+    return (_KEY_FORMS.get(kind) if in_key else None) or _FORMS.get(kind)
+
+
+def room_of(kind: str, declared: str, charset: str | None) -> Room | None:
+    """How long the texts of a column may be: the servers cut off spaces beyond it without an error."""
+    length = _LENGTH.search(declared)
+    if kind in ("char", "varchar") and length is not None:
+        return Room(characters=int(length[1]))
+    if kind in _OCTETS and charset is not None and charset.startswith("utf8"):
+        return Room(octets=_OCTETS[kind])
+    return None
+
+
+@lru_cache
+def labels_of(declared: str) -> tuple[str, ...]:
+    """The labels of an ``enum('a','b')`` or a ``set('a','b')``, as the server prints it."""
+    return tuple(_ESCAPE.sub(_unescaped, label) for label in _LABEL.findall(declared))
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return "'" if found[1] is None else _ESCAPED.get(found[1], found[1])

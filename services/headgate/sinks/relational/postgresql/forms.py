@@ -1,0 +1,126 @@
+"""The texts that PostgreSQL's types take as they are (see relational/forms.py).
+
+Left out is what the server evaluates: ``now`` and ``today``, names of time zones, dates whose order of day and month
+depends on DateStyle, numbers in hexadecimal, the prefixes of boolean words, names that stand for an object's number,
+networks without all of their digits. ``infinity`` and ``epoch`` are constants.
+"""
+
+from typing import Final
+
+from headgate.sinks.relational.forms import (
+    CLOCK,
+    DIVIDER,
+    INTEGER_KEYS,
+    IPV4,
+    NUMBER,
+    NUMBERS,
+    UUID_KEYS,
+    ZONE,
+    Form,
+)
+from headgate.sinks.relational.text import Room
+
+__all__ = ["CONTAINER_FORM", "form_of", "room_of"]
+
+_LONG_DAY: Final = "[0-9]{4,7}-[0-9]{2}-[0-9]{2}"
+_INFINITY: Final = "-?(?i:infinity)"
+_DATE: Final = f"{_LONG_DAY}(?: BC)?|{_INFINITY}"
+_TIMESTAMP: Final = f"{_LONG_DAY}(?:[T ]{CLOCK}Z?)?(?: BC)?|{_INFINITY}"
+_TIMESTAMPTZ: Final = f"{_LONG_DAY}(?:[T ]{CLOCK} ?{ZONE}?)?(?: BC)?|{_INFINITY}"
+
+_ISO_INTERVAL: Final = (
+    r"P(?=[0-9T+-])(?:[+-]?[0-9]+Y)?(?:[+-]?[0-9]+M)?(?:[+-]?[0-9]+W)?(?:[+-]?[0-9]+D)?"
+    r"(?:T(?:[+-]?[0-9]+H)?(?:[+-]?[0-9]+M)?(?:[+-]?[0-9]+(?:\.[0-9]+)?S)?)?"
+)
+_INTERVAL_ITEM: Final = (
+    r"(?:[+-]?[0-9]+ (?:year|mon|month|week|day|hour|minute|min|microsecond)s?"
+    r"|[+-]?[0-9]+(?:\.[0-9]+)? (?:second|sec)s?|[+-]?[0-9]+:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?)"
+)
+_INTERVAL: Final = f"{_ISO_INTERVAL}|(?:@ )?{_INTERVAL_ITEM}(?: {_INTERVAL_ITEM})*(?: ago)?|{_INFINITY}"
+
+_IPV6: Final = "[0-9a-fA-F]*:[0-9a-fA-F:.]*"
+_OBJECTS: Final = (
+    "regclass", "regcollation", "regconfig", "regdictionary", "regnamespace", "regoper", "regoperator", "regproc",
+    "regprocedure", "regrole", "regtype",
+)  # fmt: skip
+
+
+def _range(bound: str) -> str:
+    quoted = f'(?:"?(?:{bound})"?)?'
+    return rf"(?:empty|[\[(]{quoted},{quoted}[\])])"
+
+
+def _multirange(bound: str) -> str:
+    one = _range(bound)
+    return rf"\{{(?:{one}(?:, ?{one})*)?\}}"
+
+
+_INTEGERS: Final = Form("[+-]?[0-9]+", "decimal digits")
+_FLOATS: Final = Form(f"{NUMBER}|(?i:NaN|[+-]?inf(?:inity)?)", "decimal digits, NaN or Infinity")
+_UNSIGNED: Final = Form("[0-9]+", "decimal digits without a sign")
+_NETWORKS: Final = Form(
+    f"{IPV4}(?:/[0-9]+)?|{_IPV6}(?:/[0-9]+)?", "an address with all of its parts, with or without a /length"
+)
+_RANGE_OF_TIMES: Final = "a range whose bounds are written as YYYY-MM-DD or YYYY-MM-DD hh:mm:ss"
+
+_FORMS: Final = {
+    **dict.fromkeys(("smallint", "integer", "bigint"), _INTEGERS),
+    **dict.fromkeys(("real", "double precision", "numeric"), _FLOATS),
+    "money": NUMBERS,
+    "boolean": Form("(?i:true|false|t|f)|[01]", "true, false, t, f, 1 or 0"),
+    "date": Form(f"{_DATE}|(?i:epoch)", "a date as YYYY-MM-DD, infinity, -infinity or epoch"),
+    "time without time zone": Form(f"{CLOCK}Z?", "a time of day as hh:mm:ss"),
+    "time with time zone": Form(f"{CLOCK} ?{ZONE}?", "a time of day as hh:mm:ss±hh:mm"),
+    "timestamp without time zone": Form(
+        f"{_TIMESTAMP}|(?i:epoch)", "a timestamp as YYYY-MM-DD hh:mm:ss, infinity, -infinity or epoch"
+    ),
+    "timestamp with time zone": Form(
+        f"{_TIMESTAMPTZ}|(?i:epoch)", "a timestamp as YYYY-MM-DD hh:mm:ss±hh:mm, infinity, -infinity or epoch"
+    ),
+    "interval": Form(_INTERVAL, "an interval as P1Y2M3DT4H5M6S or 1 year 2 mons 3 days 04:05:06"),
+    **dict.fromkeys(("oid", "xid", "xid8", "cid"), _UNSIGNED),
+    **dict.fromkeys(_OBJECTS, Form("[0-9]+", "an object's number, because a name may be another object at the sink")),
+    '"char"': Form("[\x01-\x7f]?", "one character of ASCII"),
+    **dict.fromkeys(("inet", "cidr"), _NETWORKS),
+    "macaddr8": Form("(?:[0-9a-fA-F]{2}[:.-]?){7}[0-9a-fA-F]{2}", "an address of eight bytes"),
+    "daterange": Form(_range(_DATE), _RANGE_OF_TIMES),
+    "tsrange": Form(_range(_TIMESTAMP), _RANGE_OF_TIMES),
+    "tstzrange": Form(_range(_TIMESTAMPTZ), _RANGE_OF_TIMES),
+    "datemultirange": Form(_multirange(_DATE), _RANGE_OF_TIMES),
+    "tsmultirange": Form(_multirange(_TIMESTAMP), _RANGE_OF_TIMES),
+    "tstzmultirange": Form(_multirange(_TIMESTAMPTZ), _RANGE_OF_TIMES),
+}
+
+_KEY_FORMS: Final = {
+    **dict.fromkeys(("smallint", "integer", "bigint"), INTEGER_KEYS),
+    **dict.fromkeys(("oid", "xid", "xid8", "cid", *_OBJECTS), Form("0|[1-9][0-9]*", "digits without leading zeros")),
+    "boolean": Form("true|false", "true or false, as part of a key"),
+    "uuid": UUID_KEYS,
+    "macaddr": Form("[0-9a-f]{2}(?::[0-9a-f]{2}){5}", "an address as 08:00:2b:01:02:03, as part of a key"),
+    "macaddr8": Form("[0-9a-f]{2}(?::[0-9a-f]{2}){7}", "an address as 08:00:2b:01:02:03:04:05, as part of a key"),
+}
+"""For types that read several texts as one value: the text that the type itself prints."""
+
+_CLOCK_WORDS: Final = "now|today|tomorrow|yesterday|allballs"
+
+CONTAINER_FORM: Final = Form(
+    rf"(?![^{DIVIDER}]*\b(?i:{_CLOCK_WORDS})\b)[^{DIVIDER}]*",
+    "dates and times in digits, and none of the words now, today, tomorrow, yesterday and allballs",
+)
+"""Of composite types, of ranges somebody made, and of others whose parts are dates or times."""
+
+_NAME_BYTES: Final = 63
+
+
+def form_of(kind: str, *, in_key: bool) -> Form | None:
+    """The form of a type without its modifier; None where the server refuses what it does not take as it is."""
+    if kind.startswith("interval"):
+        kind = "interval"
+    return (_KEY_FORMS.get(kind) if in_key else None) or _FORMS.get(kind)
+
+
+def room_of(kind: str, modifier: int | None) -> Room | None:
+    """How long the texts of a type may be, where the server cuts off what is beyond it."""
+    if kind in ("character varying", "character") and modifier is not None:
+        return Room(characters=modifier)
+    return Room(octets=_NAME_BYTES) if kind == "name" else None
