@@ -112,6 +112,22 @@ def test_only_a_commit_says_what_is_read() -> None:
     assert progress.committed_epoch == 2, "never back"
 
 
+def test_a_gap_of_a_stream_that_was_retired_is_stored_with_the_positions_that_moved() -> None:
+    progress = ReaderProgress("s")
+    progress.learn(told(TWO))
+    stored = {str(A.id): 3, str(B.id): 5}
+    progress.resume(stored)
+    assert [gap.stream for gap in progress.new_gaps()] == [str(B.id)]
+    stored |= progress.moved
+    assert stored == {str(A.id): 3, str(B.id): FINISHED}
+    progress.commit()
+    assert progress.moved == {}
+    again = ReaderProgress("s")
+    again.learn(told(TWO))
+    again.resume(stored)
+    assert again.new_gaps() == ()
+
+
 def test_a_blocked_partition_is_read_on_from_where_it_was_blocked() -> None:
     progress = begun(told(ONE))
     assert set(progress.fetches()) == {0, 1}

@@ -1,6 +1,8 @@
 """Change logs on lanes: what is planned, what tasks pass and refuse, what becomes of a span whose limits change."""
 
-from typing import Any
+import threading
+from types import SimpleNamespace
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -8,7 +10,8 @@ import pytest
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Limited, SettleDue
 from headgate.agent.core.span.states import Phase
-from headgate.replication.change_logs import UNKNOWN
+from headgate.generation.core.bounds import Bounds
+from headgate.replication.change_logs import UNKNOWN, ChangeLogFollower
 from headgate.replication.frames import Chunk, Mark
 from headgate.replication.lane import Lane
 from headgate.replication.plan import SpanWork
@@ -19,6 +22,9 @@ from support.lanes_without_spark import Restarts, ended, ends_of, is_on, lane_of
 from .conftest import RecordingParts, chunk, run, work
 
 SPEC = '{"feed": "f", "source": {"change_log": "orders"}, "sink": {"type": "postgresql", "dsn": ""}}'
+
+
+LOCK_SECONDS_MAX: Final = 30.0
 
 
 def limited(table: SpanTable, span: SpanId, limits: dict[int, int], firsts: dict[int, int] | None = None) -> None:
@@ -133,6 +139,30 @@ def test_what_is_older_or_of_another_opening_changes_nothing(table: SpanTable, q
     for told in (Limited(opening, {}, {}, 6), Limited(opening - 1, {}, {}, 99)):
         table.apply(span, told)
         assert now_is(table, span).progress.limits == {0: 9}
+
+
+def test_limits_are_computed_outside_the_lock_that_every_batch_needs(
+    table: SpanTable, queries: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take milliseconds for a change log with thousands of streams."""
+    _, span = on_a_lane(table, queries, {0: 5, 1: 0}, limits={0: 50})
+    taken: list[bool] = []
+
+    def take() -> None:
+        taken.append(table.changed.acquire(timeout=LOCK_SECONDS_MAX))
+        table.changed.release()
+
+    def computed(*_given: object, **_how: object) -> dict[int, Bounds]:
+        other = threading.Thread(target=take)
+        other.start()
+        other.join()
+        return {0: Bounds(0, 60), 1: Bounds(0, None)}
+
+    monkeypatch.setattr("headgate.replication.change_logs.bounds_of", computed)
+    follower = ChangeLogFollower(table, None, lambda _span, _unread: None)
+    follower._tell("orders", SimpleNamespace(state=None, position=8))  # type: ignore[arg-type]
+    assert taken == [True]
+    assert (now_is(table, span).progress.limits, now_is(table, span).progress.limits_at) == ({0: 60}, 8)
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headgate.generation.core.reading import (
+    FINISHED,
     Gap,
     Marker,
     Reading,
@@ -53,7 +54,8 @@ class ReaderProgress:
     def resume(self, positions: Mapping[str, int]) -> None:
         """Continue from stored positions (see Reading.resume), which count as committed. Raises PositionsError."""
         self._keep(*self._reading.resume(positions))
-        self.commit()
+        self._reading.moved.clear()
+        self.committed_epoch = self._reading.read_epoch()
 
     def begin(self, offsets: Mapping[int, int]) -> None:
         """Begin at these offsets by partition. Partitions without one are read from their oldest stream on."""
@@ -78,9 +80,13 @@ class ReaderProgress:
 
     @property
     def moved(self) -> dict[str, int]:
-        """Those of ``positions`` that have changed since the last commit."""
+        """Those of ``positions`` that have changed since the last commit.
+
+        Streams that were retired unread count as finished, so that their gap is reported once.
+        """
         streams = self._reading.streams
-        return {str(stream): position_of(streams[stream]) for stream in self._reading.moved}
+        moved = {str(stream): position_of(streams[stream]) for stream in self._reading.moved}
+        return moved | {str(stream): FINISHED for stream in self._reading.retired}
 
     @property
     def unread(self) -> tuple[StreamReading, ...]:
@@ -91,6 +97,7 @@ class ReaderProgress:
         """The caller has stored ``positions``: these, or those of now. Raises PositionsError."""
         if positions is None:
             self._reading.moved.clear()
+            self._reading.retired.clear()
             self.committed_epoch = max(self.committed_epoch, self._reading.read_epoch())
         else:
             read = self._reading.read_epoch(parse_positions(positions))

@@ -109,6 +109,8 @@ class Reading:
         """Changes whenever ``readable`` may give another answer."""
         self.moved: set[StreamId] = set()
         """Streams whose position has changed; whoever uses it clears it."""
+        self.retired: set[StreamId] = set()
+        """Streams that were retired before they were read: a gap, reported once. Whoever uses it clears it."""
 
     def learn(self, state: GenerationState) -> tuple[Gap, ...]:
         """Adopt new streams, and those that were closed. The topic must have been read to an end captured before.
@@ -159,6 +161,7 @@ class Reading:
             if known is not None:
                 self._resume(known, position)
             elif position != FINISHED:
+                self.retired.add(stream)
                 gaps.append(Gap(str(stream), None, position, position, "retired before it was read to its end"))
         return tuple(gaps)
 
@@ -245,6 +248,7 @@ class Reading:
                 at, partition = reading.next_offset, reading.stream.partition
                 gaps.append(Gap(str(stream), partition, at, at, "closed and retired before it was read"))
                 self._finish(reading)
+                self.retired.add(stream)
             if reading.is_read:
                 del self.streams[stream]
                 self.moved.discard(stream)
