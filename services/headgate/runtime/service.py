@@ -8,7 +8,6 @@ service is asked to stop, every role resigns on the log, so that a standby takes
 """
 
 import os
-import queue
 import socket
 import threading
 import time
@@ -31,6 +30,7 @@ from headgate.runtime.metrics import RoleMetrics
 from headgate.runtime.presence import Presence
 from headgate.runtime.role import Role, RoleEndedError, TermEffect
 from headgate.runtime.settings import RoleSettings
+from headgate.runtime.shared_pool import SharedPool
 from headgate.supervision.threads import BackgroundThread
 
 __all__ = [
@@ -46,6 +46,9 @@ StateT = TypeVar("StateT")
 
 WORKERS: Final = 4
 """Effects are requests to brokers and sinks: they wait, they do not compute."""
+
+PLACES: Final = 4
+"""Times the workers: threads for effects that wait for something else than all those that run, one for each."""
 
 EFFECTS_WAITING_MAX: Final = 1_000
 """Beyond this many the rest is answered "busy" at once and asked for again by the machine."""
@@ -123,12 +126,14 @@ class OwnerService(Generic[StateT]):
         registry: CollectorRegistry,
         observer: OwnerObserver[StateT] | None = None,
         workers: int = WORKERS,
+        waits_for: Callable[[Any], str] = lambda _effect: "",
     ) -> None:
         """``busy`` is the result of an effect when too many wait; ``tell`` hears (shard, effect, result) of each.
 
-        ``workers``: effects that run at once.
+        ``workers``: effects that run at once. ``waits_for``: what an effect may have to wait for, such as a server.
+        Effects that wait for something else run beside those that wait for it.
         """
-        self._workers = workers
+        self._waits_for = waits_for
         self._observer = observer or OwnerObserver[StateT]()
         self._settings = settings
         self._effects = effects
@@ -141,7 +146,7 @@ class OwnerService(Generic[StateT]):
         self._stop = threading.Event()
         self._changed = threading.Event()
         self._ended: dict[int, RoleEndedError | None] = {}
-        self._work: queue.Queue[tuple[int, TermEffect]] = queue.Queue(EFFECTS_WAITING_MAX)
+        self._work = SharedPool("effects", threads=PLACES * workers, usual=workers, each=workers, is_fatal=True)
         self._roles: dict[int, Role[StateT]] = {}
         for shard in sorted(settings.shards):
             role = Role(
@@ -174,8 +179,6 @@ class OwnerService(Generic[StateT]):
         self._presence.beat()  # before any role can campaign, so that processes started together share from the start
         threads = [self._thread(self._drive, shard, f"role-{shard}") for shard in self._roles]
         threads.append(self._thread(self._be_present, 0, "presence"))
-        for number in range(self._workers):
-            self._thread(self._work_off, number, f"effects-{number}")
         while not self._asked and not self._changed.wait(STOP_POLL_SECONDS):
             pass
         clean = self._step_down(threads)
@@ -189,6 +192,7 @@ class OwnerService(Generic[StateT]):
 
     def _step_down(self, threads: Sequence[BackgroundThread]) -> bool:
         self._stop.set()
+        self._work.shutdown()
         deadline = time.monotonic() + self._settings.shutdown_seconds
         for role in self._roles.values():
             role.resign()
@@ -280,24 +284,22 @@ class OwnerService(Generic[StateT]):
             if isinstance(effect.effect, ResignOwner):
                 self._roles[shard].cede()  # takes effect at the next turn, when this one's facts are committed
                 return
-            try:
-                self._work.put_nowait((shard, effect))
-            except queue.Full:
+            if self._work.waiting < EFFECTS_WAITING_MAX:
+                self._work.submit(self._waits_for(effect.effect), self._work_off, shard, effect)
+            else:
                 self._count(effect, "busy")
                 self._finish(shard, effect, self._busy)
-            self._metrics.effects_waiting.set(self._work.qsize())
+            self._metrics.effects_waiting.set(self._work.waiting)
 
         return submit
 
-    def _work_off(self, _number: int) -> None:
-        while not self._stop.is_set():
-            shard, effect = self._work.get()
-            result = self._effects.run(effect.effect)
-            self._count(effect, type(result).__name__)
-            self._tell(shard, effect.effect, result)
-            while not self._finish(shard, effect, result) and not self._stop.is_set():
-                self._stop.wait(RESULT_RETRY_SECONDS)
-            self._metrics.effects_waiting.set(self._work.qsize())
+    def _work_off(self, shard: int, effect: TermEffect) -> None:
+        result = self._effects.run(effect.effect)
+        self._count(effect, type(result).__name__)
+        self._tell(shard, effect.effect, result)
+        while not self._finish(shard, effect, result) and not self._stop.is_set():
+            self._stop.wait(RESULT_RETRY_SECONDS)
+        self._metrics.effects_waiting.set(self._work.waiting)
 
     def _finish(self, shard: int, effect: TermEffect, result: Any) -> bool:
         return self._roles[shard].finish(effect, result)

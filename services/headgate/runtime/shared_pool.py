@@ -1,4 +1,4 @@
-"""A pool of threads for calls that may block, in which no holder's calls can keep all others waiting.
+"""Threads for calls that may block, in which no holder's calls can keep all others waiting.
 
 A holder is what calls wait for together, such as a database server. When it does not answer, its calls fill its own
 share of the threads and queue up behind each other; calls to other holders go on.
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from headgate.runtime.shares import Shares
-from headgate.supervision.threads import BackgroundPool
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["SharedPool"]
 
@@ -18,9 +18,13 @@ __all__ = ["SharedPool"]
 class SharedPool:
     """Runs calls in threads: ``each`` at a time per holder, and beyond ``usual`` in total one more per holder."""
 
-    def __init__(self, name: str, *, threads: int, usual: int, each: int) -> None:
-        """``name`` is what the names of threads begin with. Threads are started when they are needed."""
-        self._threads = BackgroundPool(threads, name)
+    def __init__(self, name: str, *, threads: int, usual: int, each: int, is_fatal: bool = False) -> None:
+        """``name`` is the threads'. Each call has one of its own, which the end of the process does not wait for.
+
+        ``is_fatal``: a call that crashes ends the process; else it is logged and counted, and others go on.
+        """
+        self._name = name
+        self._on_crash = None if is_fatal else _borne
         self._lock = threading.Lock()
         self._shares = Shares(threads, usual, each)
         self._waiting: dict[str, deque[Callable[[], object]]] = {}
@@ -39,14 +43,20 @@ class SharedPool:
         with self._lock:
             self._is_over = True
             self._waiting.clear()
-        self._threads.shutdown()
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a place."""
+        with self._lock:
+            return sum(map(len, self._waiting.values()))
 
     def _start(self) -> None:
         """Start what has a place, one call of each holder in turn. With the lock held."""
         for holder in list(self._waiting):
             if self._shares.take(holder, 1):
                 calls = self._waiting.pop(holder)
-                self._threads.submit(self._run, holder, calls.popleft())
+                call = calls.popleft()
+                BackgroundThread(self._run, holder, call, name=self._name, on_crash=self._on_crash).start()
                 if calls:
                     self._waiting[holder] = calls
 
@@ -58,3 +68,7 @@ class SharedPool:
                 self._shares.give_back(holder, 1)
                 if not self._is_over:
                     self._start()
+
+
+def _borne(_error: BaseException) -> None:
+    """The place has been given back, and other calls go on."""

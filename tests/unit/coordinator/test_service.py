@@ -16,7 +16,7 @@ from headgate.records.base import Fact
 from headgate.records.control import OperationKind, OperationRequested, OwnerAnnounced
 from headgate.records.keys import RequestKey
 from headgate.runtime.role import RoleState
-from headgate.runtime.service import RoleCrashedError, ServiceSettings
+from headgate.runtime.service import WORKERS, RoleCrashedError, ServiceSettings
 from headgate.supervision.threads import SUPERVISOR
 from headgate_lab.memory_log.log import MemoryBroker
 
@@ -30,7 +30,7 @@ class _NoWork:
         raise AssertionError(f"nobody asked for {effect}")
 
 
-def _service(log: Any, probes: Probes) -> CoordinatorService:
+def _service(log: Any, probes: Probes, work: Any = None) -> CoordinatorService:
     settings = ServiceSettings(
         cluster="c",
         shards=(0,),
@@ -39,7 +39,7 @@ def _service(log: Any, probes: Probes) -> CoordinatorService:
         shutdown_seconds=DEADLINE_SECONDS,
         owner_id="me",
     )
-    return CoordinatorService(settings, log, _NoWork(), probes=probes, registry=new_registry())
+    return CoordinatorService(settings, log, work or _NoWork(), probes=probes, registry=new_registry())
 
 
 def test_an_owner_that_is_asked_to_resigns_and_stays() -> None:
@@ -83,6 +83,47 @@ def test_stopping_resigns_on_the_log() -> None:
     owners = [each.value for each in read if isinstance(each, Delivery) and isinstance(each.value, OwnerAnnounced)]
     assert [owner.lease_seconds for owner in owners][-1] == 0
     assert {owner.owner_id for owner in owners} == {"me"}
+
+
+class _DeadSink:
+    """Effects of feeds into the sink ``dead`` hang until it is mended; others are remembered."""
+
+    def __init__(self) -> None:
+        self.mended = threading.Event()
+        self.hanging = 0
+        self.done: list[str] = []
+
+    def run(self, effect: Any) -> Any:
+        if "host=dead" in effect.spec:
+            self.hanging += 1
+            self.mended.wait(DEADLINE_SECONDS)
+        else:
+            self.done.append(effect.feed)
+        return FeedRefused("sink_refused: no")
+
+
+def test_feeds_of_a_sink_that_does_not_answer_keep_no_other_feed_waiting() -> None:
+    broker, probes, work = MemoryBroker(shards=1), Probes(60), _DeadSink()
+    service = _service(broker.client(), probes, work)
+    thread = threading.Thread(target=service.run)
+    thread.start()
+
+    def create(feed: str, host: str) -> None:
+        spec = SPEC.replace('"f"', f'"{feed}"').replace("host=x", f"host={host}")
+        asked = OperationRequested(OperationKind.CREATE_FEED, feed, spec, None, None, "tester", 0)
+        broker.append(Placed(Partition("changefeed", 0), Fact(RequestKey(feed), asked)))
+
+    try:
+        for number in range(2 * WORKERS):
+            create(f"dead{number}", "dead")
+        _eventually(lambda: work.hanging == WORKERS)
+        create("good", "x")
+        _eventually(lambda: work.done == ["good"])
+        assert work.hanging == WORKERS
+    finally:
+        work.mended.set()
+        service.stop()
+        thread.join(DEADLINE_SECONDS)
 
 
 class _BrokenLog:

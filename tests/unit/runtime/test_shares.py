@@ -121,6 +121,6 @@ def test_after_the_end_nothing_is_run(pool: SharedPool) -> None:
     pool.submit("b", run.set)
     hanging.set()
     for thread in threading.enumerate():
-        if thread.name.startswith("test_"):
+        if thread.name == "test":
             thread.join(SECONDS)
     assert not run.is_set()

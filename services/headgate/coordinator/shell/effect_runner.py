@@ -35,7 +35,7 @@ from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
 from headgate.records.spans import plan_of, table_of, wholes
 from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
-from headgate.sinks.registry import open_sink, plug_of, same_sink
+from headgate.sinks.registry import open_sink, plug_of, same_sink, server_of
 from headgate.sinks.triggers import trigger_warnings
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, reader_of_feed
 from headgate.sources.compaction import compaction_warnings
@@ -46,7 +46,15 @@ from headgate.sources.registry import SchemaRegistry
 from headgate.sources.topic_ids import TopicReplacedError, topic_ids
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
 
-__all__ = ["FeedWork"]
+__all__ = ["FeedWork", "server_of_effect"]
+
+
+def server_of_effect(effect: Any) -> str:
+    """The sink server that an effect may have to wait for; empty where its feed's description does not say one."""
+    try:
+        return server_of(parse_feed(effect.spec).sink)
+    except (FeedSpecError, SinkRefusedError):  # whoever runs the effect says what is wrong
+        return ""
 
 
 class StartIncompleteError(Exception):

@@ -12,6 +12,7 @@ from headgate.coordinator.core.state import CoordinatorState
 from headgate.coordinator.schedulers.contract import Scheduler
 from headgate.coordinator.schedulers.standard import STANDARD
 from headgate.coordinator.shell.effect_log import EffectLog
+from headgate.coordinator.shell.effect_runner import server_of_effect
 from headgate.eventlog.log import Log
 from headgate.observability.probes import Probes
 from headgate.runtime.service import EffectRunner, OwnerService, ServiceSettings
@@ -43,6 +44,7 @@ class CoordinatorService(OwnerService[CoordinatorState]):
             tell=EffectLog().tell,
             probes=probes,
             registry=registry,
+            waits_for=server_of_effect,
         )
 
 
