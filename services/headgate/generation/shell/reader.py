@@ -343,7 +343,7 @@ class ChangeReader:
             enable_partition_eof=True,
             enable_auto_commit=False,
             enable_auto_offset_store=False,
-            auto_offset_reset="error",  # an offset that is gone is a gap, and is told
+            auto_offset_reset="error",  # the broker says that an offset is gone, and that is reported as a gap
             queued_max_messages_kbytes=QUEUED_KBYTES_MAX,
             fetch_wait_max_ms=20,
         )
