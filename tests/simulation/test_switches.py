@@ -17,7 +17,7 @@ from headgate.generation.core.reader_progress import ReaderProgress
 from headgate.generation.core.reading import Gap, Reading, StreamReading
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.stream_table import Gate
-from headgate_lab.simulation.switches.actors import SimOwner, SimReader
+from headgate_lab.simulation.switches.actors import SET, SimOwner, SimReader
 from headgate_lab.simulation.switches.data_log import DataLog, DataRecord
 from headgate_lab.simulation.switches.feed import FeedAgent
 from headgate_lab.simulation.switches.world import Crash, Judge, OrderBrokenError, SwitchProfile, SwitchWorld
@@ -51,6 +51,17 @@ def test_a_death_at_each_step(who: str) -> None:
 def test_a_feed_applies_each_keys_changes_in_order_whoever_dies(seed: int) -> None:
     counts = SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0, feed_parts=1 + seed % 3)).run()
     assert counts["committed"] > 0
+
+
+@pytest.mark.parametrize("seed", range(200, 210))
+def test_a_log_that_grows_and_whose_streams_are_ended_in_parts_keeps_each_keys_order(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headgate.generation.core.switching.MARKERS_MAX", 2)
+    world = SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0, partitions=3, grow_rate=0.01))
+    counts = world.run()
+    assert counts["committed"] > 0
+    assert world.state().sets[SET].partitions > 3
 
 
 @pytest.mark.parametrize("seed", range(100, 112))

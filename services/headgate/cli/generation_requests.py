@@ -6,7 +6,7 @@ A request is a record on the topic generation, and so is its outcome, as with fe
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, TypeVar
 from uuid import uuid4
 
 import typer
@@ -158,8 +158,12 @@ def request_of(
 
 
 def ask(tail: GenerationTail, name: str, request: GenerationRequested, timeout: float) -> str:
-    """Write a request, wait for what becomes of it, delete it. Raises CommandError."""
-    return _ask(tail, GenerationRequestKey(name, uuid4().hex), request, timeout)
+    """Write a request, wait for its outcome, delete it. Raises CommandError.
+
+    A request about a whole change log that the owner has begun with stays, and with it the work: what was begun with
+    Kafka's topics must be finished. The owner deletes such a request a day after it is settled.
+    """
+    return _ask(tail, GenerationRequestKey(name, uuid4().hex), request, timeout, stays=request.kind in _WHOLE_LOG)
 
 
 def ask_policy(tail: GenerationTail, name: str, policy: LoadPolicy | None, timeout: float) -> str:
@@ -185,11 +189,16 @@ def ask_timestamps(
     return _ask(tail, TimestampsRequestKey(name, uuid4().hex), request, timeout)
 
 
+_WHOLE_LOG: Final = (GenerationRequestKind.CREATE, GenerationRequestKind.GROW, GenerationRequestKind.DELETE)
+
+
 def _ask(
     tail: GenerationTail,
     key: GenerationRequestKey | PolicyRequestKey | TimestampsRequestKey,
     request: GenerationRequested | PolicyRequested | TimestampsRequested,
     timeout: float,
+    *,
+    stays: bool = False,
 ) -> str:
     outcome = GenerationOutcomeKey(key.set, key.request)
     deadline = time.monotonic() + timeout
@@ -197,7 +206,10 @@ def _ask(
     try:
         settled = _await(tail, outcome, deadline)
     finally:
-        tail.say(Fact(key, None))
+        known = tail.state.outcomes.get(outcome)
+        is_begun = known is not None and known.status is OutcomeStatus.ACCEPTED
+        if not (stays and is_begun):
+            tail.say(Fact(key, None))
     return require_done(
         f"{_kind(request)} of {key.set}",
         settled,
@@ -206,7 +218,7 @@ def _ask(
             f"{_kind(request)} of {key.set}: no owner answered within {timeout:g} s and the request was withdrawn. Is "
             "`headgate serve generation` running?"
         ),
-        next_step="it may still finish: see `headgate generation show`, or give a longer --timeout",
+        next_step="it may still finish: see `headgate generation list`, or give a longer --timeout",
     ).reason
 
 

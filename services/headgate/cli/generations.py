@@ -50,12 +50,15 @@ def create(
     name: SetName,
     *,
     topic: Annotated[str | None, typer.Option("--topic", help="Kafka topic [the set's name]")] = None,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="as many streams as it can ever have at once")],
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="most streams at once; `grow` adds some")],
     streams: Annotated[int, typer.Option("--streams", min=1, help="of the first generation")] = 1,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     cluster: ClusterOptions,
 ) -> None:
-    """Create a change log: its topics and its first generation."""
+    """Create a change log: its topics and its first generation.
+
+    A topic that exists must have this number of partitions and cleanup.policy=delete, and belong to nobody else.
+    """
     try:
         check_name("change log", name)
     except InvalidNameError as error:
@@ -63,6 +66,47 @@ def create(
     with opened(name, cluster) as (_, tail):
         request = request_of(GenerationRequestKind.CREATE, topic=topic or name, partitions=partitions, streams=streams)
         note(ask(tail, name, request, timeout))
+
+
+@app.command()
+def grow(
+    name: SetName,
+    *,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="how many there are then")],
+    yes: Yes = False,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    cluster: ClusterOptions,
+) -> None:
+    """Add partitions to a change log's topic, for more streams.
+
+    Its streams stay where they are; the next switch can use the new partitions. No key moves until then.
+    """
+    with opened(name, cluster) as (_, tail):
+        record = record_of(tail, name)
+        if not yes:
+            note(f"would grow topic {record.topic} from {record.partitions} to {partitions} partitions (--yes does it)")
+            return
+        note(ask(tail, name, request_of(GenerationRequestKind.GROW, partitions=partitions), timeout))
+
+
+@app.command()
+def delete(
+    name: SetName, *, yes: Yes = False, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster: ClusterOptions
+) -> None:
+    """Delete a change log with its topics and all changes in them.
+
+    Registered readers must be forgotten before. The name and the topic's name can be used again.
+    """
+    with opened(name, cluster) as (_, tail):
+        record = record_of(tail, name)
+        writers = [each.writer for each in record.writers if not each.is_over]
+        if not yes:
+            note(
+                f"would delete change log {name} with {len(record.generations)} generations, its topic {record.topic} "
+                f"and all changes in it; writers: {', '.join(writers) or 'none'} (--yes does it)"
+            )
+            return
+        note(ask(tail, name, request_of(GenerationRequestKind.DELETE), timeout))
 
 
 @app.command("list")
@@ -159,7 +203,7 @@ def abort(name: SetName, *, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster:
 
 @app.command()
 def repair(name: SetName, *, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster: ClusterOptions) -> None:
-    """Check the topic and every generation's chunks, and take up what stands still."""
+    """Check the topic and every generation, say why a switch stands still, and resume it."""
     with opened(name, cluster) as (_, tail):
         note(ask(tail, name, request_of(GenerationRequestKind.REPAIR), timeout))
 

@@ -85,7 +85,7 @@ RIGHTS: Final[tuple[Right, ...]] = (
     _writes("generation", "announce", "generation"),
     _transactions("generation", "{cluster}.{cluster}.generation-0", "{cluster}.generation."),
     _topic("generation", _DECIDED, "Describe", "Read"),
-    _topic("generation", Topics.CHANGE_LOGS, "Create", *_LOOK, "Write"),
+    _topic("generation", Topics.CHANGE_LOGS, "Alter", "Create", "Delete", *_LOOK, "Write"),
     _topic("writer", _CONTROL, *_LOOK),
     _writes("writer", "generation"),
     _transactions("writer", "{cluster}.generation."),

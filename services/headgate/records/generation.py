@@ -68,6 +68,8 @@ class GenerationRequestKind(StrEnum):
     ABORT = "abort"
     REPAIR = "repair"
     RETIRE = "retire"
+    GROW = "grow"
+    DELETE = "delete"
 
 
 class StreamDescribed(msgspec.Struct, frozen=True):
@@ -134,7 +136,11 @@ class WriterAdmitted(msgspec.Struct, frozen=True):
 
 
 class SetRecorded(msgspec.Struct, frozen=True):
-    """``<set>``: the change log and all its generations that are not retired, in the order of their epochs."""
+    """``<set>``: the change log and all its generations that are not retired, in the order of their epochs.
+
+    An empty ``topic``: the change log was deleted. The record stays, so that a new one of this name gets later epochs:
+    late reports of the old one's writers and readers then say nothing about the new one.
+    """
 
     owner_rev: int
     topic: str
@@ -194,7 +200,8 @@ class StreamsRecut(msgspec.Struct, frozen=True):
 class GenerationRequested(msgspec.Struct, frozen=True):
     """``<set>/request/<id>``: what an operator, or a plan, wants.
 
-    ``topic``, ``partitions`` and ``streams`` are for create; ``changes`` for switch, made for generation ``epoch``.
+    ``topic``, ``partitions`` and ``streams`` are for create, ``partitions`` for grow; ``changes`` for switch, made for
+    generation ``epoch``.
     """
 
     kind: GenerationRequestKind

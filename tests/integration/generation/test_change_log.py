@@ -49,15 +49,16 @@ SET = "orders"
 class Operator:
     """Asks the owner for things, and waits."""
 
-    def __init__(self, log: KafkaLog) -> None:
-        self.topic = f"{log.cluster}.data"
-        self.tail = GenerationTail(log, SET, "operator", reports_of=lambda _writer: True)
+    def __init__(self, log: KafkaLog, name: str = SET) -> None:
+        self.name = name
+        self.topic = f"{log.cluster}.{name}.data"
+        self.tail = GenerationTail(log, name, "operator", reports_of=lambda _writer: True)
 
     def ask(self, kind: GenerationRequestKind, **fields: Any) -> RequestSettled:
-        key = GenerationRequestKey(SET, uuid.uuid4().hex)
+        key = GenerationRequestKey(self.name, uuid.uuid4().hex)
         given = {"topic": "", "partitions": 0, "streams": 0, "epoch": 0, "changes": (), **fields}
         self.tail.say(Fact(key, GenerationRequested(kind=kind, requested_by="test", requested_ms=0, **given)))
-        outcome = GenerationOutcomeKey(SET, key.request)
+        outcome = GenerationOutcomeKey(self.name, key.request)
         wait_until(lambda: self._is_settled(outcome), f"an outcome of {kind}")
         return self.tail.state.outcomes[outcome]
 
@@ -67,17 +68,17 @@ class Operator:
 
     def resize(self, streams: int) -> RequestSettled:
         self.tail.read_to_end()
-        current = current_of(self.tail.state.sets[SET])
+        current = current_of(self.tail.state.sets[self.name])
         assert current is not None
         changes = tuple(
             StreamsRecut(tuple(map(str, change.streams)), change.cuts)
-            for change in resize(self.tail.state.map_of(SET, current.epoch), streams)
+            for change in resize(self.tail.state.map_of(self.name, current.epoch), streams)
         )
         return self.ask(GenerationRequestKind.SWITCH, epoch=current.epoch, changes=changes)
 
     def phases(self) -> dict[int, str]:
         self.tail.read_to_end()
-        return {each.epoch: each.phase.value for each in self.tail.state.sets[SET].generations}
+        return {each.epoch: each.phase.value for each in self.tail.state.sets[self.name].generations}
 
     def _is_settled(self, outcome: GenerationOutcomeKey) -> bool:
         self.tail.follow(0.1)
@@ -306,10 +307,11 @@ def test_whoever_is_replaced_is_told(log: KafkaLog, owner: Any) -> None:
 
 def test_a_log_that_cannot_be_created_is_refused_with_the_reason(log: KafkaLog, owner: Any) -> None:
     operator = Operator(log)
-    owner._effects._replication_factor = 99
+    owner._effects._topics._replication_factor = 99
     done = operator.ask(GenerationRequestKind.CREATE, topic=operator.topic, partitions=4, streams=1)
     assert done.status is OutcomeStatus.REFUSED
-    assert "99 replicas cannot be created" in done.reason
+    assert "with 4 partitions and 99 replicas" in done.reason
+    assert "is not possible" in done.reason
 
 
 def test_without_an_owner_or_a_log_a_writer_waits_and_then_says_why(log: KafkaLog) -> None:

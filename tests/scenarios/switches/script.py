@@ -11,10 +11,13 @@ from typing import Any, Final
 from headgate.eventlog.log import Partition, Placed
 from headgate.generation.core.effects import (
     CreateLog,
+    DeleteLog,
     EffectFailed,
     EndsMeasured,
     EndsWritten,
     FenceWriter,
+    GrowLog,
+    LogDeleted,
     LogSeen,
     LookAtLog,
     MeasureEnds,
@@ -104,6 +107,11 @@ class World:
         match effect:
             case CreateLog() | LookAtLog():
                 return LogSeen("topic-1", dict.fromkeys(range(self.partitions), 100), 7)
+            case GrowLog():
+                self.partitions = max(self.partitions, effect.partitions)
+                return LogSeen("topic-1", dict.fromkeys(range(self.partitions), 100), 7)
+            case DeleteLog():
+                return LogDeleted()
             case FenceWriter():
                 return WriterFenced(99)
             case WriteEnds():
@@ -171,6 +179,10 @@ class World:
 
     def do_request(self, request: str, kind: str) -> None:
         self.ask(request, GenerationRequestKind(kind))
+
+    def do_grow(self, request: str, partitions: str) -> None:
+        asked = GenerationRequested(GenerationRequestKind.GROW, "", int(partitions), 0, 0, (), "script", 0)
+        self.write(GenerationRequestKey(SET, request), asked)
 
     def do_forget(self, request: str, form: str = "request") -> None:
         self.write(PolicyRequestKey(SET, request) if form == "policy" else GenerationRequestKey(SET, request), None)
@@ -272,6 +284,8 @@ def shown_value(value: Any) -> str:  # noqa: PLR0911 - a case for each record
         case SetRecorded():
             generations = "; ".join(shown_generation(each) for each in value.generations)
             writers = " ".join(f"{each.writer}.{each.life}{' over' if each.is_over else ''}" for each in value.writers)
+            if not value.topic:
+                return f"deleted, last generation {value.last_epoch}"
             return f"{generations or 'no generation'} | writers: {writers or 'none'}"
         case GenerationDescribed():
             return "streams on partitions " + " ".join(

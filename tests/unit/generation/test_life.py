@@ -6,8 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.generation.core.following import Followed
-from headgate.generation.core.life import REPORT_SECONDS, Act, LifeOverError, Report, Simple, Write, WriterLife
-from headgate.generation.core.outbox import Change, Outbox, Written
+from headgate.generation.core.life import (
+    REPORT_SECONDS,
+    Act,
+    LifeOverError,
+    LogDeletedError,
+    Report,
+    Simple,
+    Write,
+    WriterLife,
+)
+from headgate.generation.core.outbox import Change, Outbox, PositionsLostError, Written
 from headgate.generation.core.pacing import BatchPace
 from headgate.generation.core.planning import first_map, next_map, resize
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
@@ -18,6 +27,7 @@ from headgate.records.generation import (
     SetKey,
     SetRecorded,
     WriterAdmitted,
+    WriterKey,
 )
 
 BITS = random.Random(3).getrandbits  # noqa: S311 (ids, not secrets)
@@ -132,3 +142,36 @@ def test_load_of_an_earlier_map_is_not_reported() -> None:
     assert isinstance(report, Report)
     assert [each.stream for each in report.loads] == [str(TWO.streams[0].id)]
     assert life.farewell().loads == ()
+
+
+def test_a_writer_whose_change_log_is_deleted_is_told_and_writes_nothing_into_a_new_one() -> None:
+    state, outbox, life = begun()
+    outbox.add(Change(4, 0, b"k", None))
+    evolve(state, SetKey("s"), SetRecorded(0, "", None, 0, 2, (), ()), 0)
+    with pytest.raises(LogDeletedError):
+        acts_of(life)
+    tell(state, FIRST)
+    evolve(state, SetKey("s"), replace(state.sets["s"], writers=()), 0)
+    with pytest.raises(LogDeletedError):
+        acts_of(life)
+
+
+def test_a_writer_that_waits_asks_again_if_the_log_was_deleted_with_its_request() -> None:
+    state = new_state(0)
+    life = WriterLife(state, "s", "w", 5, Outbox(10), pace=BatchPace(10))
+    assert acts_of(life) == [Report(Followed())]
+    assert acts_of(life) == []
+    key = WriterKey("s", "w", 5)
+    evolve(state, key, Report(Followed()).record(0), 0)
+    assert acts_of(life) == []
+    evolve(state, key, None, 0)
+    assert acts_of(life) == [Report(Followed())]
+    assert acts_of(life) == []
+
+
+def test_an_incarnation_that_finds_less_written_than_an_earlier_one_wrote_does_not_begin() -> None:
+    state, outbox, _ = begun()
+    tell(state, FIRST, life=6)
+    again = WriterLife(state, "s", "w", 6, outbox, pace=BatchPace(10))
+    with pytest.raises(PositionsLostError, match="up to position 3 were written, and the log has those up to -1 only"):
+        acts_of(again, Written())

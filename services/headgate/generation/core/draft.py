@@ -52,7 +52,7 @@ class Draft:
         """The set as it is decided so far."""
         fact = self._facts.get(SetKey(name))
         if fact is not None and isinstance(fact.value, SetRecorded):
-            return fact.value
+            return fact.value if fact.value.topic else None
         return self.state.sets.get(name)
 
     def record(self, name: str) -> SetRecorded:
@@ -67,6 +67,24 @@ class Draft:
         key = SetKey(name)
         self._facts.pop(key, None)
         self._facts[key] = Fact(key, replace(record, owner_rev=self.term.owner_rev))
+
+    def last_epoch(self, name: str) -> int:
+        """The highest epoch that was ever given to a change log of this name."""
+        known = self.find(name) or self.state.deleted.get(name)
+        return 0 if known is None else known.last_epoch
+
+    def delete_set(self, name: str) -> None:
+        """Delete all that is known of a set, but its last epoch."""
+        record = self.record(name)
+        self.put_set(name, SetRecorded(0, "", None, 0, record.last_epoch, (), ()))
+        for generation in record.generations:
+            self.undescribe(name, generation)
+        for writer, life in self.state.writers.get(name, {}):
+            self.forget_life(WriterKey(name, writer, life))
+        if self.automatic(name) is not None:
+            self.put_automatic(name, None)
+        self.term.automatic.pop(name, None)
+        self.term.failures = {about: why for about, why in self.term.failures.items() if about[1] != name}
 
     def generation(self, name: str, epoch: int) -> GenerationRecorded | None:
         """One generation of a set; None if it is retired or was never there."""

@@ -12,11 +12,14 @@ from headgate.records.timestamps import RingKey, RingNode
 __all__ = [
     "CheckRows",
     "CreateLog",
+    "DeleteLog",
     "EffectFailed",
     "EffectRefused",
     "EndsMeasured",
     "EndsWritten",
     "FenceWriter",
+    "GrowLog",
+    "LogDeleted",
     "LogSeen",
     "LookAtLog",
     "MakeTopology",
@@ -29,11 +32,27 @@ __all__ = [
 
 
 class CreateLog(msgspec.Struct, frozen=True):
-    """Create the topic of a change log and its positions, unless they are there. Result: LogSeen, EffectRefused."""
+    """Create the topic of a change log and its positions, or check those that exist. Result: LogSeen, EffectRefused."""
 
     set: str
     topic: str
     partitions: int
+
+
+class GrowLog(msgspec.Struct, frozen=True):
+    """Add partitions to a change log's topic until it has ``partitions``. Result: LogSeen, EffectRefused."""
+
+    set: str
+    topic: str
+    partitions: int
+
+
+class DeleteLog(msgspec.Struct, frozen=True):
+    """Delete a change log's topic, if it still has ``topic_id``, and its positions. Result: LogDeleted."""
+
+    set: str
+    topic: str
+    topic_id: str | None
 
 
 class LookAtLog(msgspec.Struct, frozen=True):
@@ -106,11 +125,19 @@ class RowsChecked(msgspec.Struct, frozen=True):
 
 
 class LogSeen(msgspec.Struct, frozen=True):
-    """A change log's topic: its id, the end of each partition, and some entropy for new streams' ids."""
+    """A change log's topic: its id, the end of each partition, and some entropy for new streams' ids.
+
+    ``problem``: why no change log can be on it, or empty.
+    """
 
     topic_id: str | None
     ends: dict[int, int]
     entropy: int
+    problem: str = ""
+
+
+class LogDeleted(msgspec.Struct, frozen=True):
+    """The topics of a change log do not exist any more."""
 
 
 class WriterFenced(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ class StepKind(Enum):
     """See the module's docstring. ``JOIN``: ask to be admitted, and wait. ``START``: take the transactional.id.
 
     ``LOST``: this life is over, it was fenced or given up: begin another. ``REPLACED``: another process is the writer.
+    ``DELETED``: the change log was deleted, and perhaps created again.
     """
 
     JOIN = auto()
@@ -38,6 +39,7 @@ class StepKind(Enum):
     WRITE = auto()
     LOST = auto()
     REPLACED = auto()
+    DELETED = auto()
 
 
 class Followed(msgspec.Struct, frozen=True):
@@ -63,7 +65,7 @@ def next_step(  # noqa: PLR0911 - a case for each step
     record = state.sets.get(name)
     admitted = None if record is None else next((each for each in record.writers if each.writer == writer), None)
     if record is None or admitted is None or admitted.life < life:
-        return Step(StepKind.JOIN)
+        return Step(StepKind.DELETED if followed.epoch else StepKind.JOIN)
     if admitted.life > life:
         return Step(StepKind.REPLACED)
     if admitted.is_over:

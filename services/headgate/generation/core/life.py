@@ -24,7 +24,17 @@ from headgate.generation.core.ranges import LogStream
 from headgate.generation.core.state import GenerationState
 from headgate.records.generation import StreamLoad, WriterReported
 
-__all__ = ["REPORT_SECONDS", "Act", "LifeOverError", "Report", "Simple", "Turn", "Write", "WriterLife"]
+__all__ = [
+    "REPORT_SECONDS",
+    "Act",
+    "LifeOverError",
+    "LogDeletedError",
+    "Report",
+    "Simple",
+    "Turn",
+    "Write",
+    "WriterLife",
+]
 
 REPORT_SECONDS: Final = 10.0
 """Between two reports of load. All who follow the log fetch each of them, some 3 KB: a hundred writers make ten a
@@ -37,6 +47,10 @@ class LifeOverError(Exception):
     def __init__(self, *, is_replaced: bool) -> None:
         super().__init__("another process has replaced it" if is_replaced else "the owner has fenced it")
         self.is_replaced = is_replaced
+
+
+class LogDeletedError(Exception):
+    """The change log was deleted while it was written; one of the same name is another one."""
 
 
 class Simple(Enum):
@@ -83,7 +97,7 @@ class WriterLife:
         self._state, self._name, self._writer = state, name, writer
         self._outbox, self._pace = outbox, pace
         self._closed: tuple[LogStream, ...] = ()
-        self._has_asked = False
+        self._has_asked = self._was_known = False
         self._sketch = LoadSketch(seed=life)
         self._measured_from = 0.0
 
@@ -91,16 +105,17 @@ class WriterLife:
         """The acts that are due; each is done when the next is asked for. READ_WRITTEN wants its answer sent.
 
         ``now``: monotonic seconds.
-        Raises LifeOverError, and MapError where a generation's chunks are missing or corrupt.
+        Raises LifeOverError, LogDeletedError, PositionsLostError, and MapError where a generation's chunks are missing
+        or corrupt.
         """
         step = self._step()
         match step.kind:
             case StepKind.LOST | StepKind.REPLACED:
                 raise LifeOverError(is_replaced=step.kind is StepKind.REPLACED)
+            case StepKind.DELETED:
+                raise LogDeletedError
             case StepKind.JOIN:
-                if not self._has_asked:
-                    yield Report(self.followed)
-                    self._has_asked = True
+                yield from self._join()
             case StepKind.START:
                 yield from self._start(now)
             case StepKind.SWITCH:
@@ -120,6 +135,15 @@ class WriterLife:
 
     def _step(self) -> Step:
         return next_step(self._state, self._name, self._writer, self.life, self.followed)
+
+    def _join(self) -> Turn:
+        """Ask to be admitted; again if the change log was deleted, and the request with it."""
+        is_known = (self._writer, self.life) in self._state.writers.get(self._name, {})
+        if not self._has_asked or (self._was_known and not is_known):
+            self._has_asked, self._was_known = True, False
+            yield Report(self.followed)
+        else:
+            self._was_known = is_known
 
     def _start(self, now: float) -> Turn:
         yield Simple.TAKE_ID

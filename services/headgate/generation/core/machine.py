@@ -2,6 +2,7 @@
 
 phases      every transition of a generation, as a table      switching   what each does, and what brings it about
 requests    what operators ask, and what becomes of it         draft       a decision while it is being made
+log_requests  those about a change log as a whole              request_queue  what is common to all of them
 automatic   what the owner wants by itself, by load            term        one owner's memory
 admission   writers that come and go                           state       records by their keys
 effects     what is done outside, and its answers
@@ -12,16 +13,19 @@ timestamp_sets, timestamp_publishing, timestamp_records
 from typing import Any, Final
 
 from headgate.eventlog.log import Delivery
-from headgate.generation.core import automatic, requests, timestamp_publishing, timestamp_sets
+from headgate.generation.core import automatic, log_requests, requests, timestamp_publishing, timestamp_sets
 from headgate.generation.core.draft import Draft
 from headgate.generation.core.effects import (
     CheckRows,
     CreateLog,
+    DeleteLog,
     EffectFailed,
     EffectRefused,
     EndsMeasured,
     EndsWritten,
     FenceWriter,
+    GrowLog,
+    LogDeleted,
     LogSeen,
     LookAtLog,
     MakeTopology,
@@ -81,6 +85,7 @@ def decide(state: GenerationState, given: Any, now: Now) -> Decision:
                 automatic.answer(draft, asked, policy.request)
             for key, placed in sorted(state.requests.items(), key=lambda each: each[1].offset):
                 requests.answer(draft, key, placed.request)
+            requests.forget_settled(draft)
             _begin_timestamp_sets(draft)
         case Arrived(delivery=delivery):
             _on_record(draft, delivery)
@@ -182,14 +187,37 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
         draft.set_timer("retry" if epoch else "look", effect.set, epoch, RETRY_SECONDS)
         return
     draft.term.failures.pop(about, None)
+    if epoch and draft.find(effect.set) is None:
+        return  # the change log was deleted
+    if epoch:
+        _on_switch(draft, effect, result)
+    else:
+        _on_topic(draft, effect, result, about[0])
+    if draft.find(effect.set) is not None:
+        _advance(draft, effect.set)
+
+
+def _on_topic(draft: Draft, effect: Any, result: Any, about: str) -> None:
+    name = effect.set
     match effect, result:
         case CreateLog(), LogSeen() | EffectRefused():
-            requests.take_created(draft, effect.set, result)
+            log_requests.take_created(draft, name, result)
+        case LookAtLog() | GrowLog() | DeleteLog(), _ if draft.find(name) is None:
+            pass
         case LookAtLog(), LogSeen() | EffectRefused():
-            if about[0] == "repair":
-                requests.take_repair(draft, effect.set, result)
-            if draft.find(effect.set) is not None:
-                requests.take_look(draft, effect.set, result)
+            if about == "repair":
+                requests.take_repair(draft, name, result)
+            requests.take_look(draft, name, result)
+        case GrowLog(), LogSeen() | EffectRefused():
+            log_requests.take_grown(draft, name, result)
+        case DeleteLog(), LogDeleted():
+            log_requests.take_deleted(draft, name)
+        case _:
+            raise TypeError(f"{type(effect).__name__} cannot come back as {type(result).__name__}")
+
+
+def _on_switch(draft: Draft, effect: Any, result: Any) -> None:
+    match effect, result:
         case FenceWriter(), WriterFenced():
             take_fenced(draft, effect.set, effect.writer, result.position)
         case WriteEnds(), EndsWritten():
@@ -198,8 +226,6 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
             _take_ends(draft, effect, result)
         case _:
             raise TypeError(f"{type(effect).__name__} cannot come back as {type(result).__name__}")
-    if draft.find(effect.set) is not None:
-        _advance(draft, effect.set)
 
 
 def _on_rows(draft: Draft, effect: MakeTopology | CheckRows, result: Any) -> None:
@@ -219,11 +245,15 @@ def _on_rows(draft: Draft, effect: MakeTopology | CheckRows, result: Any) -> Non
     timestamp_publishing.advance(draft, effect.set)
 
 
+_ABOUT: Final[dict[type, str]] = {CreateLog: "create", GrowLog: "grow", DeleteLog: "delete"}
+"""See Draft.run."""
+
+
 def _about(draft: Draft, effect: Any) -> tuple[tuple[Any, ...], int]:
     """Under which name an effect runs, and of which generation it is."""
     match effect:
-        case CreateLog():
-            return ("create", effect.set), 0
+        case CreateLog() | GrowLog() | DeleteLog():
+            return (_ABOUT[type(effect)], effect.set), 0
         case LookAtLog():
             repair = ("repair", effect.set)
             return (repair if draft.is_running(repair) else ("look", effect.set)), 0

@@ -17,7 +17,17 @@ import msgspec
 
 from headgate.generation.core.ranges import LogMap, LogStream
 
-__all__ = ["OUTBOX_BYTES", "POSITION_MAX", "Batch", "Change", "Outbox", "OutboxFullError", "PositionError", "Written"]
+__all__ = [
+    "OUTBOX_BYTES",
+    "POSITION_MAX",
+    "Batch",
+    "Change",
+    "Outbox",
+    "OutboxFullError",
+    "PositionError",
+    "PositionsLostError",
+    "Written",
+]
 
 OUTBOX_BYTES: Final = 64 * 1024 * 1024
 """Keys, values and headers that may wait, by default: some seconds of a switch, and what a process can bear."""
@@ -31,6 +41,10 @@ POSITION_MAX: Final = 2**63 - 1
 
 class PositionError(ValueError):
     """A change's position is no 64-bit integer, or contradicts the positions that its source gave before."""
+
+
+class PositionsLostError(Exception):
+    """Changes that were written are not on the log any more: it was deleted, and perhaps created again."""
 
 
 class OutboxFullError(Exception):
@@ -149,7 +163,15 @@ class Outbox:
         self._last_added = NOTHING
 
     def begin(self, written: Written) -> None:
-        """A life begins: what the log says is written counts; what is not committed is taken up again, in order."""
+        """An incarnation begins: what the log says is written counts; what is not committed is sent again, in order.
+
+        Raises PositionsLostError, and then changes nothing.
+        """
+        if written.position < self.written.position:
+            raise PositionsLostError(
+                f"changes up to position {self.written.position} were written, and the log has those up to "
+                f"{written.position} only"
+            )
         taken = () if self._taken is None else (change for change, _ in self._taken.changes)
         again = sorted((*taken, *self._held, *self._waiting), key=lambda change: change.position)
         self._held.clear()

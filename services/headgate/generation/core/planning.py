@@ -128,7 +128,7 @@ def plan(
     return Plan(tuple(sorted((*splits.values(), *merges), key=lambda change: order[change.streams[0]])), tuple(left))
 
 
-def first_map(partitions: int, streams: int, draw: Draw) -> LogMap:
+def first_map(partitions: int, streams: int, draw: Draw, *, generation: int = 1) -> LogMap:
     """The first generation of a log: equal ranges. Raises MapError if there are fewer partitions than streams."""
     if not 1 <= streams <= partitions:
         raise MapError(f"{streams} streams need as many partitions; the topic has {partitions}")
@@ -136,10 +136,10 @@ def first_map(partitions: int, streams: int, draw: Draw) -> LogMap:
     ends = [FIRST_TOKEN - 1 + width * (number + 1) for number in range(streams - 1)] + [LAST_TOKEN]
     starts = [FIRST_TOKEN - 1, *ends[:-1]]
     opened = [
-        LogStream(StreamId.pack(end, draw(RANDOM_BITS), number), start, end, number, 1)
+        LogStream(StreamId.pack(end, draw(RANDOM_BITS), number), start, end, number, generation)
         for number, (start, end) in enumerate(zip(starts, ends, strict=True))
     ]
-    return LogMap.of(1, opened, partitions)
+    return LogMap.of(generation, opened, partitions)
 
 
 def next_map(
@@ -273,7 +273,8 @@ def _cut(
         partition = next(slots, None)
         if partition is None:
             raise MapError(
-                "there are not enough free partitions: add some to the topic, or wait until streams are read"
+                "there are not enough free partitions. Add some with `headgate generation grow SET --partitions N`, or "
+                "wait until readers have read the streams that are closed"
             )
         parents = tuple(stream.id for stream in old if stream.start < last and first < stream.end)
         stream_id = StreamId.pack(last, draw(RANDOM_BITS), index + number)

@@ -7,15 +7,14 @@ by that one. A request that was answered is not taken up again.
 
 from collections.abc import Callable, Sequence
 
-from msgspec.structs import replace
-
 from headgate.generation.core import automatic
 from headgate.generation.core.draft import Draft
-from headgate.generation.core.effects import CreateLog, EffectRefused, LogSeen, LookAtLog
+from headgate.generation.core.effects import EffectRefused, LogSeen, LookAtLog
+from headgate.generation.core.log_requests import check, create, delete, exists, grow
 from headgate.generation.core.phases import Signal
-from headgate.generation.core.planning import Recut, first_map, next_map
+from headgate.generation.core.planning import Recut, next_map
 from headgate.generation.core.ranges import LogMap, MapError, check_switch
-from headgate.generation.core.splitmix import Splitmix
+from headgate.generation.core.request_queue import adopt_partitions, drawer, settle_all, waiting_of, what_is_wrong
 from headgate.generation.core.state import current_of, open_switch_of
 from headgate.generation.core.stream_id import StreamId, StreamIdError
 from headgate.generation.core.switching import advance, prepare, raise_signal
@@ -30,7 +29,17 @@ from headgate.records.generation import (
     StreamsRecut,
 )
 
-__all__ = ["answer", "begin_waiting", "take_created", "take_look", "take_repair"]
+__all__ = [
+    "FORGOTTEN_MS",
+    "answer",
+    "begin_waiting",
+    "forget_settled",
+    "take_look",
+    "take_repair",
+]
+
+FORGOTTEN_MS = 86_400_000
+"""Requests that were settled a day ago are deleted: a command deletes its own unless it was killed or gave up."""
 
 
 def answer(draft: Draft, key: GenerationRequestKey, request: GenerationRequested) -> None:
@@ -41,25 +50,42 @@ def answer(draft: Draft, key: GenerationRequestKey, request: GenerationRequested
         return
     record = draft.find(key.set)
     if request.kind is GenerationRequestKind.CREATE:
-        _create(draft, outcome, request, record)
+        create(draft, outcome, request, record)
+    elif record is None and request.kind is GenerationRequestKind.DELETE and key.set in draft.state.deleted:
+        draft.settle(outcome, OutcomeStatus.DONE, f"change log {key.set!r} is deleted")
     elif record is None:
-        draft.settle(outcome, OutcomeStatus.REFUSED, f"not_found: there is no change log {key.set!r}: create it first")
+        draft.settle(outcome, OutcomeStatus.REFUSED, f"not_found: change log {key.set!r} does not exist")
     elif request.kind is GenerationRequestKind.ABORT:
         _abort(draft, outcome, record, request.requested_by)
     elif request.kind is GenerationRequestKind.RETIRE:
         _retire(draft, outcome, record)
     elif request.kind is GenerationRequestKind.REPAIR:
-        _repair(draft, outcome, record)
+        check(draft, outcome, record)
+    elif request.kind is GenerationRequestKind.GROW:
+        grow(draft, outcome, request, record)
+    elif request.kind is GenerationRequestKind.DELETE:
+        delete(draft, outcome, record)
     else:
         begin_waiting(draft, key.set)
         if draft.outcome(outcome) is None:
             draft.settle(outcome, OutcomeStatus.ACCEPTED, "it waits for its turn, or for a look at the topic")
 
 
+def forget_settled(draft: Draft) -> None:
+    """Delete old requests whose commands did not."""
+    for key in sorted(draft.state.requests):
+        outcome = GenerationOutcomeKey(key.set, key.request)
+        settled = draft.outcome(outcome)
+        is_over = settled is not None and settled.status is not OutcomeStatus.ACCEPTED
+        if settled is not None and is_over and draft.now.wall_ms - settled.settled_ms > FORGOTTEN_MS:
+            draft.delete(key)
+            draft.delete_outcome(outcome)
+
+
 def begin_waiting(draft: Draft, name: str) -> None:
     """Begin the next switch, if one is asked for and none is under way."""
     record = draft.find(name)
-    if record is None or open_switch_of(record) is not None or not _waiting(draft, name):
+    if record is None or open_switch_of(record) is not None or not waiting_of(draft, name):
         return
     draft.run(("look", name), LookAtLog(name, record.topic))
 
@@ -67,48 +93,31 @@ def begin_waiting(draft: Draft, name: str) -> None:
 def take_look(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None:
     """The topic was looked at for the switches that wait, or was created."""
     if isinstance(result, EffectRefused):
-        _settle_all(draft, _waiting(draft, name), OutcomeStatus.REFUSED, result.reason)
+        settle_all(draft, waiting_of(draft, name), OutcomeStatus.REFUSED, result.reason)
         return
-    record = draft.record(name)
-    wrong = _what_is_wrong(record, result)
+    wrong = what_is_wrong(draft.record(name), result)
     if wrong is not None:
-        _settle_all(draft, _waiting(draft, name), OutcomeStatus.REFUSED, wrong)
+        settle_all(draft, waiting_of(draft, name), OutcomeStatus.REFUSED, wrong)
         return
+    adopt_partitions(draft, name, result)
+    record = draft.record(name)
     if open_switch_of(record) is None:
         _choose(draft, name, result)
     draft.memory(name).proposal = None
     advance(draft, name)
 
 
-def take_created(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None:
-    """The topic of a new change log is there: its first generation is in force at once."""
-    waiting = _waiting(draft, name, GenerationRequestKind.CREATE)
-    if not waiting or draft.find(name) is not None:
-        return
-    outcome, request = waiting[0]
-    if isinstance(result, EffectRefused):
-        _settle_all(draft, waiting, OutcomeStatus.REFUSED, result.reason)
-        return
-    count = len(result.ends)
-    try:
-        log = first_map(count, request.streams, _drawer(result.entropy))
-    except MapError as error:
-        draft.settle(outcome, OutcomeStatus.REFUSED, str(error))
-        return
-    streams = [replace(stream, start_offset=result.ends[stream.partition]) for stream in log.streams]
-    draft.put_set(name, SetRecorded(0, request.topic, result.topic_id, count, 0, (), ()))
-    prepare(draft, name, LogMap.of(1, streams, count), (outcome.request,), f"created by {request.requested_by}")
-    advance(draft, name)
-
-
 def take_repair(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None:
     """The topic was looked at for a check: whoever has asked by now is answered."""
-    waiting = _waiting(draft, name, GenerationRequestKind.REPAIR)
-    record = draft.record(name)
+    again = waiting_of(draft, name, GenerationRequestKind.CREATE)
+    waiting = [*waiting_of(draft, name, GenerationRequestKind.REPAIR), *again]
     if isinstance(result, EffectRefused):
-        _settle_all(draft, waiting, OutcomeStatus.FAILED, result.reason)
+        settle_all(draft, waiting, OutcomeStatus.FAILED, result.reason)
         return
-    problems = [wrong] if (wrong := _what_is_wrong(record, result)) is not None else []
+    if what_is_wrong(draft.record(name), result) is None:
+        adopt_partitions(draft, name, result)
+    record = draft.record(name)
+    problems = [wrong] if (wrong := what_is_wrong(record, result)) is not None else []
     for generation in record.generations:
         try:
             draft.map_of(name, generation.epoch)
@@ -117,11 +126,12 @@ def take_repair(draft: Draft, name: str, result: LogSeen | EffectRefused) -> Non
     advance(draft, name)
     problems += _standstill(draft, name)
     if problems:
-        _settle_all(draft, waiting, OutcomeStatus.FAILED, "; ".join(problems))
+        settle_all(draft, waiting, OutcomeStatus.FAILED, "; ".join(problems))
         return
     current = current_of(record)
     said = f"generation {current.epoch} covers every token" if current is not None else "there is no generation yet"
-    _settle_all(draft, waiting, OutcomeStatus.DONE, f"nothing is wrong: {said}")
+    settle_all(draft, again, OutcomeStatus.DONE, exists(name, record))
+    settle_all(draft, waiting[: len(waiting) - len(again)], OutcomeStatus.DONE, f"nothing is wrong: {said}")
 
 
 def _standstill(draft: Draft, name: str) -> list[str]:
@@ -139,28 +149,6 @@ def _standstill(draft: Draft, name: str) -> list[str]:
 
 
 _WAITS = {"ends": "writing END markers", "measure": "measuring the closed streams", "fence": "fencing a writer"}
-
-
-def _create(
-    draft: Draft, outcome: GenerationOutcomeKey, request: GenerationRequested, record: SetRecorded | None
-) -> None:
-    if record is not None:
-        is_same = (record.topic, record.partitions) == (request.topic, request.partitions)
-        status = OutcomeStatus.DONE if is_same else OutcomeStatus.REFUSED
-        draft.settle(
-            outcome,
-            status,
-            f"change log {outcome.set!r} is there: topic {record.topic}, {record.partitions} partitions",
-        )
-    elif not 1 <= request.streams <= request.partitions:
-        draft.settle(
-            outcome,
-            OutcomeStatus.REFUSED,
-            f"{request.streams} streams on {request.partitions} partitions: a stream needs a partition of its own",
-        )
-    else:
-        draft.settle(outcome, OutcomeStatus.ACCEPTED, f"creating topic {request.topic}")
-        draft.run(("create", outcome.set), CreateLog(outcome.set, request.topic, request.partitions))
 
 
 def _abort(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded, who: str) -> None:
@@ -186,29 +174,6 @@ def _retire(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) ->
     draft.settle(outcome, OutcomeStatus.DONE, f"{said}; held back: {', '.join(held)}" if held else said)
 
 
-def _repair(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> None:
-    if draft.outcome(outcome) is None:
-        draft.settle(outcome, OutcomeStatus.ACCEPTED, "looking at the topic and the chunks")
-    draft.run(("repair", outcome.set), LookAtLog(outcome.set, record.topic))
-
-
-Waiting = tuple[GenerationOutcomeKey, GenerationRequested]
-
-
-def _waiting(draft: Draft, name: str, kind: GenerationRequestKind = GenerationRequestKind.SWITCH) -> list[Waiting]:
-    """Requests of a set that are not settled, nor part of the switch that is under way, in the order of the log."""
-    record = draft.find(name)
-    taken = {request for each in (record.generations if record else ()) for request in each.requests}
-    found = []
-    for key, placed in sorted(draft.state.requests.items(), key=lambda each: each[1].offset):
-        outcome = GenerationOutcomeKey(key.set, key.request)
-        settled = draft.outcome(outcome)
-        is_open = settled is None or settled.status is OutcomeStatus.ACCEPTED
-        if key.set == name and placed.request.kind is kind and is_open and key.request not in taken:
-            found.append((outcome, placed.request))
-    return found
-
-
 def _choose(draft: Draft, name: str, seen: LogSeen) -> None:
     """One switch of all that wait, as far as they go together."""
     record = draft.record(name)
@@ -220,14 +185,14 @@ def _choose(draft: Draft, name: str, seen: LogSeen) -> None:
     epoch = record.last_epoch + 1
 
     def made_of(changes: Sequence[Recut]) -> LogMap:
-        draw = _drawer(seen.entropy)
+        draw = drawer(seen.entropy)
         made = next_map(before, changes, free, record.partitions, draw, generation=epoch, starts=seen.ends)
         check_switch(before, made, ())
         return made
 
     chosen: list[Recut] = []
     taken: list[GenerationOutcomeKey] = []
-    for outcome, request in _waiting(draft, name):
+    for outcome, request in waiting_of(draft, name):
         try:
             changes = [*chosen, *map(_recut, request.changes)]
             made_of(changes)
@@ -266,25 +231,5 @@ def _who(draft: Draft, taken: Sequence[GenerationOutcomeKey]) -> str:
     return ", ".join(sorted({draft.state.requests[key].request.requested_by for key in keys}))
 
 
-def _what_is_wrong(record: SetRecorded, seen: LogSeen) -> str | None:
-    if record.topic_id is not None and seen.topic_id is not None and record.topic_id != seen.topic_id:
-        return (
-            f"topic {record.topic} was deleted and made again: what it held is gone, and its offsets begin anew. "
-            "Create a change log of another name"
-        )
-    if len(seen.ends) < record.partitions:
-        return f"topic {record.topic} has {len(seen.ends)} partitions, {record.partitions} when the log was created"
-    return None
-
-
-def _settle_all(draft: Draft, waiting: Sequence[Waiting], status: OutcomeStatus, reason: str) -> None:
-    for outcome, _ in waiting:
-        draft.settle(outcome, status, reason)
-
-
 def _recut(asked: StreamsRecut) -> Recut:
     return Recut(tuple(map(StreamId.parse, asked.streams)), asked.cuts, "")
-
-
-def _drawer(entropy: int) -> Callable[[int], int]:
-    return Splitmix(entropy).bits

@@ -76,11 +76,15 @@ class PlacedPolicy(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class GenerationState:
-    """See the module's docstring. Everything but ``maps``, ``tables`` and ``term`` is what the log says."""
+    """See the module's docstring. Everything but ``maps``, ``tables`` and ``term`` is what the log says.
+
+    ``deleted``: what is left of change logs that were deleted, of which only the last epoch matters.
+    """
 
     shard: int
     owner_rev: int = -1
     sets: dict[str, SetRecorded] = field(default_factory=dict)
+    deleted: dict[str, SetRecorded] = field(default_factory=dict)
     chunks: dict[tuple[str, int], dict[int, GenerationDescribed]] = field(default_factory=dict)
     writers: dict[str, dict[tuple[str, int], WriterReported]] = field(default_factory=dict)
     readers: dict[str, dict[str, ReaderReported]] = field(default_factory=dict)
@@ -139,7 +143,7 @@ def evolve(state: GenerationState, key: Key, value: Record | None, offset: int) 
         return
     match key:
         case SetKey():
-            _adopt(state.sets, key.set, value)
+            _adopt_set(state, key.set, value if isinstance(value, SetRecorded) else None)
         case ChunkKey():
             if state.maps.pop((key.set, key.epoch), None) is not None:
                 state.tables.pop(key.set, None)
@@ -165,7 +169,7 @@ def evolve(state: GenerationState, key: Key, value: Record | None, offset: int) 
 def digest(state: GenerationState) -> str:
     """Of what stands on the log: equal states have equal digests, whichever version wrote the records."""
     parts = (
-        *((f"set {name}", record) for name, record in state.sets.items()),
+        *((f"set {name}", record) for name, record in (*state.sets.items(), *state.deleted.items())),
         *((f"chunk {name}", record) for name, kept in _flat(state.chunks) for record in (kept,)),
         *((f"writer {name}", record) for name, record in _flat(state.writers)),
         *((f"reader {name}", record) for name, record in _flat(state.readers)),
@@ -250,6 +254,14 @@ def _adopt(records: dict[Any, Any], key: Any, value: Any) -> None:
     old = records.get(key)
     if value is None or old is None or value.owner_rev >= old.owner_rev:
         _put(records, key, value)
+
+
+def _adopt_set(state: GenerationState, name: str, value: SetRecorded | None) -> None:
+    old = state.sets.get(name) or state.deleted.get(name)
+    if value is not None and old is not None and value.owner_rev < old.owner_rev:
+        return
+    _put(state.sets, name, value if value is not None and value.topic else None)
+    _put(state.deleted, name, value if value is not None and not value.topic else None)
 
 
 def _put(records: dict[Any, Any], key: Any, value: Any) -> None:

@@ -53,7 +53,7 @@ class FeedChangeLogs:
         return {
             topic: key.set
             for key, value in sets
-            if isinstance(key, SetKey) and isinstance(value, SetRecorded)
+            if isinstance(key, SetKey) and isinstance(value, SetRecorded) and value.topic
             for topic in (value.topic, positions_topic(value.topic))
         }
 

@@ -31,6 +31,7 @@ from headgate.generation.shell.wire import ReservedHeaderError
 from headgate.generation.shell.writer import (
     ChangeRefusedError,
     ChangeWriter,
+    LogGoneError,
     WriterCrashedError,
     WriterLook,
     WriterReplacedError,
@@ -205,7 +206,7 @@ class IngestService:
         """Do something with a partition's writer. One that has ended is begun anew, but for what must be told."""
         try:
             act(at, source)
-        except (NewerSchemaError, WriterCrashedError, TailCrashedError):
+        except (NewerSchemaError, WriterCrashedError, TailCrashedError, LogGoneError):
             raise
         except ChangeRefusedError as error:
             place = Place(*at, error.position)

@@ -29,8 +29,8 @@ from headgate.eventlog.connection import KafkaConnection, KafkaProperty
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, NewerSchemaError
 from headgate.eventlog.topics import topic_name
-from headgate.generation.core.life import LifeOverError, Write, WriterLife
-from headgate.generation.core.outbox import OUTBOX_BYTES, Outbox, OutboxFullError, Written
+from headgate.generation.core.life import LifeOverError, LogDeletedError, Write, WriterLife
+from headgate.generation.core.outbox import OUTBOX_BYTES, Outbox, OutboxFullError, PositionsLostError, Written
 from headgate.generation.core.pacing import BATCH_CHANGES, BatchPace
 from headgate.generation.core.ranges import MapError
 from headgate.generation.shell.change_checks import check_size, checked_change
@@ -42,6 +42,7 @@ from headgate.supervision.threads import BackgroundThread
 __all__ = [
     "ChangeRefusedError",
     "ChangeWriter",
+    "LogGoneError",
     "WriterCrashedError",
     "WriterError",
     "WriterLook",
@@ -83,6 +84,12 @@ class WriterStalledError(WriterError):
     """Nothing was written for a while."""
 
     code: ClassVar[str] = "change-writer-stalled"
+
+
+class LogGoneError(WriterError):
+    """The change log was deleted, or has lost what was written to it."""
+
+    code: ClassVar[str] = "change-log-gone"
 
 
 class WriterCrashedError(WriterError):
@@ -275,6 +282,16 @@ class ChangeWriter:
                 self._lose_life()
             except (NewerSchemaError, ChangeRefusedError, TailCrashedError) as error:
                 self._fail(error)
+            except LogDeletedError:
+                self._fail(LogGoneError(f"change log {self._name} was deleted while {self._writer} wrote to it"))
+            except PositionsLostError as error:
+                self._fail(
+                    LogGoneError(
+                        f"change log {self._name} has lost what {self._writer} wrote to it: {error}. It was deleted "
+                        "and created again, or somebody deleted its topics. To write all changes of the source to the "
+                        "new one, open the writer again and continue behind its position"
+                    )
+                )
             except (LogError, MapError, NotOursError) as error:
                 self._last_error = f"{type(error).__name__}: {error}"
                 self._lose_life()

@@ -15,6 +15,7 @@ from headgate.generation.core.effects import (
     EndsMeasured,
     EndsWritten,
     FenceWriter,
+    GrowLog,
     LookAtLog,
     MeasureEnds,
     WriteEnds,
@@ -93,6 +94,9 @@ class SimOwner:
     def _run(self, effect: object) -> object:
         match effect:
             case CreateLog() | LookAtLog():
+                return self._data.seen(self._entropy())
+            case GrowLog(partitions=partitions):
+                self._data.grow(partitions)
                 return self._data.seen(self._entropy())
             case FenceWriter(writer=writer):
                 self._data.init(writer)

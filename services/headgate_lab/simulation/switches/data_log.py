@@ -51,6 +51,12 @@ class DataLog:
         """What a look at the topic tells."""
         return LogSeen("topic-id", dict(self.ends), entropy)
 
+    def grow(self, partitions: int) -> None:
+        """Add partitions."""
+        for number in range(self.partitions, partitions):
+            self.ends[number] = self.starts[number] = 0
+        self.partitions = max(self.partitions, partitions)
+
     def init(self, writer: str) -> int:
         """Take a writer's transactional.id; the number that commits under it must give."""
         self._epochs[writer] = self._epochs.get(writer, 0) + 1

@@ -85,6 +85,12 @@ class Operator:
         asked = tuple(StreamsRecut(tuple(map(str, change.streams)), change.cuts) for change in changes)
         self._ask(GenerationRequestKind.SWITCH, epoch=current.epoch, changes=asked)
 
+    def grow(self) -> None:
+        """Ask for another partition."""
+        record = self._state().sets.get(SET)
+        if record is not None:
+            self._ask(GenerationRequestKind.GROW, partitions=record.partitions + 1)
+
     def keep_automatic(self) -> None:
         """Set the policy, and set it again when a switch that was asked for has suspended it."""
         state = self._state()

@@ -60,7 +60,7 @@ class SwitchProfile(msgspec.Struct, frozen=True):
 
     ``automatic``: the owner splits and merges by itself, too. ``late``: nothing is retired, and further readers begin
     with the oldest generation later, or continue from positions that were stored long before. ``retention_rate``: how
-    often a partition loses its oldest records, or all of them.
+    often a partition loses its oldest records, or all of them. ``grow_rate``: how often a partition is added.
     """
 
     seed: int
@@ -79,6 +79,7 @@ class SwitchProfile(msgspec.Struct, frozen=True):
     automatic: bool = False
     late: bool = False
     retention_rate: float = 0.0
+    grow_rate: float = 0.0
 
 
 class Judge:
@@ -213,6 +214,8 @@ class SwitchWorld:
         self.random.choice(actors)(calm)
         if not calm and self.random.random() < self.profile.switch_rate:
             self.operator.ask_for_something()
+        if self.profile.grow_rate and self.random.random() < self.profile.grow_rate:
+            self.operator.grow()
         if self.profile.automatic:
             self.operator.keep_automatic()
         if not calm and self.random.random() < self.profile.retention_rate:
