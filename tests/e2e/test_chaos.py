@@ -39,3 +39,15 @@ def test_nothing_is_lost_or_doubled_whatever_fails(sink: str) -> None:
     assert value["differences"] == value["double_writes"] == value["false_lease_losses"] == 0
     # Whether an agent had tables when it was struck is the operator's doing too; an owner always has a successor.
     assert value["failover_owner_killed_s"] > 0
+
+
+@pytest.mark.timeout(RUN_SECONDS_MAX + 60)
+def test_a_frozen_sink_stops_its_own_tables_only() -> None:
+    command = [sys.executable, "-m", "headgate", "chaos", "--frozen-sink", "--output", "json"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False)
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    report = json.loads(ended.stdout)
+    assert report["holds"] is True
+    value = {name: figure["value"] for name, figure in report["figures"].items()}
+    assert value["changes_missing"] == value["processes_left_over"] == 0
+    assert report["figures"]["healthy_frozen_max_ms"]["n"] > 0
