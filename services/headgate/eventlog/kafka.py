@@ -200,6 +200,7 @@ class KafkaReader:
         self._silent_seconds_max = silent_seconds_max
         self._silent_since: float | None = None
         self._newer: NewerSchemaError | None = None
+        self._failed: LogError | None = None
         self._is_known: Callable[[Key], bool] | None = None
         self._positions = dict(sorted(start.items()))
         self._partitions = {(topic_name(cluster, p.topic), p.number): p for p in self._positions}
@@ -223,8 +224,7 @@ class KafkaReader:
 
     def poll(self, records_max: int, timeout_seconds: float) -> list[Delivery | Garbage]:
         """See the port. May return nothing before the timeout, when an end was reached."""
-        if self._newer is not None:
-            raise self._newer
+        self._raise_failure()
         consumer = self._open()
         try:
             first = consumer.poll(timeout_seconds)
@@ -233,17 +233,31 @@ class KafkaReader:
                 messages += consumer.consume(records_max - 1, 0)
         except KafkaException as error:
             raise self._connection.failed("reading the control topics", error) from error
-        read: list[Delivery | Garbage] = []
-        try:
-            for message in messages:
-                read.extend(self._receive(message))
-        except NewerSchemaError as error:
-            self._newer = error
-            if not read:
-                raise
+        read = self._receive_all(messages)
         if not read:
+            self._raise_failure()
             self._check_silence()
         return read
+
+    def _receive_all(self, messages: Sequence[Message]) -> list[Delivery | Garbage]:
+        """What the messages say. An error is kept for later: positions have passed what was read before it."""
+        read: list[Delivery | Garbage] = []
+        for message in messages:
+            try:
+                read.extend(self._receive(message))
+            except NewerSchemaError as error:
+                self._newer = error
+                break
+            except LogError as error:
+                self._failed = self._failed or error
+        return read
+
+    def _raise_failure(self) -> None:
+        if self._newer is not None:
+            raise self._newer
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
 
     def positions(self) -> Mapping[Partition, int]:
         """See the port."""

@@ -63,7 +63,7 @@ class ChangeLogBed:
         bed.database.execute("CREATE TABLE history (number bigserial, id bigint, qty int)")
         bed.database.execute(
             "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$ BEGIN INSERT INTO history (id, qty) VALUES (NEW.id, NEW.qty); RETURN NEW; END $$"
+            "$$ BEGIN INSERT INTO public.history (id, qty) VALUES (NEW.id, NEW.qty); RETURN NEW; END $$"
         )
         bed.database.execute("CREATE TRIGGER note AFTER INSERT OR UPDATE ON goods FOR EACH ROW EXECUTE FUNCTION note()")
 

@@ -72,7 +72,7 @@ def database(postgres_database: str) -> Iterator[psycopg.Connection]:
         opened.execute("CREATE TABLE history (number bigserial, id bigint, qty int)")
         opened.execute(
             "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$ BEGIN INSERT INTO history (id, qty) VALUES (NEW.id, NEW.qty); RETURN NEW; END $$"
+            "$$ BEGIN INSERT INTO public.history (id, qty) VALUES (NEW.id, NEW.qty); RETURN NEW; END $$"
         )
         opened.execute("CREATE TRIGGER note AFTER INSERT OR UPDATE ON goods FOR EACH ROW EXECUTE FUNCTION note()")
         yield opened
