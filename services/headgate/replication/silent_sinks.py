@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -24,9 +25,13 @@ PAUSE_SECONDS: Final = 5.0
 
 
 class _Silence(msgspec.Struct):
-    """``since`` is when the first call failed, ``until`` when the next may be made (monotonic seconds)."""
+    """``since`` is when the first call that was not answered began, ``until`` when the next may be made (monotonic).
+
+    ``began`` is ``since`` for people, in UTC.
+    """
 
     text: str
+    began: str
     since: float
     until: float
     is_tried: bool = False
@@ -66,8 +71,10 @@ class SilentSinks:
         now = self._clock()
         with self._lock:
             known = self._silent.get(server)
-            since = now - seconds if known is None else known.since
-            self._silent[server] = _Silence(text if known is None else known.text, since, now + PAUSE_SECONDS)
+            if known is None:
+                began = datetime.fromtimestamp(time.time() - seconds, UTC).strftime("%H:%M:%S UTC")
+                known = _Silence(text, began, now - seconds, now)
+            self._silent[server] = msgspec.structs.replace(known, until=now + PAUSE_SECONDS, is_tried=False)
 
     def why(self, server: str) -> str | None:
         """Why a call to ``server`` would fail at once; None if it may be made."""
@@ -83,11 +90,13 @@ class SilentSinks:
     def _is_due(self, known: _Silence) -> bool:
         return not known.is_tried and self._clock() >= known.until
 
-    def _described(self, server: str, known: _Silence) -> str:
+    @staticmethod
+    def _described(server: str, known: _Silence) -> str:
+        # The same text for as long as it lasts: each other one is a record on the log for each table.
         return (
-            f"the sink server {server} has not answered for {self._clock() - known.since:.0f} s ({known.text}). Its "
-            "tables are not written until it answers; it is tried again every few seconds. Check the server and the "
-            "network between it and this agent"
+            f"the sink server {server} has not answered since {known.began} ({known.text}). Its tables are not written "
+            "until it answers; it is tried again every few seconds. Check the server and the network between it and "
+            "this agent"
         )
 
     def _admit(self, server: str) -> None:

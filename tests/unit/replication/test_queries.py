@@ -5,11 +5,12 @@ import time
 import pytest
 
 from headgate.agent.core.span.inputs import BatchOver, Planned
+from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.lane import IDLE_SECONDS
 from headgate.replication.queries import Queries
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark_options import RefusedOptionError, check_options
-from support.lanes_without_spark import is_on, lane_of, now_is, result_of
+from support.lanes_without_spark import SPEC, is_on, lane_of, now_is, result_of
 
 
 @pytest.mark.parametrize("option", ["minPartitions", "maxRecordsPerPartition", "spark.speculation", "failOnDataLoss"])
@@ -37,3 +38,20 @@ def test_a_lane_that_finds_nothing_to_read_has_caught_up(
     rested = lane._batch_ended_at
     monkeypatch.setattr("headgate.replication.lane.time.monotonic", lambda: rested + IDLE_SECONDS + 1)
     assert lag_ms() == 0
+
+
+def test_when_the_last_lane_of_a_feed_has_ended_workers_close_their_sessions_for_it(
+    queries: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[set[FeedIncarnation]] = []
+    monkeypatch.setattr(queries._runtime, "close_unused", asked.append)
+    before, updated = SPEC, SPEC.replace('"t"', '"t", "u"')
+    lanes = [lane_of(queries, "a", {0: 0}, before), lane_of(queries, "b", {1: 0}, before)]
+    other = lane_of(queries, "c", {0: 0}, updated)
+    for lane in lanes:
+        del queries.lanes[lane.name]
+        queries._ending.append(lane)
+    queries._end(lanes[0])
+    assert asked == [], "another lane of the feed still ends"
+    queries._end(lanes[1])
+    assert asked == [{other.feed}], "an update is another description of the feed"

@@ -99,7 +99,7 @@ class Turns:
         """Tasks whose state, epoch or error is no longer what was last told."""
         inputs: list[AgentInput] = []
         for status in self._statuses():
-            seen = (status.epoch, status.state, status.error)
+            seen = (status.feed_id, status.epoch, status.state, status.error)
             if self._observed.get(status.id) != seen:
                 self._observed[status.id] = seen
                 inputs.append(TaskObserved(status))
