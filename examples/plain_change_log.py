@@ -147,8 +147,9 @@ class Control:
 
     @property
     def set(self) -> dict[str, Any] | None:
-        """The newest SetRecorded."""
-        return self._records.get((self.name,))
+        """The newest SetRecorded; None if the change log does not exist."""
+        found = self._records.get((self.name,))
+        return found if found is not None and found["topic"] else None
 
     @property
     def lives(self) -> list[tuple[str, int]]:
@@ -384,6 +385,8 @@ class Writer:
     def may_write(self) -> bool:
         """Follow the generations; whether changes may be written now. Raises LifeOverError."""
         self._control.follow()
+        if not self._admitted():
+            sys.exit(f"change log {self._control.name} was deleted")
         if not self._may_write():
             raise LifeOverError
         if self._current()["epoch"] != self._epoch:

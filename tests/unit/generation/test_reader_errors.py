@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import OffsetSpec
+from msgspec.structs import replace
 
 from headgate.eventlog.log import LogError
-from headgate.generation import BadRecordError, ChangeReader, Gap, ReaderError
+from headgate.generation import BadRecordError, ChangeLogNotFoundError, ChangeReader, Gap, ReaderError
+from headgate.generation.core.state import evolve
 from headgate.generation.shell import reader as shell
 from headgate.generation.shell.wire import change_headers
 from headgate.records.base import Fact
+from headgate.records.generation import SetKey
 
 from .test_reader_progress import ONE, A, B, told
 
@@ -196,6 +199,22 @@ def test_a_position_behind_the_end_of_its_partition_is_an_error(
     positions(reader)
     consumer.failing, ranges["latest"] = [(0, KafkaError.OFFSET_OUT_OF_RANGE)], 2
     with pytest.raises(ReaderError, match=f"ends at offset 2, before the reader's position 4 of stream {A.id}"):
+        reader.poll(0.0)
+
+
+def test_a_change_log_that_is_deleted_or_created_again_ends_its_readers(reader: ChangeReader) -> None:
+    tail: Any = reader._tail
+    record = tail.state.sets["s"]
+    positions(reader)
+    evolve(tail.state, SetKey("s"), replace(record, topic_id="first"), 0)
+    assert positions(reader) == [], "its id was not known before"
+    reader._topic_id = "first"
+    for new in (replace(record, topic_id="second"), replace(record, topic="other", topic_id="first")):
+        evolve(tail.state, SetKey("s"), new, 0)
+        with pytest.raises(ChangeLogNotFoundError, match="another one of this name was created"):
+            reader.poll(0.0)
+    evolve(tail.state, SetKey("s"), replace(record, topic=""), 0)
+    with pytest.raises(ChangeLogNotFoundError, match="'s' was deleted while it was read"):
         reader.poll(0.0)
 
 

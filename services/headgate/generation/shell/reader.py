@@ -74,7 +74,7 @@ class ReaderError(LogError):
 
 
 class ChangeLogNotFoundError(ReaderError):
-    """The change log does not exist."""
+    """The change log does not exist, or was deleted."""
 
     code: ClassVar[str] = "change-log-not-found"
 
@@ -170,7 +170,7 @@ class ChangeReader:
         self._consumer: Any = None
         self._tail = GenerationTail(log, name, f"reader-{reader}")
         try:
-            self._topic = self._find()
+            self._topic, self._topic_id = self._find()
             for place in skip:
                 self.skip(place)
             self._begin(positions or {}, start)
@@ -307,8 +307,8 @@ class ChangeReader:
 
     # --- beginning ---
 
-    def _find(self) -> str:
-        """The topic of the change log."""
+    def _find(self) -> tuple[str, str | None]:
+        """The topic of the change log, and Kafka's id of it."""
         self._tail.read_to_end()
         record = self._tail.state.sets.get(self._name)
         if record is None:
@@ -316,7 +316,7 @@ class ChangeReader:
                 f"change log {self._name!r} does not exist in cluster {self._log.cluster!r}. Create it with `headgate "
                 "generation create`, or correct the name or the cluster"
             )
-        return record.topic
+        return record.topic, record.topic_id
 
     def _begin(self, positions: Mapping[str, int], start: Start) -> None:
         self._learn()
@@ -353,9 +353,20 @@ class ChangeReader:
     def _follow(self) -> None:
         while self._tail.follow(0.0):
             pass
+        self._check_exists()
         self._learn()
         self._assign()
         self._log_gaps()
+
+    def _check_exists(self) -> None:
+        record = self._tail.state.sets.get(self._name)
+        if record is None:
+            raise ChangeLogNotFoundError(f"change log {self._name!r} was deleted while it was read")
+        if (record.topic, record.topic_id or self._topic_id) != (self._topic, self._topic_id or record.topic_id):
+            raise ChangeLogNotFoundError(
+                f"change log {self._name!r} was deleted while it was read, and another one of this name was created. "
+                "Start a new reader without positions"
+            )
 
     def _learn(self) -> None:
         try:
