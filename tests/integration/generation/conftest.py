@@ -5,6 +5,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 import structlog
@@ -58,6 +59,13 @@ def logs_apart() -> Iterator[None]:
 
 @pytest.fixture
 def owner(log: KafkaLog, cluster: Cluster, logs_apart: None) -> Iterator[GenerationService]:
+    with running_owner(log, cluster) as service:
+        yield service
+
+
+@contextmanager
+def running_owner(log: KafkaLog, cluster: Cluster) -> Iterator[GenerationService]:
+    """An owner of generations on a thread."""
     settings = ServiceSettings(
         cluster=cluster.cluster,
         shards=tuple(range(log.shards)),

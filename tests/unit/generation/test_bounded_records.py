@@ -19,7 +19,7 @@ from headgate.generation.core.machine import decide
 from headgate.generation.core.planning import first_map, next_map, resize
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
 from headgate.generation.core.switching import DRAINED_MAX, KEPT_SECONDS, MARKERS_MAX
-from headgate.records.control import OutcomeStatus
+from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.generation import (
     ChunkKey,
     GenerationOutcomeKey,
@@ -182,3 +182,18 @@ def test_measuring_the_ends_after_all_parts_are_written_ends_the_switch() -> Non
     (measure,) = [each for each in decision.effects if isinstance(each, MeasureEnds)]
     given(state, EffectFinished(measure, EndsMeasured({0: 9})))
     assert [each.phase for each in state.sets["s"].generations] == [GenerationPhase.DRAINED, GenerationPhase.COMMITTED]
+
+
+@pytest.mark.parametrize(
+    ("status", "age_days", "is_kept"),
+    [(OutcomeStatus.DONE, 2, False), (OutcomeStatus.REFUSED, 2, False), (OutcomeStatus.DONE, 0.5, True)],
+)
+def test_a_new_owner_deletes_requests_that_were_settled_long_ago(
+    status: OutcomeStatus, age_days: float, *, is_kept: bool
+) -> None:
+    state = state_of(1, [GenerationPhase.COMMITTED])
+    key, outcome = GenerationRequestKey("s", "old"), GenerationOutcomeKey("s", "old")
+    evolve(state, key, GenerationRequested(GenerationRequestKind.GROW, "", 65, 0, 0, (), "me", 0), 0)
+    evolve(state, outcome, RequestSettled(0, status, "", NOW_MS - int(age_days * DAY_MS)), 0)
+    given(state, TermBegan(1))
+    assert (key in state.requests, outcome in state.outcomes) == (is_kept, is_kept)

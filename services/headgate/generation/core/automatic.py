@@ -146,7 +146,7 @@ def _plan(draft: Draft, name: str, record: SetRecorded, log: LogMap, policy: Loa
 
 def _what_is_wrong(name: str, record: SetRecorded | None, policy: LoadPolicy | None) -> str | None:
     if record is None:
-        return f"not_found: there is no change log {name!r}: create it first"
+        return f"not_found: change log {name!r} does not exist"
     if policy is None:
         return None
     try:

@@ -41,7 +41,8 @@ from headgate.generation.shell.wire import (
 __all__ = ["GenerationEffects"]
 
 ENDS_TIMEOUT_MS: Final = 10_000
-"""Without an acknowledgement, after which END markers are given up, and asked for again by a new effect."""
+"""For the END markers of one effect (core/switching.py MARKERS_MAX): thousands take a second. If it was too short, the
+machine asks for those of this effect again."""
 
 ENDS_WAITING_MAX: Final = 50_000
 """Markers that wait in the client's queue at most; it has room for twice as many."""
