@@ -24,6 +24,7 @@ _RESOURCES: Final = {
 }
 
 _OPERATIONS: Final = {
+    "Alter": AclOperation.ALTER,
     "Create": AclOperation.CREATE,
     "Delete": AclOperation.DELETE,
     "Describe": AclOperation.DESCRIBE,
