@@ -366,13 +366,19 @@ class World:
         dsn: str = "target",
         target: str = "",
         spread: str = "auto",
+        log: str = "",
     ) -> None:
-        """``request create r1 f [together] [tables=] [dsn=] [target=] [spread=manual]``: together in one topic."""
+        """``request create r1 f [together] [tables=] [dsn=] [target=] [spread=manual]``: together in one topic.
+
+        ``log``: of the change log that the feed reads.
+        """
         more = f'"target": {target}, ' if target else ""
         if spread != "auto":
             more += f'"spread": "{spread}", '
         if together:
             more += '"source": {"tables": ["any"]}, '
+        if log:
+            more += f'"source": {{"change_log": "{log}"}}, '
         spec = f'{{{more}"tables": "{tables}", "sink": {{"type": "postgresql", "dsn": "{dsn}"}}}}'
         self.ask(request, "create", feed, spec=spec)
 

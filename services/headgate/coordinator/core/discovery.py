@@ -42,6 +42,11 @@ _WAY_OUT: Final = (
     "as many partitions as wanted, remove this feed, copy the table afresh and make a feed again"
 )
 
+_WAY_OUT_OF_CHANGE_LOG: Final = (
+    "a feed reads the partitions of a change log that there were when it was created; remove this feed and create it "
+    "again from a fresh copy of the table"
+)
+
 
 def begin(draft: Draft, name: str, feed: FeedRecorded) -> None:
     """The same for a new feed. A change log is told of it at once: no agent begins before that."""
@@ -181,7 +186,8 @@ def _why_left_out(draft: Draft, name: str, feed: FeedRecorded, plan: SpanPlan) -
 
 def _stop(draft: Draft, name: str, feed: FeedRecorded, grown: str) -> None:
     """What has been read so far is in order; what comes now may not be."""
-    changed = replace(feed, error_code=PARTITIONS_GROWN, error=f"{grown}: {_WAY_OUT}")
+    way_out = _WAY_OUT_OF_CHANGE_LOG if reads_change_log(feed) else _WAY_OUT
+    changed = replace(feed, error_code=PARTITIONS_GROWN, error=f"{grown}: {way_out}")
     change_wish(draft, name, changed, WantedState.STOPPED, None)
 
 
