@@ -24,6 +24,9 @@ from headgate.replication.spark_options import SparkOptions
 
 SPEC = '{"feed": "f", "source": {"topics": ["t"]}, "sink": {"type": "postgresql", "dsn": ""}}'
 
+NOW_MS = 1_795_000_000_000
+"""What time it is by the broker's clock."""
+
 NOON = 1_795_262_400_000 << 18
 
 
@@ -42,7 +45,8 @@ class Restarts(SpanLifecycle):
 
 def queries_of(table: SpanTable, lifecycle: SpanLifecycle, scratch: Path) -> Queries:
     runtime = SparkRuntime(SparkOptions(jars=(), scratch=scratch))
-    return Queries(table, lifecycle, runtime, ExecutorSettings(bootstrap="nowhere:1", cluster_id="c"))
+    settings = ExecutorSettings(bootstrap="nowhere:1", cluster_id="c", now_ms=lambda: NOW_MS)
+    return Queries(table, lifecycle, runtime, settings)
 
 
 def lane_of(queries: Queries, name: str, starts: Mapping[int, int], spec: str = SPEC) -> Lane:

@@ -61,6 +61,7 @@ def new_executor(runtime: SparkRuntime, around: Surroundings) -> SparkExecutor:
             settings.bootstrap, settings.cluster, log.shards, tuple(sorted(settings.kafka.items()))
         ),
         log=log,
+        now_ms=log.clock.now_ms,
     )
     return SparkExecutor(runtime, options)
 

@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaErr
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import OffsetSpec
 
+from headgate.eventlog.clock import BrokerClock
 from headgate.eventlog.codec import Codec, CodecGarbage
 from headgate.eventlog.connection import (
     ADMIN_SECONDS_MAX,
@@ -84,6 +85,8 @@ class KafkaLog:
     ) -> None:
         self.connection = connection
         self.cluster = cluster
+        self.clock = BrokerClock()
+        """The brokers' time, learnt by whatever this process writes."""
         self._shards = shards
         self._cloudevents = cloudevents
         self._cluster_id = f"{broker_cluster_id}/{cluster}."
@@ -160,12 +163,26 @@ class KafkaLog:
     def transactional_writer(self, transactional_id: str) -> KafkaTransactionalWriter:
         """An owner's log writer."""
         return KafkaTransactionalWriter(
-            self.connection, self.cluster, self._codec, self._check, transactional_id, cloudevents=self._cloudevents
+            self.connection,
+            self.cluster,
+            self._codec,
+            self._check,
+            transactional_id,
+            cloudevents=self._cloudevents,
+            clock=self.clock,
         )
 
     def writer(self, name: str) -> KafkaWriter:
         """An agent's log writer."""
-        return KafkaWriter(self.connection, self.cluster, self._codec, self._check, name, cloudevents=self._cloudevents)
+        return KafkaWriter(
+            self.connection,
+            self.cluster,
+            self._codec,
+            self._check,
+            name,
+            cloudevents=self._cloudevents,
+            clock=self.clock,
+        )
 
     def close(self) -> None:
         """Let go of the administrative connection; readers and writers are closed by who made them. Idempotent."""

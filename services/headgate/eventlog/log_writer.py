@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
 
+from headgate.eventlog.clock import BrokerClock
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.headers import Header, cloud_event, plain
@@ -41,9 +42,12 @@ class LogWriter:
         name: str,
         *,
         cloudevents: bool = False,
+        clock: BrokerClock | None = None,
         **fixed: Any,
     ) -> None:
+        """``clock`` learns the brokers' time from acknowledgements. ``fixed``: further properties of the producer."""
         self._connection = connection
+        self._clock = clock
         self._cluster = cluster
         self._codec = codec
         self._check = check
@@ -92,6 +96,8 @@ class LogWriter:
     ) -> None:
         """Hand one message to librdkafka. Raises KafkaException; BufferError if the queue stays full."""
         producer = self._open()
+        if self._clock is not None:
+            report = partial(_report_time, self._clock, time.monotonic(), report)
         key, value = message
         headers = self._headers(placed)
         while True:
@@ -134,6 +140,16 @@ class LogWriter:
             if report is not None:
                 raise KafkaException(report)
         return len(placed) - len(reports)
+
+
+def _report_time(
+    clock: BrokerClock, sent_at: float, report: Callable[..., None], error: KafkaError | None, message: Message
+) -> None:
+    if error is None:
+        kind, append_ms = message.timestamp()
+        if kind == TIMESTAMP_LOG_APPEND_TIME:
+            clock.acknowledged(sent_at, append_ms)
+    report(error, message)
 
 
 def _note(reports: list[KafkaError | None], error: KafkaError | None, _: Message) -> None:

@@ -65,13 +65,14 @@ class ControlTopic(msgspec.Struct, frozen=True):
     """One control topic. ``sharded``: one partition per shard, else one in all.
 
     ``compacted`` topics hold state, the newest record of each key; the other holds every record, until an operator
-    deletes it.
+    deletes it. In a topic that ``tells_time`` the broker stamps each record with its own time (eventlog/clock.py).
     """
 
     name: str
     sharded: bool
     segment_ms: int
     compacted: bool = True
+    tells_time: bool = False
 
     def partitions(self, shards: int) -> int:
         """How many partitions it has in a cluster of ``shards``."""
@@ -85,6 +86,8 @@ class ControlTopic(msgspec.Struct, frozen=True):
             "segment.ms": str(self.segment_ms),
             "segment.bytes": str(SEGMENT_BYTES),
         }
+        if self.tells_time:
+            settings["message.timestamp.type"] = "LogAppendTime"
         if not self.compacted:
             return {**settings, "retention.ms": FOR_EVER, "retention.bytes": FOR_EVER}
         return {
@@ -102,7 +105,7 @@ class ControlTopic(msgspec.Struct, frozen=True):
 
 
 CONTROL_TOPICS: Final = (
-    ControlTopic("announce", sharded=False, segment_ms=HEARTBEAT_SEGMENT_MS),
+    ControlTopic("announce", sharded=False, segment_ms=HEARTBEAT_SEGMENT_MS, tells_time=True),
     ControlTopic("changefeed", sharded=True, segment_ms=STATE_SEGMENT_MS),
     ControlTopic("checkpoint", sharded=True, segment_ms=HEARTBEAT_SEGMENT_MS),
     ControlTopic("deadletter", sharded=True, segment_ms=STATE_SEGMENT_MS, compacted=False),

@@ -17,6 +17,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from headgate.eventlog.clock import BrokerClock
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import KafkaConnection, is_fenced, reason_of
 from headgate.eventlog.decisions import Decision, last_decision
@@ -63,6 +64,7 @@ class KafkaTransactionalWriter(LogWriter):
         name: str,
         *,
         cloudevents: bool = False,
+        clock: BrokerClock | None = None,
     ) -> None:
         # Two clusters on one Kafka must not fence each other.
         self._transactional_id = transactional_id = f"{cluster}.{name}"
@@ -73,6 +75,7 @@ class KafkaTransactionalWriter(LogWriter):
             check,
             name,
             cloudevents=cloudevents,
+            clock=clock,
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         )

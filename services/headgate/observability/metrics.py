@@ -113,7 +113,8 @@ class AgentFeeds(Collector):
         yield tables
         lag = GaugeMetricFamily(
             "headgate_feed_lag_seconds",
-            "age of the oldest change of the last batch when it became visible, the worst table's; 0 when all is read",
+            "the worst table's: age of the oldest change that a batch failed to apply, else of the last batch's oldest "
+            "change when it became visible, by the broker's clock; 0 when all is read",
             labels=["feed"],
         )
         for feed, lag_ms in sorted(now.lag_ms.items()):

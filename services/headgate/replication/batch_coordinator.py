@@ -9,7 +9,7 @@ the spans over one by one when they are between two batches; the old lanes, left
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -85,7 +85,10 @@ class LaneBatchCoordinator:
         lifecycle: SpanLifecycle,
         dead_letters: DeadLetterTarget | None,
         change_logs: ChangeLogFollower,
+        now_ms: Callable[[], int],
     ) -> None:
+        """``now_ms``: the time by the broker's clock, which records carry."""
+        self._now_ms = now_ms
         self.cpu = LaneCpu()
         self._heads = KnownHeads()
         self._table = table
@@ -216,7 +219,8 @@ class LaneBatchCoordinator:
     def end_batch(self, lane: Lane, results: list[TaskResult] | None) -> bool:
         """Adopt what became visible; a span with an error, or one nobody knows about, leaves the lane."""
         seen = _seen(results or ())
-        merged = {result.id: self._heard(lane, result) for result in merge_results(results or ())}
+        found = merge_results(results or (), self._now_ms())
+        merged = {result.id: self._heard(lane, result) for result in found}
         with self._table.changed:
             for task in results or ():
                 self._heads.learn(task.heads)

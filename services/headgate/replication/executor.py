@@ -109,7 +109,11 @@ class SparkExecutor:
         found = self._table.get(span)
         if found is None:
             return None
-        return found.status(lane_is_idle=self._queries.is_idle(found), slowness=self._queries.slowness(found))
+        return found.status(
+            self._settings.now_ms(),
+            lane_is_idle=self._queries.is_idle(found),
+            slowness=self._queries.slowness(found),
+        )
 
     def kill(self) -> None:
         """See TableExecutor. The JVM and its workers die first, then everything else is let go."""

@@ -15,12 +15,16 @@ from headgate.replication.plan import TaskResult
 __all__ = ["merge_results"]
 
 
-def merge_results(tasks: Iterable[TaskResult]) -> tuple[SpanResult, ...]:
-    """One result per span, sorted by span."""
+def merge_results(tasks: Iterable[TaskResult], now_ms: int) -> tuple[SpanResult, ...]:
+    """One result per span, sorted by span. ``now_ms``: when the batch was over, by the broker's clock.
+
+    Workers' clocks may differ from it and from each other, so of a task only the time between two moments counts.
+    """
     by_span: dict[SpanId, list[SpanResult]] = {}
     for task in tasks:
         for result in task.spans:
-            by_span.setdefault(result.id, []).append(result)
+            visible_ms = now_ms - max(0, task.ended_ms - result.visible_ms)
+            by_span.setdefault(result.id, []).append(msgspec.structs.replace(result, visible_ms=visible_ms))
     return tuple(_merged(by_span[span]) for span in sorted(by_span))
 
 

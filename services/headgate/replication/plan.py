@@ -82,9 +82,11 @@ class BatchPlan(msgspec.Struct, frozen=True):
 class TaskResult(msgspec.Struct, frozen=True):
     """All of one task: per topic and partition the last offset that came + 1, written or not; a result per span.
 
-    ``heads``: what values came with and need not, by topic (heads.py).
+    ``heads``: what values came with and need not, by topic (heads.py). ``ended_ms``: when the task was over, by the
+    clock that its spans' ``visible_ms`` are by, which is the worker's.
     """
 
     seen: dict[str, dict[int, int]]
     spans: tuple[SpanResult, ...]
     heads: dict[str, bytes] = {}
+    ended_ms: int = 0

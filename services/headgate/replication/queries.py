@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Failed, JoinLane, LaneLost, LeaveLane, Served, SettleDue
 from headgate.agent.core.span.states import Span
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Log
 from headgate.replication.batch_coordinator import LaneBatchCoordinator
 from headgate.replication.causes import cause_of
@@ -58,7 +59,8 @@ class ExecutorSettings(msgspec.Struct, frozen=True):
     ``log``: the control topics, for feeds that read change logs.
 
     ``kafka`` are further client properties by librdkafka's names for asking offsets, ``lane_options`` by Java's names
-    for reading; ``dead_letters`` is where feeds that ask for it set bad changes aside.
+    for reading; ``dead_letters`` is where feeds that ask for it set bad changes aside. ``now_ms``: the time by the
+    broker's clock, for lags.
     """
 
     bootstrap: str
@@ -67,6 +69,7 @@ class ExecutorSettings(msgspec.Struct, frozen=True):
     lane_options: Mapping[str, str] = {}
     dead_letters: DeadLetterTarget | None = None
     log: Log | None = None
+    now_ms: Callable[[], int] = wall_ms
 
 
 class Queries:
@@ -77,7 +80,9 @@ class Queries:
     ) -> None:
         self.lanes: dict[str, Lane] = {}
         self.placement = Placement(table, self.lanes, self._launch)
-        self.batch_coordinator = LaneBatchCoordinator(table, lifecycle, settings.dead_letters, lifecycle.change_logs)
+        self.batch_coordinator = LaneBatchCoordinator(
+            table, lifecycle, settings.dead_letters, lifecycle.change_logs, settings.now_ms
+        )
         self._table = table
         self._runtime = runtime
         self._settings = settings

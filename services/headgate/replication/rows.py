@@ -1,6 +1,5 @@
 """What one task has gathered for one span, and what became of it: the task's own notes, never sent anywhere."""
 
-import time
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
@@ -8,6 +7,7 @@ import msgspec
 
 from headgate.agent.core.span.inputs import SpanResult
 from headgate.config.times import show_ts
+from headgate.eventlog.clock import wall_ms
 from headgate.formats.change import Change
 from headgate.formats.decoding import Watermark
 from headgate.formats.transactions import Tail, TransactionRun
@@ -155,7 +155,7 @@ class SpanRows:
             bytes=self.bytes,
             oldest_append_ms=self.oldest_append_ms,
             newest_source_ms=self.newest_source_ms,
-            visible_ms=time.time_ns() // 1_000_000,
+            visible_ms=wall_ms(),
             error_code=code,
             error=text,
             retryable=retryable,

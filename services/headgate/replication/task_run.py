@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import SpanResult
+from headgate.eventlog.clock import wall_ms
 from headgate.formats.change import Change, ChangeError
 from headgate.formats.dealing import Columns, Dealt
 from headgate.formats.decoding import (
@@ -114,7 +115,7 @@ class TaskRun:
     def result(self) -> TaskResult:
         """What came of it."""
         heads = {topic: head for (topic, head), rows in self._whole.items() if rows >= HEAD_ROWS_MIN}
-        return TaskResult(seen=self._seen, spans=tuple(self._done), heads=heads)
+        return TaskResult(seen=self._seen, spans=tuple(self._done), heads=heads, ended_ms=wall_ms())
 
     def _take_whole(self, rows: SpanRows, chunk: Chunk) -> None:
         """All that the sink does not have yet."""

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from headgate.eventlog import writers
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import CommitRefusedError, CommitUncertainError, FencedError, LogError
 from headgate.eventlog.topics import MESSAGE_BYTES_MAX, topic_name
@@ -17,6 +18,17 @@ from support.eventlog_contract import DISPATCH_0, SYNC_0, ended, facts, heartbea
 from support.kafka_cluster import Cluster, Foreign, set_topic
 
 pytestmark = pytest.mark.integration
+
+
+def test_the_brokers_time_is_learnt_from_what_is_written_to_announce(log: KafkaLog) -> None:
+    with closing(log.writer("agent")) as writer:
+        writer.write([reported("t1")], 10)
+        assert not log.clock.is_known, "the other topics carry the writer's time"
+        before_ms = wall_ms()
+        writer.write([heartbeat(1)], 10)
+    assert log.clock.is_known
+    apart_ms = abs(log.clock.now_ms() - wall_ms())
+    assert apart_ms <= wall_ms() - before_ms + 1, "broker and writer share a machine: no more than the request took"
 
 
 def test_a_zombies_record_on_disk_is_never_visible(cluster: Cluster, log: KafkaLog, foreign: Foreign) -> None:

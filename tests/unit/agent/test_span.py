@@ -322,8 +322,8 @@ def test_the_sink_is_owed_a_position_that_has_rested_for_long_enough() -> None:
 
 def test_a_lag_is_that_of_the_last_batch_and_none_while_there_is_nothing_to_read() -> None:
     timed = replace(result(), oldest_append_ms=100, visible_ms=130)
-    assert written(lag_ms=9).status().lag_ms == 9
-    assert written(lag_ms=9).status(lane_is_idle=True).lag_ms == 0
+    assert written(lag_ms=9).status(0).lag_ms == 9
+    assert written(lag_ms=9).status(0, lane_is_idle=True).lag_ms == 0
     batches = (timed, replace(timed, positions={}), replace(timed, error_code="e"), replace(timed, visible_ms=90))
     lags = [adopted(SpanProgress(positions={0: 0}, lag_ms=9), each, 0.0).lag_ms for each in batches]
     assert lags == [30, 30, 30, 0]
@@ -356,3 +356,13 @@ def test_an_error_is_over_once_the_partition_that_failed_turns_out_to_have_nothi
         step = note_read if isinstance(other, Passed) else adopt
         assert step(failing(), other, 0.0).span.error is not None, "partition 0 has not been read beyond"
         assert step(failing(), replace(other, ends={("t", 0): 6}), 0.0).span.error is None
+
+
+def test_a_lag_grows_while_a_change_is_not_applied_whether_or_not_the_lane_reads() -> None:
+    refused = replace(result(), positions={}, error_code="e", oldest_append_ms=1_000)
+    stuck = replace(written(), progress=adopted(written(lag_ms=9).progress, refused, 0.0))
+    for lane_is_idle in (False, True):
+        assert [stuck.status(now, lane_is_idle=lane_is_idle).lag_ms for now in (5_000, 65_000)] == [4_000, 64_000]
+    unread = adopted(stuck.progress, replace(refused, oldest_append_ms=None), 0.0)
+    assert unread.unapplied_ms == 1_000, "the sink's session was lost before a change was read"
+    assert adopted(stuck.progress, result(), 0.0).unapplied_ms is None, "it was applied"

@@ -21,10 +21,12 @@ from headgate.agent.core.span.inputs import (
 )
 from headgate.agent.core.span.states import Phase, Span
 from headgate.records.control import Positions, TaskState
+from headgate.replication.plan import TaskResult
 from headgate.replication.queries import Queries
 from headgate.replication.span_table import SpanTable
 from support.lanes_without_spark import (
     NOON,
+    NOW_MS,
     Restarts,
     ended,
     ends_of,
@@ -59,7 +61,7 @@ def test_a_span_that_may_not_be_written_is_left_out(
 
 
 def answer(span: SpanId, positions: Positions, code: str | None = None, *, retryable: bool = False) -> SpanResult:
-    times = {"oldest_append_ms": 100, "newest_source_ms": 90, "visible_ms": 130}
+    times = {"oldest_append_ms": NOW_MS - 30, "newest_source_ms": 90, "visible_ms": NOW_MS}
     return result_of(span, positions=positions, rows=2, error_code=code, error=code, retryable=retryable, **times)
 
 
@@ -68,9 +70,23 @@ def test_what_became_visible_is_adopted(table: SpanTable, queries: Queries) -> N
     span = is_on(table, lane, {0: 5, 1: 0})
     planned(queries, lane)
     assert ended(queries, lane, answer(span, {0: 9}), seen={0: 9})
-    status = now_is(table, span).status()
+    status = now_is(table, span).status(NOW_MS)
     assert (status.positions, status.rows, status.lag_ms) == ({0: 9, 1: 0}, 2, 30)
     assert (now_is(table, span).phase, status.seen_ts) == (Phase.CLAIMED, 90 << 18)
+
+
+@pytest.mark.parametrize("ahead_ms", [-3_600_000, 0, 30_000])
+def test_a_lag_is_by_the_brokers_clock_whatever_that_of_the_worker_says(
+    table: SpanTable, queries: Queries, ahead_ms: int
+) -> None:
+    """What became visible 50 ms before the task was over had been logged 200 ms before that."""
+    lane = lane_of(queries, "a", {0: 3})
+    span = is_on(table, lane, {0: 5})
+    planned(queries, lane)
+    seen_ms = NOW_MS - 50 + ahead_ms
+    told = result_of(span, positions={0: 9}, rows=2, oldest_append_ms=NOW_MS - 250, visible_ms=seen_ms)
+    queries.batch_coordinator.end_batch(lane, [TaskResult({"t": {0: 9}}, (told,), ended_ms=seen_ms + 50)])
+    assert now_is(table, span).status(NOW_MS).lag_ms == 200
 
 
 def test_a_batch_goes_over_gaps_and_the_next_one_is_planned_behind_them(
@@ -251,7 +267,7 @@ def test_a_partition_at_the_target_is_not_read_any_further_its_neighbours_are(
     lane = lane_of(queries, "one", {0: 0, 1: 0})
     span = is_on(table, lane, {0: 5, 1: 5}, spec=ENDING, target_ts=NOON)
     resolved(table, span, {0: NOON - 1, 1: NOON})
-    assert now_is(table, span).status().resolved_ts == NOON - 1
+    assert now_is(table, span).status(0).resolved_ts == NOON - 1
     assert planned(queries, lane) == [{0: 5}], "of partition 1 nothing more is wanted"
     assert lifecycle.restarted == []
 
@@ -264,7 +280,7 @@ def test_a_span_at_the_target_is_in_no_batch_and_its_lane_reads_on(
     lane.delivered["t", 0] = 7
     resolved(table, span, {0: NOON})
     assert planned(queries, lane) == []
-    assert (now_is(table, span).status().resolved_ts, lifecycle.restarted) == (NOON, [])
+    assert (now_is(table, span).status(0).resolved_ts, lifecycle.restarted) == (NOON, [])
 
 
 @pytest.mark.parametrize(("slow_ms", "quick_ms", "leaves"), [(1500, 20, True), (900, 20, False), (1500, 1400, True)])

@@ -79,7 +79,7 @@ def test_a_table_with_a_backlog_tells_of_small_polls(table: SpanTable, queries: 
     slowness = queries.slowness(now_is(table, span))
     assert slowness is not None
     assert "reads 20 records at a time instead of 2000" in slowness
-    status = now_is(table, span).status(slowness=slowness)
+    status = now_is(table, span).status(0, slowness=slowness)
     assert (status.error_code, status.error, status.retryable) == (MEMORY_SHORT, slowness, True)
     small._latest_rows = 0
     assert queries.slowness(now_is(table, span)) is None, "it has nothing to catch up with"
@@ -89,7 +89,7 @@ def test_a_table_with_a_backlog_tells_of_small_polls(table: SpanTable, queries: 
 
 def test_an_error_of_its_own_is_told_first(table: SpanTable, queries: Queries, small: Lane) -> None:
     span = now_is(table, is_on(table, small, {0: 0}))
-    assert replace(span, error=("sink_refused", "no", False)).status(slowness="slow").error_code == "sink_refused"
+    assert replace(span, error=("sink_refused", "no", False)).status(0, slowness="slow").error_code == "sink_refused"
 
 
 def test_a_lane_with_a_backlog_is_replaced_at_its_next_batch(

@@ -10,7 +10,7 @@ from headgate.replication.lane import IDLE_SECONDS
 from headgate.replication.queries import Queries
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark_options import RefusedOptionError, check_options
-from support.lanes_without_spark import SPEC, is_on, lane_of, now_is, result_of
+from support.lanes_without_spark import NOW_MS, SPEC, is_on, lane_of, now_is, result_of
 
 
 @pytest.mark.parametrize("option", ["minPartitions", "maxRecordsPerPartition", "spark.speculation", "failOnDataLoss"])
@@ -30,7 +30,7 @@ def test_a_lane_that_finds_nothing_to_read_has_caught_up(
 
     def lag_ms() -> int:
         found = now_is(table, span)
-        return found.status(lane_is_idle=queries.is_idle(found)).lag_ms
+        return found.status(NOW_MS, lane_is_idle=queries.is_idle(found)).lag_ms
 
     assert lag_ms() == 9_000, "before its first batch a lane has not looked"
     lane._batch_ended_at = time.monotonic()

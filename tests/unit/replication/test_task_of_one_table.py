@@ -122,7 +122,7 @@ def test_of_a_spans_tasks_any_tells_the_table(parts: RecordingParts) -> None:
     tasks = [run([of_known({n: 0}, None)], [chunk("a", n, [0])]) for n in range(2)]
     named = msgspec.structs.replace(tasks[1].spans[0], known_table=("d", "s", "mine"))
     tasks[1] = msgspec.structs.replace(tasks[1], spans=(named,))
-    (merged,) = merge_results(tasks)
+    (merged,) = merge_results(tasks, 0)
     assert merged.known_table == ("d", "s", "mine")
 
 

@@ -54,6 +54,10 @@ PROGRESS_SECONDS: Final = 1.0
 """Pace of checkpoint records of a span: a person sees it move, and 200 spans stay 200 small records a second."""
 
 
+LAG_GROWN_MS: Final = 10_000
+"""A table that applies nothing is reported again each time its lag has grown by so much."""
+
+
 class EpochWentBackError(Exception):
     """A role under a lower epoch than a task already had: the log contradicts itself, the session ends."""
 
@@ -143,7 +147,9 @@ def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
     if status.state in {TaskState.PREPARING, TaskState.PREPARED} or not status.positions:
         return Decision()
     moved = last is None or (last.epoch, last.positions, last.rows) != (status.epoch, status.positions, status.rows)
-    caught_up = last is not None and last.lag_ms > 0 and status.lag_ms == 0
+    lag_changed = last is not None and (
+        (last.lag_ms > 0 and status.lag_ms == 0) or status.lag_ms - last.lag_ms >= LAG_GROWN_MS
+    )
     told = SpanProgressed(
         feed_id=status.feed_id,
         epoch=status.epoch,
@@ -159,7 +165,7 @@ def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
     )
     value = fitted(told)
     resolved = last is not None and value.resolved_ts is not None and last.resolved_ts != value.resolved_ts
-    if not moved and not caught_up and not resolved:
+    if not moved and not lag_changed and not resolved:
         return Decision()
     key = ProgressKey(status.id.feed, status.id.span, state.agent, state.session)
     return Decision(facts=(Fact(key, withheld(value, state.level)),))

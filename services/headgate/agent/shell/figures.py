@@ -39,8 +39,8 @@ class FeedFigures:
             rows[feed] += status.rows - (same.rows if same else 0)
             size[feed] += status.bytes - (same.bytes if same else 0)
             failures[feed] += status.error is not None and (same is None or same.error is None)
-            if status.state is TaskState.REPLICATING:
-                tables[feed] += 1
+            tables[feed] += status.state is TaskState.REPLICATING
+            if status.state is not TaskState.STOPPED:
                 lag_ms[feed] = max(lag_ms.get(feed, 0), status.lag_ms)
         self.rows, self.bytes, self.failures = dict(rows), dict(size), dict(failures)
         self.lag_ms, self.tables = lag_ms, dict(tables)

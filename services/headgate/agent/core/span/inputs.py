@@ -54,7 +54,8 @@ __all__ = [
 class SpanResult(msgspec.Struct, frozen=True):
     """What a batch did for one span: positions after it, and an error (beside which a prefix may have been written).
 
-    ``oldest_append_ms`` and ``visible_ms`` are wall clock, for the lag only. ``decode_cpu_us`` and ``apply_cpu_us`` are
+    ``oldest_append_ms`` and ``visible_ms`` are for the lag only, by the broker's clock (as a task gives it, the latter
+    is by the worker's: replication/merging.py converts it). ``decode_cpu_us`` and ``apply_cpu_us`` are
     the task's thread's, so that the bench can say where the microseconds per row go. ``resolved`` is, per partition,
     the newest watermark all before which is at the sink. ``quarantined`` counts the changes below the positions that
     were set aside, ``wall_ms`` the time that decoding and applying took, waits at the sink included. ``tail``: the

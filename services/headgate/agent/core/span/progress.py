@@ -31,6 +31,8 @@ class SpanProgress(msgspec.Struct, frozen=True):
     whose next change was made after the feed's target; ``tail``: the newest transaction applied up to some change.
     ``limits``: below which offset a partition of a change log may be applied by now, where not all of it may,
     by the topic generation up to the offset ``limits_at``.
+    ``lag_ms`` is that of the last batch that applied something, ``unapplied_ms`` the append time of the oldest change
+    of a batch that failed and has not been applied since.
     ``passed_over`` counts changes of tables that nobody named, since it was opened. ``set_aside``: (monotonic seconds,
     number) of changes that went to quarantine in the last hour.
     """
@@ -52,6 +54,7 @@ class SpanProgress(msgspec.Struct, frozen=True):
     rows: int = 0
     bytes: int = 0
     lag_ms: int = 0
+    unapplied_ms: int | None = None
     seen_ms: int | None = None
     set_aside: tuple[tuple[float, int], ...] = ()
 
@@ -131,9 +134,16 @@ def adopted(progress: SpanProgress, result: SpanResult, now: float) -> SpanProgr
         rows=progress.rows + rows,
         bytes=progress.bytes + (result.bytes if result.positions else 0),
         lag_ms=lag_ms,
+        unapplied_ms=_unapplied_ms(progress, result),
         seen_ms=progress.seen_ms if newest_ms is None else max(newest_ms, progress.seen_ms or 0),
         set_aside=_lately(progress, now) + (((now, result.quarantined),) if result.quarantined else ()),
     )
+
+
+def _unapplied_ms(progress: SpanProgress, result: SpanResult) -> int | None:
+    if result.error_code is None:
+        return None if result.positions else progress.unapplied_ms
+    return progress.unapplied_ms if result.oldest_append_ms is None else result.oldest_append_ms
 
 
 def quarantined_lately(progress: SpanProgress, now: float) -> int:

@@ -169,8 +169,18 @@ class Span(msgspec.Struct, frozen=True):
         progress = self.progress
         return any(progress.positions[p] < limit <= progress.reached(p) for p, limit in progress.limits.items())
 
-    def status(self, *, lane_is_idle: bool = False, slowness: str | None = None) -> TaskStatus:
-        """How it stands. Its lag is that of its last batch; none while its lane finds nothing to read.
+    def lag_ms(self, now_ms: int, *, lane_is_idle: bool = False) -> int:
+        """The age of the oldest change that a batch has failed to apply, whether or not anything was applied since.
+
+        Without such a change it is the lag of the last batch, and none while the lane finds nothing to read.
+        ``now_ms``: by the clock of the change's append time, the broker's.
+        """
+        of_batch = 0 if lane_is_idle else self.progress.lag_ms
+        unapplied_ms = self.progress.unapplied_ms
+        return of_batch if unapplied_ms is None else max(of_batch, now_ms - unapplied_ms)
+
+    def status(self, now_ms: int, *, lane_is_idle: bool = False, slowness: str | None = None) -> TaskStatus:
+        """How it stands; see ``lag_ms`` for the first two arguments.
 
         ``slowness``: why its lane is slower than it could be, reported as an error unless it has one of its own.
         """
@@ -186,7 +196,7 @@ class Span(msgspec.Struct, frozen=True):
             seen_ts=None if progress.seen_ms is None else ts_of_ms(progress.seen_ms),
             rows=progress.rows,
             bytes=progress.bytes,
-            lag_ms=0 if lane_is_idle else progress.lag_ms,
+            lag_ms=self.lag_ms(now_ms, lane_is_idle=lane_is_idle),
             error_code=code,
             error=text,
             retryable=retryable,

@@ -134,9 +134,12 @@ def go_on(span: Span, given: Opened, now: float) -> Step:
 
 
 def _seen(span: Span, given: Opened) -> dict[str, Any]:
-    seen = {"claimed": given.primary, "target_ts": given.target_ts, "progress": opened(span.progress, given)}
+    progress = opened(span.progress, given)
+    seen = {"claimed": given.primary, "target_ts": given.target_ts}
+    if given.backlog:
+        return {**seen, "progress": progress}
     # With nothing left to apply there is nothing that could still fail. With a backlog the next batch tells.
-    return seen if given.backlog else {**seen, "error": None}
+    return {**seen, "progress": replace(progress, unapplied_ms=None), "error": None}
 
 
 def _recovered(span: Span) -> Span:
@@ -147,7 +150,7 @@ def _recovered(span: Span) -> Span:
     if span.error is None:
         return span
     is_stuck = any(p in span.positions and span.reached(p) <= span.positions[p] for p in span.failures)
-    return span if is_stuck else replace(span, error=None)
+    return span if is_stuck else replace(span, error=None, progress=replace(span.progress, unapplied_ms=None))
 
 
 # --- on a lane --------------------------------------------------------------------------------------------------------
