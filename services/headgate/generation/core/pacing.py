@@ -1,10 +1,12 @@
 """How large a writer's next transaction may be: by what the last ones took.
 
 A transaction holds up every reader of its partitions until it ends, so it gets a few seconds only. On a slow link a
-batch of the usual size does not fit into them, and the same batch would fail for ever. So a batch that timed out is
-halved, down to a single change. If even that does not fit, the transaction gets more time. Both recover step by step
-when batches are written quickly again. A batch that Kafka refuses because of one of its changes is halved too, so that
-all before that change is written and it can be named.
+batch of the usual size does not fit into them, and the same batch would fail for ever. So after a batch that timed out
+the next one has a quarter of its changes, down to a single one. If even that does not fit, the transaction gets more
+time. Both recover step by step when batches are written quickly again.
+
+A batch that Kafka refuses because of one of its changes is halved, so that all before that change is written and the
+change can be named.
 """
 
 from typing import Final
@@ -28,6 +30,10 @@ COMMIT_SECONDS_MAX: Final = 32.0
 QUICK: Final = 0.25
 """A full batch that took this part of its time or less: the next one may be twice as large."""
 
+SHRINK: Final = 4
+"""Each time-out costs a new incarnation, some ten seconds on a slow link. So the right size is found in few steps, even
+if they go too far."""
+
 
 class BatchPace:
     """The limits of the next batch: ``changes``, ``size_bytes`` and ``seconds`` for its transaction."""
@@ -49,8 +55,8 @@ class BatchPace:
         """A batch was not written in its time."""
         if len(batch.changes) == 1:
             self.seconds = min(COMMIT_SECONDS_MAX, 2 * self.seconds)
-        self.changes = max(1, len(batch.changes) // 2)
-        self.size_bytes = max(1, batch.size_bytes // 2)
+        self.changes = max(1, len(batch.changes) // SHRINK)
+        self.size_bytes = max(1, batch.size_bytes // SHRINK)
 
     def refused(self, batch: Batch) -> None:
         """A batch was refused as a whole because of one of its changes. Halving it finds out which."""
