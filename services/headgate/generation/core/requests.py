@@ -1,8 +1,8 @@
-"""What operators ask for, and what becomes of it; and what automatic mode wants, which comes after them.
+"""Requests of operators, and their outcomes. What automatic mode wants comes after them.
 
-Requests for a switch that come while another one is under way wait. Those that wait are taken up together, in the order
-of the log, as one switch, as far as they do not touch the same streams. Checks that come while one is made are answered
-by that one. A request that was answered is not taken up again.
+Requests for a switch that come while another one is under way wait. Those that wait are combined, in the order of the
+log, into one switch, as far as they do not change the same streams. Checks that come while one is made get the answer
+of that one. A request that was answered is not answered again. Requests about a whole change log: log_requests.py.
 """
 
 from collections.abc import Callable, Sequence

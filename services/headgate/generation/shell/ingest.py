@@ -1,13 +1,15 @@
 """``headgate serve ingest``: copies keyed topics into a change log, each record once and per key in order.
 
-A partition of an input topic is one writer of the change log (writer.py), and an offset is a position. So how far a
-partition was copied stands on the change log, in the transaction of what was copied, and a process that takes a
-partition over asks there. Processes share the partitions by a consumer group, which says who reads what and nothing
-else: it holds no offsets. One that has lost a partition and does not know it yet is fenced by the writer's id.
+A partition of an input topic is one writer of the change log (writer.py), and an offset is a position. So the change
+log says how far a partition was copied, in the transaction of what was copied, and a process that takes a partition
+over reads it there. Processes share the partitions by a consumer group, which holds no offsets. A process that has lost
+a partition and does not know it yet is fenced by the writer's id.
 
-Two clients: a *member* of the group, which reads nothing, and a *reader*, whose partitions are those whose writers are
-admitted, each from behind the position that the change log says. A writer that cannot write, during a switch or
-without a broker, holds up its own partition only.
+There are two clients: a *member* of the group, which reads nothing, and a *reader*. The reader is assigned a partition
+once its writer is admitted, from behind the position that the change log says. A writer that cannot write, during a
+switch or without a broker, holds up its own partition only, and the process is not ready.
+
+A record that cannot be a change ends the process with its topic, partition and offset.
 """
 
 import time
@@ -62,10 +64,10 @@ LOOK_SECONDS: Final = 0.05
 """How long one look waits for records."""
 
 FIGURES_SECONDS: Final = 1.0
-"""How often figures are made and writers are asked how they are."""
+"""How often metrics and readiness are updated."""
 
 IDS_SECONDS: Final = 10.0
-"""How often it is looked whether a topic was deleted and made again under the name."""
+"""How often a topic is checked for having been deleted and re-created."""
 
 RETRY_SECONDS: Final = 1.0
 """Before a partition whose writer could not begin, or was replaced, is tried again."""
@@ -75,7 +77,7 @@ REPLACED_MAX: Final = 10
 
 
 class RecordRefusedError(SourceError):
-    """A record that cannot be a change; nothing is skipped, so the process ends."""
+    """A record that cannot be a change. Nothing is skipped silently, so the process ends."""
 
 
 class _Source:
@@ -181,7 +183,7 @@ class IngestService:
         self._say.info("partitions given", partitions=[f"{each.topic}/{each.partition}" for each in partitions])
 
     def _on_revoke(self, member: Any, partitions: list[TopicPartition]) -> None:
-        """What is not committed yet is left to the next owner, which begins behind what is."""
+        """Leave what is not committed yet to the partition's next process, which begins behind what is."""
         self._leave([(each.topic, each.partition) for each in partitions])
         member.incremental_unassign(partitions)
         self._say.info("partitions taken", partitions=[f"{each.topic}/{each.partition}" for each in partitions])
@@ -203,7 +205,7 @@ class IngestService:
     # --- one partition ---
 
     def _guarded(self, at: tuple[str, int], source: _Source, act: Any) -> None:
-        """Do something with a partition's writer. One that has ended is begun anew, but for what must be told."""
+        """Use a partition's writer. One that has ended is opened again, unless somebody must act first."""
         try:
             act(at, source)
         except (NewerSchemaError, WriterCrashedError, TailCrashedError, LogGoneError):
@@ -255,7 +257,7 @@ class IngestService:
             source.is_paused = False
 
     def _waits(self, at: tuple[str, int], source: _Source, reason: str) -> None:
-        """Why a partition is not copied at the moment, or empty; what is new is logged."""
+        """Keep why a partition is not copied at the moment, or empty. Log a new reason."""
         if reason and reason != source.waits_for:
             self._say.warning("partition waits", topic=at[0], partition=at[1], reason=reason)
         source.waits_for = reason
@@ -292,7 +294,7 @@ class IngestService:
             self._refuse(source.writer, f"{said}To leave this record out, start with --skip {place}")
 
     def _refuse(self, writer: ChangeWriter | None, said: str) -> None:
-        """End; what stands before the record is written first, so that each start comes as far as it can."""
+        """End with an error, after all records before this one are written: each start gets as far as it can."""
         if writer is not None:
             with suppress(LogError):
                 writer.flush()
