@@ -18,7 +18,10 @@ from headgate.records.generation import (
     SetRecorded,
 )
 
-__all__ = ["check", "create", "delete", "exists", "grow", "take_created", "take_deleted", "take_grown"]
+__all__ = ["check", "create", "delete", "exists", "grow", "note_failure", "take_created", "take_deleted", "take_grown"]
+
+TOLD_MAX: Final = 100
+"""Characters by which two reasons count as the same: longer ones may be shortened on the log."""
 
 FEED_PREFIX: Final = "feed."
 """How the name of a reader that is a feed begins (sources/change_logs.py)."""
@@ -43,7 +46,7 @@ def create(
             f"{request.streams} streams need as many partitions, and {request.partitions} were asked for",
         )
     else:
-        draft.settle(outcome, OutcomeStatus.ACCEPTED, f"creating topic {request.topic}")
+        _accept(draft, outcome, f"creating topic {request.topic}")
         draft.run(("create", outcome.set), CreateLog(outcome.set, request.topic, request.partitions))
 
 
@@ -88,7 +91,7 @@ def grow(draft: Draft, outcome: GenerationOutcomeKey, request: GenerationRequest
             "Remove it, add the partitions, then create it again from a fresh copy of the table",
         )
     else:
-        draft.settle(outcome, OutcomeStatus.ACCEPTED, f"adding partitions to topic {record.topic}")
+        _accept(draft, outcome, f"adding partitions to topic {record.topic}")
         draft.run(("grow", outcome.set), GrowLog(outcome.set, record.topic, request.partitions))
 
 
@@ -116,7 +119,7 @@ def delete(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> 
             "remove a feed",
         )
         return
-    draft.settle(outcome, OutcomeStatus.ACCEPTED, f"deleting topic {record.topic}")
+    _accept(draft, outcome, f"deleting topic {record.topic}")
     draft.run(("delete", outcome.set), DeleteLog(outcome.set, record.topic, record.topic_id))
 
 
@@ -133,9 +136,32 @@ def take_deleted(draft: Draft, name: str) -> None:
 
 def check(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> None:
     """Compare what is recorded with the topic."""
-    if draft.outcome(outcome) is None:
-        draft.settle(outcome, OutcomeStatus.ACCEPTED, "checking the topic and the chunks")
+    _accept(draft, outcome, "checking the topic and the chunks")
     draft.run(("repair", outcome.set), LookAtLog(outcome.set, record.topic))
+
+
+def note_failure(draft: Draft, effect: CreateLog | GrowLog | DeleteLog | LookAtLog, reason: str) -> None:
+    """Tell those who wait why an effect failed, once; it is tried again."""
+    said = f"it failed and is tried again: {reason}"
+    for kind in _ASKED_BY[type(effect)]:
+        for outcome, _ in waiting_of(draft, effect.set, kind):
+            known = draft.outcome(outcome)
+            if known is None or known.reason[:TOLD_MAX] != said[:TOLD_MAX]:
+                draft.settle(outcome, OutcomeStatus.ACCEPTED, said)
+
+
+_ASKED_BY: Final = {
+    CreateLog: (GenerationRequestKind.CREATE,),
+    GrowLog: (GenerationRequestKind.GROW,),
+    DeleteLog: (GenerationRequestKind.DELETE,),
+    LookAtLog: (GenerationRequestKind.SWITCH, GenerationRequestKind.REPAIR),
+}
+
+
+def _accept(draft: Draft, outcome: GenerationOutcomeKey, said: str) -> None:
+    """A retry says nothing new: the failure that it follows may have been told."""
+    if draft.outcome(outcome) is None:
+        draft.settle(outcome, OutcomeStatus.ACCEPTED, said)
 
 
 def exists(name: str, record: SetRecorded) -> str:

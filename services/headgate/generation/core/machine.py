@@ -184,6 +184,8 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
     draft.finish(about)
     if isinstance(result, EffectFailed):
         draft.term.failures[about] = result.reason
+        if not epoch:
+            log_requests.note_failure(draft, effect, result.reason)
         draft.set_timer("retry" if epoch else "look", effect.set, epoch, RETRY_SECONDS)
         return
     draft.term.failures.pop(about, None)
