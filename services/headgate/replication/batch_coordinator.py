@@ -244,7 +244,7 @@ class LaneBatchCoordinator:
 
     def _heard(self, lane: Lane, result: SpanResult) -> SpanResult:
         """Remember a sink that did not answer a task, and let the result's error name it."""
-        if result.error_code != SinkUnavailableError.code:
+        if not result.is_silent:
             return result
         server, sinks = server_of_feed(lane.feed.spec), self._lifecycle.silent_sinks
         sinks.failed(server, result.error or "", result.wall_ms / 1000)

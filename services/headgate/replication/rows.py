@@ -75,6 +75,8 @@ class SpanRows:
         self.wall_ns = 0
         self.error: tuple[str, str, bool] | None = None
         self.held: set[int] = set()
+        self.is_silent = False
+        """Its error is that the sink's server has given no answer."""
         """Partitions that it keeps from going on."""
         self.marks: list[Watermark] = []
         self.ended: set[int] = set()
@@ -170,6 +172,7 @@ class SpanRows:
             passed_over_table=self.passed_over_table,
             held=tuple(sorted(self.held)),
             known_table=self.work.known_table,
+            is_silent=self.is_silent,
         )
 
     def end_at(self, partition: int, target_ts: int | None, marks: list[Watermark]) -> int | None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.sinks.contract import SinkUnavailableError
+from headgate.sinks.contract import SinkSilentError, SinkUnavailableError
 
 __all__ = ["SILENT_SECONDS", "SilentSinks"]
 
@@ -52,7 +52,7 @@ class SilentSinks:
         began = self._clock()
         try:
             yield
-        except SinkUnavailableError as error:
+        except SinkSilentError as error:
             seconds = self._clock() - began
             if seconds < SILENT_SECONDS:
                 self._answered(server)
@@ -65,7 +65,7 @@ class SilentSinks:
             self._answered(server)
 
     def failed(self, server: str, text: str, seconds: float) -> None:
-        """A call has found the sink unavailable after so many seconds, in this process or another."""
+        """A call has had no answer (SinkSilentError) for so many seconds, in this process or another."""
         if seconds < SILENT_SECONDS:
             return
         now = self._clock()

@@ -33,7 +33,7 @@ from headgate.replication.plan import HEAD_ROWS_MIN, BatchPlan, SpanWork, TaskRe
 from headgate.replication.rows import BadChange, SnapshotAfterTargetError, SpanRows
 from headgate.replication.set_aside import TaskQuarantine, too_many
 from headgate.replication.silent_sinks import SilentSinks
-from headgate.sinks.contract import SinkError, SinkUnavailableError
+from headgate.sinks.contract import SinkError, SinkSilentError, SinkUnavailableError
 
 __all__ = ["TaskRun", "kept", "run_task"]
 
@@ -347,6 +347,7 @@ class TaskRun:
             rows.next = reached
             rows.settle()
         except SinkUnavailableError as error:
+            rows.is_silent = isinstance(error, SinkSilentError)
             self._parts().drop_writer()
             rows.stopped(reached, error.code, str(error), retryable=True)
         except SinkError as error:

@@ -47,6 +47,7 @@ __all__ = [
     "SinkFencedError",
     "SinkMovedError",
     "SinkRefusedError",
+    "SinkSilentError",
     "SinkUnavailableError",
     "SinkWriter",
     "TableShape",
@@ -199,6 +200,14 @@ class SinkUnavailableError(SinkError):
 
     code = "sink_unavailable"
     retryable = True
+
+
+class SinkSilentError(SinkUnavailableError):
+    """The sink's server has given no answer, not even an error of its own.
+
+    If that took long, other calls to the server fail at once for a while (replication/silent_sinks.py). A lock that is
+    not granted, or a server that refuses sessions, is an answer.
+    """
 
 
 class ChangeRefusedError(SinkError):

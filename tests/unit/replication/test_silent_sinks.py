@@ -4,7 +4,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
+import pymysql
 import pytest
+from pymysql.constants import CR
 
 from headgate.config.feed import SinkSpec
 from headgate.provisioning.time_scale import scaled_seconds
@@ -13,8 +16,10 @@ from headgate.replication.queries import Queries
 from headgate.replication.silent_sinks import PAUSE_SECONDS, SILENT_SECONDS, SilentSinks
 from headgate.replication.span_table import SpanTable
 from headgate.replication.task_slots import OTHERS_SECONDS, SPARE_SLOTS, TaskSlots
-from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
+from headgate.sinks.contract import SinkRefusedError, SinkSilentError, SinkUnavailableError
 from headgate.sinks.registry import server_of
+from headgate.sinks.relational.mysql import faults as mysql
+from headgate.sinks.relational.postgresql import faults as postgresql
 from support.lanes_without_spark import Restarts, ended, is_on, lane_of, now_is, planned, result_of
 
 from .conftest import RecordingParts, by_table, chunk, run, work
@@ -55,7 +60,7 @@ def call(sinks: SilentSinks, clock: Clock, seconds: float, error: Exception | No
 
 
 def test_after_one_call_was_not_answered_the_others_fail_at_once(sinks: SilentSinks, clock: Clock) -> None:
-    assert call(sinks, clock, 10, SinkUnavailableError("timeout expired"))
+    assert call(sinks, clock, 10, SinkSilentError("timeout expired"))
     why = r"db:5432 has not answered since \d\d:\d\d:\d\d UTC \(timeout expired\)"
     with pytest.raises(SinkUnavailableError, match=why), sinks.asked(SERVER):
         pytest.fail("it is not asked")
@@ -65,7 +70,7 @@ def test_after_one_call_was_not_answered_the_others_fail_at_once(sinks: SilentSi
 
 
 def test_it_is_tried_again_by_one_at_a_time(sinks: SilentSinks, clock: Clock) -> None:
-    call(sinks, clock, 10, SinkUnavailableError("timeout expired"))
+    call(sinks, clock, 10, SinkSilentError("timeout expired"))
     clock.now += PAUSE_SECONDS
     with sinks.asked(SERVER):
         assert not call(sinks, clock, 0), "somebody tries already"
@@ -73,33 +78,38 @@ def test_it_is_tried_again_by_one_at_a_time(sinks: SilentSinks, clock: Clock) ->
 
 
 def test_it_stays_silent_until_it_answers(sinks: SilentSinks, clock: Clock) -> None:
-    call(sinks, clock, 10, SinkUnavailableError("timeout expired"))
+    call(sinks, clock, 10, SinkSilentError("timeout expired"))
     clock.now += PAUSE_SECONDS
-    assert call(sinks, clock, 10, SinkUnavailableError("timeout expired"))
+    assert call(sinks, clock, 10, SinkSilentError("timeout expired"))
     assert not call(sinks, clock, 0)
     assert sinks.servers() == {SERVER: 25}
 
 
 def test_what_is_said_stays_the_same_for_as_long_as_it_lasts(sinks: SilentSinks, clock: Clock) -> None:
-    call(sinks, clock, 10, SinkUnavailableError("timeout expired"))
+    call(sinks, clock, 10, SinkSilentError("timeout expired"))
     said = sinks.why(SERVER)
     clock.now += PAUSE_SECONDS
-    call(sinks, clock, 10, SinkUnavailableError("nothing from the server"))
+    call(sinks, clock, 10, SinkSilentError("nothing from the server"))
     assert sinks.why(SERVER) == said
     assert "(timeout expired)" in str(said)
 
 
 @pytest.mark.parametrize(
     ("seconds", "error"),
-    [(60, None), (60, SinkRefusedError("no table")), (SILENT_SECONDS / 2, SinkUnavailableError("starting up"))],
-    ids=["slow", "refuses", "fails at once"],
+    [
+        (60, None),
+        (60, SinkRefusedError("no table")),
+        (60, SinkUnavailableError("a lock is held by somebody")),
+        (SILENT_SECONDS / 2, SinkSilentError("connection refused")),
+    ],
+    ids=["slow", "refuses", "waits for a lock", "fails at once"],
 )
 def test_a_sink_that_answers_is_not_silent(
     sinks: SilentSinks, clock: Clock, seconds: float, error: Exception | None
 ) -> None:
     call(sinks, clock, seconds, error)
     assert sinks.why(SERVER) is None
-    call(sinks, clock, 10, SinkUnavailableError("timeout expired"))
+    call(sinks, clock, 10, SinkSilentError("timeout expired"))
     clock.now += PAUSE_SECONDS
     call(sinks, clock, seconds, error)
     assert sinks.servers() == {}
@@ -119,6 +129,33 @@ def test_sinks_of_one_server_are_silent_together(spec: SinkSpec, server: str) ->
     assert server_of(spec) == server
 
 
+def lost(number: int) -> pymysql.Error:
+    return pymysql.OperationalError(number, "what PyMySQL says")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_silent"),
+    [
+        (psycopg.OperationalError("nothing from the server for 30 s"), True),
+        (psycopg.InterfaceError("the connection is closed"), True),
+        (psycopg.errors.LockNotAvailable("canceling statement due to lock timeout"), False),
+        (psycopg.errors.AdminShutdown("terminating connection"), False),
+        (psycopg.errors.TooManyConnections("too many"), False),
+    ],
+)
+def test_a_postgresql_that_says_anything_is_not_silent(error: psycopg.Error, *, is_silent: bool) -> None:
+    assert isinstance(postgresql.sink_error(error, "writing"), SinkSilentError) is is_silent
+    assert isinstance(postgresql.sink_error(error, "writing"), SinkUnavailableError)
+
+
+@pytest.mark.parametrize(
+    ("number", "is_silent"), [(CR.CR_SERVER_LOST, True), (CR.CR_CONN_HOST_ERROR, True), (1205, False), (1040, False)]
+)
+def test_a_mysql_that_says_anything_is_not_silent(number: int, *, is_silent: bool) -> None:
+    assert isinstance(mysql.sink_error(lost(number), "writing"), SinkSilentError) is is_silent
+    assert isinstance(mysql.sink_error(lost(number), "writing"), SinkUnavailableError)
+
+
 # --- in a worker ---
 
 
@@ -130,7 +167,7 @@ def test_the_tables_of_a_task_find_out_once(
     def apply(batch: Any) -> Any:
         asked.append(batch.claim.table)
         clock.now += 10
-        raise SinkUnavailableError("timeout expired")
+        raise SinkSilentError("timeout expired")
 
     monkeypatch.setattr(parts, "apply", apply)
     monkeypatch.setattr(task_run, "silent_sinks", SilentSinks(clock))
@@ -139,6 +176,7 @@ def test_the_tables_of_a_task_find_out_once(
     assert len(asked) == 1
     assert {span.error_code for _, span in by_table(result)} == {"sink_unavailable"}
     assert all(span.retryable for _, span in by_table(result))
+    assert [span.is_silent for _, span in by_table(result)].count(True) == 1
 
 
 # --- in the driver ---
@@ -151,7 +189,14 @@ def test_a_batch_that_was_not_answered_spares_the_next_ones(
     span, spared = is_on(table, lane, {0: 0}, "a"), is_on(table, other, {1: 0}, "b")
     assert planned(queries, lane) == [{0: 0}]
     failed = result_of(
-        span, positions={}, rows=0, error_code="sink_unavailable", error="timeout", retryable=True, wall_ms=40_000
+        span,
+        positions={},
+        rows=0,
+        error_code="sink_unavailable",
+        error="timeout",
+        retryable=True,
+        wall_ms=40_000,
+        is_silent=True,
     )
     ended(queries, lane, failed)
     assert planned(queries, other) == []
@@ -161,11 +206,23 @@ def test_a_batch_that_was_not_answered_spares_the_next_ones(
     assert queries.batch_coordinator.is_silent(other)
 
 
-def test_a_quick_failure_spares_nobody(table: SpanTable, queries: Queries, lifecycle: Restarts) -> None:
+@pytest.mark.parametrize(("wall_ms", "is_silent"), [(10, True), (40_000, False)], ids=["quick", "answered"])
+def test_a_failure_that_is_no_silence_spares_nobody(
+    table: SpanTable, queries: Queries, lifecycle: Restarts, wall_ms: int, *, is_silent: bool
+) -> None:
     lane, other = lane_of(queries, "l", {0: 0}), lane_of(queries, "m", {1: 0})
     span, beside = is_on(table, lane, {0: 0}, "a"), is_on(table, other, {1: 0}, "b")
     assert planned(queries, lane) == [{0: 0}]
-    failed = result_of(span, positions={}, rows=0, error_code="sink_unavailable", error="refused", retryable=True)
+    failed = result_of(
+        span,
+        positions={},
+        rows=0,
+        error_code="sink_unavailable",
+        error="a lock is held by somebody",
+        retryable=True,
+        wall_ms=wall_ms,
+        is_silent=is_silent,
+    )
     ended(queries, lane, failed)
     assert planned(queries, other) == [{1: 0}]
     assert now_is(table, beside).error is None

@@ -62,7 +62,7 @@ class SpanResult(msgspec.Struct, frozen=True):
     newest transaction that is applied up to some change; ``cut``: partitions whose next change is one after the feed's
     target. ``held`` are the partitions that the error keeps from going on. ``known_table`` is the source's, as the sink
     has it now. Of a span whose topic carries others ``passed_over`` counts changes of tables that nobody named,
-    ``passed_over_table`` is the last one's.
+    ``passed_over_table`` is the last one's. ``is_silent``: the sink's server has given no answer at all.
     """
 
     id: SpanId
@@ -86,6 +86,7 @@ class SpanResult(msgspec.Struct, frozen=True):
     passed_over_table: str | None = None
     held: tuple[int, ...] = ()
     known_table: SourceTable | None = None
+    is_silent: bool = False
 
 
 # --- wishes -----------------------------------------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from pymysql.constants import CLIENT, CR
 from pymysql.converters import escape_string
 from pymysql.cursors import SSCursor
 
-from headgate.sinks.contract import Claim, SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.contract import Claim, SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
 from headgate.sinks.relational.mysql.address import parse_address
-from headgate.sinks.relational.mysql.faults import UNAVAILABLE, errno, message
+from headgate.sinks.relational.mysql.faults import UNAVAILABLE, errno, is_clients, message
 from headgate.sinks.relational.mysql.wire import Wire
 from headgate.sinks.relational.session import Parameters, RelationalSettings
 from headgate.sinks.relational.silence import CONNECT_SECONDS
@@ -228,7 +228,7 @@ def _unopened(error: pymysql.Error) -> SinkError:
     if number == _TLS or isinstance(getattr(error, "original_exception", None), ssl.SSLCertVerificationError):
         return SinkRefusedError(f"{text}: the ssl_… options of sink.dsn do not fit the server")
     if number in UNAVAILABLE or number == 0:
-        return SinkUnavailableError(text)
+        return (SinkSilentError if is_clients(number) else SinkUnavailableError)(text)
     return SinkRefusedError(f"{text} (error {number})")
 
 

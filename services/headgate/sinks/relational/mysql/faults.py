@@ -3,11 +3,12 @@
 from typing import Final
 
 import pymysql
+from pymysql.constants import CR
 
-from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
 from headgate.sinks.relational.session import Fault
 
-__all__ = ["BAD_VALUES", "UNAVAILABLE", "errno", "fault_of", "message", "sink_error", "words_of"]
+__all__ = ["BAD_VALUES", "UNAVAILABLE", "errno", "fault_of", "is_clients", "message", "sink_error", "words_of"]
 
 BAD_VALUES: Final = frozenset(
     {1048, 1062, 1118, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1416, 1425, 1427, 1451, 1452, 1216, 1217,
@@ -46,6 +47,11 @@ def errno(error: BaseException | None) -> int:
     return 0
 
 
+def is_clients(number: int) -> bool:
+    """Whether an error is the client's own, about a server that has not answered; servers number theirs otherwise."""
+    return number == 0 or CR.CR_ERROR_FIRST <= number < CR.CR_ERROR_FIRST + 1_000
+
+
 def message(error: BaseException) -> str:
     """What the server said."""
     return str(error.args[1]).strip() if len(error.args) > 1 else str(error) or type(error).__name__
@@ -61,9 +67,9 @@ def sink_error(error: pymysql.Error, doing: str) -> SinkError:
     text = f"{doing}: {message(error)}"
     number = errno(error)
     if number in UNAVAILABLE:
-        return SinkUnavailableError(text)
+        return (SinkSilentError if is_clients(number) else SinkUnavailableError)(text)
     if number == 0 and isinstance(error, pymysql.OperationalError | pymysql.InterfaceError | pymysql.InternalError):
-        return SinkUnavailableError(f"{text} (the session is lost)")
+        return SinkSilentError(f"{text} (the session is lost)")
     if number in _RIGHTS:
         return SinkRefusedError(f"{text}: grant it to the sink's user")
     return SinkRefusedError(f"{text} (error {number})")

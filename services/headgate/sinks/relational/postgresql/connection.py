@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from headgate.records.control import Epoch
 from headgate.records.names import encode_part
 from headgate.records.spans import overlap, table_of
-from headgate.sinks.contract import Claim, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.contract import Claim, SinkRefusedError, SinkSilentError, SinkUnavailableError
 from headgate.sinks.relational.postgresql.bounded_connection import BoundedConnection
 from headgate.sinks.relational.postgresql.faults import message
 from headgate.sinks.relational.postgresql.search_path import pin_search_path
@@ -249,7 +249,7 @@ def connect(settings: RelationalSettings) -> PostgresSession:
             raise SinkRefusedError(
                 f"{text}: correct sink.dsn or the password file, or allow the user to log in"
             ) from error
-        raise SinkUnavailableError(text) from error
+        raise (SinkUnavailableError if "FATAL" in text else SinkSilentError)(text) from error
     return PostgresSession(connection, path)
 
 

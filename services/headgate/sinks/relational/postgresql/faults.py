@@ -5,7 +5,7 @@ from typing import Final
 import psycopg
 from psycopg import errors
 
-from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
 from headgate.sinks.relational.session import Fault
 
 __all__ = ["fault_of", "message", "sink_error", "words_of"]
@@ -74,7 +74,7 @@ def sink_error(error: psycopg.Error, doing: str) -> SinkError:
     if isinstance(error, _UNAVAILABLE) or (state is not None and state[:2] in _UNAVAILABLE_CLASSES):
         return SinkUnavailableError(text)
     if state is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return SinkUnavailableError(f"{text} (the session is lost)")
+        return SinkSilentError(f"{text} (the session is lost)")
     if isinstance(error, errors.InsufficientPrivilege):
         return SinkRefusedError(f"{text}: grant it to the sink's user")
     return SinkRefusedError(f"{text} (SQLSTATE {state})")
