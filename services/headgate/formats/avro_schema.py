@@ -27,6 +27,7 @@ __all__ = [
     "Primitive",
     "Record",
     "Union",
+    "columns_with_defaults",
     "meaning_of",
     "optional_part",
     "parse_avro",
@@ -134,6 +135,28 @@ def parse_avro(text: str) -> AvroType:
         if isinstance(error, ChangeError):
             raise
         raise ChangeError(f"it is no Avro schema that a converter writes: {type(error).__name__}: {error}") from error
+
+
+def columns_with_defaults(text: str) -> frozenset[str]:
+    """Columns that may be NULL and have a default, by an envelope's schema: see debezium_schema. Raises DATA_ERRORS."""
+    envelope = msgspec.json.decode(text)
+    parts = {field["name"]: field["type"] for field in envelope["fields"]}
+    # The row's record is written out where it is first used, and named where it is used again.
+    branches = [
+        branch for name in ("before", "after") for branch in _branches(parts.get(name)) if isinstance(branch, dict)
+    ]
+    columns: Sequence[Any] = next((branch["fields"] for branch in branches if branch.get("type") == "record"), [])
+    return frozenset(column["name"] for column in columns if _is_null_defaulted(column))
+
+
+def _branches(schema: Any) -> Sequence[Any]:
+    return schema if isinstance(schema, list) else [schema]
+
+
+def _is_null_defaulted(column: dict[str, Any]) -> bool:
+    branches = _branches(column["type"])
+    connect = [branch.get("connect.default") for branch in branches if isinstance(branch, dict)]
+    return "null" in branches and any(default is not None for default in (column.get("default"), *connect))
 
 
 class _Walk:

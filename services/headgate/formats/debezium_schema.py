@@ -16,7 +16,15 @@ from headgate.formats.change import ChangeError
 from headgate.formats.debezium import connector_named
 from headgate.formats.meaning import DEPTH_MAX, array_of, check_columns, named, parametrised
 
-__all__ = ["CLOSING", "OPENING", "KnownSchemas", "envelope_semantics", "key_semantics", "with_head"]
+__all__ = [
+    "CLOSING",
+    "OPENING",
+    "KnownSchemas",
+    "columns_with_defaults",
+    "envelope_semantics",
+    "key_semantics",
+    "with_head",
+]
 
 OPENING: Final = b'{"schema":'
 _BORDER: Final = b',"payload":'
@@ -71,6 +79,23 @@ def key_semantics(schema: Any) -> Semantics | None:
         return _columns(schema["fields"])
     except (KeyError, TypeError, AttributeError):
         return None
+
+
+def columns_with_defaults(value: bytes) -> frozenset[str]:
+    """Columns that may be NULL and have a default, by the schema of an event; none if it has no schema.
+
+    Kafka Connect's converters write the default in the place of NULL there, unless they are told not to. Raises one of
+    DATA_ERRORS.
+    """
+    parts = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    if parts.keys() != {"schema", "payload"}:
+        return frozenset()
+    fields = {part["field"]: part for part in msgspec.json.decode(parts["schema"])["fields"]}
+    return frozenset(
+        column["field"]
+        for column in fields["after"]["fields"]
+        if column.get("optional") and column.get("default") is not None
+    )
 
 
 class KnownSchemas:

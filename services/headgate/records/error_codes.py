@@ -63,6 +63,13 @@ _ROWS: Final = (
         "let the source write to a new topic, copy the table afresh, make the feed again",
     ),
     ErrorCode(
+        "source_format",
+        Stage.SOURCE,
+        False,
+        "the newest records of a topic are in another format than the feed's",
+        "set source.format to the format that the message names",
+    ),
+    ErrorCode(
         "source_topic_missing",
         Stage.SOURCE,
         True,

@@ -9,6 +9,7 @@ are found by looking again (discovery.py).
 import re
 import time
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from string import Formatter
 from typing import Final
 
@@ -90,10 +91,20 @@ def _listed(present: Mapping[str, int], source: SourceSpec) -> dict[str, int]:
     missing = sorted(set(source.topics) - set(present))
     if missing:
         raise TopicMissingError(
-            f"source topic {', '.join(missing)} does not exist: create it, let its connector create it, or correct "
-            "source.topics"
+            f"source topic {', '.join(missing)} does not exist{_meant(missing, present)}: create it, let its connector "
+            "create it, or correct source.topics"
         )
     return {name: present[name] for name in sorted(set(source.topics))}
+
+
+def _meant(missing: Iterable[str], present: Iterable[str]) -> str:
+    """A hint at the topics that were perhaps meant: names that are nearly the same, or end in the same table."""
+    known = [name for name in present if not name.startswith(_BROKERS_OWN)]
+    near: dict[str, None] = {}
+    for name in missing:
+        ends = [topic for topic in sorted(known) if topic.rpartition(".")[2] == name.rpartition(".")[2]]
+        near |= dict.fromkeys([*get_close_matches(name, known, n=1), *ends][:1])
+    return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
 def _present_with(connection: KafkaConnection, named: set[str]) -> dict[str, int]:

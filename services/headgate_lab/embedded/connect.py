@@ -40,6 +40,9 @@ class ConnectWorker:
             "value.converter": "org.apache.kafka.connect.json.JsonConverter",
             "key.converter.schemas.enable": "false",
             "value.converter.schemas.enable": "false",
+            # By default NULL in a column that has a DEFAULT is written as the default.
+            "key.converter.replace.null.with.default": "false",
+            "value.converter.replace.null.with.default": "false",
             "offset.storage.file.filename": str(data_dir / "connect.offsets"),
             "offset.flush.interval.ms": "1000",
             # Looks only where plugins declare themselves: a scan of all classes costs seconds.

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -27,6 +27,7 @@ from headgate.sources.offsets import (
     offsets_at,
     start_offsets,
 )
+from headgate.sources.preview import FormatMismatchError, check_formats, preview
 from headgate.sources.topics import TableClashError, TopicMissingError, find_topics, plan_spans, present_topics
 from support.kafka_cluster import ANSWER_SECONDS
 
@@ -58,6 +59,11 @@ class _Source:
     def fill_at(self, topic: str, partition: int, times_ms: list[int]) -> None:
         for at in times_ms:
             self._producer.produce(topic, value=b"x", partition=partition, timestamp=at)
+        assert self._producer.flush(ANSWER_SECONDS) == 0
+
+    def write(self, topic: str, partition: int, records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
+        for key, value in records:
+            self._producer.produce(topic, key=key, value=value, partition=partition)
         assert self._producer.flush(ANSWER_SECONDS) == 0
 
     def close(self) -> None:
@@ -247,3 +253,86 @@ def test_a_time_that_the_log_does_not_reach_back_to_is_refused_with_what_it_has(
 def test_a_time_to_come_is_refused(source: _Source) -> None:
     with pytest.raises(StartInFutureError, match="2199-01-01T00:00:00"):
         offsets_at(source.connection, {}, parse_ts("2199-01-01T00:00:00Z"))
+
+
+# --- what the newest records tell before a feed is accepted ---
+
+RECORDS = {
+    "debezium-json": (
+        b'{"id":1}',
+        (
+            b'{"schema":{"type":"struct","fields":[{"type":"struct","field":"after","fields":[{"field":"id","type":"int32"},'
+            b'{"field":"tier","type":"string","optional":true,"default":"basic"}]},{"type":"struct","field":"source",'
+            b'"name":"io.debezium.connector.postgresql.Source"}]},'
+            b'"payload":{"op":"c","after":{"id":1,"tier":"basic"},"source":{"schema":"public","table":"t"}}}'
+        ),
+    ),
+    "canal-json": (
+        None,
+        (
+            b'{"type":"INSERT","database":"shop","table":"t","pkNames":["id"],"mysqlType":{"id":"int"},'
+            b'"data":[{"id":"1"}]}'
+        ),
+    ),
+    "maxwell-json": (
+        b'{"database":"shop","table":"t","pk.id":1}',
+        b'{"database":"shop","table":"t","type":"insert","ts":1,"data":{"id":1}}',
+    ),
+    "debezium-avro": (b"\x00\x00\x00\x00\x01\x02", b"\x00\x00\x00\x00\x02\x02c"),
+}
+
+
+@pytest.mark.parametrize("told", ["debezium-json", "canal-json", "maxwell-json"])
+@pytest.mark.parametrize("written", RECORDS)
+def test_records_of_another_format_are_refused_with_the_one_that_fits(source: _Source, written: str, told: str) -> None:
+    topic = source.make("public.t", 2)
+    source.write(topic, 1, [RECORDS[written], (RECORDS[written][0], None)])
+    spec = _spec(SourceSpec(topics=(topic,), format=told))
+    seen = preview(source.connection, spec, {topic: 2})
+    if written == told:
+        assert check_formats(spec, seen) == ()
+        assert (seen[topic].records, seen[topic].fitting) == (1, 1)
+        return
+    with pytest.raises(FormatMismatchError, match=rf"topic {topic} is {told}: .*set source\.format: {written}"):
+        check_formats(spec, seen)
+
+
+def test_one_good_record_among_bad_ones_is_enough_and_none_is_a_warning(source: _Source) -> None:
+    good, bad = source.make("public.good"), source.make("public.bad")
+    poison = (b'{"id":1}', b'{"id":1,"v":"flattened"}')
+    source.write(good, 0, [RECORDS["debezium-json"], *[poison] * 5])
+    source.write(bad, 0, [poison] * 5)
+    empty = source.make("public.empty")
+    spec = _spec(SourceSpec(topics=(good, bad, empty)))
+    seen = preview(source.connection, spec, {good: 1, bad: 1, empty: 1})
+    (warning,) = check_formats(spec, seen)
+    assert f"none of the 5 newest records of topic {bad} is debezium-json" in warning
+    assert "unwrapping transforms are not supported" in warning
+    assert empty not in seen
+
+
+def test_only_the_newest_records_are_read(source: _Source) -> None:
+    topic = source.make("public.t")
+    source.write(topic, 0, [(b"x", b"x")] * 50 + [RECORDS["debezium-json"]] * 10)
+    spec = _spec(SourceSpec(topics=(topic,)))
+    assert (preview(source.connection, spec, {topic: 1})[topic]).records == 10
+
+
+@pytest.mark.parametrize(("value", "nulls"), [(b'"basic"', False), (b"null", True)])
+def test_columns_that_may_be_null_and_have_a_default_are_seen(source: _Source, value: bytes, nulls: bool) -> None:
+    topic = source.make("public.t")
+    key, event = RECORDS["debezium-json"]
+    source.write(topic, 0, [(key, event), (key, event.replace(b'"tier":"basic"', b'"tier":' + value))])
+    spec = _spec(SourceSpec(topics=(topic,)))
+    seen = preview(source.connection, spec, {topic: 1})[topic]
+    assert (seen.defaults, seen.nulls) == (frozenset({"tier"}), nulls)
+    assert (seen.columns, seen.connector) == (frozenset({"id", "tier"}), "postgresql")
+
+
+def test_a_topic_that_does_not_exist_has_a_likely_name(source: _Source) -> None:
+    topic = source.make("shop.public.orders")
+    for name in (topic.replace("orders", "order"), "orders", "other.orders"):
+        with pytest.raises(TopicMissingError, match=rf"{name} does not exist \(did you mean .*orders\?\)"):
+            plan_spans(source.connection, _spec(SourceSpec(topics=(name,))), "x.")
+    with pytest.raises(TopicMissingError, match="zzzzzz does not exist: create it"):
+        plan_spans(source.connection, _spec(SourceSpec(topics=("zzzzzz",))), "x.")

@@ -5,6 +5,7 @@ with keys and rights, no two topics go to one table. What is wrong is refused wi
 asked now (our own broker is away) is said to have failed, and is asked for again.
 """
 
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Any, Literal
 
@@ -39,9 +40,11 @@ from headgate.sinks.registry import open_sink, plug_of, same_sink, server_of
 from headgate.sinks.triggers import trigger_warnings
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, reader_of_feed
 from headgate.sources.compaction import compaction_warnings
+from headgate.sources.connector_warnings import connector_warnings
 from headgate.sources.discovery import look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
 from headgate.sources.origin import origins
+from headgate.sources.preview import Seen, check_formats, preview
 from headgate.sources.registry import SchemaRegistry
 from headgate.sources.topic_ids import TopicReplacedError, topic_ids
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
@@ -113,9 +116,12 @@ class FeedWork:
             spans = plan_spans(self._connection, spec, self._own_prefix, self._change_logs)
             if spec.source.registry is not None:
                 SchemaRegistry(spec.source.registry).check()
-            accepted, sink_id, fired = self._check_sink(spec, spans)
+            seen = preview(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
+            unread = check_formats(spec, seen)
+            accepted, sink_id, changed = self._check_sink(spec, spans, seen)
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
-            warnings = (*compaction_warnings(self._connection, spec, (plan.topic for plan in spans)), *fired)
+            compacted = compaction_warnings(self._connection, spec, (plan.topic for plan in spans))
+            warnings = (*unread, *compacted, *changed)
         except (SourceUnreachableError, ChangeLogUnavailableError) as error:
             return EffectFailed(str(error))
         except (FeedSpecError, InvalidNameError) as error:
@@ -246,7 +252,9 @@ class FeedWork:
         check_retention(self._connection, topic, offsets)
         return replace(plan, start=offsets)
 
-    def _check_sink(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> tuple[FeedSpec, str | None, tuple[str, ...]]:
+    def _check_sink(
+        self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: Mapping[str, Seen]
+    ) -> tuple[FeedSpec, str | None, tuple[str, ...]]:
         """The spec with the sink's one spelling of its address, what the sink calls itself, and warnings on its tables.
 
         Raises SinkError, also where a feed that runs holds a table (under whatever address), and where the sink is the
@@ -262,7 +270,10 @@ class FeedWork:
             if isinstance(sink, SelfAware):
                 sink_id = sink.own_id()
                 self._check_circle(spec, spans, sink)
-        return spec.model_copy(update={"sink": accepted}), sink_id, trigger_warnings(accepted, shapes.values())
+        columns = {shape.table: shape.columns for shape in shapes.values()}
+        known = [(plan.topic, plan.table, columns.get(plan.table, {})) for plan in spans]
+        warnings = (*trigger_warnings(accepted, shapes.values()), *connector_warnings(known, seen))
+        return spec.model_copy(update={"sink": accepted}), sink_id, warnings
 
     def _check_circle(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], sink: SelfAware) -> None:
         """Raise SinkRefusedError where the feed would write into the tables that its own changes come from.

@@ -1,0 +1,101 @@
+"""What a connector has changed before an event is written, as far as a feed's creation can tell it, with the way out.
+
+No sink can correct it, and nothing shows it afterwards but `headgate verify`. docs/types.md has the whole list.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from headgate.sources.preview import Seen
+
+__all__ = ["SinkTable", "connector_warnings"]
+
+SHOWN_MAX: Final = 5
+"""Tables, or columns, that a warning names."""
+
+SinkTable = tuple[str, str, Mapping[str, str]]
+"""Topic, name, and column → type as the sink names it."""
+
+_LOST: Final = frozenset({"interval[]", "bit[]", "bit varying[]", "money[]", "pg_lsn", "tsquery"})
+"""Types of PostgreSQL whose values Debezium writes as NULL, or not at all."""
+
+_FORGOTTEN: Final = frozenset(
+    {"smallint[]", "numeric[]", "boolean[]", "timestamp without time zone[]", "timestamp with time zone[]"}
+    | {"double precision[]", "real[]", "time without time zone[]"}
+)
+"""Arrays of PostgreSQL that an UPDATE sets to NULL where it leaves a large one alone (dbz#2418)."""
+
+_STRIPPED: Final = frozenset({"bit varying", "bit varying[]"})
+"""Types of PostgreSQL whose values arrive as a number, without the zeros at its front."""
+
+_YEARS: Final = frozenset({"mysql", "mariadb"})
+"""Connectors of databases that have the type ``year``."""
+
+_CUT: Final = frozenset({"time without time zone[]", "time with time zone[]"})
+"""Arrays of PostgreSQL whose elements lose digits: time to milliseconds, timetz to seconds; 24:00 becomes 00:00."""
+
+
+_TEXTS: Final = {
+    "hidden": (
+        "NULL may arrive as the column's default ({}). Set key.converter.replace.null.with.default and "
+        "value.converter.replace.null.with.default to false at the connector (JSON), or "
+        "value.converter.ignore.default.for.nullables to true (Confluent's Avro converter; Apicurio's has no such "
+        "setting), and snapshot the tables again"
+    ),
+    "missing": (
+        "the newest events do not have all columns of the sink's tables ({}), so these get the sink's default. "
+        "Connectors leave out columns of composite and other types that they do not know"
+    ),
+    "lost": "the connector does not write values of these columns ({}): leave them out of the sink's tables",
+    "forgotten": (
+        "an UPDATE that does not touch a large array sets it to NULL, because the connector does not get it ({}). Set "
+        "REPLICA IDENTITY FULL on the source's tables, if such arrays can be larger than about 2 kB"
+    ),
+    "cut": "the connector cuts off digits of these arrays, and writes 24:00 as 00:00 ({})",
+    "stripped": "the connector drops zeros at the front of bit strings without a fixed length ({})",
+    "years": "the connector writes the year 0 as 1900 ({})",
+}
+"""What happens to which columns, and what to do."""
+
+
+def connector_warnings(tables: Iterable[SinkTable], seen: Mapping[str, Seen]) -> tuple[str, ...]:
+    """A sentence for each kind of change that the tables' columns, or their newest events, show."""
+    found: dict[str, dict[str, Sequence[str]]] = {kind: {} for kind in _TEXTS}
+    for topic, table, columns in tables:
+        if topic in seen:
+            for kind, named in _changed(columns, seen[topic]).items():
+                if named:
+                    found[kind][table] = named
+    return tuple(f"warning: {text.format(_named(found[kind]))}" for kind, text in _TEXTS.items() if found[kind])
+
+
+def _changed(columns: Mapping[str, str], told: Seen) -> dict[str, list[str]]:
+    """Kind of change → the columns that it happens to."""
+    kinds = {column: _bare(declared) for column, declared in columns.items()}
+    there = None if told.columns is None else {column.lower() for column in told.columns}
+    found = {
+        "hidden": [] if told.nulls else sorted(told.defaults),
+        "missing": [] if there is None else [column for column in columns if column.lower() not in there],
+    }
+    if told.connector == "postgresql":
+        for kind, types in (("lost", _LOST), ("forgotten", _FORGOTTEN), ("cut", _CUT), ("stripped", _STRIPPED)):
+            found[kind] = [f"{column} ({type_})" for column, type_ in kinds.items() if type_ in types]
+    elif told.connector in _YEARS:
+        found["years"] = [column for column, type_ in kinds.items() if type_ == "year"]
+    return found
+
+
+def _bare(declared: str) -> str:
+    """A type without its length or precision: ``time(3) without time zone[]`` → ``time without time zone[]``."""
+    head, bracket, rest = declared.partition("(")
+    return head + rest.partition(")")[2] if bracket else declared
+
+
+def _named(found: Mapping[str, Sequence[str]]) -> str:
+    shown = [f"{table}: {_shortened(columns, ', ')}" for table, columns in sorted(found.items())]
+    return _shortened(shown, "; ")
+
+
+def _shortened(texts: Sequence[str], divider: str) -> str:
+    more = len(texts) - SHOWN_MAX
+    return divider.join(texts[:SHOWN_MAX]) + (f"{divider}and {more} more" if more > 0 else "")

@@ -1,0 +1,159 @@
+"""What the newest records of a feed's topics tell before the feed is accepted.
+
+Two things: whether the records are in the feed's format, and what the connector seems to have changed in them already
+(docs/types.md, "What no sink can correct"). Records that cannot be read just now, and topics without any, tell nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from headgate.config.feed import FeedSpec
+from headgate.config.plugs import FORMATS, PlugError
+from headgate.eventlog.connection import KafkaConnection
+from headgate.formats.avro_schema import columns_with_defaults as avro_columns
+from headgate.formats.change import CONNECTOR, DATA_ERRORS, LACKING, Change, reason_of
+from headgate.formats.debezium_avro import FRAME_BYTES, schema_id_of
+from headgate.formats.debezium_schema import columns_with_defaults as json_columns
+from headgate.formats.decoding import Decoder, SchemasUnavailableError, UndecodableError
+from headgate.formats.registry import DecoderNeeds, format_of
+from headgate.sources.newest import look_at_newest
+from headgate.sources.offsets import SourceError
+from headgate.sources.registry import SchemaRegistry
+
+__all__ = ["FormatMismatchError", "Seen", "check_formats", "preview"]
+
+RECORDS_MAX: Final = 10
+"""Records of each topic that are decoded. One is enough, unless it is a bad one."""
+
+REASON_CHARACTERS_MAX: Final = 200
+
+
+class FormatMismatchError(SourceError):
+    """A topic's newest records are in another format than the feed's."""
+
+    code = "source_format"
+
+
+class Seen(msgspec.Struct):
+    """What the newest records of one topic tell.
+
+    ``fitting``: how many the feed's format can read. ``others``: other formats that can read some of those it cannot.
+    ``columns``: of the newest whole row. ``defaults``: columns that may be NULL and have a default, by the schema;
+    ``nulls``: whether one of those was NULL in a row, so that the converter writes NULLs as they are.
+    """
+
+    records: int = 0
+    fitting: int = 0
+    reason: str = ""
+    others: dict[str, int] = {}
+    columns: frozenset[str] | None = None
+    connector: str | None = None
+    defaults: frozenset[str] = frozenset()
+    nulls: bool = False
+
+
+def preview(connection: KafkaConnection, spec: FeedSpec, topics: Mapping[str, int]) -> dict[str, Seen]:
+    """Topic → what its newest records tell; nothing of a change log, whose records are written by Headgate.
+
+    ``topics``: topic → number of partitions. Raises SourceUnreachableError.
+    """
+    if spec.source.change_log is not None:
+        return {}
+    looking = _Looking(spec)
+    look_at_newest(connection, topics, looking)
+    return looking.seen
+
+
+def check_formats(spec: FeedSpec, seen: Mapping[str, Seen]) -> tuple[str, ...]:
+    """Warnings of topics without a readable record. Raises FormatMismatchError where another format reads them."""
+    warnings = []
+    for topic, told in sorted(seen.items()):
+        if not told.records or told.fitting:
+            continue
+        said = f"none of the {told.records} newest records of topic {topic} is {spec.source.format}: {told.reason}"
+        if told.others:
+            best = max(told.others, key=lambda name: told.others[name])
+            registry = " and source.registry" if FORMATS[best].needs_registry else ""
+            raise FormatMismatchError(f"{said}. They are {best}: set source.format: {best}{registry}")
+        warnings.append(f"warning: {said}")
+    return tuple(warnings)
+
+
+class _Looking:
+    """Reads records, topic by topic; see newest.Look."""
+
+    def __init__(self, spec: FeedSpec) -> None:
+        self._spec = spec
+        registry = spec.source.registry
+        self._schemas = None if registry is None else SchemaRegistry(registry).schema
+        self._decoders: dict[str, Decoder] = {}
+        self.seen: dict[str, Seen] = {}
+
+    def __call__(self, topic: str, key: bytes | None, value: bytes | None) -> bool | None:
+        """Whether the topic has told enough."""
+        if value is None:
+            return None  # a tombstone is one in every format
+        seen = self.seen.setdefault(topic, Seen(others={}))
+        if seen.records >= RECORDS_MAX:
+            return True
+        try:
+            changes = self._decoder(topic).decode_batch([key], [value], [0], [seen.records], [0])
+        except UndecodableError as error:
+            seen.reason = _shortened(error.__cause__)
+            for name in self._formats_of(key, value):
+                seen.others[name] = seen.others.get(name, 0) + 1
+        except SchemasUnavailableError:
+            return None
+        else:
+            seen.fitting += 1
+            for change in changes:
+                self._note(seen, change, value)
+        seen.records += 1
+        return True if seen.records >= RECORDS_MAX else None
+
+    def _decoder(self, topic: str) -> Decoder:
+        # A topic of several tables gets another decoder for each record, because a decoder takes one table's events.
+        if topic not in self._decoders or self._spec.source.tables:
+            self._decoders[topic] = self._made(self._spec.source.format)
+        return self._decoders[topic]
+
+    def _made(self, name: str) -> Decoder:
+        keyless = self._spec.sink.keyless == "append"
+        return format_of(name).decoder(DecoderNeeds(self._spec.source, keyless, self._schemas))
+
+    def _formats_of(self, key: bytes | None, value: bytes) -> Iterable[str]:
+        """Other formats that find a change in the record."""
+        for name in FORMATS.names():
+            with suppress(PlugError, *DATA_ERRORS):
+                if name == self._spec.source.format:
+                    continue
+                if FORMATS[name].needs_registry:
+                    is_framed = key is None or (len(key) >= FRAME_BYTES and key[0] == 0)
+                    if is_framed and schema_id_of(value, "value") > 0:
+                        yield name
+                elif self._made(name).decode_batch([key], [value], [0], [0], [0]):
+                    yield name
+
+    def _note(self, seen: Seen, change: Change, value: bytes) -> None:
+        told = change.semantics or {}
+        seen.connector = told.get(CONNECTOR, seen.connector)
+        if change.row is None:
+            return
+        if LACKING not in told:
+            seen.columns = frozenset(change.row)
+        with suppress(SchemasUnavailableError, *DATA_ERRORS):
+            seen.defaults = self._defaults(value)
+        seen.nulls = seen.nulls or any(change.row.get(column, "") is None for column in seen.defaults)
+
+    def _defaults(self, value: bytes) -> frozenset[str]:
+        if self._spec.source.format == "debezium-avro" and self._schemas is not None:
+            return avro_columns(self._schemas(schema_id_of(value, "value")))
+        return json_columns(value) if self._spec.source.format == "debezium-json" else frozenset()
+
+
+def _shortened(error: BaseException | None) -> str:
+    reason = reason_of(error) if isinstance(error, Exception) else "it cannot be decoded"
+    return reason if len(reason) <= REASON_CHARACTERS_MAX else f"{reason[:REASON_CHARACTERS_MAX]}…"

@@ -1,0 +1,66 @@
+"""What a feed's creation says of values that the connector changes."""
+
+import pytest
+
+from headgate.sources.connector_warnings import connector_warnings
+from headgate.sources.preview import Seen
+
+COLUMNS = {
+    "id": "integer",
+    "tier": "text",
+    "n": "numeric(10,2)[]",
+    "words": "text[]",
+    "at": "timestamp(3) without time zone[]",
+    "clock": "time(6) without time zone[]",
+    "gaps": "interval[]",
+    "lsn": "pg_lsn",
+    "bits": "bit varying(10)",
+}
+
+
+def warned(columns: dict[str, str], seen: Seen) -> tuple[str, ...]:
+    return connector_warnings([("shop.public.t", "public.t", columns)], {"shop.public.t": seen})
+
+
+def test_a_topic_without_records_and_columns_that_arrive_as_they_are_say_nothing() -> None:
+    assert connector_warnings([("a", "public.a", COLUMNS)], {}) == ()
+    whole = Seen(records=1, fitting=1, columns=frozenset({"id", "tier"}), connector="postgresql")
+    assert warned({"id": "integer", "tier": "text"}, whole) == ()
+
+
+def test_a_null_that_may_have_become_a_default_is_told_unless_one_was_seen() -> None:
+    (warning,) = warned({"id": "integer"}, Seen(columns=frozenset({"id"}), defaults=frozenset({"tier", "credit"})))
+    assert "public.t: credit, tier" in warning
+    assert "value.converter.replace.null.with.default" in warning
+    assert warned({"id": "integer"}, Seen(columns=frozenset({"id"}), defaults=frozenset({"tier"}), nulls=True)) == ()
+
+
+def test_columns_that_never_arrive_are_told() -> None:
+    (warning,) = warned({"ID": "int", "tier": "varchar(9)", "addr": "addr"}, Seen(columns=frozenset({"id", "tier"})))
+    assert "(public.t: addr)" in warning
+
+
+def test_types_that_debezium_changes_are_told_for_its_connector_only() -> None:
+    there = frozenset(COLUMNS)
+    lost, forgotten, cut, stripped = warned(COLUMNS, Seen(columns=there, connector="postgresql"))
+    assert "gaps (interval[]), lsn (pg_lsn)" in lost
+    assert "n (numeric[]), at (timestamp without time zone[]), clock (time without time zone[])" in forgotten
+    assert "words" not in forgotten
+    assert "bits (bit varying)" in stripped
+    assert "clock (time without time zone[])" in cut
+    assert warned(COLUMNS, Seen(columns=there, connector="maxwell")) == ()
+    assert warned(COLUMNS, Seen(columns=there)) == ()
+
+
+@pytest.mark.parametrize("connector", ["mysql", "mariadb"])
+def test_a_year_is_told(connector: str) -> None:
+    (warning,) = warned({"id": "int", "y": "year(4)"}, Seen(columns=frozenset({"id", "y"}), connector=connector))
+    assert "year 0 as 1900 (public.t: y)" in warning
+
+
+def test_a_warning_names_a_few_tables_and_columns() -> None:
+    tables = [(f"t{n}", f"public.t{n}", {f"c{m}": "pg_lsn" for m in range(9)}) for n in range(9)]
+    there = Seen(columns=frozenset(f"c{m}" for m in range(9)), connector="postgresql")
+    (warning,) = connector_warnings(tables, {topic: there for topic, _, _ in tables})
+    assert "c4 (pg_lsn), and 4 more; public.t1" in warning
+    assert "; and 4 more)" in warning
