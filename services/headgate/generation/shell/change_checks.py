@@ -5,7 +5,7 @@ Past this check a change is on its way with others, and an error could only be r
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from headgate.generation.core.outbox import POSITION_MAX, Change, PositionError
 from headgate.generation.core.tokens import token_of_key
@@ -13,14 +13,18 @@ from headgate.generation.shell.wire import change_headers, check_headers
 
 __all__ = ["ChangeTooLargeError", "ChangeTypeError", "check_size", "checked_change"]
 
-BATCH_OVERHEAD_BYTES = 61
+BATCH_OVERHEAD_BYTES: Final = 61
 """Of a record batch, which Kafka's limit counts with its records."""
 
-RECORD_OVERHEAD_BYTES = 36
+RECORD_OVERHEAD_BYTES: Final = 36
 """Lengths, deltas and attributes of one record, at their longest."""
 
-HEADER_OVERHEAD_BYTES = 10
+HEADER_OVERHEAD_BYTES: Final = 10
 """The two lengths of one header, at their longest."""
+
+
+ROOM_BYTES: Final = 1_024
+"""More than Kafka and our headers add to a change, without the writer's id: most changes need no exact count."""
 
 
 class ChangeTypeError(TypeError):
@@ -50,6 +54,8 @@ def checked_change(key: Any, value: Any, position: Any, headers: Any) -> Change:
 
 def check_size(change: Change, writer: str, limit_bytes: int) -> None:
     """Raises ChangeTooLargeError if the topic, which takes batches of ``limit_bytes``, would refuse the change."""
+    if not change.headers and len(change.key) + len(change.value or b"") + 4 * len(writer) < limit_bytes - ROOM_BYTES:
+        return
     headers = [*change.headers, *change_headers(writer, change.position)]
     in_headers = sum(len(name.encode()) + len(value or b"") + HEADER_OVERHEAD_BYTES for name, value in headers)
     size = len(change.key) + len(change.value or b"") + in_headers + RECORD_OVERHEAD_BYTES + BATCH_OVERHEAD_BYTES
