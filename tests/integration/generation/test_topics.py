@@ -8,8 +8,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.log import FencedError
 from headgate.generation import ChangeReader, ChangeWriter
-from headgate.generation.shell.wire import MESSAGE_BYTES_MAX, positions_topic
+from headgate.generation.shell.producer import Outgoing
+from headgate.generation.shell.wire import MESSAGE_BYTES_MAX, change_headers, positions_topic
 from headgate.generation.shell.writer import LogGoneError
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus
@@ -135,3 +137,19 @@ def test_a_deleted_change_log_is_gone_for_its_writers_and_its_name_can_be_used_a
     with closing(ChangeReader(log, SET, "r2")) as reader:
         assert read_all(reader, 1) == {b"k": [5]}
     assert operator.phases() == {3: "committed"}, "epochs continue, so late reports of the old log say nothing here"
+
+
+def test_a_writer_that_paused_while_its_change_log_was_deleted_writes_nothing_into_the_next_one(
+    log: KafkaLog, owner: Any
+) -> None:
+    operator = Operator(log)
+    operator.create()
+    with closing(ChangeWriter(log, SET, "w")) as writer:
+        assert writer.position == -1
+        paused = writer._acts._producer
+        assert paused is not None
+        deleted = operator.ask(GenerationRequestKind.DELETE)
+        assert deleted.status is OutcomeStatus.DONE, deleted.reason
+        operator.create()
+        with pytest.raises(FencedError):
+            paused.commit([Outgoing(operator.topic, 0, b"k", b"old", change_headers("w", 0))])

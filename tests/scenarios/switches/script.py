@@ -257,7 +257,7 @@ def shown_input(given: Any) -> str:
     raise TypeError(given)
 
 
-def shown_effect(effect: Any) -> str:
+def shown_effect(effect: Any) -> str:  # noqa: PLR0911 - a case for each effect
     match effect:
         case SetTimer(name=name, delay_seconds=seconds):
             return f"timer {name} in {seconds:g} s"
@@ -270,6 +270,8 @@ def shown_effect(effect: Any) -> str:
             return f"WriteEnds for {epoch} on {list(partitions)}, cuts {told}"
         case MeasureEnds(partitions=partitions):
             return f"MeasureEnds of {list(partitions)}"
+        case DeleteLog(writers=writers):
+            return f"DeleteLog, writers {' '.join(writers) or 'none'}"
     return type(effect).__name__
 
 

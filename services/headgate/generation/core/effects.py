@@ -48,11 +48,15 @@ class GrowLog(msgspec.Struct, frozen=True):
 
 
 class DeleteLog(msgspec.Struct, frozen=True):
-    """Delete a change log's topic, if it still has ``topic_id``, and its positions. Result: LogDeleted."""
+    """Fence the writers, then delete a change log's topic, if it still has ``topic_id``, and its positions.
+
+    A writer that is not fenced could write into a topic of the same name that is created later. Result: LogDeleted.
+    """
 
     set: str
     topic: str
     topic_id: str | None
+    writers: tuple[str, ...]
 
 
 class LookAtLog(msgspec.Struct, frozen=True):

@@ -120,7 +120,8 @@ def delete(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> 
         )
         return
     _accept(draft, outcome, f"deleting topic {record.topic}")
-    draft.run(("delete", outcome.set), DeleteLog(outcome.set, record.topic, record.topic_id))
+    writers = tuple(each.writer for each in record.writers if not each.is_over)
+    draft.run(("delete", outcome.set), DeleteLog(outcome.set, record.topic, record.topic_id, writers))
 
 
 def take_deleted(draft: Draft, name: str) -> None:

@@ -95,6 +95,8 @@ class GenerationEffects:
             case GrowLog():
                 return self._topics.grow(effect)
             case DeleteLog():
+                for writer in effect.writers:
+                    self._take(effect.set, writer).close()
                 return self._topics.delete(effect)
             case LookAtLog():
                 return self._topics.look(effect.topic)
