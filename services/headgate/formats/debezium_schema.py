@@ -81,15 +81,15 @@ def key_semantics(schema: Any) -> Semantics | None:
         return None
 
 
-def columns_with_defaults(value: bytes) -> frozenset[str]:
-    """Columns that may be NULL and have a default, by the schema of an event; none if it has no schema.
+def columns_with_defaults(value: bytes) -> frozenset[str] | None:
+    """Columns that may be NULL and have a default, by the schema of an event; None if it has no schema.
 
     Kafka Connect's converters write the default in the place of NULL there, unless they are told not to. Raises one of
     DATA_ERRORS.
     """
     parts = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
     if parts.keys() != {"schema", "payload"}:
-        return frozenset()
+        return None
     fields = {part["field"]: part for part in msgspec.json.decode(parts["schema"])["fields"]}
     return frozenset(
         column["field"]

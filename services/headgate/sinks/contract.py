@@ -138,6 +138,7 @@ class TableShape(msgspec.Struct, frozen=True):
     """A sink table: column → type as the sink names it, key columns, whether other unique keys exist.
 
     ``fires``: what the sink does by itself on our writes and may make of a row another one, as ``trigger NAME``.
+    ``defaults``: columns that may be NULL and have a default.
     """
 
     table: str
@@ -145,6 +146,7 @@ class TableShape(msgspec.Struct, frozen=True):
     key: tuple[str, ...]
     secondary_unique: bool
     fires: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
 
 
 class SinkError(Exception):

@@ -6,15 +6,27 @@ No sink can correct it, and nothing shows it afterwards but `headgate verify`. d
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from headgate.sources.preview import Seen
 
 __all__ = ["SinkTable", "connector_warnings"]
 
+MAXWELL: Final = "maxwell"
+"""Who has no converter of Kafka Connect's."""
+
 SHOWN_MAX: Final = 5
 """Tables, or columns, that a warning names."""
 
-SinkTable = tuple[str, str, Mapping[str, str]]
-"""Topic, name, and column → type as the sink names it."""
+
+class SinkTable(msgspec.Struct, frozen=True):
+    """A table of the sink: column → type as the sink names it, and columns that may be NULL and have a default."""
+
+    topic: str
+    table: str
+    columns: Mapping[str, str]
+    defaults: Sequence[str] = ()
+
 
 _LOST: Final = frozenset({"interval[]", "bit[]", "bit varying[]", "money[]", "pg_lsn", "tsquery"})
 """Types of PostgreSQL whose values Debezium writes as NULL, or not at all."""
@@ -61,20 +73,21 @@ _TEXTS: Final = {
 def connector_warnings(tables: Iterable[SinkTable], seen: Mapping[str, Seen]) -> tuple[str, ...]:
     """A sentence for each kind of change that the tables' columns, or their newest events, show."""
     found: dict[str, dict[str, Sequence[str]]] = {kind: {} for kind in _TEXTS}
-    for topic, table, columns in tables:
-        if topic in seen:
-            for kind, named in _changed(columns, seen[topic]).items():
+    for each in tables:
+        if each.topic in seen:
+            for kind, named in _changed(each, seen[each.topic]).items():
                 if named:
-                    found[kind][table] = named
+                    found[kind][each.table] = named
     return tuple(f"warning: {text.format(_named(found[kind]))}" for kind, text in _TEXTS.items() if found[kind])
 
 
-def _changed(columns: Mapping[str, str], told: Seen) -> dict[str, list[str]]:
+def _changed(table: SinkTable, told: Seen) -> dict[str, list[str]]:
     """Kind of change → the columns that it happens to."""
+    columns = table.columns
     kinds = {column: _bare(declared) for column, declared in columns.items()}
     there = None if told.columns is None else {column.lower() for column in told.columns}
     found = {
-        "hidden": [] if told.nulls else sorted(told.defaults),
+        "hidden": _hidden(table, told),
         "missing": [] if there is None else [column for column in columns if column.lower() not in there],
     }
     if told.connector == "postgresql":
@@ -83,6 +96,19 @@ def _changed(columns: Mapping[str, str], told: Seen) -> dict[str, list[str]]:
     elif told.connector in _YEARS:
         found["years"] = [column for column, type_ in kinds.items() if type_ == "year"]
     return found
+
+
+def _hidden(table: SinkTable, told: Seen) -> list[str]:
+    """Columns with defaults, unless one of them was NULL, which proves that the converter writes NULLs as they are.
+
+    Events without a schema do not say which columns have defaults. The sink's table does, if it is like the source's.
+    """
+    if told.connector is None or told.connector == MAXWELL:
+        return []
+    columns = told.defaults
+    if columns is None:
+        columns = (told.columns or frozenset()) & set(table.defaults)
+    return [] if columns & told.nulls else sorted(columns)
 
 
 def _bare(declared: str) -> str:

@@ -41,8 +41,8 @@ class Seen(msgspec.Struct):
     """What the newest records of one topic tell.
 
     ``fitting``: how many the feed's format can read. ``others``: other formats that can read some of those it cannot.
-    ``columns``: of the newest whole row. ``defaults``: columns that may be NULL and have a default, by the schema;
-    ``nulls``: whether one of those was NULL in a row, so that the converter writes NULLs as they are.
+    ``columns``: of the newest whole row; ``nulls``: those that were NULL in a row. ``defaults``: columns that may be
+    NULL and have a default, by the schema; None if events have no schema.
     """
 
     records: int = 0
@@ -51,8 +51,8 @@ class Seen(msgspec.Struct):
     others: dict[str, int] = {}
     columns: frozenset[str] | None = None
     connector: str | None = None
-    defaults: frozenset[str] = frozenset()
-    nulls: bool = False
+    nulls: frozenset[str] = frozenset()
+    defaults: frozenset[str] | None = None
 
 
 def preview(connection: KafkaConnection, spec: FeedSpec, topics: Mapping[str, int]) -> dict[str, Seen]:
@@ -146,12 +146,12 @@ class _Looking:
             seen.columns = frozenset(change.row)
         with suppress(SchemasUnavailableError, *DATA_ERRORS):
             seen.defaults = self._defaults(value)
-        seen.nulls = seen.nulls or any(change.row.get(column, "") is None for column in seen.defaults)
+        seen.nulls |= {column for column, value in change.row.items() if value is None}
 
-    def _defaults(self, value: bytes) -> frozenset[str]:
+    def _defaults(self, value: bytes) -> frozenset[str] | None:
         if self._spec.source.format == "debezium-avro" and self._schemas is not None:
             return avro_columns(self._schemas(schema_id_of(value, "value")))
-        return json_columns(value) if self._spec.source.format == "debezium-json" else frozenset()
+        return json_columns(value) if self._spec.source.format == "debezium-json" else None
 
 
 def _shortened(error: BaseException | None) -> str:

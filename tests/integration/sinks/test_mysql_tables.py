@@ -204,6 +204,14 @@ def test_shapes_skip_generated_columns_and_names_may_be_anything(either: Databas
     assert either.rows("SELECT * FROM `Odd ``Table%s`") == []
 
 
+def test_a_shape_names_columns_that_may_be_null_and_have_a_default(database: Database) -> None:
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY DEFAULT 1, a varchar(9) DEFAULT 'x', b text, c int NOT NULL DEFAULT 7, "
+        "d int AS (1) STORED, e int DEFAULT NULL, f timestamp NULL DEFAULT current_timestamp())"
+    )
+    assert database.sink.check(["t"])["t"].defaults == ("a", "f")
+
+
 def test_numbered_columns_take_the_values_of_the_source_zero_too(database: Database) -> None:
     database.execute("CREATE TABLE t (id int AUTO_INCREMENT PRIMARY KEY, v text)")
     claim = database.claim("t")

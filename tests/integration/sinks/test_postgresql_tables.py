@@ -227,6 +227,14 @@ def test_shapes_skip_generated_columns_and_see_through_domains(database: Databas
     assert database.rows('SELECT * FROM "Odd Table"') == []
 
 
+def test_a_shape_names_columns_that_may_be_null_and_have_a_default(database: Database) -> None:
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY DEFAULT 1, a text DEFAULT 'x', b text, c int NOT NULL DEFAULT 7, "
+        "d int GENERATED ALWAYS AS (1) STORED, e int DEFAULT NULL)"
+    )
+    assert database.sink.check(["public.t"])["public.t"].defaults == ("a",)
+
+
 def test_identity_columns_take_the_values_of_the_source(database: Database) -> None:
     database.execute("CREATE TABLE t (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v text)")
     claim = database.claim("public.t")

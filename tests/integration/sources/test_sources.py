@@ -325,7 +325,7 @@ def test_columns_that_may_be_null_and_have_a_default_are_seen(source: _Source, v
     source.write(topic, 0, [(key, event), (key, event.replace(b'"tier":"basic"', b'"tier":' + value))])
     spec = _spec(SourceSpec(topics=(topic,)))
     seen = preview(source.connection, spec, {topic: 1})[topic]
-    assert (seen.defaults, seen.nulls) == (frozenset({"tier"}), nulls)
+    assert (seen.defaults, "tier" in seen.nulls) == (frozenset({"tier"}), nulls)
     assert (seen.columns, seen.connector) == (frozenset({"id", "tier"}), "postgresql")
 
 

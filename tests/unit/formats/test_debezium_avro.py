@@ -7,6 +7,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from headgate.formats.avro_schema import columns_with_defaults
 from headgate.formats.change import ABSENT, CONNECTOR, Change, ChangeError, Operation
 from headgate.formats.debezium_avro import Decoder
 from headgate.formats.decoding import SchemasUnavailableError, UndecodableError
@@ -73,6 +74,15 @@ MEANING = {
     "any": "io.debezium.data.VariableScaleDecimal",
     CONNECTOR: "postgresql",
 }
+
+
+def test_columns_that_may_be_null_and_have_a_default_are_in_the_schema() -> None:
+    assert columns_with_defaults(json.dumps(envelope(COLUMNS))) == {"ok"}
+    defaulted = {"a": ["null", "string"], "b": "long", "c": ["string", "null"]}
+    schema = json.loads(json.dumps(envelope(defaulted)))
+    columns = schema["fields"][0]["type"][1]["fields"]
+    columns[2]["default"] = "basic"
+    assert columns_with_defaults(json.dumps(schema)) == {"c"}
 
 
 def fields(columns: dict[str, Any]) -> list[dict[str, Any]]:

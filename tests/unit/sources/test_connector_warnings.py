@@ -1,8 +1,9 @@
 """What a feed's creation says of values that the connector changes."""
 
 import pytest
+from msgspec.structs import replace
 
-from headgate.sources.connector_warnings import connector_warnings
+from headgate.sources.connector_warnings import SinkTable, connector_warnings
 from headgate.sources.preview import Seen
 
 COLUMNS = {
@@ -18,21 +19,35 @@ COLUMNS = {
 }
 
 
-def warned(columns: dict[str, str], seen: Seen) -> tuple[str, ...]:
-    return connector_warnings([("shop.public.t", "public.t", columns)], {"shop.public.t": seen})
+def warned(columns: dict[str, str], seen: Seen, *defaults: str) -> tuple[str, ...]:
+    return connector_warnings([SinkTable("shop.public.t", "public.t", columns, defaults)], {"shop.public.t": seen})
 
 
 def test_a_topic_without_records_and_columns_that_arrive_as_they_are_say_nothing() -> None:
-    assert connector_warnings([("a", "public.a", COLUMNS)], {}) == ()
+    assert connector_warnings([SinkTable("a", "public.a", COLUMNS)], {}) == ()
     whole = Seen(records=1, fitting=1, columns=frozenset({"id", "tier"}), connector="postgresql")
     assert warned({"id": "integer", "tier": "text"}, whole) == ()
 
 
+POSTGRESQL = Seen(columns=frozenset({"id", "tier", "credit"}), connector="postgresql")
+THREE = {"id": "integer", "tier": "text", "credit": "integer"}
+
+
 def test_a_null_that_may_have_become_a_default_is_told_unless_one_was_seen() -> None:
-    (warning,) = warned({"id": "integer"}, Seen(columns=frozenset({"id"}), defaults=frozenset({"tier", "credit"})))
+    with_schema = replace(POSTGRESQL, defaults=frozenset({"tier", "credit"}))
+    (warning,) = warned(THREE, with_schema)
     assert "public.t: credit, tier" in warning
     assert "value.converter.replace.null.with.default" in warning
-    assert warned({"id": "integer"}, Seen(columns=frozenset({"id"}), defaults=frozenset({"tier"}), nulls=True)) == ()
+    assert warned(THREE, replace(with_schema, nulls=frozenset({"tier"}))) == ()
+    assert warned(THREE, replace(POSTGRESQL, defaults=frozenset()), "tier") == (), "the schema knows better"
+
+
+def test_without_a_schema_the_sinks_defaults_count() -> None:
+    (warning,) = warned(THREE, POSTGRESQL, "tier", "of_the_sink")
+    assert "(public.t: tier)" in warning
+    assert warned(THREE, replace(POSTGRESQL, nulls=frozenset({"tier"})), "tier") == ()
+    for connector in (None, "maxwell"):
+        assert warned(THREE, replace(POSTGRESQL, connector=connector), "tier") == ()
 
 
 def test_columns_that_never_arrive_are_told() -> None:
@@ -59,8 +74,8 @@ def test_a_year_is_told(connector: str) -> None:
 
 
 def test_a_warning_names_a_few_tables_and_columns() -> None:
-    tables = [(f"t{n}", f"public.t{n}", {f"c{m}": "pg_lsn" for m in range(9)}) for n in range(9)]
+    tables = [SinkTable(f"t{n}", f"public.t{n}", {f"c{m}": "pg_lsn" for m in range(9)}) for n in range(9)]
     there = Seen(columns=frozenset(f"c{m}" for m in range(9)), connector="postgresql")
-    (warning,) = connector_warnings(tables, {topic: there for topic, _, _ in tables})
+    (warning,) = connector_warnings(tables, {each.topic: there for each in tables})
     assert "c4 (pg_lsn), and 4 more; public.t1" in warning
     assert "; and 4 more)" in warning

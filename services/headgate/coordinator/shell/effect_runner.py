@@ -40,7 +40,7 @@ from headgate.sinks.registry import open_sink, plug_of, same_sink, server_of
 from headgate.sinks.triggers import trigger_warnings
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, reader_of_feed
 from headgate.sources.compaction import compaction_warnings
-from headgate.sources.connector_warnings import connector_warnings
+from headgate.sources.connector_warnings import SinkTable, connector_warnings
 from headgate.sources.discovery import look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
 from headgate.sources.origin import origins
@@ -270,8 +270,11 @@ class FeedWork:
             if isinstance(sink, SelfAware):
                 sink_id = sink.own_id()
                 self._check_circle(spec, spans, sink)
-        columns = {shape.table: shape.columns for shape in shapes.values()}
-        known = [(plan.topic, plan.table, columns.get(plan.table, {})) for plan in spans]
+        known = [
+            SinkTable(plan.topic, plan.table, shape.columns, shape.defaults)
+            for plan in spans
+            if (shape := shapes.get(plan.table)) is not None
+        ]
         warnings = (*trigger_warnings(accepted, shapes.values()), *connector_warnings(known, seen))
         return spec.model_copy(update={"sink": accepted}), sink_id, warnings
 

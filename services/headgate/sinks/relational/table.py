@@ -44,10 +44,10 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
     equalities: dict[str, Equality] = {}
     """Of key columns whose type brings an ``=`` of its own."""
 
-    def shape(self, name: str, fires: tuple[str, ...] = ()) -> TableShape:
+    def shape(self, name: str, fires: tuple[str, ...] = (), defaults: tuple[str, ...] = ()) -> TableShape:
         """The contract's view, under the name the caller knows the table by."""
         declared = {column: str(described) for column, described in self.columns.items()}
-        return TableShape(name, declared, self.key, self.secondary_unique, fires)
+        return TableShape(name, declared, self.key, self.secondary_unique, fires, defaults)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from headgate.sinks.relational.mysql.address import SCHEMES, address_of
 from headgate.sinks.relational.mysql.catalog import Column, check_database, load_table
 from headgate.sinks.relational.mysql.connection import MysqlSession, connect
 from headgate.sinks.relational.mysql.contention import cancel, connect_watcher, end_blockers
+from headgate.sinks.relational.mysql.defaults import nullable_defaults
 from headgate.sinks.relational.mysql.faults import fault_of, sink_error, words_of
 from headgate.sinks.relational.mysql.firing import firing
 from headgate.sinks.relational.mysql.origin import read_own_id, read_published
@@ -26,6 +27,7 @@ _MYSQL: Final = Dialect[MysqlSession, Column, pymysql.Error](
     check_database=check_database,
     load_table=load_table,
     firing=firing,
+    nullable_defaults=nullable_defaults,
     progress=MysqlProgress,
     stage=MysqlStage,
     stages_in_transaction=False,
