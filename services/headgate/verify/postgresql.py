@@ -8,20 +8,21 @@ import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
 from headgate.records.identifiers import split_table
+from headgate.sinks.relational.postgresql.search_path import find_table, pin_search_path
 from headgate.verify.comparing import ROWS_PER_FETCH, Nature, Row, Shape
 
 __all__ = ["PostgresSide"]
 
 _COLUMNS: Final = """
 SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 
 _KEY: Final = """
 SELECT a.attname FROM pg_index i
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-WHERE i.indrelid = to_regclass(%s) AND i.indisprimary ORDER BY k.place
+WHERE i.indrelid = %s AND i.indisprimary ORDER BY k.place
 """
 
 _SETTINGS: Final = (
@@ -51,17 +52,21 @@ class PostgresSide:
     kind = "postgresql"
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._path = pin_search_path(connection)
         self._connection = connection
         self._types: dict[str, dict[str, str]] = {}
 
     def shape(self, table: str) -> Shape | None:
         """See Side."""
-        quoted = self._identifier(table).as_string(self._connection)
-        types = {str(name): str(kind) for name, kind in self._connection.execute(_COLUMNS, (quoted,))}
+        found = self._find(table)
+        if found is None:
+            return None
+        oid = found[0]
+        types = {str(name): str(kind) for name, kind in self._connection.execute(_COLUMNS, (oid,))}
         if not types:
             return None
         self._types[table] = types
-        key = tuple(str(row[0]) for row in self._connection.execute(_KEY, (quoted,)))
+        key = tuple(str(row[0]) for row in self._connection.execute(_KEY, (oid,)))
         return Shape({name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()}, key)
 
     def snapshot(self) -> AbstractContextManager[object]:
@@ -89,7 +94,12 @@ class PostgresSide:
     def _text(self, table: str, column: str) -> Composed:
         return _TEXTS.get(self._types[table][column], SQL("{}::text")).format(Identifier(column))
 
-    @staticmethod
-    def _identifier(table: str) -> Identifier:
-        schema, name = split_table(table)
+    def _identifier(self, table: str) -> Identifier:
+        found = self._find(table)
+        schema, name = split_table(table) if found is None else found[1:]
         return Identifier(name) if schema is None else Identifier(schema, name)
+
+    def _find(self, table: str) -> tuple[object, str, str] | None:
+        return find_table(
+            lambda query, parameters: self._connection.execute(query, parameters).fetchall(), self._path, table
+        )

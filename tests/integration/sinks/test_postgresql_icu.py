@@ -5,15 +5,14 @@ have it: if the server of the tests has none, one that the machine has is starte
 for one are refused, and no row is overwritten.
 """
 
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import psycopg
 import pytest
 
+from fixtures.installed_postgres import installed_postgres
 from headgate.formats.change import ABSENT, Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
@@ -27,12 +26,8 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
-from headgate_lab.embedded.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.integration
-
-DEBIANS = "usr/lib/postgresql"
-"""Where Debian's packages put servers, a folder for each version."""
 
 SAYS = r"takes for the same.*not deterministic.*make it text with a deterministic collation"
 
@@ -44,17 +39,6 @@ CREATE COLLATION punctuation (provider = icu, locale = 'und-u-ka-shifted', deter
 CREATE DOMAIN label AS varchar(20) COLLATE no_case;
 """
 """What differs in case; in accents; in how one letter is composed; in spaces and punctuation: is the same."""
-
-
-class _System(EmbeddedPostgres):
-    """A server that is installed on this machine."""
-
-    def __init__(self, data_dir: Path, software: Path) -> None:
-        super().__init__(data_dir)
-        self._software = software
-
-    def _readable_install(self) -> Path:
-        return self._software
 
 
 def _has_icu(dsn: str) -> bool:
@@ -73,13 +57,8 @@ def icu_dsn(postgres_dsn: str) -> Iterator[str]:
     if _has_icu(postgres_dsn):
         yield postgres_dsn
         return
-    installed = sorted(Path("/", DEBIANS).glob("*/bin/postgres"))
-    if not installed:
-        pytest.skip(f"neither the tests' server nor one in /{DEBIANS} has ICU")
-    with tempfile.TemporaryDirectory(prefix="headgate-test-") as folder:
-        Path(folder).chmod(0o711)
-        with _System(Path(folder, "postgres"), installed[-1].parents[1]) as server:
-            yield server.dsn()
+    with installed_postgres("ICU") as dsn:
+        yield dsn
 
 
 class Table:

@@ -703,3 +703,18 @@ def test_a_column_that_rows_lack_is_null_refused_or_left_to_the_sink(database: D
     database.apply(claim, *changes)
     found = [(1, None), (2, None)] if lacking == LACKING_NULL else [(1, "old"), (2, "default")]
     assert database.rows("SELECT id, v FROM t ORDER BY id") == found
+
+
+def test_a_trigger_whose_function_relies_on_the_search_path_is_refused_with_the_way_out(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE journal (id int)")
+    database.execute(
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN INSERT INTO journal VALUES (NEW.id); RETURN NEW; END $$"
+    )
+    database.execute("CREATE TRIGGER note BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION note()")
+    claim = database.claim("public.t")
+    with pytest.raises(SinkRefusedError, match=r'"journal" does not exist.*function.*note.*ALTER FUNCTION'):
+        database.apply(claim, put(0, id=1, v="a"))
+    database.execute("ALTER FUNCTION note() SET search_path = public")
+    database.apply(claim, put(0, id=1, v="a"))
+    assert database.rows("SELECT id FROM journal") == [(1,)]

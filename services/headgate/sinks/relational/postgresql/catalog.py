@@ -12,18 +12,11 @@ import msgspec
 from headgate.records.identifiers import split_table, table_spelling
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
+from headgate.sinks.relational.postgresql.search_path import find_table
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.table import Equality, Table, check_generated, nearest, without_key
 
 __all__ = ["VERSION", "Column", "check_database", "found_name", "load_table", "read_version"]
-
-# By the texts of the names, not by to_regclass: that cuts long names, and finds another table.
-_FOUND: Final = """
-SELECT c.oid, n.nspname, c.relname
-FROM unnest(%(schemas)s::text[]) WITH ORDINALITY AS s (name, place)
-JOIN pg_namespace n ON n.nspname = s.name JOIN pg_class c ON c.relnamespace = n.oid
-WHERE c.relname = %(relation)s::text AND c.relkind = ANY ('{r,p,v,m,f}') ORDER BY s.place LIMIT 1
-"""
 
 _TABLE: Final = """
 SELECT c.relkind::text, row_security_active(c.oid), has_schema_privilege(c.relnamespace, 'USAGE'),
@@ -115,17 +108,9 @@ FROM pg_class c WHERE c.oid = to_regclass(%s)
 """
 
 
-def _find(session: PostgresSession, name: str) -> tuple[object, str, str] | None:
-    """(oid, schema, table) of the table that ``name`` stands for now, None if there is none."""
-    schema, relation = split_table(name)
-    schemas = session.path if schema is None else [schema]
-    rows = session.execute(_FOUND, {"schemas": schemas, "relation": relation})
-    return (rows[0][0], str(rows[0][1]), str(rows[0][2])) if rows else None
-
-
 def found_name(session: PostgresSession, name: str) -> str | None:
     """``Table.name`` of the table that ``name`` stands for now, None if there is none."""
-    found = _find(session, name)
+    found = find_table(session.execute, session.path, name)
     return None if found is None else table_spelling(found[1], found[2])
 
 
@@ -147,7 +132,7 @@ def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Ta
 
     With ``keyless`` it may be without key.
     """
-    found = _find(session, name)
+    found = find_table(session.execute, session.path, name)
     if found is None:
         raise _not_there(session, name)
     oid, schema, relation = found

@@ -50,6 +50,9 @@ _UNAVAILABLE: Final = (
 _UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
 
 
+_NOT_FOUND: Final = (errors.UndefinedTable, errors.UndefinedFunction, errors.UndefinedObject)
+
+
 def fault_of(error: psycopg.Error) -> Fault:
     """Whose fault it is; the first that fits."""
     return next((fault for fault, kinds in _FAULTS if isinstance(error, kinds)), Fault.SINK)
@@ -77,4 +80,10 @@ def sink_error(error: psycopg.Error, doing: str) -> SinkError:
         return SinkSilentError(f"{text} (the session is lost)")
     if isinstance(error, errors.InsufficientPrivilege):
         return SinkRefusedError(f"{text}: grant it to the sink's user")
+    if isinstance(error, _NOT_FOUND) and error.diag.context:
+        return SinkRefusedError(
+            f"{text} (SQLSTATE {state}). A trigger's function looks for it ({error.diag.context.splitlines()[0]}), and "
+            "Headgate's sessions have only pg_catalog on their search path. Qualify names in that function, or "
+            "ALTER FUNCTION … SET search_path"
+        )
     return SinkRefusedError(f"{text} (SQLSTATE {state})")
