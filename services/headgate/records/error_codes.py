@@ -243,8 +243,9 @@ _ROWS: Final = (
         "sink_refused",
         Stage.SINK,
         False,
-        "the sink cannot take the table: missing, without key, without rights",
-        "do what the message says, then `headgate feed resume`",
+        "the sink cannot take the table: missing, without key, without rights, or its user cannot log in",
+        "do what the message says: the table is tried again once a minute, by another agent first, or at once by "
+        "`headgate feed resume`",
     ),
     ErrorCode(
         "sink_column_missing",

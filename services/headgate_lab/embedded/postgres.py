@@ -17,7 +17,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
+
+import psycopg
 
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.jvm import tail
@@ -35,6 +37,10 @@ _START_SECONDS = 60
 _STOP_SECONDS = 60
 _INITDB_SECONDS = 120
 _POLL_SECONDS = 0.05
+
+
+_PROMOTE_SECONDS: Final = 30.0
+"""An idle standby is promoted in a fraction of a second."""
 
 
 class EmbeddedPostgres:
@@ -117,6 +123,26 @@ class EmbeddedPostgres:
         if process is None:
             return
         kill_guarded(process)
+
+    def restart_as_standby(self) -> Self:
+        """Stop the server and start it as a hot standby: what clients see between a fail-over and the promotion.
+
+        It has everything that was committed, as after a fail-over to a synchronous standby.
+        """
+        self.stop()
+        signal_file = self._cluster / "standby.signal"
+        signal_file.touch(mode=0o600)
+        whom = self._as_whom()
+        if "user" in whom:
+            os.chown(signal_file, whom["user"], whom["group"])
+        return self.start()
+
+    def promote(self) -> None:
+        """Make a standby the primary; return once it takes writes. Raises EmbeddedError."""
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            row = connection.execute("SELECT pg_promote(true, %s)", (int(scaled_seconds(_PROMOTE_SECONDS)),)).fetchone()
+        if row != (True,):
+            raise EmbeddedError(f"PostgreSQL in {self.data_dir} was not promoted within {_PROMOTE_SECONDS} s")
 
     def __enter__(self) -> Self:
         return self.start()

@@ -8,7 +8,8 @@
 ``wanted`` is the operator's wish, ``state`` what is. A feed is ``stopped`` only when each of its spans is sealed or
 was never dispatched. ``warning`` means that a table has failed and does not replicate again yet, or that the agent
 which runs it reports an error and retries; the others go on.
-``failed`` means that such tables were given up: tried again for half an hour without progress (docs/error-codes.md).
+``failed`` means that such tables made no progress for half an hour. Only those that the sink's state keeps from being
+written are still tried (docs/error-codes.md).
 A feed with a target_ts ends by itself: once there is evidence for each of its tables that every change up to there is
 at the sink, and a look at the source after that has found no other table, the owner wants it ``finished``, and it is
 when every span is sealed.
@@ -160,9 +161,11 @@ def conclude(draft: Draft, name: str, resolved_ts: int | None) -> None:
 
 
 def give_up(draft: Draft, name: str) -> None:
-    """The feed has had broken tables for too long, none of which has written anything: nobody tries them any more.
+    """The feed has had broken tables for too long, none of which has written anything: it has failed.
 
-    Its other tables go on. A table that is just being tried may still heal the feed; else an operator's resume does.
+    Nobody tries them any more, except for those that only the sink's state keeps from being written
+    (spans.is_given_up). Its other tables go on. A table that is just being tried may still heal the feed; otherwise an
+    operator's resume does.
     """
     feed = draft.feed(name)
     if feed is None or feed.wanted is not WantedState.RUNNING or not draft.count_spans(name)[1]:
@@ -171,7 +174,7 @@ def give_up(draft: Draft, name: str) -> None:
         feed,
         owner_rev=draft.term.owner_rev,
         state=FeedState.FAILED,
-        error=f"given up after {STUCK_SECONDS_MAX / 60:.0f} min without progress: {feed.error or 'see why'}",
+        error=f"no progress for {STUCK_SECONDS_MAX / 60:.0f} min: {feed.error or 'see why'}",
         changed_ms=draft.now.wall_ms,
     )
     draft.put(FeedKey(name), changed)

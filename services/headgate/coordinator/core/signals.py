@@ -5,6 +5,7 @@ so a new owner finds the same signals as the one before.
 """
 
 from collections.abc import Iterator
+from enum import Enum
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,7 +16,17 @@ from headgate.coordinator.core.term import SessionId
 from headgate.records.control import Assignment, ReplicationState, SpanDispatched, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 
-__all__ = ["CONFLICT_CODE", "cause", "cause_of", "is_retryable", "session_of", "signals"]
+__all__ = [
+    "CONFLICT_CODE",
+    "Pace",
+    "cause",
+    "cause_of",
+    "is_of_the_sink",
+    "is_refused",
+    "pace_of",
+    "session_of",
+    "signals",
+]
 
 CONFLICT_CODE: Final = "sink_conflict"
 """Code of SinkConflictError (sinks/contract.py): another writer holds the row."""
@@ -23,7 +34,26 @@ CONFLICT_CODE: Final = "sink_conflict"
 _FENCED_CODE: Final = "sink_fenced"
 """Code of SinkFencedError (sinks/contract.py)."""
 
+_REFUSED_CODE: Final = "sink_refused"
+"""Code of SinkRefusedError (sinks/contract.py): a table, a right or a setting at the sink is not as it must be."""
+
+_OF_THE_SINK: Final = (_REFUSED_CODE, "sink_unavailable")
+"""Errors about the sink's state, not about any change: they pass, or a person corrects them at the database."""
+
 _NOT_RETRIED: Final = "not tried again by itself: remove the cause, then headgate feed resume"
+_RETRIED_SLOWLY: Final = "tried again once a minute, by another agent first"
+
+
+class Pace(Enum):
+    """When a failed span is tried again."""
+
+    BACK_OFF = "back off"
+    """Soon, then after ever longer pauses."""
+    SLOWLY = "slowly"
+    """Once a minute: it takes a person, or a state of the sink that passes."""
+    NEVER = "never"
+    """Only by a new owner, or on resume."""
+
 
 _PRIMARY_SAYS: Final = {
     TaskState.PREPARING: Signal.PRIMARY_STARTING,
@@ -96,15 +126,27 @@ def cause_of(draft: Draft, record: SpanDispatched, signal: Signal, word: TaskRep
     if word is not None and word.state is TaskState.FAILED:
         who = secondary if signal is Signal.SECONDARY_FAILED else primary
         reason = f"{who} failed: {word.error_code or 'unknown'}: {word.error or 'no detail'}"
-        is_retried = record.state is ReplicationState.REMOVING or is_retryable(word)
-        error = word.error if is_retried else f"{word.error} ({_NOT_RETRIED})"
-        return replace(cause(draft, reason=reason), error_code=word.error_code, error=error)
+        pace = Pace.BACK_OFF if record.state is ReplicationState.REMOVING else pace_of(word)
+        hint = {Pace.BACK_OFF: "", Pace.SLOWLY: f" ({_RETRIED_SLOWLY})", Pace.NEVER: f" ({_NOT_RETRIED})"}[pace]
+        return replace(cause(draft, reason=reason), error_code=word.error_code, error=f"{word.error}{hint}")
     return cause(draft, reason=reason)
 
 
-def is_retryable(word: TaskReported) -> bool:
-    """Whether a failed role is worth another. What is not is tried once by each new owner, or on resume."""
+def pace_of(word: TaskReported) -> Pace:
+    """When the span whose role has failed is tried again."""
     if word.error_code == _FENCED_CODE:
         # Fenced although the log says primary: the sink knows an epoch of ours that came to nothing; a higher one wins.
-        return True
-    return word.retryable and word.error_code != CONFLICT_CODE
+        return Pace.BACK_OFF
+    if word.error_code == _REFUSED_CODE:
+        return Pace.SLOWLY
+    return Pace.BACK_OFF if word.retryable and word.error_code != CONFLICT_CODE else Pace.NEVER
+
+
+def is_of_the_sink(error: str | None) -> bool:
+    """Whether a span's error is about the state of the sink: it may end at any time, without a word to Headgate."""
+    return error is not None and error.partition(":")[0] in _OF_THE_SINK
+
+
+def is_refused(error: str | None) -> bool:
+    """Whether the sink has refused the table."""
+    return error is not None and error.partition(":")[0] == _REFUSED_CODE

@@ -19,7 +19,16 @@ from msgspec.structs import replace
 from headgate.coordinator.core import abandoning, waiting
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.replication import TRANSITIONS, Action, Cause, Phase, Signal, apply, phase
-from headgate.coordinator.core.signals import cause, cause_of, is_retryable, session_of, signals
+from headgate.coordinator.core.signals import (
+    Pace,
+    cause,
+    cause_of,
+    is_of_the_sink,
+    is_refused,
+    pace_of,
+    session_of,
+    signals,
+)
 from headgate.coordinator.core.term import SessionId
 from headgate.records.control import FeedState, ReplicationState, SpanDispatched, TaskState
 from headgate.records.keys import SpanKey
@@ -49,6 +58,10 @@ RETRY_SECONDS_MIN: Final = 1.0
 
 RETRY_SECONDS_MAX: Final = 60.0
 """Longest back-off: after a repair nobody waits longer than a minute."""
+
+SLOW_RETRY_SECONDS: Final = 60.0
+"""Pace for a table that the sink refuses. A rotated password, a fail-over or a right that is granted is found within
+a minute, and a table that stays refused costs its sink one session a minute."""
 
 MOVE_REST_SECONDS: Final = 5.0
 """Pause before a scheduler tries to move a span again whose move came to nothing: what kept the target from it (a lost
@@ -101,8 +114,9 @@ def review(draft: Draft, key: SpanKey) -> None:
             return
         for signal, word in signals(draft, key, record):
             if _action(draft, key, record, signal) is not Action.WAIT:
-                retries = word is None or word.state is not TaskState.FAILED or is_retryable(word)
-                act(draft, key, record, signal, cause_of(draft, record, signal, word), retries=retries)
+                has_failed = word is not None and word.state is TaskState.FAILED
+                pace = pace_of(word) if word is not None and has_failed else Pace.BACK_OFF
+                act(draft, key, record, signal, cause_of(draft, record, signal, word), pace=pace)
                 break
         else:
             return
@@ -188,14 +202,19 @@ def rearm(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
     waiting.watch(draft, key, record)
     is_waiting = record.primary is None and record.failures > 0 and not draft.is_abandoned(key.feed)
     if is_waiting and not is_given_up(draft, key, record) and not draft.has_timer("retry", key):
-        draft.set_timer("retry", key, _retry_seconds(record.failures))
+        draft.set_timer("retry", key, _retry_seconds(record))
 
 
 def is_given_up(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
-    """The feed has failed, and the span is among those it failed for (what is to be closed never is)."""
+    """Whether nobody tries the span any more: its feed has failed, also because of it.
+
+    Not what must be closed, and not what only the sink's state keeps from being written: that ends without anybody
+    telling Headgate, and the table then goes on by itself.
+    """
     feed = draft.feed(key.feed)
     has_failed = feed is not None and feed.state is FeedState.FAILED
-    return has_failed and record.state is ReplicationState.ABSENT and record.failures > TRIES_IN_FAILED_MAX
+    is_over = has_failed and record.state is ReplicationState.ABSENT and record.failures > TRIES_IN_FAILED_MAX
+    return is_over and not is_of_the_sink(record.last_error)
 
 
 def _known(draft: Draft, key: SpanKey) -> SpanDispatched:
@@ -206,9 +225,9 @@ def _known(draft: Draft, key: SpanKey) -> SpanDispatched:
 
 
 def act(
-    draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, why: Cause, *, retries: bool = True
+    draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, why: Cause, *, pace: Pace = Pace.BACK_OFF
 ) -> None:
-    """Take the step that a signal leads to, with all that hangs on it; ``retries``: a failure is tried again."""
+    """Take the step that a signal leads to, with all that hangs on it; ``pace``: when a failure is tried again."""
     action = _action(draft, key, record, signal)
     step = apply(record, signal, why, action)
     changed = step.record
@@ -224,7 +243,10 @@ def act(
         draft.cancel_timer("prepare", key)
     draft.term.retry_due.discard(key)
     draft.cancel_timer("retry", key)
-    if action is Action.FAIL and not retries:
+    if action is Action.FAIL and record.primary is not None and is_of_the_sink(changed.last_error):
+        # It may be this agent's address, secrets or network that the sink does not take.
+        draft.term.avoided[key] = session_of(record.primary)
+    if action is Action.FAIL and pace is Pace.NEVER:
         waiting.watch(draft, key, changed)
         return
     rearm(draft, key, changed)
@@ -245,9 +267,11 @@ def _allowed(draft: Draft, key: SpanKey, record: SpanDispatched, action: Action)
     return Action.LOSE if action is Action.PROMOTE else Action.FAIL
 
 
-def _retry_seconds(failures: int) -> float:
-    """Exponential and deterministic: 1, 2, 4 … 60 s."""
-    return float(min(RETRY_SECONDS_MIN * 2 ** min(failures - 1, 10), RETRY_SECONDS_MAX))
+def _retry_seconds(record: SpanDispatched) -> float:
+    """Exponential and deterministic: 1, 2, 4 … 60 s; of what the sink refuses the one slow pace."""
+    if is_refused(record.last_error):
+        return SLOW_RETRY_SECONDS
+    return float(min(RETRY_SECONDS_MIN * 2 ** min(record.failures - 1, 10), RETRY_SECONDS_MAX))
 
 
 def is_movable(record: SpanDispatched | None) -> bool:

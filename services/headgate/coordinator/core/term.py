@@ -131,7 +131,7 @@ class TermMemory:
     sweeping: dict[SessionId, deque[SpanKey]] = field(default_factory=dict)
     """What is left of a sweep that is under way."""
     avoided: dict[SpanKey, SessionId] = field(default_factory=dict)
-    """Who had a span last and overran its time: others come first."""
+    """Who had a span last and overran its time, or was refused by the sink: others come first."""
     divisions: dict[tuple[str, str], str | None] = field(default_factory=dict)
     """(feed, table) that is being divided otherwise: for which request, None for the split scheduler."""
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from headgate.records.identifiers import split_table, table_spelling
-from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
+from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
 from headgate.sinks.relational.postgresql.search_path import find_table
 from headgate.sinks.relational.rights import RightsMissingError
@@ -186,9 +186,23 @@ def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Ta
     )  # fmt: skip
 
 
-def _not_there(session: PostgresSession, name: str) -> SinkRefusedError:
-    """The table does not exist: why, if its name is too long, or which one was perhaps meant."""
-    ((longest,),) = session.execute("SELECT current_setting('max_identifier_length')::int")
+def _standby(database: str) -> SinkUnavailableError:
+    return SinkUnavailableError(
+        f"database {database} is a read-only standby. If a fail-over is under way, the table goes on once a primary "
+        "answers; if not, point sink.dsn at the primary (several hosts: target_session_attrs=read-write)"
+    )
+
+
+def _not_there(session: PostgresSession, name: str) -> SinkError:
+    """The table does not exist: why, if its name is too long, or which one was perhaps meant.
+
+    A standby may simply not have replayed its creation yet.
+    """
+    ((longest, standby, database),) = session.execute(
+        "SELECT current_setting('max_identifier_length')::int, pg_is_in_recovery(), current_database()"
+    )
+    if standby:
+        return _standby(str(database))
     for part in filter(None, split_table(name)):
         if len(part.encode(errors="surrogatepass")) > longest:
             return SinkRefusedError(
@@ -247,10 +261,7 @@ def check_database(session: PostgresSession) -> None:
     """Whether we may keep progress and stage rows in this database; the error says what to grant."""
     ((standby, name, database, user, temporary, may_create, exists, usable, extensible),) = session.execute(_DATABASE)
     if standby:
-        raise SinkUnavailableError(
-            f"database {name} is a read-only standby. If a fail-over is under way, it goes on once a primary answers; "
-            "if not, point sink.dsn at the primary (several hosts: target_session_attrs=read-write)"
-        )
+        raise _standby(str(name))
     lacks, grants = [], []
     if not temporary:
         lacks.append("to stage rows")

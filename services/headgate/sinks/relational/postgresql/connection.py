@@ -50,8 +50,9 @@ _LOGIN_REFUSED: Final = (
     "does not exist",
     "permission denied for database",
 )
-"""What the server (in English) and libpq say when trying again cannot help: neither gives an SQLSTATE for it. In
-another language it is tried again until the feed has been stuck for long, with the server's own words in `why`."""
+"""What the server (in English) and libpq say when an address, a password, a right to log in or a certificate is not
+taken. Neither gives an SQLSTATE for it. In another language it counts as a server that does not answer: tried again
+sooner, with the server's own words in `why`."""
 
 _LABEL_BYTES: Final = 63
 _LABEL_WORD: Final = "headgate"

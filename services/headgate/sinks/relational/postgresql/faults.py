@@ -46,6 +46,7 @@ _UNAVAILABLE: Final = (
     errors.QueryCanceled,
     errors.ReadOnlySqlTransaction,
     errors.IdleInTransactionSessionTimeout,
+    errors.TransactionTimeout,
 )
 _UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
 
