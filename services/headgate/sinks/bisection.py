@@ -23,7 +23,6 @@ from headgate.formats.change import Change
 from headgate.sinks.contract import (
     ChangeBatch,
     ChangeRefusedError,
-    ConstraintViolatedError,
     OffsetRange,
     Quarantine,
     QuarantineFullError,
@@ -145,7 +144,7 @@ class _Search:
                 return 1, None
             error = refused
         refusal = self._trial.refusal(event[0], error)
-        if self._quarantine is None or isinstance(refusal, ConstraintViolatedError):
+        if self._quarantine is None or refusal.may_heal:
             return 0, refusal
         self._keep(refusal)
         return 1, None

@@ -95,7 +95,7 @@ class Quarantine(msgspec.Struct, frozen=True):
 
     ``keep`` is called before the commit that moves past them, under the fence; it returns once they are safe, or raises
     and then nothing is visible. ``most`` is how many may be kept (QuarantineFullError beyond). With ``patient``, a
-    change that only a rule between rows refuses is not kept yet: what it lacks may still come.
+    change whose refusal may heal (a rule between rows, a missing column) is not kept yet: what it lacks may still come.
     """
 
     keep: "Callable[[Sequence[ChangeRefusedError]], None]"
@@ -191,16 +191,6 @@ class SinkRefusedError(SinkError):
     code = "sink_refused"
 
 
-class SinkColumnMissingError(SinkRefusedError):
-    """The events have a column that the sink table has not: the table waits for it, and goes on once it is there.
-
-    A schema change comes to the source first, as often as not, and nobody should have to tell the feed of the second.
-    """
-
-    code = "sink_column_missing"
-    retryable = True
-
-
 class SinkUnavailableError(SinkError):
     """The sink does not answer, or ended the session: try again later."""
 
@@ -218,6 +208,9 @@ class SinkSilentError(SinkUnavailableError):
 
 class ChangeRefusedError(SinkError):
     """One change that the sink does not take; the message names table, topic, partition and offset, too."""
+
+    may_heal = False
+    """Whether what the change lacks may still come: a patient quarantine does not set it aside yet."""
 
     def __init__(self, message: str, partition: int, offset: int) -> None:
         super().__init__(message)
@@ -240,6 +233,18 @@ class ConstraintViolatedError(ChangeRefusedError):
 
     code = "constraint_violated"
     retryable = True
+    may_heal = True
+
+
+class SinkColumnMissingError(ChangeRefusedError):
+    """A change has a column that the sink table does not have. The table waits for it, and then goes on by itself.
+
+    A schema change often reaches the source first, and nobody should have to tell the feed of the second one.
+    """
+
+    code = "sink_column_missing"
+    retryable = True
+    may_heal = True
 
 
 class QuarantineFullError(SinkError):

@@ -18,6 +18,7 @@ from headgate.sinks.contract import (
     FeedIdentity,
     OffsetRange,
     Quarantine,
+    SinkColumnMissingError,
     SinkConflictError,
     SinkRefusedError,
     SinkUnavailableError,
@@ -255,7 +256,7 @@ def test_a_column_the_sink_lacks_is_refused_until_it_is_added(database: Database
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     claim = database.claim("public.t")
     database.apply(claim, put(0, id=1, v="a"))
-    with pytest.raises(SinkRefusedError, match=r"no column w.*partition 0, offset 1.*ADD COLUMN \"w\""):
+    with pytest.raises(SinkColumnMissingError, match=r"no column w.*partition 0, offset 1.*ADD COLUMN \"w\""):
         database.apply(claim, put(1, id=2, v="b", w=1))
     assert database.rows("SELECT id FROM t") == [(1,)]
     database.execute("ALTER TABLE t ADD COLUMN w int DEFAULT 5")

@@ -47,6 +47,8 @@ class Dialect(msgspec.Struct, Generic[S, C, E], frozen=True, kw_only=True):
     progress: Callable[[S], Progress[S]]
     stage: Callable[[S, Table[C], int], Stage[S, C]]
     """The stage of a table; the number is the session's own."""
+    columns_ignore_case: bool
+    """Whether names of columns that differ only in case are one column."""
     stages_in_transaction: bool
     """Whether rows are staged in the transaction that merges them, or before it."""
     apply_at_once: Callable[[S, Stage[S, C], ChangeBatch, Reduced], Merged | None] | None = None

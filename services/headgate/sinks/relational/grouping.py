@@ -7,7 +7,16 @@ import msgspec
 
 from headgate.formats.change import ABSENT, Absent, Change, Row
 
-__all__ = ["Group", "Merged", "OrphanRowsError", "Semantics", "UnwritableError", "group_keys", "group_rows"]
+__all__ = [
+    "ColumnsMissingError",
+    "Group",
+    "Merged",
+    "OrphanRowsError",
+    "Semantics",
+    "UnwritableError",
+    "group_keys",
+    "group_rows",
+]
 
 Semantics = dict[str, str] | None
 
@@ -20,6 +29,14 @@ class UnwritableError(Exception):
         self.change = change
         self.column = column
         self.reason = reason
+
+
+class ColumnsMissingError(UnwritableError):
+    """A change with columns that the target does not have. ``advice`` says what to do there, for people."""
+
+    def __init__(self, change: Change, column: str, reason: str, advice: str) -> None:
+        super().__init__(change, column, reason)
+        self.advice = advice
 
 
 class OrphanRowsError(Exception):

@@ -15,11 +15,12 @@ from headgate.sinks.contract import (
     ChangeBatch,
     ChangeRefusedError,
     ConstraintViolatedError,
+    SinkColumnMissingError,
     ValueRefusedError,
 )
 from headgate.sinks.relational.batches import ORPHANS, check_truncates, last_words, refused_change, unmoved
 from headgate.sinks.relational.dialect import Dialect
-from headgate.sinks.relational.grouping import Merged, OrphanRowsError, UnwritableError
+from headgate.sinks.relational.grouping import ColumnsMissingError, Merged, OrphanRowsError, UnwritableError
 from headgate.sinks.relational.keys import FoldedKeysError
 from headgate.sinks.relational.session import Fault, Session
 from headgate.sinks.relational.staging import Stage
@@ -70,6 +71,10 @@ class _Trial:
 
     def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
         """See Trial."""
+        if isinstance(error, ColumnsMissingError):
+            place = f"topic {self._claim.topic}, partition {change.partition}, offset {change.offset}"
+            text = f"{error.reason}, which the event at {place} has: {error.advice}"
+            return SinkColumnMissingError(text, change.partition, change.offset)
         table, column, reason = self._stage.table, None, str(error)
         waits = isinstance(error, ORPHANS)
         if isinstance(error, self._dialect.error):

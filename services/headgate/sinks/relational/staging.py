@@ -13,9 +13,9 @@ import msgspec
 
 from headgate.formats.change import BINARY, CONNECTOR, DATA_ERRORS, LACKING, LACKING_NULL, reason_of
 from headgate.formats.reducing import Reduced
-from headgate.sinks.contract import SinkColumnMissingError
 from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.grouping import (
+    ColumnsMissingError,
     Group,
     Merged,
     OrphanRowsError,
@@ -64,6 +64,8 @@ class Stage(ABC, Generic[S, C]):
     def __init__(self, session: S, table: Table[C], number: int) -> None:
         self.table = table
         self.session = session
+        self.is_respelled = False
+        """Whether events have been seen to spell the columns in another case: batches are then respelled at once."""
         self._texts: dict[tuple[str, str | None, str | None, str | None], ColumnText] = {}
         self._create(f"headgate_stage_{number}")
 
@@ -129,7 +131,7 @@ class Stage(ABC, Generic[S, C]):
             raise TableAlteredError(self.table.name)
 
     def fill(self, reduced: Reduced) -> list[Group]:
-        """Stage a reduced batch: deletes as group 0, then the groups returned. Raises UnwritableError, SinkError."""
+        """Stage a reduced batch: deletes as group 0, then the groups returned. Raises UnwritableError."""
         self._empty()
         groups = [self._completed(group) for group in group_rows(reduced.upserts, self.table.key)]
         for keys in group_keys(reduced.deletes, self.table.key) if reduced.deletes else ():
@@ -184,7 +186,7 @@ class Stage(ABC, Generic[S, C]):
         )
 
     def _used(self, group: Group) -> list[int]:
-        """The group's columns that are written; SinkColumnMissingError for those that the table has not."""
+        """The group's columns that are written. Raises ColumnsMissingError for those that the table does not have."""
         table = self.table
         missing = [name for name in group.columns if name not in table.columns and name not in table.generated]
         if missing:
@@ -193,11 +195,12 @@ class Stage(ABC, Generic[S, C]):
                 f"{name} ({told[name]})" if name in told else name for name in missing[:COLUMNS_NAMED_MAX]
             )
             more = f" and {len(missing) - COLUMNS_NAMED_MAX} more" if len(missing) > COLUMNS_NAMED_MAX else ""
-            raise SinkColumnMissingError(
-                f"table {table.name} has no column {named}{more}, which the event at partition {change.partition}, "
-                f"offset {change.offset} has: {self._add_column(missing[0])} …, as it is at the source and with the "
-                "same default, for rows that do not change again (or rename the one that it was); the table then goes "
-                "on by itself"
+            raise ColumnsMissingError(
+                change,
+                missing[0],
+                f"table {table.name} has no column {named}{more}",
+                f"{self._add_column(missing[0])} …, as it is at the source and with the same default, for rows that do "
+                "not change again (or rename the one that it was); the table then goes on by itself",
             )
         return [index for index, column in enumerate(group.columns) if column in table.columns]
 

@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import Final, Generic, TypeVar
 
+import msgspec
+
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError
 from headgate.sinks.relational.altered import TableAlteredError
@@ -19,6 +21,7 @@ from headgate.sinks.relational.batches import check_ranges, check_truncates, las
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.parts import REFUSALS, apply_in_parts, is_refusal
 from headgate.sinks.relational.session import Fault, RelationalSettings, Session
+from headgate.sinks.relational.spelling import respelled
 from headgate.sinks.relational.staging import Stage
 from headgate.sinks.relational.table import Table
 
@@ -57,6 +60,8 @@ class RelationalWriter(Generic[S, C, E]):
         for attempt in range(1, ATTEMPTS_MAX + 1):
             with self._open(batch) as session:
                 stage = self._stage(session, batch.claim)
+                if stage.is_respelled:
+                    batch = self._in_table_s_spelling(stage, batch) or batch
                 try:
                     applied = self._apply_at_once(session, stage, batch) if attempt == 1 else None
                     if applied is not None:
@@ -67,6 +72,11 @@ class RelationalWriter(Generic[S, C, E]):
                     except (dialect.error, *REFUSALS) as error:
                         if not is_refusal(dialect, error):
                             raise
+                        again = self._in_table_s_spelling(stage, batch)
+                        if again is not None and attempt < ATTEMPTS_MAX:
+                            stage.is_respelled = True
+                            batch = again
+                            continue
                         # Judged by the table as it is now: somebody may have widened the column meanwhile.
                         return apply_in_parts(dialect, session, self._fresh_stage(session, batch.claim), batch)
                 except (dialect.error, SinkRefusedError, TableAlteredError) as error:
@@ -76,6 +86,11 @@ class RelationalWriter(Generic[S, C, E]):
                     if fault is Fault.ALTERED:
                         self._forget_stage(table)
         raise AssertionError
+
+    def _in_table_s_spelling(self, stage: Stage[S, C], batch: ChangeBatch) -> ChangeBatch | None:
+        """The batch with the table's spelling of its columns; None where it has that, or where case matters."""
+        changes = respelled(batch.changes, stage.table) if self._dialect.columns_ignore_case else None
+        return None if changes is None else msgspec.structs.replace(batch, changes=changes)
 
     def close(self) -> None:
         """Let go of the session."""

@@ -30,6 +30,7 @@ _MYSQL: Final = Dialect[MysqlSession, Column, pymysql.Error](
     nullable_defaults=nullable_defaults,
     progress=MysqlProgress,
     stage=MysqlStage,
+    columns_ignore_case=True,
     stages_in_transaction=False,
     own_id=read_own_id,
     published=read_published,

@@ -31,6 +31,7 @@ _POSTGRESQL: Final = Dialect[PostgresSession, Column, psycopg.Error](
     nullable_defaults=nullable_defaults,
     progress=PostgresProgress,
     stage=PostgresStage,
+    columns_ignore_case=False,
     stages_in_transaction=True,
     apply_at_once=apply_at_once,
     own_id=read_own_id,
