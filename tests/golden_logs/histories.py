@@ -18,6 +18,7 @@ from headgate.eventlog.log import Delivery
 from headgate.eventlog.schema_files import schema_directory, schemas
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS, partitions_of_shard
 from headgate.records.base import Key
+from headgate.records.control import WantedState
 from headgate.records.generation import GenerationMemberKey, GenerationOwnerKey
 from headgate.records.keys import OwnerKey
 from headgate.records.migration import MigrationMemberKey, MigrationOwnerKey
@@ -129,13 +130,15 @@ def record(name: str) -> Dump:
 
 
 def _whole_life() -> MemoryBroker:
-    """The first of the histories in which a key of every form is deleted that ever is."""
+    """The first history in which a key of every deletable form is deleted, and a feed is recorded as to be removed."""
     for seed in range(1, SEEDS_MAX):
         world = World(replace(WHOLE_LIFE, seed=seed))
         world.run()
-        if deletable_forms() <= {form for form, value in _facts(world.broker) if value is None}:
+        facts = list(_facts(world.broker))
+        is_removed = any(getattr(value, "wanted", None) is WantedState.REMOVED for _, value in facts)
+        if is_removed and deletable_forms() <= {form for form, value in facts if value is None}:
             return world.broker
-    raise AssertionError(f"none of {SEEDS_MAX} histories deletes a key of every form")
+    raise AssertionError(f"none of {SEEDS_MAX} histories deletes a key of every form and removes a feed")
 
 
 def deletable_forms() -> set[type[Key]]:

@@ -450,11 +450,12 @@ class World:
             result = self.found.get(effect.feed, TablesDiscovered()) if is_look else run_effect(effect)
             owner.role.finish(term_effect, result)
 
-    def do_found(self, feed: str, tables: str = "", notices: str = "", grown: str = "") -> None:
-        """What every look at a feed's source finds from now on: ``found f [tables=t2,t3:4] [notices=] [grown=]``."""
+    def do_found(self, feed: str, tables: str = "", notices: str = "", grown: str = "", waits: str = "") -> None:
+        """What every look at a source finds: ``found f [tables=t2,t3:4] [notices=] [grown=] [waits=t1:5000]``."""
         plans = planned(tables) if tables else ()
         said = tuple(text.replace("_", " ") for text in notices.split(",") if text)
-        self.found[feed] = TablesDiscovered(plans, said, grown.replace("_", " ") or None)
+        unapplied = {text.partition(":")[0]: int(text.partition(":")[2]) for text in waits.split(",") if text}
+        self.found[feed] = TablesDiscovered(plans, said, grown.replace("_", " ") or None, unapplied)
 
     def do_effects_fail(self) -> None:
         for owner, effect in self.take_effects():

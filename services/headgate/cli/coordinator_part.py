@@ -24,6 +24,7 @@ def coordinator_part(around: Surroundings, owner: ServiceSettings) -> Part:
             cluster_id=log.cluster_id,
             own_prefix=settings.prefix,
             change_logs=FeedChangeLogs(log),
+            now_ms=log.clock.now_ms,
         ),
         probes=around.probes,
         registry=around.registry,

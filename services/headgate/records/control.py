@@ -317,7 +317,9 @@ class FeedProgressed(msgspec.Struct, frozen=True):
 
     ``checkpoint_ts`` is for people: a span without evidence counts with its newest time seen. ``resolved_ts`` is a
     claim: every change up to it is at the sink; null until every span has evidence.
-    ``positions`` are by table, so that dividing it changes nothing about them.
+    ``positions`` are by table, so that dividing it changes nothing about them. ``unapplied``: span → append time (ms
+    since 1970, as the source topic says it) of its oldest change that is not applied, for spans that do not get on;
+    null if all do. The owner measures it at the source, whatever agents report.
     """
 
     feed_id: str
@@ -328,6 +330,7 @@ class FeedProgressed(msgspec.Struct, frozen=True):
     held_by: HeldBy | None
     progressed_ms: int
     resolved_ts: int | None = None
+    unapplied: dict[str, int] | None = None
 
 
 # --- changefeed -----------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
     AgentAnnounced: {"lease_seconds": 2},
-    FeedProgressed: {"resolved_ts": 2},
+    FeedProgressed: {"resolved_ts": 2, "unapplied": 2},
     FeedRecorded: {"target_ts": 2, "sink_id": 2, "pinned": 2, "notices": 2, "abandoned": 2},
     OperationRequested: {"parts": 2, "abandon_sink": 2},
     OwnerAnnounced: {"level": 2},
@@ -46,7 +46,7 @@ WORDS: Final[dict[StrEnum, int]] = {
 
 WITHHELD: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
     AgentAnnounced: frozenset({"lease_seconds"}),
-    FeedProgressed: frozenset({"resolved_ts"}),
+    FeedProgressed: frozenset({"resolved_ts", "unapplied"}),
     FeedRecorded: frozenset({"sink_id", "notices"}),
     SpanPlan: frozenset({"topic_id"}),
     SpanProgressed: frozenset({"passed_over", "passed_over_table"}),

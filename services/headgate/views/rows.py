@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.config.times import show_ts
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import (
     AgentAnnounced,
@@ -42,7 +43,10 @@ HEARD_LEASES_MAX: Final = 2.0
 
 
 class TableRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A span: a table, or a part of one. ``lag_ms``: of its last batch; ``rows``, ``bytes``: since its claim."""
+    """A span: a table, or a part of one. ``rows``, ``bytes``: since its claim.
+
+    ``lag_ms``: how old its oldest change is that is not applied, if it does not get on; else as its agent reports it.
+    """
 
     feed: str
     table: str
@@ -176,8 +180,24 @@ def feed_shown(snapshot: Snapshot, feed: str) -> FeedShown | None:
 def table_rows(snapshot: Snapshot, feed: str) -> list[TableRow]:
     """One row per span of a feed, sorted: the owner's word, and that of who has the role."""
     record = snapshot.get(FeedKey(feed), FeedRecorded)
-    plans = sorted(record.spans, key=lambda plan: plan.span) if record else []
-    return [_table_row(snapshot, feed, plan) for plan in plans]
+    if record is None:
+        return []
+    said = _progress_of(snapshot, feed, record)
+    unapplied = {} if said is None else said.unapplied or {}
+    now_ms = wall_ms()
+    rows = []
+    for plan in sorted(record.spans, key=lambda plan: plan.span):
+        row, since_ms = _table_row(snapshot, feed, plan), unapplied.get(plan.span)
+        if since_ms is not None:
+            row = msgspec.structs.replace(row, lag_ms=max(row.lag_ms or 0, now_ms - since_ms))
+        rows.append(row)
+    return rows
+
+
+def _progress_of(snapshot: Snapshot, feed: str, record: FeedRecorded) -> FeedProgressed | None:
+    said = snapshot.get(FeedProgressKey(feed), FeedProgressed)
+    is_of_it = said is not None and (said.feed_id, said.incarnation) == (record.feed_id, record.incarnation)
+    return said if is_of_it else None
 
 
 def agent_rows(snapshot: Snapshot) -> list[AgentRow]:
@@ -253,8 +273,8 @@ def _feed_row(snapshot: Snapshot, feed: str, record: FeedRecorded) -> FeedRow:
 
 def _checkpoint(snapshot: Snapshot, feed: str, record: FeedRecorded) -> TsShown | None:
     """Up to when the feed has come: ``resolved`` by evidence in the log, ``seen`` for people only; None if unknown."""
-    progress = snapshot.get(FeedProgressKey(feed), FeedProgressed)
-    if progress is None or (progress.feed_id, progress.incarnation) != (record.feed_id, record.incarnation):
+    progress = _progress_of(snapshot, feed, record)
+    if progress is None:
         return None
     ts = progress.checkpoint_ts if progress.resolved_ts is None else progress.resolved_ts
     if ts is None:

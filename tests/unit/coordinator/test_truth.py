@@ -9,6 +9,7 @@ import pytest
 
 from headgate.coordinator.core.explain import Explanation, explain
 from headgate.coordinator.core.machine import new_state
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.error_codes import ERROR_CODES
 from headgate.views.rows import FeedRow, TableRow, feed_rows, table_rows
@@ -118,3 +119,85 @@ def test_the_feed_tells_of_the_table_that_fails_now(world: World) -> None:
     assert feed.held_by == "t2 (sink)"
     assert feed.error is not None
     assert "t2: value_refused" in feed.error
+
+
+# --- what the owner measures at the source, whatever agents report ----------------------------------------------------
+
+
+def logged_ms_ago(seconds: float) -> int:
+    """An append time by the clock that the rows are shown with."""
+    return wall_ms() - round(seconds * 1000)
+
+
+@pytest.mark.parametrize(
+    "silent",
+    [
+        "advance 0.25s",
+        "status a1 shop/t1 failed error=sink_unavailable:away",
+        "kill a1",
+    ],
+    ids=["the agent reports nothing", "the table has failed", "the agent is gone"],
+)
+def test_lag_grows_though_nobody_reports_it(world: World, silent: str) -> None:
+    world.run("progress a1 shop/t1 pos=5 rows=5")
+    world.run(silent)
+    append_ms = logged_ms_ago(95)
+    world.run(f"found shop waits=t1:{append_ms}")
+    world.run("advance 22s")
+    why, feed, tables = seen_by_commands(world)
+    assert (tables["t1"].lag_ms or 0) >= 95_000
+    assert (feed.lag_ms or 0) >= 95_000
+    assert feed.held_by is not None
+    assert why.held_count >= 1
+    assert any(reason.span == "t1" for reason in why.reasons)
+
+
+def test_a_table_whose_agent_is_silent_is_named_with_since_when(world: World) -> None:
+    append_ms = logged_ms_ago(95)
+    world.run(f"found shop waits=t1:{append_ms}")
+    world.run("advance 12s")
+    why, feed, tables = seen_by_commands(world)
+    (reason,) = why.reasons
+    assert (reason.span, reason.agent, reason.since_ms) == ("t1", "a1", append_ms)
+    assert "applies nothing and reports no error" in reason.detail
+    assert feed.held_by == "t1 (sink)"
+    world.run("found shop")
+    world.run("advance 12s")
+    why, feed, tables = seen_by_commands(world)
+    assert (why.reasons, feed.held_by, tables["t1"].lag_ms) == ((), None, None)
+
+
+def test_between_two_attempts_of_different_agents_the_last_error_is_still_told(world: World) -> None:
+    world.run(f"found shop waits=t1:{logged_ms_ago(20)}")
+    world.run("advance 11s")
+    world.run("status a1 shop/t1 failed error=sink_column_missing:no_column_c")
+    world.run("advance 3s")
+    world.run("status a1 shop/t1 replicating pos=0")
+    world.run("advance 2s")
+    why, feed, tables = seen_by_commands(world)
+    (reason,) = why.reasons
+    assert "sink_column_missing: no_column_c" in reason.detail
+    assert (feed.state, feed.replicating) == ("warning", 1)
+    assert tables["t1"].error == "sink_column_missing: no_column_c"
+
+
+def test_a_new_owner_says_what_the_last_one_measured(world: World) -> None:
+    append_ms = logged_ms_ago(95)
+    world.run(f"found shop waits=t1:{append_ms}")
+    world.run("advance 12s")
+    world.run("effects hold")
+    world.run("owner switch o1 o2")
+    world.run("status a1 shop/t2 replicating pos=1")
+    world.run("advance 3s")
+    why, _, _ = seen_by_commands(world)
+    assert [(reason.span, reason.since_ms) for reason in why.reasons] == [("t1", append_ms)]
+
+
+def test_a_table_that_has_failed_once_and_has_nothing_left_to_apply_has_recovered(world: World) -> None:
+    world.run("status a1 shop/t1 failed error=sink_unavailable:away")
+    world.run("advance 3s")
+    world.run("status a1 shop/t1 replicating pos=0")
+    world.run("found shop")
+    world.run("advance 11s")
+    _, feed, tables = seen_by_commands(world)
+    assert (feed.state, feed.replicating, tables["t1"].error, tables["t1"].failures) == ("normal", 2, None, 0)

@@ -31,7 +31,16 @@ OURS: dict[type[msgspec.Struct], set[str]] = {
     control.SessionEnded: {"owner_rev", "ended_ms"},
     control.SpanProgressed: {"feed_id", "positions", "progressed_ms"},
     control.FeedProgressed: {
-        *("feed_id", "incarnation", "owner_rev", "positions", "checkpoint_ts", "progressed_ms", "resolved_ts"),
+        *(
+            "feed_id",
+            "incarnation",
+            "owner_rev",
+            "positions",
+            "checkpoint_ts",
+            "progressed_ms",
+            "resolved_ts",
+            "unapplied",
+        ),
     },
     control.OperationRequested: {"feed", "spec", "table", "agent", "requested_ms", "parts"},
     control.RequestSettled: {"owner_rev", "settled_ms"},

@@ -11,6 +11,7 @@ it is of), and the next one's claim brings what was sealed. Less is said than is
 comes, because the feed has stopped or ended, the last positions are written with that (feeds.py).
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -33,6 +34,10 @@ POSITIONS_SPANS_MAX: Final = 1_000
 ``positions`` is empty; each span's stand in its own records on the checkpoint topic."""
 
 
+UNAPPLIED_SPANS_MAX: Final = 1_000
+"""Spans that do not get on which a feed's record names, those that have waited longest: as for positions."""
+
+
 def note_change(draft: Draft, feed: str) -> None:
     """Something of the feed has changed: look at its checkpoint within a second."""
     if not draft.has_timer("checkpoint", feed):
@@ -50,15 +55,17 @@ def write(draft: Draft, name: str) -> int | None:
     index, said = state.index.feed(name), state.feed_progress.get(name)
     if said is not None and (said.feed_id, said.incarnation) != (feed.feed_id, feed.incarnation):
         said = None
+    unapplied = _unapplied(draft, name, index, said) if feed.wanted is WantedState.RUNNING else {}
     told = FeedProgressed(
         feed_id=feed.feed_id,
         incarnation=feed.incarnation,
         owner_rev=draft.term.owner_rev,
         positions=_positions(index),
         checkpoint_ts=_never_back(index.least_ts(), None if said is None else said.checkpoint_ts),
-        held_by=_held_by(draft, name, index, said) if feed.wanted is WantedState.RUNNING else None,
+        held_by=_held_by(draft, name, index, said, unapplied) if feed.wanted is WantedState.RUNNING else None,
         progressed_ms=draft.now.wall_ms,
         resolved_ts=_never_back(index.least_resolved_ts(), None if said is None else said.resolved_ts),
+        unapplied=unapplied or None,
     )
     record = fitted(withheld(told, state.level))
     if said is not None and replace(record, owner_rev=said.owner_rev, progressed_ms=said.progressed_ms) == said:
@@ -80,16 +87,27 @@ def _never_back(least: int | None, before: int | None) -> int | None:
     return max(before, least)
 
 
-def _held_by(draft: Draft, name: str, index: FeedIndex, said: FeedProgressed | None) -> HeldBy | None:
-    """A span that nobody replicates, else one that fails, else the one that lags most; None when nothing holds."""
+def _unapplied(draft: Draft, name: str, index: FeedIndex, said: FeedProgressed | None) -> dict[str, int]:
+    """What the last look at the source found; before the first one of this term, what was said before."""
+    before = {} if said is None else said.unapplied or {}
+    found = draft.term.unapplied.get(name, before)
+    worst = sorted((append_ms, span) for span, append_ms in found.items() if span in index.plans)[:UNAPPLIED_SPANS_MAX]
+    return {span: append_ms for append_ms, span in sorted(worst, key=lambda each: each[1])}
+
+
+def _held_by(
+    draft: Draft, name: str, index: FeedIndex, said: FeedProgressed | None, unapplied: Mapping[str, int]
+) -> HeldBy | None:
+    """What holds the checkpoint: a span that nobody replicates, else one that fails, does not get on, or lags most."""
     waiting, erring, lagging = index.waiting.first(), draft.first_erring(name), index.lagging.first()
+    late = min(unapplied, key=lambda span: (unapplied[span], span), default=lagging)
     key = waiting if waiting is not None else erring
-    if key is None and lagging is not None:
-        key = SpanKey(name, lagging)
+    if key is None and late is not None:
+        key = SpanKey(name, late)
     if key is None:
         return None
-    standing = standing_of(draft.state, key)
-    since = draft.now.wall_ms
+    standing = standing_of(draft.state, key, unapplied)
+    since = draft.now.wall_ms if standing.since_ms is None else standing.since_ms
     if (
         said is not None
         and said.held_by is not None

@@ -15,11 +15,13 @@ since the look before may have changes up to the target.
 A table that is gone fails on its agent (``source_topic_missing``), and is tried again as any other that fails.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from headgate.coordinator.core import spans
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.effects import DiscoverTables, EffectFailed, FeedRefused, TablesDiscovered
 from headgate.coordinator.core.outcomes import change_wish
@@ -60,6 +62,7 @@ def watch(draft: Draft, name: str, feed: FeedRecorded) -> None:
     if feed.wanted is not WantedState.RUNNING:
         draft.cancel_timer("discover", name)
         draft.term.last_looks.pop(name, None)
+        draft.term.unapplied.pop(name, None)
     elif name not in draft.term.discovering and not draft.has_timer("discover", name):
         draft.set_timer("discover", name, DISCOVER_SECONDS)
 
@@ -71,7 +74,9 @@ def look(draft: Draft, name: str) -> None:
         draft.term.discovering.add(name)
         is_last = name in draft.term.last_looks
         positions = _positions(draft, name, feed) if reads_change_log(feed) else {}
-        draft.add_effect(DiscoverTables(name, feed.feed_id, feed.spec, feed.spans, is_last, positions))
+        # The index changes while the effect is run on another thread.
+        reached = {table: dict(known) for table, known in draft.state.index.feed(name).positions.items()}
+        draft.add_effect(DiscoverTables(name, feed.feed_id, feed.spec, feed.spans, is_last, positions, reached))
 
 
 def _positions(draft: Draft, name: str, feed: FeedRecorded) -> Positions:
@@ -121,7 +126,8 @@ def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
             case TablesDiscovered(grown=str(grown)):
                 _stop(draft, name, feed, grown)
                 return
-            case TablesDiscovered(joined=joined, notices=notices):
+            case TablesDiscovered(joined=joined, notices=notices, unapplied=unapplied):
+                _note_unapplied(draft, name, feed, unapplied)
                 has_joined = _join(draft, name, feed, joined, notices)
                 _note_last(draft, effect, has_joined=has_joined)
             case EffectFailed(reason=reason) | FeedRefused(reason=reason):
@@ -129,6 +135,18 @@ def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
             case _:
                 raise TypeError(f"{type(result).__name__} is no answer to {type(effect).__name__}")
     watch(draft, name, feed)
+
+
+def _note_unapplied(draft: Draft, name: str, feed: FeedRecorded, unapplied: Mapping[str, int] | None) -> None:
+    """Which spans do not get on, for the feed's next checkpoint."""
+    if unapplied is None:
+        return
+    before = draft.term.unapplied.get(name)
+    draft.term.unapplied[name] = dict(unapplied)
+    said = draft.state.feed_progress.get(name)
+    if (before or {}) != unapplied or (said is not None and (said.unapplied or {}) != unapplied):
+        draft.feeds_touched.add(name)
+    spans.note_recovered(draft, feed, name, unapplied)
 
 
 def _note_last(draft: Draft, effect: DiscoverTables, *, has_joined: bool) -> None:

@@ -53,7 +53,8 @@ class DiscoverTables(msgspec.Struct, frozen=True):
 
     Result: TablesDiscovered, FeedRefused (the look itself is impossible), or EffectFailed; looked again in any case.
     ``is_last``: the feed is at its target, and ends unless there is something new. ``positions``: for a change log,
-    which is told of it, what the sink has for certain, by partition.
+    which is told of it, what the sink has for certain, by partition. ``reached``: how far each table is as far as the
+    owner knows (table → partition → next offset), to find out what is not applied.
     """
 
     feed: str
@@ -62,6 +63,7 @@ class DiscoverTables(msgspec.Struct, frozen=True):
     spans: tuple[SpanPlan, ...]
     is_last: bool = False
     positions: Positions = {}
+    reached: dict[str, Positions] = {}
 
 
 class ForgetFeed(msgspec.Struct, frozen=True):
@@ -96,11 +98,14 @@ class TablesDiscovered(msgspec.Struct, frozen=True):
     """What a look has found: tables that join, each from its earliest change; what is wrong, a sentence each.
 
     ``grown`` names topics with more partitions than planned: order per key is lost. None if there are none.
+    ``unapplied``: span → append time (ms) of its oldest change not applied, for spans that do not get on (as in
+    FeedProgressed); None if that could not be found out.
     """
 
     joined: tuple[SpanPlan, ...] = ()
     notices: tuple[str, ...] = ()
     grown: str | None = None
+    unapplied: dict[str, int] | None = None
 
 
 class StartResolved(msgspec.Struct, frozen=True):

@@ -99,6 +99,8 @@ def _reason(state: CoordinatorState, key: SpanKey, table: str) -> Reason:
 
 def _since_ms(state: CoordinatorState, key: SpanKey, at: Standing) -> int:
     """Since when, as far as the log says: the checkpoint's word, the agent's last report, the feed's last change."""
+    if at.since_ms is not None:
+        return at.since_ms
     said = state.feed_progress.get(key.feed)
     if (
         said is not None

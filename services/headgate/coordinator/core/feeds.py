@@ -130,7 +130,8 @@ def _settle(draft: Draft, name: str, feed: FeedRecorded) -> None:
     if not draft.failing_count(name):
         draft.cancel_timer("stuck", name)
     is_broken_now = broken_count > 0
-    if not is_broken_now and draft.first_erring(name) is None:
+    is_stalled = draft.failing_count(name) > 0 and bool(draft.state.index.feed(name).unapplied)
+    if not is_broken_now and not is_stalled and draft.first_erring(name) is None:
         _change(draft, name, feed, FeedState.NORMAL)
     elif feed.state is not FeedState.FAILED:
         if is_broken_now and feed.wanted is WantedState.RUNNING and not draft.has_timer("stuck", name):

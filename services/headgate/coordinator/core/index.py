@@ -64,6 +64,9 @@ class FeedIndex:
     lagging: Ranking[str] = field(default_factory=Ranking)
     """Spans whose last batch was late, the one with the least ts first."""
 
+    unapplied: Ranking[str] = field(default_factory=Ranking)
+    """Spans that do not get on, the one whose oldest change has waited longest first; as the feed's checkpoint says."""
+
     def forget_counts(self) -> None:
         """Nothing is known of any progress."""
         self.positions, self.ts, self.resolved, self.lagging = {}, Ranking(), Ranking(), Ranking()
@@ -268,6 +271,14 @@ class Indexes:
     def error_changed(self, key: SpanKey, *, is_erring: bool) -> None:
         """The span's record, or its primary's newest report, replaced another."""
         _mark(self.feed(key.feed).erring, key, is_erring)
+
+    def unapplied_changed(self, feed: str, unapplied: Mapping[str, int]) -> None:
+        """The feed's checkpoint replaced another."""
+        ranking = self.feed(feed).unapplied
+        for span in [span for span in ranking.in_order() if span not in unapplied]:
+            ranking.discard(span)
+        for span, append_ms in unapplied.items():
+            ranking.put(span, append_ms)
 
     def part_changed(self, key: SpanKey, *, is_known: bool) -> None:
         """A record or a word about the span came or went; ``is_known`` if there is one now."""

@@ -11,7 +11,7 @@ fight. Being given the span again, under a new epoch, ends it too. A session tha
 partition of this one (its table was divided otherwise meanwhile) is an *outsider*: the same holds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from headgate.coordinator.core.signals import (
     signals,
 )
 from headgate.coordinator.core.term import SessionId
-from headgate.records.control import FeedState, ReplicationState, SpanDispatched, TaskState
+from headgate.records.control import FeedRecorded, FeedState, ReplicationState, SpanDispatched, TaskState
 from headgate.records.keys import SpanKey
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "is_given_up",
     "is_movable",
     "note_progress",
+    "note_recovered",
     "outsiders",
     "rearm",
     "review",
@@ -193,6 +194,23 @@ def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
         return
     act(draft, key, record, Signal.PRIMARY_PROGRESSED, cause(draft))
     draft.cancel_timer("stuck", key.feed)  # progress of one: its neighbours get their time anew (feeds.py)
+
+
+def note_recovered(draft: Draft, feed: FeedRecorded, name: str, unapplied: Mapping[str, int]) -> None:
+    """Spans that replicate without an error, and are not among those that do not get on, have recovered.
+
+    Nothing may be left to apply that would end their row of failures.
+    """
+    if not draft.failing_count(name):
+        return
+    for plan in feed.spans:
+        key = SpanKey(name, plan.span)
+        record = draft.span(key)
+        word = draft.state.word_of_primary(key, record)
+        if record is None or word is None or not record.failures or plan.span in unapplied:
+            continue
+        if record.state is ReplicationState.REPLICATING and word.error_code is None:
+            act(draft, key, record, Signal.PRIMARY_PROGRESSED, cause(draft))
 
 
 def rearm(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:

@@ -7,6 +7,7 @@ Stages (records/error_codes.py): **agent missing**, **barrier** (a new owner wai
 (given out, or on its way between agents), **source**, **decode**, **sink**. A failed span stands where its error says.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -25,7 +26,7 @@ from headgate.records.control import (
 from headgate.records.error_codes import PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
 
-__all__ = ["FLOWING", "Standing", "feed_held_by", "standing_of"]
+__all__ = ["FLOWING", "Standing", "feed_held_by", "standing_of", "unapplied_since"]
 
 FLOWING: Final = "replicating"
 """The stage that holds nothing."""
@@ -35,17 +36,18 @@ AGENTS_NAMED_MAX: Final = 5
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """``is_late`` marks a span that replicates, but whose last batch was late: it may have applied all since."""
+    """``is_late`` marks a span that replicates, but late: it may have applied all since. ``since_ms``: since when."""
 
     stage: str
     agent: str | None = None
     detail: str = ""
     advice: str = ""
     is_late: bool = False
+    since_ms: int | None = None
 
 
-def standing_of(state: CoordinatorState, key: SpanKey) -> Standing:
-    """Where the span stands."""
+def standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, int] | None = None) -> Standing:
+    """Where the span stands. ``unapplied``: instead of what the feed's checkpoint says (records/control.py)."""
     record = state.spans.get(key)
     if record is None or record.primary is None:
         return _of_unassigned(state, key, record)
@@ -60,15 +62,34 @@ def standing_of(state: CoordinatorState, key: SpanKey) -> Standing:
         return Standing(Stage.SCHEDULING, role.agent, detail, advice)
     if record.state is ReplicationState.COMMIT:
         return _of_start(role, doing, record.last_error)
-    return _of_replicating(state, key, record, role)
+    since_ms = unapplied_since(state, key) if unapplied is None else unapplied.get(key.span)
+    return _of_replicating(state, key, record, role, since_ms)
 
 
-def _of_replicating(state: CoordinatorState, key: SpanKey, record: SpanDispatched, role: Assignment) -> Standing:
+def unapplied_since(state: CoordinatorState, key: SpanKey) -> int | None:
+    """The append time (ms) of the span's oldest change that is not applied, if it does not get on."""
+    feed, said = state.feeds.get(key.feed), state.feed_progress.get(key.feed)
+    if feed is None or said is None or (said.feed_id, said.incarnation) != (feed.feed_id, feed.incarnation):
+        return None
+    return (said.unapplied or {}).get(key.span)
+
+
+def _of_replicating(
+    state: CoordinatorState, key: SpanKey, record: SpanDispatched, role: Assignment, since_ms: int | None
+) -> Standing:
     word = state.word_of_primary(key, record)
     if word is not None and is_erring(record, word):
         code = error_code_of(word.error_code)
         detail, advice = f"{word.error_code}: {word.error}", f"{code.advice}; the agent retries by itself"
         return Standing(code.stage, role.agent, detail, advice)
+    if since_ms is not None and record.failures:
+        code = error_code_of(record.last_error)
+        detail = f"failed {_times(record.failures)}; {record.last_error}; {role.agent} retries it"
+        return Standing(code.stage, role.agent, detail, code.advice, since_ms=since_ms)
+    if since_ms is not None:
+        detail = f"changes wait, but {role.agent} applies nothing and reports no error"
+        advice = "see the agent's log; if it hangs, end it: its tables go elsewhere after a lease; else check the sink"
+        return Standing(Stage.SINK, role.agent, detail, advice, is_late=True, since_ms=since_ms)
     progress = state.progress.get(key, {}).get((role.agent, role.session))
     if progress is not None and progress.epoch == role.epoch and progress.lag_ms >= LAG_HOLDS_MS:
         detail = f"its last batch became visible {progress.lag_ms / 1000:.1f} s after it was logged"

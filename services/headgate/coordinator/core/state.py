@@ -197,6 +197,8 @@ def _evolve_feed(state: CoordinatorState, key: Any, value: Any) -> None:
         records.pop(key.feed, None)
     else:
         records[key.feed] = value
+    if isinstance(key, FeedProgressKey):
+        state.index.unapplied_changed(key.feed, {} if value is None else value.unapplied or {})
     if isinstance(key, FeedKey):
         for span in state.index.feed_changed(key.feed, old, value, state.spans):
             _recount(state, span)

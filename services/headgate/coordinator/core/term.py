@@ -99,6 +99,8 @@ class TermMemory:
     """Feeds whose rows the service is removing from the sink."""
     discovering: set[str] = field(default_factory=set)
     """Feeds whose source is being looked at again."""
+    unapplied: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Feed → what the last look at its source has found not applied (effects.py)."""
     last_looks: dict[str, bool] = field(default_factory=dict)
     """Feeds at their target that wait for a last look at their source; True once it has found nothing new."""
     timers: dict[str, TimerPurpose] = field(default_factory=dict)

@@ -7,6 +7,8 @@ debug.
 
 from typing import Any, Final
 
+import msgspec
+
 from headgate.coordinator.core.effects import DiscoverTables, EffectFailed, TablesDiscovered
 from headgate.observability.logs import logger
 
@@ -28,6 +30,8 @@ class EffectLog:
     def tell(self, shard: int, effect: Any, result: Any) -> None:
         """An effect of the shard was run and this came of it."""
         kind = type(effect).__name__
+        if isinstance(result, TablesDiscovered):
+            result = msgspec.structs.replace(result, unapplied=None)  # changes all the time; the feed's record has it
         where = (shard, kind, effect.feed, getattr(effect, "request", ""))
         before = self._told.pop(where, _NOTHING_NEW)
         if isinstance(effect, DiscoverTables) or isinstance(result, EffectFailed):

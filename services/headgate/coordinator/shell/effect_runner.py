@@ -5,9 +5,9 @@ with keys and rights, no two topics go to one table. What is wrong is refused wi
 asked now (our own broker is away) is said to have failed, and is asked for again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from headgate.coordinator.core.effects import (
     StartResolved,
     TablesDiscovered,
 )
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.observability.logs import logger
@@ -35,6 +36,7 @@ from headgate.records.identifiers import normal_table, split_table
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
 from headgate.records.spans import plan_of, table_of, wholes
+from headgate.records.ts import physical_ms
 from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
 from headgate.sinks.registry import open_sink, plug_of, same_sink, server_of
 from headgate.sinks.triggers import trigger_warnings
@@ -48,6 +50,7 @@ from headgate.sources.preview import Seen, check_formats, preview
 from headgate.sources.registry import SchemaRegistry
 from headgate.sources.topic_ids import TopicReplacedError, topic_ids
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
+from headgate.sources.unapplied import UnappliedWatch
 
 __all__ = ["FeedWork", "server_of_effect"]
 
@@ -58,6 +61,14 @@ def server_of_effect(effect: Any) -> str:
         return server_of(parse_feed(effect.spec).sink)
     except (FeedSpecError, SinkRefusedError):  # whoever runs the effect says what is wrong
         return ""
+
+
+LATE_MS: Final = 10_000
+"""A change that has waited for less is on its way."""
+
+LATE_MS_SHARED: Final = 30_000
+"""The same where a table's position follows late: in a topic of several tables it may be behind others' changes for ten
+seconds, in a change log behind what is no stream's any more."""
 
 
 class StartIncompleteError(Exception):
@@ -75,10 +86,21 @@ class FeedWork:
     """
 
     def __init__(
-        self, connection: KafkaConnection, *, cluster_id: str, own_prefix: str, change_logs: ChangeLogs | None = None
+        self,
+        connection: KafkaConnection,
+        *,
+        cluster_id: str,
+        own_prefix: str,
+        change_logs: ChangeLogs | None = None,
+        now_ms: Callable[[], int] = wall_ms,
     ) -> None:
-        """``change_logs``: who knows of generations; without it no feed can read a change log."""
+        """``change_logs``: who knows of generations; without it no feed can read a change log.
+
+        ``now_ms``: the time by the broker's clock.
+        """
         self._connection = connection
+        self._watch = UnappliedWatch(connection)
+        self._now_ms = now_ms
         self._change_logs = change_logs
         self._cluster_id = cluster_id
         self._own_prefix = own_prefix
@@ -142,7 +164,20 @@ class FeedWork:
             return EffectFailed(f"{error.code}: {error}")
         except (FeedSpecError, SourceError) as error:
             return FeedRefused(str(error))
-        return TablesDiscovered(joined, (*found.notices, *others, *circles), found.grown)
+        unapplied = self._unapplied(spec, effect)
+        return TablesDiscovered(joined, (*found.notices, *others, *circles), found.grown, unapplied)
+
+    def _unapplied(self, spec: FeedSpec, effect: DiscoverTables) -> dict[str, int] | None:
+        """Spans whose oldest change has waited for long; None if that cannot be found out now."""
+        try:
+            found = self._watch.look(effect.feed_id, effect.spans, effect.reached)
+        except SourceError:  # what is wrong with the source is said by who reads it, and by the look itself
+            return None
+        source = spec.source
+        follows_late = bool(source.tables) or source.change_log is not None
+        before_ms = self._now_ms() - (LATE_MS_SHARED if follows_late else LATE_MS)
+        last_ms = before_ms if source.target_ts is None else min(before_ms, physical_ms(source.target_ts))
+        return {span: append_ms for span, append_ms in found.items() if append_ms <= last_ms}
 
     def _without_change_logs(self, joined: tuple[SpanPlan, ...]) -> tuple[tuple[SpanPlan, ...], tuple[str, ...]]:
         """The tables whose topic is no change log's, and what is wrong with the others."""

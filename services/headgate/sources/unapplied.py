@@ -1,0 +1,134 @@
+"""How old the oldest change is that a table has not applied, whether or not anybody applies anything.
+
+A position below the end of its partition says little by itself: a table that gets on is always a little behind, and
+behind a position there may be nothing but transaction markers. So a partition counts once it is behind at the same
+place for the second time. Then the first record at that place is read, for its time, once.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from typing import Final
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from headgate.eventlog.connection import KafkaConnection
+from headgate.records.control import Positions, SpanPlan
+from headgate.records.spans import table_of
+from headgate.sources.offsets import end_offsets
+
+__all__ = ["UnappliedWatch"]
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+READ_SECONDS_MAX: Final = 5.0
+"""For the first records of all partitions that have stalled. What has not come by then is asked for the next time."""
+
+READ_PARTITIONS_MAX: Final = 1_000
+"""Partitions whose first record is read at a time; the others follow the next time."""
+
+FEEDS_MAX: Final = 10_000
+"""Feeds that are remembered; a feed that was removed is not asked about again, and goes first."""
+
+FETCH_BYTES: Final = 64 * 1024
+"""Of a partition: one record is enough, and a broker always sends at least one batch."""
+
+
+class _Stalled(msgspec.Struct, frozen=True):
+    """A partition at a place: its end when the record was looked for, and the record's time (None: no record)."""
+
+    position: int
+    end: int
+    append_ms: int | None
+
+
+class UnappliedWatch:
+    """Remembers, per feed, which partitions were behind. May be asked from several threads, about a feed by one."""
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._behind: dict[str, dict[Place, int]] = {}
+        self._stalled: dict[str, dict[Place, _Stalled]] = {}
+
+    def look(self, feed_id: str, spans: Iterable[SpanPlan], reached: Mapping[str, Positions]) -> dict[str, int]:
+        """Span → append time (ms since 1970) of its oldest change that is not applied, for spans that have stalled.
+
+        ``reached``: table → partition → next offset to apply; where nothing is known, a span's start counts.
+        Raises SourceError.
+        """
+        plans = list(spans)
+        at = {(plan.topic, p): _reached(plan, p, reached) for plan in plans for p in plan.start}
+        ends = end_offsets(self._connection, {plan.topic: max(plan.start) + 1 for plan in plans if plan.start})
+        behind = {place: position for place, position in at.items() if ends[place[0]].get(place[1], 0) > position}
+        with self._lock:
+            before = self._behind.pop(feed_id, {})
+            known = self._stalled.pop(feed_id, {})
+        found: dict[Place, _Stalled] = {}
+        for place, position in behind.items():
+            if before.get(place) == position:
+                end, last = ends[place[0]][place[1]], known.get(place)
+                is_known = last is not None and last.position == position
+                if last is not None and is_known and (last.append_ms is not None or last.end == end):
+                    found[place] = last
+        unread = [p for p, position in behind.items() if before.get(p) == position and p not in found]
+        times = _first_times(self._connection, {p: behind[p] for p in unread[:READ_PARTITIONS_MAX]})
+        for place, append_ms in times.items():
+            found[place] = _Stalled(behind[place], ends[place[0]][place[1]], append_ms)
+        with self._lock:
+            self._behind[feed_id], self._stalled[feed_id] = behind, found
+            while len(self._behind) > FEEDS_MAX:
+                oldest = next(iter(self._behind))
+                del self._behind[oldest]
+                self._stalled.pop(oldest, None)
+        return _by_span(plans, found)
+
+
+def _reached(plan: SpanPlan, partition: int, reached: Mapping[str, Positions]) -> int:
+    return max(plan.start[partition], reached.get(table_of(plan.span), {}).get(partition, 0))
+
+
+def _by_span(plans: Iterable[SpanPlan], stalled: Mapping[Place, _Stalled]) -> dict[str, int]:
+    oldest: dict[str, int] = {}
+    for plan in plans:
+        found = (stalled.get((plan.topic, partition)) for partition in plan.start)
+        times = [each.append_ms for each in found if each is not None and each.append_ms is not None]
+        if times:
+            oldest[plan.span] = min(times)
+    return oldest
+
+
+def _first_times(connection: KafkaConnection, places: Mapping[Place, int]) -> dict[Place, int | None]:
+    """Of each place the time of the first committed record there or behind it; None where there is none.
+
+    What could not be read in time, or has no time, is left out.
+    """
+    if not places:
+        return {}
+    consumer = connection.client(
+        Consumer,
+        client_id="headgate-unapplied",
+        group_id="headgate-unapplied",  # librdkafka wants one; nothing is ever committed to it
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        enable_partition_eof=True,
+        fetch_message_max_bytes=FETCH_BYTES,
+    )
+    found: dict[Place, int | None] = {}
+    failed: set[Place] = set()
+    with closing(consumer):
+        consumer.assign([TopicPartition(*place, offset) for place, offset in places.items()])
+        deadline = time.monotonic() + READ_SECONDS_MAX
+        while len(found) + len(failed) < len(places) and time.monotonic() < deadline:
+            for message in consumer.consume(num_messages=500, timeout=0.2):
+                place, error = (str(message.topic()), int(message.partition())), message.error()
+                if error is None:
+                    found.setdefault(place, message.timestamp()[1])
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    found.setdefault(place, None)
+                else:
+                    failed.add(place)
+    return found
