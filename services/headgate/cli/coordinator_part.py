@@ -29,6 +29,7 @@ def coordinator_part(around: Surroundings, owner: ServiceSettings) -> Part:
         probes=around.probes,
         registry=around.registry,
         schedulers=_schedulers(settings),
+        now_ms=log.clock.now_ms,
     )
     return Part("coordinator", service.run, service.stop)
 

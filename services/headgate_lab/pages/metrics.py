@@ -5,6 +5,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
+from headgate.coordinator.shell.metrics import CoordinatorMetrics, FeedFigures
 from headgate.generation.shell.ingest_metrics import IngestMetrics
 from headgate.generation.shell.metrics import GenerationMetrics, LogFigures, TimestampFigures
 from headgate.observability.metrics import (
@@ -69,6 +70,7 @@ def _registry() -> CollectorRegistry:
     AgentMemory(registry, lambda: {"driver": 0})
     AgentRestraint(registry, lambda: {"memory_failures": 0, "poll_records": 0, "silent_sinks": {"": 0}})
     AgentStream(registry, lambda: {"rows": 0, "batches": 0, "behind_rows": 0, "step_ms": {"addBatch": 0}})
+    CoordinatorMetrics(registry).figures[0] = {"shop": FeedFigures()}
     generations = GenerationMetrics(registry)
     generations.figures[0] = {"orders": LogFigures()}
     generations.timestamps[0] = {"orders": TimestampFigures()}

@@ -6,9 +6,11 @@ Parametrised over the table of codes, so that a new code is covered the day it i
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from headgate.coordinator.core.explain import Explanation, explain
 from headgate.coordinator.core.machine import new_state
+from headgate.coordinator.shell.metrics import CoordinatorMetrics, figures_of
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.error_codes import ERROR_CODES
@@ -42,7 +44,10 @@ def seen_by_commands(world: World) -> tuple[Explanation, FeedRow, dict[str, Tabl
         for item in batch:
             snapshot.take(item)
     (feed,) = feed_rows(snapshot)
-    return explain(state, "shop"), feed, {row.span: row for row in table_rows(snapshot, "shop")}
+    held = figures_of(state, "shop").held
+    why = explain(state, "shop")
+    assert (held > 0) == (why.held_count > 0 or bool(why.feed_held_by)), "metrics say what the commands say"
+    return why, feed, {row.span: row for row in table_rows(snapshot, "shop")}
 
 
 def test_nothing_is_said_of_a_feed_that_is_well(world: World) -> None:
@@ -201,3 +206,16 @@ def test_a_table_that_has_failed_once_and_has_nothing_left_to_apply_has_recovere
     world.run("advance 11s")
     _, feed, tables = seen_by_commands(world)
     assert (feed.state, feed.replicating, tables["t1"].error, tables["t1"].failures) == ("normal", 2, None, 0)
+
+
+def test_the_owners_metrics_tell_of_a_table_that_no_agent_tells_of(world: World) -> None:
+    append_ms = logged_ms_ago(95)
+    world.run(f"found shop waits=t1:{append_ms}")
+    world.run("advance 12s")
+    registry = CollectorRegistry()
+    metrics = CoordinatorMetrics(registry, lambda: append_ms + 95_000)
+    metrics.stands(0, world.owners["o1"].role.view)
+    assert registry.get_sample_value("headgate_feed_held_tables", {"feed": "shop"}) == 1
+    assert registry.get_sample_value("headgate_feed_oldest_unapplied_seconds", {"feed": "shop"}) == 95
+    metrics.stands(0, None)
+    assert registry.get_sample_value("headgate_feed_held_tables", {"feed": "shop"}) is None

@@ -1,6 +1,6 @@
 """The coordinator as a process: the runtime's service, with the coordinator's machine, effects and words."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry
 
@@ -13,6 +13,8 @@ from headgate.coordinator.schedulers.contract import Scheduler
 from headgate.coordinator.schedulers.standard import STANDARD
 from headgate.coordinator.shell.effect_log import EffectLog
 from headgate.coordinator.shell.effect_runner import server_of_effect
+from headgate.coordinator.shell.metrics import CoordinatorMetrics
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Log
 from headgate.observability.probes import Probes
 from headgate.runtime.service import EffectRunner, OwnerService, ServiceSettings
@@ -32,8 +34,9 @@ class CoordinatorService(OwnerService[CoordinatorState]):
         probes: Probes,
         registry: CollectorRegistry,
         schedulers: Sequence[Scheduler] = STANDARD,
+        now_ms: Callable[[], int] = wall_ms,
     ) -> None:
-        """Nothing is read or written before ``run``."""
+        """Nothing is read or written before ``run``. ``now_ms``: the time by the broker's clock."""
         super().__init__(
             settings,
             COORDINATOR_KIND,
@@ -44,6 +47,7 @@ class CoordinatorService(OwnerService[CoordinatorState]):
             tell=EffectLog().tell,
             probes=probes,
             registry=registry,
+            observer=CoordinatorMetrics(registry, now_ms),
             waits_for=server_of_effect,
         )
 
