@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final
@@ -61,16 +62,23 @@ def operator(log: KafkaLog, owner: Any) -> Operator:
 
 
 @pytest.fixture
-def plain_writer(cluster: Cluster, operator: Operator) -> Iterator[Plain]:
-    opened = Plain(cluster, "write", "w1")
-    yield opened
-    opened.process.kill()
-    opened.process.communicate()
+def start_writer(cluster: Cluster) -> Iterator[Callable[[], Plain]]:
+    """Starts the program as writer w1."""
+    with ExitStack() as running:
+
+        def start() -> Plain:
+            opened = Plain(cluster, "write", "w1")
+            running.callback(opened.process.communicate)
+            running.callback(opened.process.kill)
+            return opened
+
+        yield start
 
 
 def test_both_read_what_both_write_across_switches(
-    cluster: Cluster, log: KafkaLog, operator: Operator, plain_writer: Plain
+    cluster: Cluster, log: KafkaLog, operator: Operator, start_writer: Callable[[], Plain]
 ) -> None:
+    plain_writer = start_writer()
     with ChangeWriter(log, SET, "w2") as ours:
         number = 0
         for streams in (4, 1, 3):
@@ -99,11 +107,12 @@ def test_both_read_what_both_write_across_switches(
 
 
 def test_each_continues_where_the_other_has_stopped_writing(
-    cluster: Cluster, log: KafkaLog, operator: Operator, plain_writer: Plain
+    cluster: Cluster, log: KafkaLog, operator: Operator, start_writer: Callable[[], Plain]
 ) -> None:
     with ChangeWriter(log, SET, "w1") as ours:
         for position in range(40):
             ours.write(f"w1-{position % 7}".encode(), str(position).encode(), position)
+    plain_writer = start_writer()
     plain_writer.give(range(100))
     plain_writer.finish()
     with ChangeWriter(log, SET, "w1") as ours:
@@ -116,8 +125,9 @@ def test_each_continues_where_the_other_has_stopped_writing(
 
 
 def test_a_plain_writer_that_is_fenced_loses_and_repeats_nothing(
-    cluster: Cluster, log: KafkaLog, operator: Operator, plain_writer: Plain
+    cluster: Cluster, log: KafkaLog, operator: Operator, start_writer: Callable[[], Plain]
 ) -> None:
+    plain_writer = start_writer()
     plain_writer.give(range(100))
     wait_until(lambda: _is_admitted(operator), "it is admitted")
     plain_writer.process.send_signal(signal.SIGSTOP)
