@@ -163,7 +163,8 @@ class SparkRuntime:
             return
         try:
             close_unused(session, max(workers, self.settings.cores), live)
-        except (PySparkException, Py4JError, OSError) as error:
+        except (PySparkException, Py4JError, OSError, AttributeError) as error:
+            # AttributeError: PySpark has let go of a JVM that another thread has stopped; its workers are gone with it.
             _log.info("sessions of feeds that have ended are closed later: %s", cause_of(error))
 
     def _family(self) -> list[psutil.Process]:
@@ -224,8 +225,9 @@ class SparkRuntime:
         """Whether there is a JVM, and in it a context that has not been stopped, as by a master that gave it up."""
         if self._process is None or self._process.poll() is not None or self._session is None:
             return False
+        context = self._session.sparkContext._jsc  # None once another thread has stopped it
         try:
-            return not self._session.sparkContext._jsc.sc().isStopped()
+            return context is not None and not context.sc().isStopped()
         except (Py4JError, OSError):
             return False
 
