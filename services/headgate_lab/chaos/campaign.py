@@ -27,6 +27,8 @@ SHORT_ROUNDS: Final[tuple[tuple[FaultKind, ...], ...]] = (
     (FaultKind.AGENT_KILLED, FaultKind.OWNER_KILLED),
     (FaultKind.AGENT_FROZEN, FaultKind.AGENT_SILENCED),
     (FaultKind.BROKER_RESTARTED,),
+    (FaultKind.DATABASE_FAILED_OVER,),
+    (FaultKind.PASSWORD_ROTATED,),
 )
 """One of each main sort, for a test of two minutes: agent and owner dead at once; an agent frozen past every lease
 while another one is cut off in the middle of its words, so that the third has every table; the broker restarted, alone,
@@ -109,6 +111,7 @@ class _Campaign:
             left_over=(),
             changes_written=world.load.counts().total(),
             drain_seconds=drain_seconds,
+            is_hijacked=world.target.is_hijacked(),
         )
 
     def _rounds(self) -> Iterator[tuple[FaultKind, ...]]:

@@ -26,7 +26,7 @@ from headgate_lab.chaos.victims import (
     worker_of,
 )
 from headgate_lab.chaos.world import Server, World
-from headgate_lab.demo.services import COORDINATORS
+from headgate_lab.demo.services import COORDINATORS, PASSWORD_FILE
 from headgate_lab.demo.watch import Chronicle
 
 __all__ = ["EVERYBODY", "FREEZE_LEASES", "FaultKind", "Wound", "strike"]
@@ -41,6 +41,12 @@ STALL_LEASES: Final = 1.5
 
 DOWN_SECONDS: Final = 1.0
 """How long a killed server stays down before it is started again."""
+
+STANDBY_SECONDS: Final = 3.0
+"""Between a fail-over and the promotion: long enough that every table meets the standby."""
+
+SECRET_SECONDS: Final = 3.0
+"""How much later than the database the secret has the new password."""
 
 
 class FaultKind(StrEnum):
@@ -63,6 +69,8 @@ class FaultKind(StrEnum):
     SINK_DEAFENED = "sink_deafened"
     BROKER_RESTARTED = "broker_restarted"
     DATABASE_RESTARTED = "database_restarted"
+    DATABASE_FAILED_OVER = "database_failed_over"
+    PASSWORD_ROTATED = "password_rotated"  # noqa: S105 - the name of a fault
 
 
 class Wound(msgspec.Struct, frozen=True, kw_only=True):
@@ -294,6 +302,30 @@ def _database_restarted(world: World, _random: Random, busy: set[str]) -> Wound 
     )
 
 
+def _database_failed_over(world: World, _random: Random, busy: set[str]) -> Wound | None:
+    if Server.DATABASE in busy:
+        return None
+    world.target.step_down()
+    return Wound(
+        name=FaultKind.DATABASE_FAILED_OVER,
+        victim=Server.DATABASE,
+        hold_seconds=STANDBY_SECONDS,
+        heal=world.target.step_up,
+    )
+
+
+def _password_rotated(world: World, _random: Random, busy: set[str]) -> Wound | None:
+    if Server.DATABASE in busy:
+        return None
+    password = world.target.rotate_password()
+    return Wound(
+        name=FaultKind.PASSWORD_ROTATED,
+        victim=Server.DATABASE,
+        hold_seconds=SECRET_SECONDS,
+        heal=lambda: (world.scratch.folder / PASSWORD_FILE).write_text(password, encoding="utf-8"),
+    )
+
+
 _STRIKES: Final[dict[FaultKind, Strike]] = {
     FaultKind.AGENT_KILLED: _agent_killed,
     FaultKind.AGENT_FROZEN: _agent_frozen,
@@ -312,4 +344,6 @@ _STRIKES: Final[dict[FaultKind, Strike]] = {
     FaultKind.SINK_DEAFENED: _link(FaultKind.SINK_DEAFENED, Server.DATABASE, Link.DEAF, STALL_LEASES),
     FaultKind.BROKER_RESTARTED: _broker_restarted,
     FaultKind.DATABASE_RESTARTED: _database_restarted,
+    FaultKind.DATABASE_FAILED_OVER: _database_failed_over,
+    FaultKind.PASSWORD_ROTATED: _password_rotated,
 }

@@ -47,6 +47,7 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
     left_over: tuple[str, ...]
     changes_written: int
     drain_seconds: float
+    is_hijacked: bool
 
     def figures(self) -> dict[str, Figure]:
         """By name, in the order in which they are shown."""
@@ -59,6 +60,7 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
             "double_writes": Figure(self.audited.double_writes, "changes", goal=0, must=True),
             "false_lease_losses": Figure(len(self.false_losses), "losses", goal=0, must=True),
             "processes_left_over": Figure(len(self.left_over), "processes", goal=0, must=True),
+            "hijacked": Figure(int(self.is_hijacked), "times", goal=0, must=True),
             "changes_written": Figure(self.changes_written, "changes"),
             "drain_seconds": Figure(round(self.drain_seconds, 2), "s"),
         }
@@ -94,6 +96,8 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
             f"double write ({one.kind}) in {one.table} {one.key}, audit entry {one.entry}: {one.detail}"
             for one in self.audited.findings
         ]
+        if self.is_hijacked:
+            found.append("a session of Headgate has run something of the hostile schema")
         found += [f"false loss: {loss}" for loss in self.false_losses]
         return found + [f"left over: {one}" for one in self.left_over]
 

@@ -76,7 +76,7 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-CREATE FUNCTION audit.watch_holders() RETURNS event_trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION audit.watch_holders() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
   IF to_regclass('headgate.progress') IS NOT NULL
      AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'note_holder') THEN

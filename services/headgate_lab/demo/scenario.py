@@ -100,7 +100,7 @@ def _start(options: Options, display: Display, scratch: Scratch, left_over: list
         faults.await_services(tell)
     began = time.monotonic()
     with display.stage(f"headgate feed create {FEED}.yaml"):
-        create_feed(postgresql_sink(stack.target_dsn), services, folder)
+        create_feed(postgresql_sink(stack.sink_dsn), services, folder)
     parts.enter_context(display.status(watch, load))
 
     def check() -> None:

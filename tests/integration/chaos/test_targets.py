@@ -233,8 +233,9 @@ def test_each_service_comes_to_the_one_address_by_a_link_of_its_own(
     target = MysqlTarget(tmp_path / "data")
     target._server = SimpleNamespace(port=server.port, password=server.password)  # type: ignore[assignment]
     password = tmp_path / "password"
-    password.write_text(target.sink.password)
-    address = RelationalSettings(target.sink.dsn.replace("/shop?", "/?"), password_file=password)
+    password.write_text(server.password or "")
+    dsn = target.sink.dsn.replace("/shop?", "/?").replace("headgate@", "root@")
+    address = RelationalSettings(dsn, password_file=password)
     with closing(Proxies()) as proxies:
         homes = [tmp_path / name for name in ("agent-1", "agent-2")]
         for number, home in enumerate(homes, 1):

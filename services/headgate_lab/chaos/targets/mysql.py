@@ -5,6 +5,7 @@ folder (``unix_socket``, an option people have), which is looked for where the p
 proxy listens. The server itself is reached by its port, as always. Nothing of this is known to the services.
 """
 
+import secrets
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from contextlib import closing
@@ -39,6 +40,10 @@ __all__ = ["MysqlTarget", "audit_shop", "compare_shop", "longest_gaps", "make_sh
 
 SOCKET: Final = "target.sock"
 
+SINK_USER: Final = "headgate"
+BOOKKEEPING_RIGHTS: Final = "CREATE, DROP, SELECT, INSERT, UPDATE, DELETE, CREATE TEMPORARY TABLES"
+"""On Headgate's own database, as docs/configuration.md has them."""
+
 
 class MysqlTarget:
     """See Target."""
@@ -48,17 +53,47 @@ class MysqlTarget:
     def __init__(self, folder: Path) -> None:
         self._server = EmbeddedMariadb(folder)
         self.start, self.kill, self.stop = self._server.start, self._server.kill, self._server.stop
+        self._password = ""
 
     def prepare(self) -> None:
         """See Target."""
         self._server.start()
         make_shop(self._server.dsn())
+        self._password = secrets.token_hex(16)
+        self._execute(
+            f"CREATE USER {SINK_USER} IDENTIFIED BY '{self._password}'",
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON {quoted(SCHEMA)}.* TO {SINK_USER}",
+            f"GRANT {BOOKKEEPING_RIGHTS} ON headgate.* TO {SINK_USER}",
+        )
 
     @property
     def sink(self) -> SinkAddress:
         """See Target."""
-        dsn = f"mysql://root@{HOST}:{self._server.port}/{SCHEMA}?unix_socket={SOCKET}"
-        return SinkAddress("mysql", dsn, self._server.password)
+        dsn = f"mysql://{SINK_USER}@{HOST}:{self._server.port}/{SCHEMA}?unix_socket={SOCKET}"
+        return SinkAddress("mysql", dsn, self._password)
+
+    def step_down(self) -> None:
+        """See Target. MariaDB has no standby of its own: the server becomes read-only."""
+        self._execute("SET GLOBAL read_only = 1")
+
+    def step_up(self) -> None:
+        """See Target."""
+        self._execute("SET GLOBAL read_only = 0")
+
+    def rotate_password(self) -> str:
+        """See Target."""
+        self._password = secrets.token_hex(16)
+        self._execute(f"ALTER USER {SINK_USER} IDENTIFIED BY '{self._password}'", f"KILL USER {SINK_USER}")
+        return self._password
+
+    def is_hijacked(self) -> bool:
+        """See Target. Stored functions cannot take the place of built-in ones there (ADR 0061)."""
+        return False
+
+    def _execute(self, *statements: str) -> None:
+        with closing(_connect(self._server.dsn())) as target, target.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
 
     def way(self, proxies: Proxies, number: int, home: Path) -> Way:
         """A socket in the service's folder."""

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
+from headgate_lab.chaos.hostile_schema import is_sprung, plant, put_first
 from headgate_lab.chaos.proxy import Proxies
 from headgate_lab.chaos.targets.target import Span, Way
 from headgate_lab.demo.audit import AuditReport
@@ -14,6 +16,7 @@ from headgate_lab.demo.ending import examine_all, row_stands
 from headgate_lab.demo.pauses import longest_pauses
 from headgate_lab.demo.schema import TABLES, Row, Table, create_target
 from headgate_lab.demo.services import SinkAddress, postgresql_sink
+from headgate_lab.demo.sink_role import SINK_ROLE, create_sink_role, set_password
 from headgate_lab.demo.stack import DATABASE, make_database
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
@@ -28,18 +31,42 @@ class PostgresTarget:
     def __init__(self, folder: Path) -> None:
         self._server = EmbeddedPostgres(folder)
         self.start, self.kill, self.stop = self._server.start, self._server.kill, self._server.stop
+        self._sink_dsn = ""
 
     def prepare(self) -> None:
         """See Target."""
         self._server.start()
         with psycopg.connect(make_database(self._server), autocommit=True) as target:
             create_target(target)
+            self._sink_dsn = create_sink_role(target, self._dsn)
             install_target_audit(target)
+            plant(lambda statement: _rows(target, statement))
+            target.execute(put_first(SINK_ROLE).encode())
 
     @property
     def sink(self) -> SinkAddress:
         """See Target."""
-        return postgresql_sink(self._dsn)
+        return postgresql_sink(self._sink_dsn)
+
+    def step_down(self) -> None:
+        """See Target. It comes back as a hot standby."""
+        self._server.restart_as_standby()
+
+    def step_up(self) -> None:
+        """See Target."""
+        self._server.promote()
+
+    def rotate_password(self) -> str:
+        """See Target."""
+        with psycopg.connect(self._dsn, autocommit=True) as target:
+            password = set_password(target)
+            target.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (SINK_ROLE,))
+            return password
+
+    def is_hijacked(self) -> bool:
+        """See Target."""
+        with psycopg.connect(self._dsn, autocommit=True) as target:
+            return is_sprung(lambda statement: _rows(target, statement))
 
     def way(self, proxies: Proxies, number: int, home: Path) -> Way:
         """The server's port on a loopback address of the service's own, to which ``PGHOSTADDR`` sends libpq."""
@@ -65,3 +92,8 @@ class PostgresTarget:
     @property
     def _dsn(self) -> str:
         return self._server.dsn(DATABASE)
+
+
+def _rows(target: psycopg.Connection, statement: str) -> list[tuple[Any, ...]]:
+    cursor = target.execute(statement.encode())
+    return cursor.fetchall() if cursor.description else []

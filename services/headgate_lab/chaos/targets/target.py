@@ -57,6 +57,22 @@ class Target(Protocol):
         """SIGKILL, as a crash would."""
         ...
 
+    def step_down(self) -> None:
+        """Take no more writes, as a primary that a fail-over has made a standby."""
+        ...
+
+    def step_up(self) -> None:
+        """Take writes again, as a standby that is promoted."""
+        ...
+
+    def rotate_password(self) -> str:
+        """Give the user by which Headgate writes another password, end its sessions, and return the password."""
+        ...
+
+    def is_hijacked(self) -> bool:
+        """Whether Headgate has run anything of a schema that others have put in its way."""
+        ...
+
     def stop(self) -> None:
         """Stop it in order. Idempotent."""
         ...

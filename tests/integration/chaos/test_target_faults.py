@@ -1,0 +1,71 @@
+"""What a campaign does to its target: a fail-over, a rotated password, a hostile schema; each by Headgate's own user."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from headgate.config.feed import SinkSpec
+from headgate.records.control import Epoch
+from headgate.sinks.contract import Claim, FeedIdentity, Sink, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.relational.mysql import MysqlSink
+from headgate.sinks.relational.postgresql import PostgresSink
+from headgate.sinks.relational.session import RelationalSettings
+from headgate_lab.chaos.targets import SinkType, make_target
+from headgate_lab.chaos.targets.mysql import SOCKET
+from headgate_lab.chaos.targets.target import Target
+from headgate_lab.demo.schema import TABLES
+
+pytestmark = pytest.mark.integration
+
+TABLE = TABLES[0].full_name
+
+
+@pytest.fixture(params=list(SinkType))
+def target(request: pytest.FixtureRequest) -> Iterator[Target]:
+    with tempfile.TemporaryDirectory(prefix="headgate-test-") as folder:
+        Path(folder).chmod(0o711)
+        target = make_target(request.param, Path(folder, "target"))
+        try:
+            target.prepare()
+            yield target
+        finally:
+            target.stop()
+
+
+def sink_of(target: Target, password: Path) -> Sink:
+    """The sink as a service has it, but by the server's port."""
+    address = target.sink
+    password.write_text(address.password)
+    spec = SinkSpec(type=address.type, dsn=address.dsn.replace(f"?unix_socket={SOCKET}", ""))
+    settings = RelationalSettings(spec.dsn, password)
+    return MysqlSink(settings) if address.type == "mysql" else PostgresSink(settings)
+
+
+def claim_of(n: int) -> Claim:
+    return Claim(FeedIdentity("c", "0-1", "shop"), TABLE, "shop.t", Epoch(1, n), 0, {0: 0})
+
+
+def test_a_target_suffers_and_recovers_by_its_own_user(target: Target, tmp_path: Path) -> None:
+    sink = sink_of(target, tmp_path / "password")
+    assert sink.check([TABLE])[TABLE].key
+    assert sink.claim(claim_of(1)) == {0: 0}
+    target.step_down()
+    with pytest.raises(SinkUnavailableError):
+        sink.claim(claim_of(2))
+    target.step_up()
+    assert sink.claim(claim_of(2)) == {0: 0}
+    password = target.rotate_password()
+    with pytest.raises(SinkRefusedError):
+        sink.claim(claim_of(3))
+    (tmp_path / "password").write_text(password)
+    assert sink.claim(claim_of(3)) == {0: 0}
+    assert not target.is_hijacked()
+    if target.sink.type == "postgresql":
+        dsn = make_conninfo(target.sink.dsn, password=password)
+        with psycopg.connect(dsn, autocommit=True) as prey, pytest.raises(psycopg.Error, match="hijacked"):
+            prey.execute("SELECT length('x')")
+        assert target.is_hijacked()
