@@ -1,4 +1,4 @@
-"""What a campaign does to its target: a fail-over, a rotated password, a hostile schema; each by Headgate's own user."""
+"""What a campaign does to its target, seen by Headgate's user: a fail-over, a rotated password, a hostile schema."""
 
 import tempfile
 from collections.abc import Iterator
