@@ -164,7 +164,9 @@ class PostgresCopy:
         )
         keys = listed([new for _, new in plan.key])
         body = sql.SQL(
-            "CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $hg$ BEGIN "
+            # Its names mean what they mean here, whatever the search path of whoever writes to the table is.
+            "CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
+            "SET search_path FROM CURRENT AS $hg$ BEGIN "
             "IF TG_OP = 'TRUNCATE' THEN TRUNCATE {shadow}; RETURN NULL; END IF; "
             "IF TG_OP = 'DELETE' THEN DELETE FROM {shadow} WHERE {gone}; RETURN NULL; END IF; "
             "IF TG_OP = 'UPDATE' THEN IF {moved} THEN DELETE FROM {shadow} WHERE {gone}; END IF; END IF; "
