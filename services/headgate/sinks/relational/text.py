@@ -124,11 +124,17 @@ def scalar(kind: str, value: object) -> str:
 
 
 def _plain_decimal(value: Decimal) -> str:
-    """A decimal without an exponent, as a person would write it, unless that would add many zeros."""
+    """A decimal without an exponent, as a person would write it, unless that would add many zeros.
+
+    With an exponent it looks like the text of a float, so that events in JSON and in Avro come to the same.
+    """
     text = str(value)
-    if "E" in text and value.is_finite() and abs(value.adjusted()) <= PLAIN_EXPONENT_MAX:
+    if "E" not in text or not value.is_finite():
+        return text
+    if abs(value.adjusted()) <= PLAIN_EXPONENT_MAX:
         return f"{value:f}"
-    return text
+    digits, _, exponent = text.partition("E")
+    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits}e{exponent}"
 
 
 def _unhex(text: str) -> bytes:
