@@ -266,8 +266,9 @@ _ROWS: Final = (
         "value_refused",
         Stage.SINK,
         False,
-        "a value that the sink's column cannot hold",
-        "the message names column and offset: widen the column, then `headgate feed resume`",
+        "the sink does not take a change as it is: a value, a key, or a row that a trigger skips",
+        "the message names table, column and offset, and what to do about that change; then `headgate feed resume`. To "
+        "set such changes aside: `on_bad_change: quarantine`",
     ),
     ErrorCode(
         "constraint_violated",

@@ -32,6 +32,9 @@ from headgate.sinks.relational.times import (
     infinite_timestamp,
     iso_day,
     number_of_units,
+    utc_clock,
+    utc_day,
+    utc_wall,
 )
 
 __all__ = ["logical_json", "logical_text"]
@@ -117,6 +120,18 @@ def _day(value: object) -> str:
     return infinite_date(value) or iso_day(value)
 
 
+def _iso_day(value: object) -> str:
+    return utc_day(value) if isinstance(value, str) else scalar("date", value)
+
+
+def _iso_time(value: object) -> str:
+    return utc_clock(value) if isinstance(value, str) else scalar("time", value)
+
+
+def _iso_timestamp(value: object) -> str:
+    return utc_wall(value) if isinstance(value, str) else scalar("timestamp", value)
+
+
 def _timestamp(value: object, per_second: int) -> str:
     if isinstance(value, str):
         return value
@@ -141,4 +156,7 @@ _TIMES: Final[dict[str, ToText]] = {
     },
     **dict.fromkeys(DATES, _day),
     DURATION: _duration,
+    "io.debezium.time.IsoDate": _iso_day,
+    "io.debezium.time.IsoTime": _iso_time,
+    "io.debezium.time.IsoTimestamp": _iso_timestamp,
 }

@@ -22,13 +22,16 @@ from headgate.sinks.relational.batches import ORPHANS, check_truncates, last_wor
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.grouping import ColumnsMissingError, Merged, OrphanRowsError, UnwritableError
 from headgate.sinks.relational.keys import FoldedKeysError
+from headgate.sinks.relational.passed_over import PassedOverError
 from headgate.sinks.relational.session import Fault, Session
 from headgate.sinks.relational.staging import Stage
 
 __all__ = ["REFUSALS", "apply_in_parts", "is_refusal"]
 
-REFUSALS: Final = (UnwritableError, OrphanRowsError, FoldedKeysError, UnicodeEncodeError, ChangeError)
-"""What the rows, not the sink, are to blame for; besides the database's errors of two faults."""
+REFUSALS: Final = (
+    UnwritableError, OrphanRowsError, FoldedKeysError, PassedOverError, UnicodeEncodeError, ChangeError
+)  # fmt: skip
+"""What single rows are refused for, besides the database's errors of two faults."""
 
 
 def is_refusal(dialect: Dialect[Any, Any, Any], error: Exception) -> bool:

@@ -25,6 +25,7 @@ from headgate.sinks.relational.grouping import (
     group_rows,
 )
 from headgate.sinks.relational.keys import FoldedKeysError
+from headgate.sinks.relational.passed_over import PassedOverError
 from headgate.sinks.relational.session import Session
 from headgate.sinks.relational.table import Table
 from headgate.sinks.relational.text import ColumnText
@@ -63,9 +64,12 @@ class Stage(ABC, Generic[S, C]):
 
     def __init__(self, session: S, table: Table[C], number: int) -> None:
         self.table = table
+        self.group = self._own_column(GROUP)
         self.session = session
         self.is_respelled = False
         """Whether events have been seen to spell the columns in another case: batches are then respelled at once."""
+        self.fires: tuple[str, ...] = ()
+        """Triggers and rules that fire on our writes."""
         self._texts: dict[tuple[str, str | None, str | None, str | None], ColumnText] = {}
         self._create(f"headgate_stage_{number}")
 
@@ -112,18 +116,36 @@ class Stage(ABC, Generic[S, C]):
         """The target's rows with the keys of group 0."""
 
     @abstractmethod
-    def _upsert(self, number: int, columns: Sequence[str], others: Sequence[str]) -> int | None:
-        """Whole rows of a group; ``others`` are the columns outside the key. None: as many as were staged."""
+    def _upsert(self, number: int, columns: Sequence[str], others: Sequence[str]) -> int:
+        """Write whole rows of a group; ``others`` are the columns outside the key. How many were written.
+
+        A changed row may be counted twice, and one that has only a key not at all if it was there already.
+        """
 
     @abstractmethod
     def _update(self, number: int, others: Sequence[str]) -> int:
         """Columns ``others`` of the target's rows with a group's keys; how many there were."""
 
     @abstractmethod
-    def _is_any_folded(self) -> bool:
-        """Whether a staged row's key is not in the target, letter by letter."""
+    def _missing(self, number: int | None = None) -> int:
+        """How many staged rows, of one group or of all, are not in the target under their key, letter by letter."""
+
+    @abstractmethod
+    def _is_any_left(self) -> bool:
+        """Whether the target has a row with a key of group 0."""
+
+    @abstractmethod
+    def _is_any_row(self) -> bool:
+        """Whether the target has a row."""
 
     # --- the rules ---
+
+    def _own_column(self, name: str) -> str:
+        """The name of a column that the stage has beside its target's: one that the target has not."""
+        taken = {column.casefold() for column in self.table.columns}
+        while name.casefold() in taken:
+            name += "_"
+        return name
 
     def check_version(self) -> None:
         """Raise TableAlteredError if the target, locked by now, is not what the stage was made from."""
@@ -141,27 +163,31 @@ class Stage(ABC, Generic[S, C]):
         return groups
 
     def merge(self, reduced: Reduced, groups: Sequence[Group]) -> Merged:
-        """Bring the staged rows into the target. Raises OrphanRowsError where a partial update finds no row."""
-        deletes = upserts = updates = 0
-        if reduced.truncate:  # DELETE: TRUNCATE would lock out every reader, or commit, and needs a right of its own
-            deletes += self._delete_all()
-        if reduced.deletes:
-            deletes += self._delete()
+        """Bring the staged rows into the target.
+
+        Raises OrphanRowsError where a partial update finds no row, PassedOverError where the sink did not do what a
+        statement says, FoldedKeysError where two rows of the source have become one.
+        """
+        deletes, upserts, updates = self._merge_deletes(reduced), 0, 0
         for number, group in enumerate(groups, start=1):
             columns = [column for column in group.columns if column in self.table.columns]
             others = [column for column in columns if column not in self.table.key]
             if group.whole:
-                written = self._upsert(number, columns, others)
-                upserts += len(group.changes) if written is None else written
+                written = min(self._upsert(number, columns, others), len(group.changes))
+                if self.table.key and not others and written < len(group.changes):
+                    written = len(group.changes) - self._missing(number)
+                if written < len(group.changes):
+                    raise PassedOverError("INSERT", self.fires)
+                upserts += written
             elif not self.table.key:
                 raise OrphanRowsError
             elif others:
                 updated = self._update(number, others)
                 updates += updated
                 if updated != len(group.changes):
-                    raise OrphanRowsError
-        if self.table.folding and groups and self._is_any_folded():
-            raise FoldedKeysError
+                    raise OrphanRowsError if self._missing(number) else PassedOverError("UPDATE", self.fires)
+        if groups and self.table.key and (self.table.folding or self.fires) and self._missing():
+            raise FoldedKeysError if self.table.folding else PassedOverError("INSERT", self.fires)
         return Merged(upserts, updates, deletes)
 
     def lacking(self, group: Group) -> list[str]:
@@ -184,6 +210,20 @@ class Stage(ABC, Generic[S, C]):
             values=[*group.values, *[nulls] * len(lacking)],
             types=[*group.types, *[{type(None)}] * len(lacking)],
         )
+
+    def _merge_deletes(self, reduced: Reduced) -> int:
+        deletes = 0
+        if reduced.truncate:  # DELETE: TRUNCATE would lock out every reader, or commit, and needs a right of its own
+            deletes += self._delete_all()
+            if self.fires and self._is_any_row():
+                raise PassedOverError("DELETE", self.fires)
+        if reduced.deletes:
+            deleted = self._delete()
+            # Fewer than were staged may be legal: a row that is not there. As many may be others, deleted by a rule.
+            if (self.fires or deleted < len(reduced.deletes)) and self._is_any_left():
+                raise PassedOverError("DELETE", self.fires)
+            deletes += deleted
+        return deletes
 
     def _used(self, group: Group) -> list[int]:
         """The group's columns that are written. Raises ColumnsMissingError for those that the table does not have."""

@@ -27,7 +27,7 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
     """A sink table. ``columns`` are the writable ones, ``str`` of each its type as the sink prints it.
 
     ``name`` is what the fence is keyed by, whatever the caller calls the table. ``generated`` columns are computed by
-    the sink. ``folding`` key columns take two texts for one. ``version`` becomes another when columns or keys do.
+    the sink. ``folding`` key columns may take two texts for one. ``version`` becomes another when columns or keys do.
     ``schema`` is the database where a server knows no schemas. ``identifier`` is the quoted name.
     """
 
@@ -43,6 +43,14 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
     version: str | None
     equalities: dict[str, Equality] = {}
     """Of key columns whose type brings an ``=`` of its own."""
+    own_rows: str = ""
+    """How a statement names the table where it means the table's own rows: not those of tables that inherit from it.
+    Empty: by ``identifier``."""
+
+    @property
+    def rows(self) -> str:
+        """How a statement that reads or changes rows names the table."""
+        return self.own_rows or self.identifier
 
     def shape(self, name: str, fires: tuple[str, ...] = (), defaults: tuple[str, ...] = ()) -> TableShape:
         """The contract's view, under the name the caller knows the table by."""

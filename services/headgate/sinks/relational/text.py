@@ -318,14 +318,14 @@ class Room(msgspec.Struct, frozen=True):
         """Raise NotTextError for a text that is too long."""
         if self.characters is not None and len(text) > self.characters:
             raise NotTextError(
-                f"the text is too long: it has {len(text)} characters, and the column takes {self.characters}. "
+                f"value too long: the text has {len(text)} characters, and the column takes {self.characters}. "
                 "Widen the column to the source's length"
             )
         if self.octets is not None and len(text) * UTF8_BYTES_MAX > self.octets:
             size = len(text.encode(errors="surrogatepass"))
             if size > self.octets:
                 raise NotTextError(
-                    f"the text is too long: it has {size} bytes, and the column takes {self.octets}. Give the column a "
+                    f"value too long: the text has {size} bytes, and the column takes {self.octets}. Give the column a "
                     "longer text type"
                 )
 

@@ -81,6 +81,8 @@ class RelationalWriter(Generic[S, C, E]):
                         return apply_in_parts(dialect, session, self._fresh_stage(session, batch.claim), batch)
                 except (dialect.error, SinkRefusedError, TableAlteredError) as error:
                     fault = dialect.fault_of(error) if isinstance(error, dialect.error) else Fault.ALTERED
+                    if fault is Fault.SINK and self._is_altered(session, batch.claim):
+                        fault = Fault.ALTERED
                     if attempt == ATTEMPTS_MAX or fault not in (Fault.ALTERED, Fault.DEADLOCK):
                         raise
                     if fault is Fault.ALTERED:
@@ -129,6 +131,7 @@ class RelationalWriter(Generic[S, C, E]):
             table = self._load_table(session, claim)
             self._created += 1
             stage = self._dialect.stage(session, table, self._created)
+            stage.fires = self._dialect.firing(session, table)
         self._stages[name] = stage
         self._used_at[name] = monotonic()
         return stage
@@ -151,6 +154,13 @@ class RelationalWriter(Generic[S, C, E]):
         if self._load_table(session, claim) != stage.table:
             self._forget_stage(claim.table)
         return self._stage(session, claim)
+
+    def _is_altered(self, session: S, claim: Claim) -> bool:
+        """Whether the stage is not the table's any more, which can be why the database refused a statement."""
+        try:
+            return not session.closed and self._load_table(session, claim) != self._stages[claim.table].table
+        except (self._dialect.error, SinkError):
+            return False  # the statement's own error says more
 
     def _forget_stage(self, name: str) -> None:
         del self._used_at[name]

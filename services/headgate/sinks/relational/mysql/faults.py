@@ -9,6 +9,9 @@ from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError
 from headgate.sinks.relational.session import Fault
 
 __all__ = ["BAD_VALUES", "UNAVAILABLE", "errno", "fault_of", "is_clients", "message", "sink_error", "words_of"]
+from headgate.sinks.relational.remedies import Remedy, advised
+
+__all__ = ["BAD_VALUES", "UNAVAILABLE", "errno", "fault_of", "message", "remedy_of", "sink_error", "words_of"]
 
 BAD_VALUES: Final = frozenset(
     {1048, 1062, 1118, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1416, 1425, 1427, 1451, 1452, 1216, 1217,
@@ -32,6 +35,15 @@ UNAVAILABLE: Final = frozenset(
     }
 )  # fmt: skip
 _RIGHTS: Final = frozenset({1044, 1142, 1143, 1227, 1370, 1410, 1698})
+
+_INCORRECT_VALUE: Final = 1366
+_REMEDIES: Final[dict[int, Remedy]] = {
+    1406: Remedy.WIDEN,
+    **dict.fromkeys((1264, 1690), Remedy.RANGE),
+    **dict.fromkeys((1048, 1263, 1364), Remedy.NULL),
+    **dict.fromkeys((3819, 4025), Remedy.CHECK),
+    1644: Remedy.RAISED,
+}
 
 
 def fault_of(error: pymysql.Error) -> Fault:
@@ -59,7 +71,15 @@ def message(error: BaseException) -> str:
 
 def words_of(error: pymysql.Error) -> tuple[str | None, str]:
     """See Dialect: a column is named in the words."""
-    return None, message(error)
+    reason = message(error)
+    return None, advised(reason, remedy_of(errno(error), reason)) if fault_of(error) is Fault.VALUE else reason
+
+
+def remedy_of(number: int, text: str) -> Remedy:
+    """What to do about a value that was refused with an error, or a warning, of this number."""
+    if number == _INCORRECT_VALUE and "string value" in text:
+        return Remedy.LETTERS
+    return _REMEDIES.get(number, Remedy.TYPE)
 
 
 def sink_error(error: pymysql.Error, doing: str) -> SinkError:

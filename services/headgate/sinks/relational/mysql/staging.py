@@ -17,9 +17,10 @@ import pymysql
 from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.mysql.catalog import DATABASE, Column, read_version
 from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
-from headgate.sinks.relational.mysql.faults import BAD_VALUES, errno, message
+from headgate.sinks.relational.mysql.faults import BAD_VALUES, errno, message, remedy_of
 from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT, column_text
-from headgate.sinks.relational.staging import GROUP, Stage
+from headgate.sinks.relational.remedies import advised
+from headgate.sinks.relational.staging import Stage
 from headgate.sinks.relational.text import ColumnText
 from headgate.sinks.relational.times import NotTextError
 
@@ -31,7 +32,6 @@ INSERT_BYTES: Final = 1 << 20
 VALUE_CHARACTERS_MAX: Final = 80
 """Of a value that is refused, in the error: enough to find it."""
 
-_GROUP: Final = quoted(GROUP)
 _PLACE: Final = re.compile(r"column '?(?:`[^`]*`\.)*[`']?(?P<column>.+?)[`']? at row (?P<row>\d+)")
 
 
@@ -40,10 +40,11 @@ class MysqlStage(Stage[MysqlSession, Column]):
 
     def _create(self, name: str) -> None:
         self._stage = quoted(DATABASE, name)
+        self._group = quoted(self.group)
         self._is_filled = False
         columns = ", ".join(f"{quoted(name)} {column.definition}" for name, column in self.table.columns.items())
         engine = " ENGINE = Aria TRANSACTIONAL = 0" if self.session.is_mariadb else " ENGINE = InnoDB"
-        self.session.execute(f"CREATE TEMPORARY TABLE {self._stage} ({_GROUP} int NOT NULL, {columns}){engine}")
+        self.session.execute(f"CREATE TEMPORARY TABLE {self._stage} ({self._group} int NOT NULL, {columns}){engine}")
 
     def drop(self) -> None:
         """See Stage."""
@@ -89,7 +90,7 @@ class MysqlStage(Stage[MysqlSession, Column]):
                 settings.append(f"{quoted(column)} = {read}")
             else:
                 names.append(quoted(column))
-        settings.append(f"{_GROUP} = {number}")
+        settings.append(f"{self._group} = {number}")
         statement = (
             f"LOAD DATA LOCAL INFILE 'rows' INTO TABLE {self._stage} CHARACTER SET utf8mb4 "
             f"FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
@@ -97,25 +98,26 @@ class MysqlStage(Stage[MysqlSession, Column]):
         )
         warnings = self.session.load(statement, self._lines(group, used))
         if warnings:
-            self._refuse(group, [str(row[2]) for row in self.session.execute("SHOW WARNINGS LIMIT 1")], 0)
+            said = [(int(row[1]), str(row[2])) for row in self.session.execute("SHOW WARNINGS LIMIT 1")]
+            self._refuse(group, *(said or [(0, "the sink warned, and did not say of what")])[0], 0)
 
-    def _refuse(self, group: Group, said: Sequence[str], first: int) -> None:
-        """Raise for the first row that ``said`` names, counted from row ``first`` of the group."""
-        text = said[0] if said else "the sink warned, and did not say of what"
+    def _refuse(self, group: Group, number: int, text: str, first: int) -> None:
+        """Raise for the first row that the server's error names, counted from row ``first`` of the group."""
+        remedy = remedy_of(number, text)
         place = _PLACE.search(text)
         if place is None:
-            raise UnwritableError(group.changes[first], None, text)
+            raise UnwritableError(group.changes[first], None, advised(text, remedy))
         row = first + int(place["row"]) - 1
         change = group.changes[min(row, len(group.changes) - 1)]
         column = place["column"]
         if change.row is not None and column in change.row:
             text = f"{text}: {str(change.row[column])[:VALUE_CHARACTERS_MAX]!r}"
-        raise UnwritableError(change, column, text)
+        raise UnwritableError(change, column, advised(text, remedy))
 
     # --- INSERT of many rows ---
 
     def _insert(self, number: int, group: Group, used: Sequence[int]) -> None:
-        names = ", ".join([_GROUP, *(quoted(group.columns[index]) for index in used)])
+        names = ", ".join([self._group, *(quoted(group.columns[index]) for index in used)])
         head = f"INSERT INTO {self._stage} ({names}) VALUES "
         rows: list[str] = []
         size = first = 0
@@ -135,7 +137,7 @@ class MysqlStage(Stage[MysqlSession, Column]):
         except pymysql.Error as error:
             if errno(error) not in BAD_VALUES:
                 raise
-            self._refuse(group, [message(error)], first)
+            self._refuse(group, errno(error), message(error), first)
 
     def _literal(self, group: Group, index: int, place: int) -> str:
         column = group.columns[index]
@@ -160,7 +162,7 @@ class MysqlStage(Stage[MysqlSession, Column]):
         target = self.table.identifier
         return self.session.count(
             f"DELETE FROM {target} USING {self._stage} s STRAIGHT_JOIN {target} ON {self._same_key(target)} "
-            f"WHERE s.{_GROUP} = 0"
+            f"WHERE s.{self._group} = 0"
         )
 
     def _same_key(self, target: str = "t") -> str:
@@ -169,7 +171,7 @@ class MysqlStage(Stage[MysqlSession, Column]):
         key += [f"BINARY {target}.{quoted(column)} = BINARY s.{quoted(column)}" for column in self.table.folding]
         return " AND ".join(key)
 
-    def _upsert(self, number: int, columns: Sequence[str], others: Sequence[str]) -> None:
+    def _upsert(self, number: int, columns: Sequence[str], others: Sequence[str]) -> int:
         """Insert, or update the row of the same key.
 
         ON DUPLICATE KEY UPDATE would take a row that shares any unique value for the same row: tables with more
@@ -178,36 +180,46 @@ class MysqlStage(Stage[MysqlSession, Column]):
         target, stage = self.table.identifier, self._stage
         names = ", ".join(map(quoted, columns))
         if not self.table.key:
-            self.session.execute(
-                f"INSERT INTO {target} ({names}) SELECT {names} FROM {stage} WHERE {_GROUP} = {number}"
+            return self.session.count(
+                f"INSERT INTO {target} ({names}) SELECT {names} FROM {stage} WHERE {self._group} = {number}"
             )
-            return
         if not self.table.secondary_unique:
             first = quoted(self.table.key[0])
             assign = ", ".join(f"{quoted(column)} = VALUES({quoted(column)})" for column in others)
-            self.session.execute(
-                f"INSERT INTO {target} ({names}) SELECT {names} FROM {stage} WHERE {_GROUP} = {number} "
+            # The server counts a row that it inserts, or leaves as it was, once, and one that it changes twice.
+            return self.session.count(
+                f"INSERT INTO {target} ({names}) SELECT {names} FROM {stage} WHERE {self._group} = {number} "
                 f"ON DUPLICATE KEY UPDATE {assign or f'{target}.{first} = {target}.{first}'}"
             )
-            return
-        if others:
-            self._update(number, others)
+        updated = self._update(number, others) if others else 0
         chosen = ", ".join(f"s.{quoted(column)}" for column in columns)
-        self.session.execute(
+        return updated + self.session.count(
             f"INSERT INTO {target} ({names}) SELECT {chosen} FROM {stage} s LEFT JOIN {target} t ON {self._same_key()} "
-            f"WHERE s.{_GROUP} = {number} AND t.{quoted(self.table.key[0])} IS NULL"
+            f"WHERE s.{self._group} = {number} AND t.{quoted(self.table.key[0])} IS NULL"
         )
 
     def _update(self, number: int, others: Sequence[str]) -> int:
         assign = ", ".join(f"t.{quoted(column)} = s.{quoted(column)}" for column in others)
         return self.session.count(
             f"UPDATE {self._stage} s STRAIGHT_JOIN {self.table.identifier} t ON {self._same_key()} SET {assign} "
-            f"WHERE s.{_GROUP} = {number}"
+            f"WHERE s.{self._group} = {number}"
         )
 
-    def _is_any_folded(self) -> bool:
+    def _missing(self, number: int | None = None) -> int:
+        of_group = "> 0" if number is None else f"= {number}"
         ((lost,),) = self.session.execute(
             f"SELECT COUNT(*) FROM {self._stage} s LEFT JOIN {self.table.identifier} t ON {self._same_key()} "
-            f"WHERE s.{_GROUP} > 0 AND t.{quoted(self.table.key[0])} IS NULL"
+            f"WHERE s.{self._group} {of_group} AND t.{quoted(self.table.key[0])} IS NULL"
         )
-        return bool(lost)
+        return int(lost)
+
+    def _is_any_left(self) -> bool:
+        return bool(
+            self.session.execute(
+                f"SELECT 1 FROM {self._stage} s STRAIGHT_JOIN {self.table.identifier} t ON {self._same_key()} "
+                f"WHERE s.{self._group} = 0 LIMIT 1"
+            )
+        )
+
+    def _is_any_row(self) -> bool:
+        return bool(self.session.execute(f"SELECT 1 FROM {self.table.identifier} LIMIT 1"))

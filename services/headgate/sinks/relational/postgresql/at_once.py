@@ -7,7 +7,8 @@ server refuses is undone and goes the ordinary way, where it is judged. So this 
 if the fence does not hold, its statement ends in an error, and the server does not come to the INSERT.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import psycopg
 from psycopg import errors
@@ -18,7 +19,7 @@ from headgate.sinks.contract import ChangeBatch
 from headgate.sinks.relational.grouping import Group, Merged, group_rows
 from headgate.sinks.relational.postgresql.catalog import VERSION, Column
 from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
-from headgate.sinks.relational.postgresql.faults import fault_of
+from headgate.sinks.relational.postgresql.faults import fault_of, sink_error
 from headgate.sinks.relational.postgresql.progress import HOLD, MOVE, PREPARED_FENCE, fence_arguments
 from headgate.sinks.relational.postgresql.staging import STAGED_AS
 from headgate.sinks.relational.session import Fault
@@ -35,6 +36,9 @@ VALUES_BYTES_MAX: Final = 1 << 18
 
 _VERSION: Final = "headgate_version"
 _PREPARED: Final = (*PREPARED_FENCE, f"PREPARE {_VERSION} (text) AS {VERSION % '$1'}")
+Answer = tuple[int, list[tuple[Any, ...]]]
+"""Of one statement: how many rows it found, and its rows."""
+
 _NUL: Final = "\x00"
 """It would end the text."""
 
@@ -53,7 +57,7 @@ def apply_at_once(
         session.prepare(_PREPARED)
         answers = session.begin_with(batch.claim, statements)
         reach(CrashPoint.ROWS_SENT)
-        if batch.changes and str(answers[-1][1][0][0]) != stage.table.version:
+        if batch.changes and not _is_as_told(stage, reduced, answers):
             session.undo()
             return None
         reach(CrashPoint.BEFORE_COMMIT)
@@ -64,10 +68,18 @@ def apply_at_once(
         return None
     except psycopg.Error as error:
         session.undo()
-        if fault_of(error) in (Fault.VALUE, Fault.BETWEEN_ROWS):  # the fence's error is among them
+        # The fence's error is among them, and whatever an input function raises: judged on the ordinary way.
+        if fault_of(error) in (Fault.VALUE, Fault.BETWEEN_ROWS) or not sink_error(error, "").retryable:
             return None
         raise
-    return Merged(answers[-2][0] if batch.changes else 0, 0, 0)
+    return Merged(len(reduced.upserts) if batch.changes else 0, 0, 0)
+
+
+def _is_as_told(stage: Stage[PostgresSession, Column], reduced: Reduced, answers: Sequence[Answer]) -> bool:
+    """Whether the table is what the rows were written for, and all of them are there, each under its own key."""
+    rows, version = len(reduced.upserts), str(answers[-1][1][0][0])
+    written, found = (answers[-3][0], answers[-2][1][0][0]) if stage.fires else (answers[-2][0], rows)
+    return (written, found, version) == (rows, rows, stage.table.version)
 
 
 def _statements(
@@ -82,11 +94,12 @@ def _statements(
         insert = _insert(session, stage, reduced)
         if insert is None:
             return None
-        statements += [insert, f"EXECUTE {_VERSION} ({literal(table.identifier)})"]
+        statements += [*insert, f"EXECUTE {_VERSION} ({literal(table.identifier)})"]
     return statements
 
 
-def _insert(session: PostgresSession, stage: Stage[PostgresSession, Column], reduced: Reduced) -> str | None:
+def _insert(session: PostgresSession, stage: Stage[PostgresSession, Column], reduced: Reduced) -> list[str] | None:
+    """The INSERT; where a trigger fires, also a statement that counts the rows that are there under their keys."""
     table = stage.table
     if reduced.truncate or reduced.deletes or len(reduced.upserts) > ROWS_MAX or not table.key or table.folding:
         return None
@@ -104,10 +117,14 @@ def _insert(session: PostgresSession, stage: Stage[PostgresSession, Column], red
         return None
     others = [quoted(column) for column in columns if column not in table.key]
     then = f"UPDATE SET {', '.join(f'{name} = EXCLUDED.{name}' for name in others)}" if others else "NOTHING"
-    return (
+    insert = (
         f"INSERT INTO {table.identifier} ({', '.join(map(quoted, columns))}) OVERRIDING SYSTEM VALUE VALUES {rows} "
         f"ON CONFLICT ({', '.join(map(quoted, table.key))}) DO {then}"
     )
+    if not stage.fires:
+        return [insert]
+    keys = ", ".join(f"({', '.join(key)})" for key in zip(*(values[columns.index(k)] for k in table.key), strict=True))
+    return [insert, f"SELECT count(*) FROM {table.rows} WHERE ({', '.join(map(quoted, table.key))}) IN ({keys})"]
 
 
 def _takes(stage: Stage[PostgresSession, Column], group: Group) -> bool:

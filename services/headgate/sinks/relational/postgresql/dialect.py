@@ -41,7 +41,8 @@ _POSTGRESQL: Final = Dialect[PostgresSession, Column, psycopg.Error](
     sink_error=sink_error,
     folded=(
         "another row has a key that column {columns} takes for the same (citext, or a collation that is not "
-        "deterministic): make it text with a deterministic collation"
+        "deterministic), or the column's type prints the key in another way than it was sent: make it text with a "
+        "deterministic collation"
     ),
     keeps_session=True,
     connect_watcher=connect,

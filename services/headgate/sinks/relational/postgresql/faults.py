@@ -6,9 +6,10 @@ import psycopg
 from psycopg import errors
 
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
+from headgate.sinks.relational.remedies import Remedy, advised
 from headgate.sinks.relational.session import Fault
 
-__all__ = ["fault_of", "message", "sink_error", "words_of"]
+__all__ = ["fault_of", "message", "remedy_of", "sink_error", "words_of"]
 
 _FAULTS: Final[tuple[tuple[Fault, tuple[type[psycopg.Error], ...]], ...]] = (
     (Fault.BETWEEN_ROWS, (errors.UniqueViolation, errors.ForeignKeyViolation, errors.ExclusionViolation)),
@@ -50,13 +51,43 @@ _UNAVAILABLE: Final = (
 )
 _UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
 
-
 _NOT_FOUND: Final = (errors.UndefinedTable, errors.UndefinedFunction, errors.UndefinedObject)
+_RAISED_CLASSES: Final = ("P0", "38", "39", "2F")
+"""Classes of SQLSTATE for errors in functions of the sink: PL/pgSQL's own, and those of external routines."""
+
+_REMEDIES: Final[dict[str, Remedy]] = {
+    "22001": Remedy.WIDEN,
+    "22003": Remedy.RANGE,
+    "22008": Remedy.RANGE,
+    "22021": Remedy.LETTERS,
+    "22P05": Remedy.LETTERS,
+    "23502": Remedy.NULL,
+    "23514": Remedy.CHECK,
+    "54000": Remedy.INDEX,
+}
 
 
 def fault_of(error: psycopg.Error) -> Fault:
     """Whose fault it is; the first that fits."""
-    return next((fault for fault, kinds in _FAULTS if isinstance(error, kinds)), Fault.SINK)
+    found = next((fault for fault, kinds in _FAULTS if isinstance(error, kinds)), Fault.SINK)
+    return Fault.VALUE if found is Fault.SINK and _is_raised(error) else found
+
+
+def _is_raised(error: psycopg.Error) -> bool:
+    """Whether a function of the sink raised it: of a class for that, or with a state that PostgreSQL does not know."""
+    state = error.sqlstate
+    if state is None or state[:2] in _RAISED_CLASSES:
+        return state is not None
+    try:
+        errors.lookup(state)
+    except KeyError:
+        return state[:2] not in (*_UNAVAILABLE_CLASSES, "XX")
+    return False
+
+
+def remedy_of(error: psycopg.Error) -> Remedy:
+    """What to do about a value that was refused with this error."""
+    return Remedy.RAISED if _is_raised(error) else _REMEDIES.get(error.sqlstate or "", Remedy.TYPE)
 
 
 def message(error: psycopg.Error) -> str:
@@ -68,7 +99,8 @@ def words_of(error: psycopg.Error) -> tuple[str | None, str]:
     """See Dialect."""
     detail = error.diag.message_detail
     reason = (error.diag.message_primary or str(error)) + (f" ({detail})" if detail else "")
-    return error.diag.column_name, reason
+    is_value = fault_of(error) is Fault.VALUE and not isinstance(error, errors.CardinalityViolation)
+    return error.diag.column_name, advised(reason, remedy_of(error)) if is_value else reason
 
 
 def sink_error(error: psycopg.Error, doing: str) -> SinkError:

@@ -5,6 +5,7 @@ depends on DateStyle, numbers in hexadecimal, the prefixes of boolean words, nam
 networks without all of their digits. ``infinity`` and ``epoch`` are constants.
 """
 
+import re
 from typing import Final
 
 from headgate.sinks.relational.forms import (
@@ -101,6 +102,15 @@ _KEY_FORMS: Final = {
 }
 """For types that read several texts as one value: the text that the type itself prints."""
 
+_EXACT: Final = frozenset(
+    {
+        "bigint", "bit", "bit varying", "boolean", "bpchar", "bytea", '"char"', "character", "character varying",
+        "date", "double precision", "integer", "macaddr", "macaddr8", "name", "numeric", "oid", "real",
+        "smallint", "text", "uuid", "xid8",
+    }
+)  # fmt: skip
+_TYPE: Final = re.compile(r"(?P<head>[^(\[]*?) ?(?:\([^)]*\)(?P<tail>[^\[]*))?(?:\[\])*")
+
 _CLOCK_WORDS: Final = "now|today|tomorrow|yesterday|allballs"
 
 CONTAINER_FORM: Final = Form(
@@ -110,6 +120,17 @@ CONTAINER_FORM: Final = Form(
 """Of composite types, of ranges somebody made, and of others whose parts are dates or times."""
 
 _NAME_BYTES: Final = 63
+
+
+def keeps_keys(declared: str) -> bool:
+    """Whether a column of this type tells apart all keys that it is sent.
+
+    A key that it would take for another one is refused before it is sent. Of any other type the text that was sent is
+    compared with the text of the stored key.
+    """
+    found = _TYPE.fullmatch(declared)
+    kind = declared if found is None else f"{found['head']}{found['tail'] or ''}"
+    return declared.endswith("[]") or kind in _EXACT or kind.startswith(("time ", "timestamp ", "interval"))
 
 
 def form_of(kind: str, *, in_key: bool) -> Form | None:

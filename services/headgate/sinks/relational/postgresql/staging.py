@@ -14,8 +14,10 @@ import psycopg
 from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.postgresql.catalog import Column, read_version
 from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
+from headgate.sinks.relational.postgresql.faults import remedy_of, sink_error
 from headgate.sinks.relational.postgresql.values import column_text
-from headgate.sinks.relational.staging import GROUP, Stage
+from headgate.sinks.relational.remedies import advised
+from headgate.sinks.relational.staging import Stage
 from headgate.sinks.relational.text import ColumnText
 
 __all__ = ["STAGED_AS", "PostgresStage"]
@@ -25,8 +27,18 @@ ROWS_BEFORE_TRUNCATE: Final = 5_000
 
 STAGED_AS: Final = {"money": "numeric", "money[]": "numeric[]"}
 
-_GROUP: Final = quoted(GROUP)
 _COPY_PLACE: Final = re.compile(r"COPY \S+, line (?P<line>\d+)(?:, column (?P<column>.+?))?(?::|$)")
+
+
+def _is_of_a_value(error: psycopg.Error) -> bool:
+    """Whether a COPY failed because of a value: of a domain's CHECK too, and of an extension's input function.
+
+    Such a function raises what it likes (hstore: an internal error); COPY names the column whose value it read.
+    """
+    if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
+        return True
+    place = _COPY_PLACE.search(error.diag.context or "")
+    return place is not None and place["column"] is not None and not sink_error(error, "").retryable
 
 
 class PostgresStage(Stage[PostgresSession, Column]):
@@ -34,10 +46,19 @@ class PostgresStage(Stage[PostgresSession, Column]):
 
     def _create(self, name: str) -> None:
         self._stage = quoted("pg_temp", name)
+        self._group = quoted(self.group)
+        # Of money the text that was sent says little: the number that was staged is compared.
+        folding = [column for column in self.table.folding if self.table.columns[column].declared not in STAGED_AS]
+        self._sent = {column: quoted(self._own_column(f"headgate key {place}")) for place, column in enumerate(folding)}
         self._rows = 0
-        columns = ", ".join(self._as_staged(column) for column in self.table.columns)
+        columns = ", ".join(
+            [
+                *(self._as_staged(column) for column in self.table.columns),
+                *(f"''::text AS {n}" for n in self._sent.values()),
+            ]
+        )
         self.session.execute(
-            f"CREATE TEMPORARY TABLE {quoted(name)} AS SELECT 0::int AS {_GROUP}, {columns} "
+            f"CREATE TEMPORARY TABLE {quoted(name)} AS SELECT 0::int AS {self._group}, {columns} "
             f"FROM {self.table.identifier} WITH NO DATA"
         )
 
@@ -61,7 +82,7 @@ class PostgresStage(Stage[PostgresSession, Column]):
     def begin_trials(self) -> None:
         """See Stage."""
         self.session.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        self.session.execute(f"LOCK TABLE {self.table.identifier} IN ROW EXCLUSIVE MODE")
+        self.session.execute(f"LOCK TABLE {self.table.rows} IN ROW EXCLUSIVE MODE")
 
     def read_version(self) -> str | None:
         """See Stage."""
@@ -82,15 +103,25 @@ class PostgresStage(Stage[PostgresSession, Column]):
 
     def _send(self, number: int, group: Group, used: Sequence[int]) -> None:
         self._rows += len(group.changes)
-        names = ", ".join([_GROUP, *(quoted(group.columns[index]) for index in used)])
+        again = [index for index in used if group.columns[index] in self._sent]
+        names = ", ".join(
+            [
+                self._group,
+                *(quoted(group.columns[index]) for index in used),
+                *(self._sent[group.columns[index]] for index in again),
+            ]
+        )
+        lines = self._lines(group, [*used, *again], f"{number}\t")
         try:
-            self.session.copy(f"COPY {self._stage} ({names}) FROM STDIN", self._lines(group, used, f"{number}\t"))
-        except (psycopg.DataError, psycopg.IntegrityError) as error:  # the second: a domain's CHECK
+            self.session.copy(f"COPY {self._stage} ({names}) FROM STDIN", lines)
+        except psycopg.Error as error:
+            if not _is_of_a_value(error):
+                raise
             raise self._refused(group, error) from error
 
     def _refused(self, group: Group, error: psycopg.Error) -> UnwritableError:
         place = _COPY_PLACE.search(error.diag.context or "")
-        reason = error.diag.message_primary or str(error)
+        reason = advised(error.diag.message_primary or str(error), remedy_of(error))
         if place is None:
             return UnwritableError(group.changes[0], None, reason)
         change = group.changes[int(place["line"]) - 1]
@@ -98,23 +129,29 @@ class PostgresStage(Stage[PostgresSession, Column]):
         return UnwritableError(change, place["column"] or (nul[0] if nul else None), reason)
 
     def _delete_all(self) -> int:
-        return self.session.count(f"DELETE FROM {self.table.identifier}")
+        return self.session.count(f"DELETE FROM {self.table.rows}")
 
     def _delete(self) -> int:
         return self.session.count(
-            f"DELETE FROM {self.table.identifier} t USING {self._stage} s WHERE s.{_GROUP} = 0 AND {self._same_key()}"
+            f"DELETE FROM {self.table.rows} t USING {self._stage} s WHERE s.{self._group} = 0 AND {self._same_key()}"
         )
 
     def _same_key(self) -> str:
         same = [self._equal(key) for key in self.table.key]
-        # A key that only the collation takes for this one is another row's.
-        same += [f't.{name}::text COLLATE "C" = s.{name}::text COLLATE "C"' for name in map(quoted, self.table.folding)]
+        # A key that only the collation, or the type, takes for this one is another row's. "format" writes a value as
+        # the server sends it to a client.
+        same += [
+            f'format(\'%s\', t.{quoted(column)}) COLLATE "C" = s.{sent} COLLATE "C"'
+            for column, sent in self._sent.items()
+        ]
         return " AND ".join(same)
 
     def _equal(self, key: str) -> str:
         theirs, ours, equality = f"t.{quoted(key)}", self._from_stage(key), self.table.equalities.get(key)
         if equality is None:
-            return f"{theirs} = {ours}"
+            # In its own type a key of money may be rounded: the stage has it in full.
+            is_kept = f" AND {theirs}::numeric = s.{quoted(key)}" if self.table.columns[key].declared == "money" else ""
+            return f"{theirs} = {ours}{is_kept}"
         return f"{theirs}::{equality.operand} {equality.operator} {ours}::{equality.operand}"
 
     def _upsert(self, number: int, columns: Sequence[str], others: Sequence[str]) -> int:
@@ -125,21 +162,32 @@ class PostgresStage(Stage[PostgresSession, Column]):
             conflict = f"ON CONFLICT ({', '.join(map(quoted, self.table.key))}) DO {then}"
         return self.session.count(
             f"INSERT INTO {self.table.identifier} ({', '.join(map(quoted, columns))}) OVERRIDING SYSTEM VALUE "
-            f"SELECT {', '.join(map(self._from_stage, columns))} FROM {self._stage} s WHERE s.{_GROUP} = {number} "
+            f"SELECT {', '.join(map(self._from_stage, columns))} FROM {self._stage} s WHERE s.{self._group} = {number} "
             f"{conflict}"
         )
 
     def _update(self, number: int, others: Sequence[str]) -> int:
         assign = ", ".join(f"{quoted(column)} = {self._from_stage(column)}" for column in others)
         return self.session.count(
-            f"UPDATE {self.table.identifier} t SET {assign} FROM {self._stage} s "
-            f"WHERE s.{_GROUP} = {number} AND {self._same_key()}"
+            f"UPDATE {self.table.rows} t SET {assign} FROM {self._stage} s "
+            f"WHERE s.{self._group} = {number} AND {self._same_key()}"
         )
 
-    def _is_any_folded(self) -> bool:
+    def _missing(self, number: int | None = None) -> int:
+        of_group = "> 0" if number is None else f"= {number}"
+        ((count,),) = self.session.execute(
+            f"SELECT count(*) FROM {self._stage} s WHERE s.{self._group} {of_group} AND NOT EXISTS "
+            f"(SELECT FROM {self.table.rows} t WHERE {self._same_key()})"
+        )
+        return int(count)
+
+    def _is_any_left(self) -> bool:
         return bool(
             self.session.execute(
-                f"SELECT 1 FROM {self._stage} s WHERE s.{_GROUP} > 0 AND NOT EXISTS "
-                f"(SELECT FROM {self.table.identifier} t WHERE {self._same_key()}) LIMIT 1"
+                f"SELECT 1 FROM {self.table.rows} t JOIN {self._stage} s ON {self._same_key()} "
+                f"WHERE s.{self._group} = 0 LIMIT 1"
             )
         )
+
+    def _is_any_row(self) -> bool:
+        return bool(self.session.execute(f"SELECT 1 FROM {self.table.rows} LIMIT 1"))

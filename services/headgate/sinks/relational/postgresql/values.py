@@ -216,7 +216,7 @@ def column_text(
         inner = None
         if meaning is not None and meaning.startswith(_ARRAY_MEANING):
             inner = meaning[len(_ARRAY_MEANING) : -1]
-        element = _scalar_text(column, inner, connector, binary, in_key=False, holds_times=holds_times)
+        element = _scalar_text(column, inner, connector, binary, in_key=in_key, holds_times=holds_times)
         return ColumnText(partial(array_text, element), strings_are_text=not element.checks_strings)
     return _scalar_text(column, meaning, connector, binary, in_key=in_key, holds_times=holds_times)
 

@@ -1,0 +1,19 @@
+"""Rows that the sink accepted and did not write: its own triggers and rules may skip a row without an error.
+
+So what a statement did is compared with what it was given: rows inserted or updated by their number, a deleted row by
+its absence. Where something fires on our writes, it may also write a row under another key: then each row is looked up
+under its own key after the merge.
+"""
+
+__all__ = ["PassedOverError"]
+
+
+class PassedOverError(Exception):
+    """A ``statement`` of the merge (INSERT, UPDATE, DELETE) left rows as they were. Its text is for people."""
+
+    def __init__(self, statement: str, fires: tuple[str, ...]) -> None:
+        suspects = f" ({', '.join(fires)})" if fires else ""
+        super().__init__(
+            f"the database accepted the {statement} and did not do it, as a trigger or a rule{suspects} can cause. "
+            "Change it to let Headgate's rows pass, or drop it"
+        )
