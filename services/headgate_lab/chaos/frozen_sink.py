@@ -21,10 +21,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from rich.console import Console
 from rich.table import Table
 
+from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.proxy import Link, Proxies
 from headgate_lab.demo.display import Display
-from headgate_lab.demo.folder import scratch_parts
+from headgate_lab.demo.folder import ClusterAt, scratch_parts
 from headgate_lab.demo.processes import ServiceError, stop_all
 from headgate_lab.demo.report import Figure
 from headgate_lab.demo.services import PASSWORD_FILE, Services, run_command
@@ -122,6 +123,7 @@ def run_frozen_sink(display: Display, *, keep: bool, frozen_seconds: float = FRO
         parts.callback(kafka.stop)
         kafka.start()
         _create_topics(kafka.bootstrap)
+        create_topics(ClusterAt(kafka.bootstrap))
         proxies = Proxies()
         parts.callback(proxies.close)
         proxy = proxies.open(int(str(conninfo_to_dict(dsn[_HEALTHY])["port"])))
