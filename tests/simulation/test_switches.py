@@ -64,6 +64,14 @@ def test_a_log_that_grows_and_whose_streams_are_ended_in_parts_keeps_each_keys_o
     assert world.state().sets[SET].partitions > 3
 
 
+@pytest.mark.parametrize("seed", range(300, 316))
+def test_a_log_that_is_deleted_and_created_again_has_what_its_sources_send_to_the_new_one(seed: int) -> None:
+    """Whoever dies or stands still meanwhile: owners with effects of the old log, and writers with batches for it."""
+    counts = SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0, delete_at=400 + 90 * (seed - 300))).run()
+    assert counts["recreated"] == 1
+    assert counts["committed"] > 1
+
+
 @pytest.mark.parametrize("seed", range(100, 112))
 def test_readers_that_come_late_and_old_positions_miss_nothing(seed: int) -> None:
     """Partitions are used again before they begin, so two streams of one partition can be read at a time."""

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from headgate.generation.core.following import Followed
 from headgate.generation.core.life import (
+    ASK_SECONDS,
     REPORT_SECONDS,
     Act,
     LifeOverError,
@@ -165,8 +166,9 @@ def test_a_writer_that_waits_asks_again_if_the_log_was_deleted_with_its_request(
     evolve(state, key, Report(Followed()).record(0), 0)
     assert acts_of(life) == []
     evolve(state, key, None, 0)
-    assert acts_of(life) == [Report(Followed())]
     assert acts_of(life) == []
+    assert acts_of(life, now=NOW + ASK_SECONDS) == [Report(Followed())]
+    assert acts_of(life, now=NOW + ASK_SECONDS) == []
 
 
 def test_an_incarnation_that_finds_less_written_than_an_earlier_one_wrote_does_not_begin() -> None:

@@ -48,7 +48,7 @@ class GrowLog(msgspec.Struct, frozen=True):
 
 
 class DeleteLog(msgspec.Struct, frozen=True):
-    """Fence the writers, then delete a change log's topic, if it still has ``topic_id``, and its positions.
+    """Fence the writers, then delete a change log's topics; nothing if its topic has not ``topic_id`` any more.
 
     A writer that is not fenced could write into a topic of the same name that is created later. Result: LogDeleted.
     """

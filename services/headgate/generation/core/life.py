@@ -12,6 +12,7 @@ the acts are all that others can see of it, so whatever can go wrong with a writ
 
 from collections.abc import Generator
 from enum import Enum, auto
+from math import inf
 from typing import Final
 
 import msgspec
@@ -39,6 +40,10 @@ __all__ = [
 REPORT_SECONDS: Final = 10.0
 """Between two reports of load. All who follow the log fetch each of them, some 3 KB: a hundred writers make ten a
 second. A shorter time has fewer changes in it, and a log is not re-partitioned for a burst of seconds."""
+
+
+ASK_SECONDS: Final = 5.0
+"""A request to be admitted is on the log within milliseconds. After so long without it, it was deleted."""
 
 
 class LifeOverError(Exception):
@@ -97,7 +102,7 @@ class WriterLife:
         self._state, self._name, self._writer = state, name, writer
         self._outbox, self._pace = outbox, pace
         self._closed: tuple[LogStream, ...] = ()
-        self._has_asked = self._was_known = False
+        self._asked_at = -inf
         self._sketch = LoadSketch(seed=life)
         self._measured_from = 0.0
 
@@ -115,7 +120,7 @@ class WriterLife:
             case StepKind.DELETED:
                 raise LogDeletedError
             case StepKind.JOIN:
-                yield from self._join()
+                yield from self._join(now)
             case StepKind.START:
                 yield from self._start(now)
             case StepKind.SWITCH:
@@ -136,14 +141,12 @@ class WriterLife:
     def _step(self) -> Step:
         return next_step(self._state, self._name, self._writer, self.life, self.followed)
 
-    def _join(self) -> Turn:
+    def _join(self, now: float) -> Turn:
         """Ask to be admitted; again if the change log was deleted, and the request with it."""
         is_known = (self._writer, self.life) in self._state.writers.get(self._name, {})
-        if not self._has_asked or (self._was_known and not is_known):
-            self._has_asked, self._was_known = True, False
+        if not is_known and now - self._asked_at >= ASK_SECONDS:
+            self._asked_at = now
             yield Report(self.followed)
-        else:
-            self._was_known = is_known
 
     def _start(self, now: float) -> Turn:
         yield Simple.TAKE_ID

@@ -260,6 +260,8 @@ class ChangeWriter:
         first = self._outbox.first_waiting
         waiting = "" if first is None else f", {len(self._outbox)} changes wait, the first at position {first}"
         reason = self._last_error or "a switch of generations holds its changes back"
+        if self._name not in self._tail.state.sets:
+            reason = f"change log {self._name!r} does not exist. Create it with `headgate generation create`"
         return f"writer {self._writer} of {self._name} wrote nothing for {self._wait_seconds:g} s{waiting}: {reason}"
 
     def _check(self) -> None:

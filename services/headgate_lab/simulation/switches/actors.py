@@ -11,11 +11,14 @@ import msgspec
 from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.generation.core.effects import (
     CreateLog,
+    DeleteLog,
     EffectFailed,
+    EffectRefused,
     EndsMeasured,
     EndsWritten,
     FenceWriter,
     GrowLog,
+    LogDeleted,
     LookAtLog,
     MeasureEnds,
     WriteEnds,
@@ -23,9 +26,9 @@ from headgate.generation.core.effects import (
 )
 from headgate.generation.core.following import Followed
 from headgate.generation.core.kind import GENERATION_KIND
-from headgate.generation.core.life import Act, LifeOverError, Report, Simple, Turn, Write, WriterLife
+from headgate.generation.core.life import Act, LifeOverError, LogDeletedError, Report, Simple, Turn, Write, WriterLife
 from headgate.generation.core.machine import GENERATION
-from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, Written
+from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, PositionsLostError, Written
 from headgate.generation.core.pacing import BatchPace
 from headgate.generation.core.reader_progress import ReaderProgress
 from headgate.generation.core.reading import Gap, Marker
@@ -91,10 +94,18 @@ class SimOwner:
         effect = self.effects.pop(index)
         self.role.finish(effect, EffectFailed("no broker") if fails else self._run(effect.effect))
 
-    def _run(self, effect: object) -> object:
+    def _run(self, effect: object) -> object:  # noqa: PLR0911 - a case for each effect
         match effect:
-            case CreateLog() | LookAtLog():
+            case CreateLog():
+                self._data.create()
                 return self._data.seen(self._entropy())
+            case LookAtLog():
+                return self._data.seen(self._entropy()) if self._data.exists else EffectRefused("it does not exist")
+            case DeleteLog(topic_id=topic_id, writers=writers):
+                for writer in writers:
+                    self._data.init(writer)
+                self._data.drop(topic_id)
+                return LogDeleted()
             case GrowLog(partitions=partitions):
                 self._data.grow(partitions)
                 return self._data.seen(self._entropy())
@@ -173,6 +184,9 @@ class SimWriter(Follower):
             self.is_over = True
         except LifeOverError as error:
             self.is_over, self.is_replaced = True, error.is_replaced
+        except (LogDeletedError, PositionsLostError):
+            # The program ends with an error; whoever starts it again begins with what the new log says.
+            self.is_over = self.is_replaced = True
 
     def feed(self, more: bool) -> None:
         """The source gives its next change, if there is room."""

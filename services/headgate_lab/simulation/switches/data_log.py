@@ -46,10 +46,30 @@ class DataLog:
         self.deleted: dict[tuple[str, int], tuple[int, int]] = {}
         """Changes that retention has deleted, by writer and position: partition and offset of each."""
         self._epochs: dict[str, int] = {}
+        self.number, self.exists = 1, True
+        """Of the topic: another one has the next number."""
+
+    @property
+    def topic_id(self) -> str:
+        """Kafka's id of the topic."""
+        return f"topic-{self.number}"
+
+    def create(self) -> None:
+        """Create the topic, unless it exists."""
+        self.exists = True
+
+    def drop(self, topic_id: str | None) -> None:
+        """Delete the topic, if it still has this id, with all that is written to it."""
+        if self.exists and topic_id == self.topic_id:
+            self.number, self.exists = self.number + 1, False
+            self.records.clear()
+            self.written.clear()
+            self.ends = dict.fromkeys(range(self.partitions), 0)
+            self.starts = dict.fromkeys(range(self.partitions), 0)
 
     def seen(self, entropy: int) -> LogSeen:
         """What a look at the topic tells."""
-        return LogSeen("topic-id", dict(self.ends), entropy)
+        return LogSeen(self.topic_id, dict(self.ends), entropy)
 
     def grow(self, partitions: int) -> None:
         """Add partitions."""
@@ -66,7 +86,7 @@ class DataLog:
         self, writer: str, epoch: int, records: list[tuple[int, DataRecord]], written: Written | None = None
     ) -> None:
         """One transaction: records with their partitions. Raises FencedWriterError, and then nothing is written."""
-        if self._epochs.get(writer) != epoch:
+        if self._epochs.get(writer) != epoch or not self.exists:
             raise FencedWriterError(writer)
         self.append(records)
         for partition in {partition for partition, _ in records}:

@@ -16,6 +16,7 @@ from headgate.records.generation import (
     LoadPolicy,
     PolicyRequested,
     PolicyRequestKey,
+    ReaderKey,
     StreamsRecut,
 )
 from headgate_lab.memory_log.log import MemoryBroker
@@ -84,6 +85,12 @@ class Operator:
             return
         asked = tuple(StreamsRecut(tuple(map(str, change.streams)), change.cuts) for change in changes)
         self._ask(GenerationRequestKind.SWITCH, epoch=current.epoch, changes=asked)
+
+    def delete(self) -> None:
+        """Forget every reader, then ask that the change log is deleted."""
+        for reader in sorted(self._state().readers.get(SET, {})):
+            self._broker.append(Placed(GENERATION_TOPIC, Fact(ReaderKey(SET, reader), None)), 2)
+        self._ask(GenerationRequestKind.DELETE)
 
     def grow(self) -> None:
         """Ask for another partition."""

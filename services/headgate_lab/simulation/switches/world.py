@@ -61,6 +61,7 @@ class SwitchProfile(msgspec.Struct, frozen=True):
     ``automatic``: the owner splits and merges by itself, too. ``late``: nothing is retired, and further readers begin
     with the oldest generation later, or continue from positions that were stored long before. ``retention_rate``: how
     often a partition loses its oldest records, or all of them. ``grow_rate``: how often a partition is added.
+    ``delete_at``: at which step the log is deleted, and created again as soon as it is gone; 0: not at all.
     """
 
     seed: int
@@ -80,6 +81,7 @@ class SwitchProfile(msgspec.Struct, frozen=True):
     late: bool = False
     retention_rate: float = 0.0
     grow_rate: float = 0.0
+    delete_at: int = 0
 
 
 class Judge:
@@ -185,11 +187,16 @@ class SwitchWorld:
         )
         self._unasked: set[int] = set()
         self._still_until: dict[str, float] = {}
+        self._has_deleted = self._is_deleting = False
 
     def run(self) -> Counter[str]:
         """The whole history; what has happened in it, by name. Raises OrderBrokenError."""
         self.operator.create()
-        for _ in range(self.profile.steps):
+        for number in range(1, self.profile.steps + 1):
+            if 0 < self.profile.delete_at <= number and not self._has_deleted and SET in self.state().sets:
+                self._has_deleted = self._is_deleting = True
+                self.readers.clear()
+                self.operator.delete()
             self._step(calm=False)
         self._calm_down()
         return self.counts
@@ -216,10 +223,21 @@ class SwitchWorld:
             self.operator.ask_for_something()
         if self.profile.grow_rate and self.random.random() < self.profile.grow_rate:
             self.operator.grow()
+        if self._is_deleting:
+            self._recreate()
         if self.profile.automatic:
             self.operator.keep_automatic()
         if not calm and self.random.random() < self.profile.retention_rate:
             self._delete()
+
+    def _recreate(self) -> None:
+        """Once the log is gone; its readers begin again, and its sources send all of their changes again."""
+        if SET in self.state().deleted:
+            self._is_deleting = False
+            self.counts["recreated"] += 1
+            self.judge = self._fresh_judge()
+            self.readers.append(ReaderOnTrial("r", self.judge))
+            self.operator.create()
 
     def _delete(self) -> None:
         partition = self.random.randrange(self.profile.partitions)
@@ -300,6 +318,8 @@ class SwitchWorld:
             self._come_late()
         if self.profile.feed_parts and (not self.readers or self.random.random() < 0.5):
             self._feed_step(calm)
+            return
+        if not self.readers:
             return
         reader = self.random.choice(self.readers)
         if reader.run is None or self._dies("reader", calm=calm):
