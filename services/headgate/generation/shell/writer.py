@@ -261,7 +261,10 @@ class ChangeWriter:
         waiting = "" if first is None else f", {len(self._outbox)} changes wait, the first at position {first}"
         reason = self._last_error or "a switch of generations holds its changes back"
         if self._name not in self._tail.state.sets:
-            reason = f"change log {self._name!r} does not exist. Create it with `headgate generation create`"
+            reason = (
+                f"change log {self._name!r} does not exist. Create it with `headgate generation create`, and check "
+                "that `headgate serve generation` runs"
+            )
         return f"writer {self._writer} of {self._name} wrote nothing for {self._wait_seconds:g} s{waiting}: {reason}"
 
     def _check(self) -> None:
