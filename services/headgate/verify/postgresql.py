@@ -77,7 +77,9 @@ class PostgresSide:
         """See Side."""
         for setting in _SETTINGS:
             self._connection.execute(setting)
-        query = SQL("SELECT {columns} FROM {table} ORDER BY {order}").format(
+        # Rows of tables that inherit from this one are not its own. Those of partitions are.
+        query = SQL("SELECT {columns} FROM {only}{table} ORDER BY {order}").format(
+            only=SQL("" if self._is_partitioned(table) else "ONLY "),
             columns=SQL(", ").join(self._text(table, column) for column in (*key, *values)),
             table=self._identifier(table),
             order=SQL(", ").join(self._text(table, column) + SQL(' COLLATE "C"') for column in key),
@@ -93,6 +95,11 @@ class PostgresSide:
 
     def _text(self, table: str, column: str) -> Composed:
         return _TEXTS.get(self._types[table][column], SQL("{}::text")).format(Identifier(column))
+
+    def _is_partitioned(self, table: str) -> bool:
+        found = self._find(table)
+        query = "SELECT FROM pg_partitioned_table WHERE partrelid = %s"
+        return self._connection.execute(query, (None if found is None else found[0],)).fetchone() is not None
 
     def _identifier(self, table: str) -> Identifier:
         found = self._find(table)

@@ -66,6 +66,23 @@ def test_every_difference_is_found(
     assert set(example.key) == {"a", "b"}
 
 
+def test_rows_of_tables_that_inherit_are_not_compared_and_those_of_partitions_are(
+    sides: tuple[Connection, Connection],
+) -> None:
+    here, _ = sides
+    here.execute("CREATE TABLE there.child () INHERITS (there.t)")
+    here.execute("INSERT INTO there.child (a, b) VALUES (-1, 'x')")
+    here.execute("CREATE TABLE there.parted (a int, b text, PRIMARY KEY (a)) PARTITION BY RANGE (a)")
+    here.execute("CREATE TABLE there.part PARTITION OF there.parted DEFAULT")
+    here.execute("CREATE TABLE here.whole (a int PRIMARY KEY, b text)")
+    here.execute("INSERT INTO here.whole VALUES (1, 'x')")
+    here.execute("INSERT INTO there.parted VALUES (1, 'x')")
+    compared = compare_table(*map(PostgresSide, sides), "here.t", "there.t")
+    assert (compared.rows, compared.differences) == (2500, 0)
+    compared = compare_table(*map(PostgresSide, sides), "here.whole", "there.parted")
+    assert (compared.rows, compared.differences) == (1, 0)
+
+
 def test_all_are_counted_and_some_are_kept(sides: tuple[Connection, Connection]) -> None:
     sides[1].execute("DELETE FROM there.t")
     compared = compare_table(*map(PostgresSide, sides), "here.t", "there.t")

@@ -55,3 +55,37 @@ def test_bits_may_be_a_number() -> None:
 @pytest.mark.parametrize("declared", ["bigint", "numeric(19,0)", "numeric(20,2)", "integer"])
 def test_signed_numbers_go_where_no_unsigned_one_would_fit(declared: str) -> None:
     assert column_text(declared, "int64", "mysql").plain(-1) == "-1"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ('{"a": "1", "b c": null}', '"a"=>"1", "b c"=>NULL'),
+        ({"a": 'x"y', "b\\": 1}, '"a"=>"x\\"y", "b\\\\"=>"1"'),
+        ('"a"=>"1"', '"a"=>"1"'),
+        ("{}", ""),
+    ],
+)
+def test_an_hstore_is_pairs_or_a_json_object(value: object, text: str) -> None:
+    assert column_text("hstore", "io.debezium.data.Json").plain(value) == text
+
+
+def test_numbers_that_would_be_nanoseconds_are_refused() -> None:
+    column = column_text("timestamp without time zone", None)
+    with pytest.raises(NotTextError, match="seems to count nanoseconds"):
+        column.plain(1_767_323_045_678_901_000)
+    assert column.plain(9_223_372_036_825_200_000) == "infinity"
+    with_schema = column_text("timestamp without time zone", "io.debezium.time.NanoTimestamp")
+    assert with_schema.plain(1_767_323_045_678_901_000) == "J2461043 03:04:05.678901000"
+
+
+@pytest.mark.parametrize("value", ["2026-02-28Z", "2026-02-28"])
+def test_a_date_of_isostring_is_a_day(value: str) -> None:
+    assert column_text("date", "io.debezium.time.IsoDate").plain(value) == "2026-02-28"
+    assert column_text("text", "io.debezium.time.IsoDate").plain(value) == "2026-02-28"
+
+
+def test_bits_that_a_schema_calls_a_text_are_not_base64() -> None:
+    assert column_text("bit(4)", "string").plain("1010") == "1010"
+    with pytest.raises(NotTextError, match="0 and 1"):
+        column_text("bit(4)", "string").plain("Dw==")

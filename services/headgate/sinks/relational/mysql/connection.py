@@ -37,7 +37,8 @@ SQL_MODE: Final = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_AUTO_VALUE_
 
 _SETTINGS: Final = (
     f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = {WRITER_LOCK_SECONDS}, "
-    f"lock_wait_timeout = {WRITER_LOCK_SECONDS}, unique_checks = 1, sql_safe_updates = 0, sql_notes = 0"
+    f"lock_wait_timeout = {WRITER_LOCK_SECONDS}, unique_checks = 1, sql_safe_updates = 0, sql_auto_is_null = 0, "
+    "sql_notes = 0"
 )
 _ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 # READ COMMITTED: the fence is a condition re-read after a lock wait, and gaps between rows need no lock. sql_notes: a

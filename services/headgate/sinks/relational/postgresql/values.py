@@ -99,7 +99,7 @@ def _hstore(value: object) -> str:
             value = msgspec.json.decode(value)
     if not isinstance(value, dict):
         return scalar("hstore", value)
-    return ",".join(
+    return ", ".join(
         f"{_pair_text(name)}=>{'NULL' if item is None else _pair_text(_text('hstore', item))}"
         for name, item in value.items()
     )
