@@ -97,3 +97,11 @@ def test_no_form_matches_across_texts() -> None:
             column = f"\x1e\x1f{text}\x1f\x1e"
             taken = [form.takes(part) or part == "\x1e" for part in column.split("\x1f")]
             assert form.takes_all(column) is all(taken), (form, text)
+
+
+@pytest.mark.parametrize("text", ["0000-00-00", "2026-00-01", "2026-01-00", "0000-01-01"])
+def test_a_zero_date_says_so(text: str) -> None:
+    mysql = [mysql_text(Column(kind, kind, None, None), None) for kind in ("date", "datetime", "timestamp")]
+    for column in (postgresql_text("date", None), postgresql_text("timestamp without time zone", None), *mysql):
+        with pytest.raises(NotTextError, match="zero date"):
+            column.fields([text], {str})

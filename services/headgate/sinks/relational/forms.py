@@ -35,7 +35,7 @@ NULL_MARK: Final = "\x1e"
 DIVIDER: Final = "\x1f"
 """Stands between the texts of a column while it is searched."""
 
-DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+DAY: Final = "(?!0000)[0-9]{4}-(?!00)[0-9]{2}-(?!00)[0-9]{2}"
 CLOCK: Final = r"[0-9]{2}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
 ZONE: Final = "(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?(?::?[0-9]{2})?)"
 NUMBER: Final = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"

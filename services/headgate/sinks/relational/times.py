@@ -18,6 +18,7 @@ __all__ = [
     "PER_SECOND",
     "SECONDS_PER_DAY",
     "NotTextError",
+    "check_zero_date",
     "clock",
     "fraction",
     "infinite_date",
@@ -88,6 +89,7 @@ _YEAR_MAX: Final = 9999
 _ISO: Final = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d(?P<fraction>\.\d+)?)?)(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?"
 )
+_ZERO_DATE: Final = re.compile(r"0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00")
 _ISO_DAY: Final = re.compile(r"\d{4,7}-\d\d-\d\dZ?")
 _CLOCK: Final = re.compile(
     r"(?P<hour>\d\d):(?P<minute>\d\d)(?P<rest>(?::\d\d(?:\.\d+)?)?)(?:Z|(?P<sign>[+-])(?P<h>\d\d)(?::?(?P<m>\d\d))?)"
@@ -194,6 +196,15 @@ def utc_wall(text: str) -> str:
     except (ValueError, OverflowError) as error:
         raise NotTextError(f"{text!r} is no time that the column holds: {error}") from error
     return f"{moved.date().isoformat()} {moved:%H:%M:%S}{match['fraction'] or ''}"
+
+
+def check_zero_date(text: str) -> None:
+    """Raise NotTextError for a zero date of MySQL's, whole or in part, which is not a date anywhere else."""
+    if _ZERO_DATE.match(text) is not None:
+        raise NotTextError(
+            "a zero date is not a date: years, months and days begin at 1. Make it NULL at the source, or give the "
+            "column a text type"
+        )
 
 
 def utc_day(text: str) -> str:

@@ -44,6 +44,7 @@ from headgate.sinks.relational.times import (
     PER_SECOND,
     SECONDS_PER_DAY,
     NotTextError,
+    check_zero_date,
     clock,
     fraction,
     infinite_date,
@@ -198,6 +199,7 @@ def _day(days: int) -> str:
 
 def _date(meaning: str | None, value: object) -> str:
     if isinstance(value, str):
+        check_zero_date(value)
         return utc_day(value)
     if type(value) is not int:
         raise NotTextError(f"a {type(value).__name__} is no date")
@@ -233,6 +235,7 @@ def _instant(per_second: int | None, value: object, *, said: bool) -> str:
     if isinstance(value, str):
         if value in _INFINITIES:
             raise _missing(value)
+        check_zero_date(value)
         return utc_wall(value)  # the server says what it thinks of any other form
     number, unit = number_of_units(per_second, value, "timestamp")
     if not said:

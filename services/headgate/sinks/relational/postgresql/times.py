@@ -13,6 +13,7 @@ from headgate.sinks.relational.times import (
     PER_SECOND,
     SECONDS_PER_DAY,
     NotTextError,
+    check_zero_date,
     clock,
     fraction,
     infinite_date,
@@ -48,6 +49,7 @@ def unit_per_second(meaning: str | None, precision: int | None) -> int | None:
 def days_text(meaning: str | None, value: object) -> str:
     """A date: days since 1970, or a text, of a timestamp its day."""
     if isinstance(value, str):
+        check_zero_date(value)
         day = utc_day(_without_offset(value, utc_wall))
         return _iso(day.split("T")[0]) if day[:1] in ("-", "+") else day
     if type(value) is not int:
@@ -83,6 +85,7 @@ def timestamp_text(per_second: int | None, zone: str, value: object, *, said: bo
     not make of it. ``said``: that ``per_second`` comes from a schema, not from the column's precision.
     """
     if isinstance(value, str):
+        check_zero_date(value)
         text = value if zone else _without_offset(value, utc_wall)
         return _iso(text) if text[:1] in ("-", "+") else text
     number, unit = number_of_units(per_second, value, "timestamp")
