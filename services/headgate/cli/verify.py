@@ -1,13 +1,13 @@
 """``headgate verify``: are the target tables of a feed what the source tables are?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import psycopg
-import pymysql
 import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
@@ -23,11 +23,10 @@ from headgate.records.spans import wholes
 from headgate.sinks.contract import SinkError
 from headgate.sinks.registry import permitted_password_file, type_of_address
 from headgate.sinks.relational.mysql.connection import connect
-from headgate.sinks.relational.mysql.faults import message
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sources.origin import origins
 from headgate.sources.topics import source_tables
-from headgate.verify.comparing import Side, TableCompared, UncomparableError, compare_table
+from headgate.verify.comparing import Side, SideError, TableCompared, UncomparableError, compare_table
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
 
@@ -44,54 +43,84 @@ def verify(
         ),
     ],
     source_password_file: Annotated[Path | None, typer.Option("--source-password-file")] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", help="compare only this table, as `headgate table list` shows it; may be repeated"),
+    ] = None,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Compare FEED's source and target tables row by row; exit 0 only if they are equal. Both sides must be at rest."""
+    """Compare the rows of FEED's source and target tables. Exit 0 only if all tables were compared and are equal.
+
+    Both sides must be at rest. A table that cannot be compared is skipped and named, and the others are compared.
+    """
     with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log), feed)
         spec = parse_feed(record.spec)
-        said = _said_by_events(log.connection, spec, record.spans)
-    compared = _compare(spec, record.spans, said, source_dsn, source_password_file)
-    rows = sum(table.rows for table in compared)
-    differences = sum(table.differences for table in compared)
+        plans = _chosen(feed, wholes(record.spans), table or [])
+        said = _said_by_events(log.connection, spec, plans)
+    compared, skipped = _compare(spec, plans, said, source_dsn, source_password_file)
+    rows = sum(each.rows for each in compared)
+    differences = sum(each.differences for each in compared)
     if output is not Output.TABLE:
-        show_value(
-            output, {"feed": feed, "rows": rows, "differences": differences, "tables": msgspec.to_builtins(compared)}
-        )
+        facts = {"feed": feed, "rows": rows, "differences": differences, "tables": msgspec.to_builtins(compared)}
+        show_value(output, {**facts, "skipped": skipped})
     else:
         _show(compared)
         note(f"{rows} rows compared in {len(compared)} tables, {differences} differ")
+    for name, reason in skipped.items():
+        note(f"{name} was not compared: {reason}")
     if differences:
         raise typer.Exit(int(ExitCode.DIFFERENCE))
+    if skipped:
+        raise CommandError(ExitCode.DATABASE, f"{len(skipped)} of {len(plans)} tables were not compared, see above")
+
+
+def _chosen(feed: str, plans: Sequence[SpanPlan], names: Sequence[str]) -> list[SpanPlan]:
+    """The plans of the tables of these names; of all, if there are none. Raises typer.BadParameter."""
+    known = {plan.table: plan for plan in plans}
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise typer.BadParameter(
+                f"feed {feed} has no table {name!r}.{hint} `headgate table list {feed}` shows its tables",
+                param_hint="--table",
+            )
+    return [known[name] for name in dict.fromkeys(names)] if names else list(plans)
 
 
 def _compare(
     spec: FeedSpec,
-    spans: tuple[SpanPlan, ...],
+    plans: Sequence[SpanPlan],
     said: Mapping[str, str],
     source_dsn: str,
     source_password_file: Path | None,
-) -> list[TableCompared]:
+) -> tuple[list[TableCompared], dict[str, str]]:
+    """What was compared, and why the other tables were not."""
+    compared: list[TableCompared] = []
+    skipped: dict[str, str] = {}
     with (
         closing(_side(source_dsn, source_password_file)) as source,
         closing(_side(spec.sink.dsn, permitted_password_file(spec.sink))) as target,
     ):
-        try:
-            pairs = [(_source_table(spec, source, said, plan), plan.table) for plan in wholes(spans)]
-            return [compare_table(source, target, one, other) for one, other in pairs]
-        except UncomparableError as error:
-            raise CommandError(ExitCode.DATABASE, str(error)) from error
-        except pymysql.Error as error:
-            raise CommandError(ExitCode.DATABASE, f"the comparison was broken off: {message(error)}") from error
+        for plan in plans:
+            try:
+                compared.append(compare_table(source, target, _source_table(spec, source, said, plan), plan.table))
+            except UncomparableError as error:
+                skipped[plan.table] = str(error)
+            except SideError as error:
+                text = f"the comparison was broken off at {plan.table}: {error}"
+                raise CommandError(ExitCode.DATABASE, text) from error
+    return compared, skipped
 
 
-def _said_by_events(connection: KafkaConnection, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> dict[str, str]:
+def _said_by_events(connection: KafkaConnection, spec: FeedSpec, plans: Sequence[SpanPlan]) -> dict[str, str]:
     """Topic → table, as the topics' last events say it; of a feed that names its tables nothing is asked.
 
     Raises SourceError.
     """
-    topics = {plan.topic: len(plan.start) for plan in wholes(spans) if plan.topic not in spec.source.topic_tables}
+    topics = {plan.topic: len(plan.start) for plan in plans if plan.topic not in spec.source.topic_tables}
     if spec.source.tables or not topics:
         return {}
     return {topic: origin.in_full for topic, origin in origins(connection, topics).items()}
@@ -145,13 +174,14 @@ def _show(compared: list[TableCompared]) -> None:
         {
             "table": table.target,
             "rows": table.rows,
+            "by": "row" if table.keyless else "key",
             "differences": table.differences,
             "columns": len(table.columns),
             "not_compared": ", ".join((*table.columns_missing, *table.columns_surplus)) or None,
         }
         for table in compared
     ]
-    show_rows(("table", "rows", "differences", "columns", "not_compared"), rows, Output.TABLE)
+    show_rows(("table", "by", "rows", "differences", "columns", "not_compared"), rows, Output.TABLE)
     for table in compared:
         for example in table.examples:
             what = f"{example.kind} in {', '.join(example.columns)}" if example.columns else example.kind

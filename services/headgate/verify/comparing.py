@@ -1,22 +1,24 @@
 """Two tables compared row by row, in constant memory, whatever databases they are in.
 
 Each side gives, in one snapshot, its rows in the order of the key, every value as the database's own text (so that
-1.50 is not 1.5 and no microsecond is lost in a conversion); the two streams are merged. Source and target must be at
+nothing is lost in a conversion); the two streams are merged. Source and target must be at
 rest: with writes going on the two snapshots are of different moments.
 
-Two databases of different kinds write the same value differently (t and 1, 1.50 and 1.5): there, what both sides call
-a number, an instant or JSON is brought to one form first. Where one has JSON and the other an array, they differ.
+What two databases write differently is compared by value (forms.py): numbers always, times, bits and JSON where the
+databases are of different kinds. Where one has JSON and the other an array, they differ. A table without a key on
+either side is compared as a multiset of rows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from decimal import Decimal, InvalidOperation
-from enum import StrEnum
 from typing import Final, Protocol
 
 import msgspec
 
-__all__ = ["Difference", "Nature", "Shape", "Side", "TableCompared", "UncomparableError", "compare_table"]
+from headgate.verify.forms import Form, Nature, form_of
+
+__all__ = ["Difference", "Shape", "Side", "SideError", "TableCompared", "UncomparableError", "compare_table"]
 
 ROWS_PER_FETCH: Final = 1_000
 """Rows a cursor holds at a time, per side."""
@@ -28,12 +30,19 @@ Key = tuple[str, ...]
 Row = tuple[str | None, ...]
 
 
+UNMATCHED_ROWS_MAX: Final = 100_000
+"""Rows of a table without key that are kept until the end, because their texts differ and their values may not."""
+
+
 class UncomparableError(Exception):
-    """A table cannot be compared: it is missing on one side, or has no key there."""
+    """A table cannot be compared: it is missing on one side, lacks a key column there, or may not be read."""
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One row: ``kind`` is missing (not in the target), surplus (only there), or differs (in ``columns``)."""
+    """One row: ``kind`` is missing (not in the target), surplus (only there), or differs (in ``columns``).
+
+    ``key`` is the whole row where the table has no key.
+    """
 
     key: dict[str, str]
     kind: str
@@ -41,7 +50,10 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class TableCompared(msgspec.Struct, frozen=True):
-    """One table's verdict. ``columns_missing`` stand in the source only, ``columns_surplus`` in the target only."""
+    """One table's verdict. ``columns_missing`` stand in the source only, ``columns_surplus`` in the target only.
+
+    ``keyless``: it was compared as a multiset of rows.
+    """
 
     source: str
     target: str
@@ -51,15 +63,7 @@ class TableCompared(msgspec.Struct, frozen=True):
     columns_missing: tuple[str, ...]
     columns_surplus: tuple[str, ...]
     examples: tuple[Difference, ...]
-
-
-class Nature(StrEnum):
-    """What a column's text is, as far as different databases write it differently."""
-
-    NUMBER = "number"
-    INSTANT = "instant"
-    JSON = "json"
-    OTHER = "other"
+    keyless: bool = False
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -69,10 +73,19 @@ class Shape(msgspec.Struct, frozen=True):
     key: tuple[str, ...]
 
 
+class SideError(Exception):
+    """A database cannot be read any further; the message names it and its user."""
+
+
 class Side(Protocol):
-    """One of two databases. ``kind`` is the same for databases that write values the same way."""
+    """One of two databases. ``kind`` is the same for databases that write values the same way.
+
+    ``name``: which database it is, and as which user it is read. Methods raise UncomparableError where the user may not
+    read a table, SideError where the database cannot be read at all.
+    """
 
     kind: str
+    name: str
 
     def shape(self, table: str) -> Shape | None:
         """Of ``schema.table``; None if it does not exist, or may not be seen."""
@@ -83,7 +96,10 @@ class Side(Protocol):
         ...
 
     def rows(self, table: str, key: Sequence[str], values: Sequence[str]) -> Iterator[Row]:
-        """Key and values as text, ordered by the key's text byte by byte: on both sides alike, and as Python does."""
+        """Key and values as text, ordered by the key's text byte by byte: on both sides alike, and as Python does.
+
+        NULL in a key, which is the whole row of a table without one, is ordered as the empty text.
+        """
         ...
 
     def close(self) -> None:
@@ -98,74 +114,94 @@ def compare_table(source: Side, target: Side, source_table: str, target_table: s
     """
     ours, theirs = _shape(source, source_table, "source"), _shape(target, target_table, "target")
     key = theirs.key or ours.key
-    if not key:
-        raise UncomparableError(f"{target_table} has no primary key in the target, nor {source_table} in the source")
     lacking = sorted(set(key) - set(ours.columns))
     if lacking:
         raise UncomparableError(f"{source_table} lacks the target's key column {', '.join(lacking)}")
     values = tuple(column for column in theirs.columns if column in ours.columns and column not in key)
-    forms = [_form(ours, theirs, column) if source.kind != target.kind else None for column in (*key, *values)]
-    rows = differences = 0
-    examples: list[Difference] = []
+    columns = (*key, *values)
+    same_kind = source.kind == target.kind
+    forms = [form_of(ours.columns[column], theirs.columns[column], same_kind=same_kind) for column in columns]
+    # Without a key the whole row is one.
+    order, rest = (key, values) if key else (values, ())
+    compared = _Compared(columns, forms)
     with source.snapshot(), target.snapshot():
-        left = source.rows(source_table, key, values)
-        right = target.rows(target_table, key, values)
-        for found, here, there in _merged(left, right, len(key)):
-            rows += 1
-            if here == there:
-                continue
-            differing = _differing(forms, here, there)
-            if not differing and here is not None and there is not None:
-                continue
-            differences += 1
-            if len(examples) < DIFFERENCES_KEPT_MAX:
-                examples.append(_difference((*key, *values), found, here, there, differing))
+        left = source.rows(source_table, order, rest)
+        right = target.rows(target_table, order, rest)
+        for found, here, there in _merged(left, right, len(order)):
+            compared.add(found, here, there, is_keyless=not key)
+    compared.end()
     return TableCompared(
         source=source_table,
         target=target_table,
-        rows=rows,
-        differences=differences,
-        columns=(*key, *values),
+        rows=compared.rows,
+        differences=compared.differences,
+        columns=columns,
         columns_missing=tuple(column for column in ours.columns if column not in theirs.columns),
         columns_surplus=tuple(column for column in theirs.columns if column not in ours.columns),
-        examples=tuple(examples),
+        examples=tuple(compared.examples),
+        keyless=not key,
     )
+
+
+class _Compared:
+    """What the rows merged so far come to."""
+
+    def __init__(self, columns: Sequence[str], forms: Sequence[Form | None]) -> None:
+        self.rows = self.differences = 0
+        self.examples: list[Difference] = []
+        self._columns = columns
+        self._forms = forms
+        self._unmatched: Counter[Row] = Counter()
+        """Rows of a table without key, by value: how many more the source has than the target."""
+
+    def add(self, found: Key, here: Row | None, there: Row | None, *, is_keyless: bool) -> None:
+        """One key, and the rows that have it; None where a side has none."""
+        self.rows += 1
+        if here == there:
+            return
+        if is_keyless and len(self._unmatched) < UNMATCHED_ROWS_MAX:
+            if here is not None:
+                self._count(here, 1)
+            if there is not None:
+                self._count(there, -1)
+            return
+        differing = _differing(self._forms, here, there)
+        if differing or here is None or there is None:
+            self._note(_difference(self._columns, found, here, there, differing))
+
+    def end(self) -> None:
+        """All rows were added: those that no row of the other side is equal to are differences."""
+        for row, more in self._unmatched.items():
+            values = tuple("" if value is None else str(value) for value in row)
+            here, there = (row, None) if more > 0 else (None, row)
+            for _ in range(abs(more)):
+                self._note(_difference(self._columns, values, here, there, ()))
+
+    def _count(self, row: Row, by: int) -> None:
+        value = tuple(
+            part if part is None or form is None else form(part) for part, form in zip(row, self._forms, strict=True)
+        )
+        self._unmatched[value] += by
+        if not self._unmatched[value]:
+            del self._unmatched[value]
+
+    def _note(self, difference: Difference) -> None:
+        self.differences += 1
+        if len(self.examples) < DIFFERENCES_KEPT_MAX:
+            self.examples.append(difference)
 
 
 def _shape(side: Side, table: str, role: str) -> Shape:
     shape = side.shape(table)
     if shape is None:
-        raise UncomparableError(f"table {table} does not exist in the {role}, or this user may not see it")
+        raise UncomparableError(
+            f"table {table} does not exist in the {role} ({side.name}), or this user may not see it. Create it, or "
+            "grant SELECT on it and USAGE on its schema"
+        )
     return shape
 
 
-def _form(ours: Shape, theirs: Shape, column: str) -> "Callable[[str], str] | None":
-    """How the texts of a column are brought to one form; None if they are compared as they are."""
-    nature = ours.columns[column]
-    if nature is not theirs.columns[column]:
-        return None
-    return {Nature.NUMBER: _number, Nature.INSTANT: _instant, Nature.JSON: _json}.get(nature)
-
-
-def _number(text: str) -> str:
-    try:
-        return str(Decimal(text).normalize())
-    except InvalidOperation:
-        return text
-
-
-def _instant(text: str) -> str:
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _json(text: str) -> str:
-    try:
-        return msgspec.json.encode(msgspec.json.decode(text), order="deterministic").decode()
-    except msgspec.MsgspecError:
-        return text
-
-
-def _differing(forms: Sequence["Callable[[str], str] | None"], here: Row | None, there: Row | None) -> list[int]:
+def _differing(forms: Sequence[Form | None], here: Row | None, there: Row | None) -> list[int]:
     """Places of the values that are not the same."""
     if here is None or there is None:
         return []

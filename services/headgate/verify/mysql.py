@@ -1,13 +1,18 @@
 """A MySQL or MariaDB as one side of a comparison: rows as its own text, in one snapshot."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
+
+import pymysql
+from pymysql.constants import ER
 
 from headgate.records.identifiers import split_table
 from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
+from headgate.sinks.relational.mysql.faults import message
 from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT
-from headgate.verify.comparing import Nature, Row, Shape
+from headgate.verify.comparing import Row, Shape, SideError, UncomparableError
+from headgate.verify.forms import Nature
 
 __all__ = ["MysqlSide"]
 
@@ -30,12 +35,19 @@ WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s AND index_name
 """
 
 _NATURES: Final = {
-    **dict.fromkeys(
-        ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"), Nature.NUMBER
-    ),
-    **dict.fromkeys(("time", "datetime", "timestamp"), Nature.INSTANT),
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "year"), Nature.NUMBER),
+    **dict.fromkeys(("datetime", "timestamp"), Nature.INSTANT),
+    "float": Nature.SINGLE,
+    "double": Nature.DOUBLE,
+    "bit": Nature.BITS,
+    "time": Nature.TIME,
     "json": Nature.JSON,
 }
+
+
+_NO_RIGHT: Final = frozenset(
+    {ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.PROCACCESS_DENIED_ERROR}
+)
 
 
 class MysqlSide:
@@ -46,6 +58,8 @@ class MysqlSide:
     def __init__(self, session: MysqlSession) -> None:
         self._session = session
         self._types: dict[str, dict[str, str]] = {}
+        ((user, database, port),) = session.execute("SELECT CURRENT_USER(), DATABASE(), @@port")
+        self.name = f"database {database or '(none)'} at port {port}, user {user}"
         session.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         session.execute("SET SESSION TRANSACTION READ ONLY")
 
@@ -53,12 +67,13 @@ class MysqlSide:
         """See Side."""
         place = split_table(table)
         # MariaDB's JSON is a text with a check.
-        described = self._session.execute(_COLUMNS if self._session.is_mariadb else _COLUMNS_MYSQL, place)
+        with self._reading():
+            described = self._session.execute(_COLUMNS if self._session.is_mariadb else _COLUMNS_MYSQL, place)
+            key = tuple(str(row[0]) for row in self._session.execute(_KEY, place))
         types = {str(name): "json" if checked else str(kind) for name, kind, checked in described}
         if not types:
             return None
         self._types[table] = types
-        key = tuple(str(row[0]) for row in self._session.execute(_KEY, place))
         return Shape({name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()}, key)
 
     def snapshot(self) -> AbstractContextManager[object]:
@@ -70,12 +85,23 @@ class MysqlSide:
         texts = {column: _text(quoted(column), self._types[table][column]) for column in (*key, *values)}
         database, relation = split_table(table)
         name = quoted(relation) if database is None else quoted(database, relation)
-        order = ", ".join(f"CAST({texts[column]} AS BINARY)" for column in key)
-        return self._session.stream(f"SELECT {', '.join(texts.values())} FROM {name} ORDER BY {order}")  # noqa: S608
+        order = ", ".join(f"CAST(COALESCE({texts[column]}, '') AS BINARY)" for column in key)
+        with self._reading():
+            yield from self._session.stream(f"SELECT {', '.join(texts.values())} FROM {name} ORDER BY {order}")  # noqa: S608
 
     def close(self) -> None:
         """See Side."""
         self._session.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except pymysql.Error as error:
+            text = f"{self.name}: {message(error)}"
+            if error.args and error.args[0] in _NO_RIGHT:
+                raise UncomparableError(f"{text}. Grant the user SELECT on the table") from error
+            raise SideError(text) from error
 
 
 def _text(column: str, kind: str) -> str:
@@ -83,6 +109,10 @@ def _text(column: str, kind: str) -> str:
         return f"LOWER(HEX({column}))"
     if kind in NUMBERS_SENT:
         return f"BIN({column})"
+    if kind == "decimal":  # 22.0000 is 22, also as a part of a key
+        text = f"CAST({column} AS CHAR)"
+        trimmed = f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))"
+        return f"CONVERT(IF(LOCATE('.', {text}), {trimmed}, {text}) USING utf8mb4)"
     if kind == "float":
         column = f"CAST({column} AS DOUBLE)"  # a float's own text has six digits
     return f"CONVERT(CAST({column} AS CHAR) USING utf8mb4)"

@@ -1,7 +1,7 @@
 """A PostgreSQL as one side of a comparison: rows as its own text, in one snapshot."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 import psycopg
@@ -9,7 +9,8 @@ from psycopg.sql import SQL, Composed, Identifier
 
 from headgate.records.identifiers import split_table
 from headgate.sinks.relational.postgresql.search_path import find_table, pin_search_path
-from headgate.verify.comparing import ROWS_PER_FETCH, Nature, Row, Shape
+from headgate.verify.comparing import ROWS_PER_FETCH, Row, Shape, SideError, UncomparableError
+from headgate.verify.forms import Nature
 
 __all__ = ["PostgresSide"]
 
@@ -28,13 +29,18 @@ WHERE i.indrelid = %s AND i.indisprimary ORDER BY k.place
 _SETTINGS: Final = (
     "SET LOCAL TimeZone TO 'UTC'",
     "SET LOCAL DateStyle TO 'ISO'",
+    "SET LOCAL IntervalStyle TO 'postgres'",
     "SET LOCAL extra_float_digits TO 3",
     "SET LOCAL bytea_output TO 'hex'",
 )
 
 _NATURES: Final = {
-    **dict.fromkeys(("bool", "int2", "int4", "int8", "oid", "numeric", "float4", "float8"), Nature.NUMBER),
-    **dict.fromkeys(("time", "timestamp", "timestamptz"), Nature.INSTANT),
+    **dict.fromkeys(("bool", "int2", "int4", "int8", "oid", "numeric"), Nature.NUMBER),
+    **dict.fromkeys(("timestamp", "timestamptz"), Nature.INSTANT),
+    **dict.fromkeys(("time", "interval"), Nature.TIME),
+    **dict.fromkeys(("bit", "varbit"), Nature.BITS),
+    "float4": Nature.SINGLE,
+    "float8": Nature.DOUBLE,
     **dict.fromkeys(("json", "jsonb"), Nature.JSON),
 }
 
@@ -43,7 +49,11 @@ _TEXTS: Final = {
     "bool": SQL("({}::int)::text"),
     "timestamptz": SQL("({} AT TIME ZONE 'UTC')::text"),
     "bytea": SQL("encode({}, 'hex')"),
+    "numeric": SQL("trim_scale({})::text"),
 }
+
+
+_GRANT: Final = "Grant the user SELECT on the table and USAGE on its schema"
 
 
 class PostgresSide:
@@ -52,21 +62,24 @@ class PostgresSide:
     kind = "postgresql"
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        info = connection.info
+        self.name = f"database {info.dbname} at {info.host}:{info.port}, user {info.user}"
         self._path = pin_search_path(connection)
         self._connection = connection
         self._types: dict[str, dict[str, str]] = {}
 
     def shape(self, table: str) -> Shape | None:
         """See Side."""
-        found = self._find(table)
-        if found is None:
-            return None
-        oid = found[0]
-        types = {str(name): str(kind) for name, kind in self._connection.execute(_COLUMNS, (oid,))}
-        if not types:
-            return None
+        with self._reading():
+            found = self._find(table)
+            if found is None:
+                return None
+            oid = found[0]
+            types = {str(name): str(kind) for name, kind in self._connection.execute(_COLUMNS, (oid,))}
+            if not types:
+                return None
+            key = tuple(str(row[0]) for row in self._connection.execute(_KEY, (oid,)))
         self._types[table] = types
-        key = tuple(str(row[0]) for row in self._connection.execute(_KEY, (oid,)))
         return Shape({name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()}, key)
 
     def snapshot(self) -> AbstractContextManager[object]:
@@ -75,23 +88,34 @@ class PostgresSide:
 
     def rows(self, table: str, key: Sequence[str], values: Sequence[str]) -> Iterator[Row]:
         """See Side."""
-        for setting in _SETTINGS:
-            self._connection.execute(setting)
-        # Rows of tables that inherit from this one are not its own. Those of partitions are.
-        query = SQL("SELECT {columns} FROM {only}{table} ORDER BY {order}").format(
-            only=SQL("" if self._is_partitioned(table) else "ONLY "),
-            columns=SQL(", ").join(self._text(table, column) for column in (*key, *values)),
-            table=self._identifier(table),
-            order=SQL(", ").join(self._text(table, column) + SQL(' COLLATE "C"') for column in key),
-        )
-        with self._connection.cursor(name="headgate_verify") as cursor:
-            cursor.itersize = ROWS_PER_FETCH
-            cursor.execute(query)
-            yield from cursor
+        with self._reading():
+            for setting in _SETTINGS:
+                self._connection.execute(setting)
+            texts = {column: self._text(table, column) for column in (*key, *values)}
+            # Rows of tables that inherit from this one are not its own. Those of partitions are.
+            query = SQL("SELECT {columns} FROM {only}{table} ORDER BY {order}").format(
+                only=SQL("" if self._is_partitioned(table) else "ONLY "),
+                columns=SQL(", ").join(texts.values()),
+                table=self._identifier(table),
+                order=SQL(", ").join(SQL("COALESCE({}, '') COLLATE \"C\"").format(texts[column]) for column in key),
+            )
+            with self._connection.cursor(name="headgate_verify") as cursor:
+                cursor.itersize = ROWS_PER_FETCH
+                cursor.execute(query)
+                yield from cursor
 
     def close(self) -> None:
         """See Side."""
         self._connection.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise UncomparableError(f"{self.name}: {error.diag.message_primary}. {_GRANT}") from error
+        except psycopg.Error as error:
+            raise SideError(f"{self.name}: {error}".rstrip()) from error
 
     def _text(self, table: str, column: str) -> Composed:
         return _TEXTS.get(self._types[table][column], SQL("{}::text")).format(Identifier(column))

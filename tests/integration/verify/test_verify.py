@@ -163,8 +163,72 @@ def test_mariadb_against_postgresql(mariadb_database: str, postgres_database: st
         sides = (MysqlSide(connect(RelationalSettings(mariadb_database))), PostgresSide(there))
         compared = compare_table(*sides, f"{name}.t", "public.t")
         assert (compared.rows, compared.differences) == (1199, 0), compared.examples[:2]
-        there.execute("UPDATE t SET sold = NOT sold, at = at + interval '1 microsecond', doc = '{}' WHERE a = 5")
+        there.execute("UPDATE public.t SET sold = NOT sold, at = at + interval '1 microsecond', doc = '{}' WHERE a = 5")
         compared = compare_table(*sides, f"{name}.t", "public.t")
         (example,) = compared.examples
         assert (example.kind, set(example.columns)) == ("differs", {"sold", "at", "doc"})
         sides[0].close()
+
+
+TYPES_HERE = """k decimal(10,2) PRIMARY KEY, b bit(8), t time(3), f float, d double, n decimal(65,30)"""
+TYPES_THERE = """k numeric PRIMARY KEY, b bit(8), t interval, f real, d double precision, n numeric"""
+
+LONG = "12345678901234567890123456789012345.11"
+
+
+def test_types_that_mariadb_and_postgresql_write_differently(mariadb_database: str, postgres_database: str) -> None:
+    """bit below its width, a negative time, floats of one and two words, 35 digits before the point, a numeric key."""
+    name = mariadb_database.rsplit("/", 1)[1]
+    mariadb_execute(mariadb_database, f"CREATE TABLE types ({TYPES_HERE})")
+    mariadb_execute(
+        mariadb_database,
+        f"INSERT INTO types VALUES (10.50, b'101', '-01:00:00', 0.1, 1.2345678901234567e19, {LONG}), "
+        f"(9.00, b'0', '838:59:59.5', 16777216, 0.1, -{LONG}), (2.10, NULL, NULL, NULL, NULL, NULL)",
+    )
+    with psycopg.connect(postgres_database, autocommit=True) as there:
+        there.execute(f"CREATE TABLE types ({TYPES_THERE})")
+        there.execute(
+            f"INSERT INTO types VALUES (10.5, b'00000101', '-01:00:00', 0.1, 1.2345678901234567e19, {LONG}), "
+            f"(9, b'00000000', '838:59:59.5', 16777216, 0.1, -{LONG}), (2.1, NULL, NULL, NULL, NULL, NULL)"
+        )
+        sides = (MysqlSide(connect(RelationalSettings(mariadb_database))), PostgresSide(there))
+        compared = compare_table(*sides, f"{name}.types", "public.types")
+        assert (compared.rows, compared.differences) == (3, 0), compared.examples
+        there.execute("UPDATE public.types SET n = n + 1000, b = b'00001010', t = -t, f = 0.10000001 WHERE k = 10.5")
+        (example,) = compare_table(*sides, f"{name}.types", "public.types").examples
+        assert set(example.columns) == {"n", "b", "t", "f"}
+        sides[0].close()
+
+
+def test_a_number_is_compared_by_value_also_between_two_of_a_kind(sides: tuple[Connection, Connection]) -> None:
+    sides[0].execute("UPDATE here.t SET price = 22.0000000000000000 WHERE a = 17")
+    sides[1].execute("UPDATE there.t SET price = 22 WHERE a = 17")
+    assert compare_table(*map(PostgresSide, sides), "here.t", "there.t").differences == 0
+
+
+def test_tables_without_a_key_are_compared_as_multisets(sides: tuple[Connection, Connection]) -> None:
+    for connection, schema in zip(sides, ("here", "there"), strict=True):
+        connection.execute(f"CREATE TABLE {schema}.log (at timestamptz, what text)")
+        connection.execute(f"INSERT INTO {schema}.log SELECT '2026-01-01 00:00Z', nullif('x' || n % 3, 'x0') "
+                           "FROM generate_series(1, 99) n ORDER BY random()")  # fmt: skip
+    compared = compare_table(*map(PostgresSide, sides), "here.log", "there.log")
+    assert (compared.rows, compared.differences, compared.keyless) == (99, 0, True)
+    sides[1].execute("DELETE FROM there.log WHERE ctid = (SELECT min(ctid) FROM there.log WHERE what IS NULL)")
+    compared = compare_table(*map(PostgresSide, sides), "here.log", "there.log")
+    assert [each.kind for each in compared.examples] == ["missing"]
+
+
+def test_a_right_that_is_missing_names_database_and_user(postgres_database: str) -> None:
+    with psycopg.connect(postgres_database, autocommit=True) as owner:
+        owner.execute("CREATE TABLE secret (a int PRIMARY KEY)")
+        ((user, database),) = owner.execute("SELECT current_user, current_database()").fetchall()
+        owner.execute("CREATE ROLE headgate_reader NOLOGIN")
+        try:
+            with psycopg.connect(postgres_database, autocommit=True) as reader:
+                side = PostgresSide(reader)
+                reader.execute("SET ROLE headgate_reader")
+                refused = f"database {database} at .*, user {user}: permission denied"
+                with pytest.raises(UncomparableError, match=refused):
+                    compare_table(side, side, "public.secret", "public.secret")
+        finally:
+            owner.execute("DROP ROLE headgate_reader")

@@ -1,0 +1,108 @@
+"""Texts of databases as values that can be compared: two spellings of one value have the same form.
+
+Databases of different kinds write the same value differently (t and 1, 1.5e+19 and 1.5e19, 001 and 1). Two of one kind
+may too, where a connector keeps a number's value and not its scale (22.0000 and 22).
+"""
+
+import re
+import struct
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["Form", "Nature", "form_of"]
+
+Form = Callable[[str], Any]
+"""A text's value. Two texts are equal exactly if their forms are."""
+
+
+class Nature(StrEnum):
+    """What a column's text is, as far as databases write it differently."""
+
+    NUMBER = "number"
+    SINGLE = "single"
+    """A float of 32 bits."""
+    DOUBLE = "double"
+    BITS = "bits"
+    INSTANT = "instant"
+    TIME = "time"
+    """A time of day or a length of time."""
+    JSON = "json"
+    OTHER = "other"
+
+
+_NUMBERS: Final = frozenset({Nature.NUMBER, Nature.SINGLE, Nature.DOUBLE})
+
+_TIME: Final = re.compile(r"(?:(-?\d+) days? ?)?(?:(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?")
+
+
+def form_of(one: Nature, other: Nature, *, same_kind: bool) -> Form | None:
+    """How the texts of two columns are compared; None if as they are. ``same_kind``: of databases that write alike."""
+    natures = {one, other}
+    if natures <= _NUMBERS:
+        return _single if Nature.SINGLE in natures else _double if Nature.DOUBLE in natures else _number
+    if same_kind:
+        return None
+    if natures <= {Nature.BITS, Nature.NUMBER} and Nature.BITS in natures:
+        return _bits
+    if one is not other:
+        return None
+    return {Nature.INSTANT: _instant, Nature.TIME: _time, Nature.JSON: _json}.get(one)
+
+
+def _number(text: str) -> Any:
+    """Exact, however many digits it has: a Decimal's comparison rounds nothing, unlike its arithmetic."""
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        return text
+    return value if value.is_finite() else str(value)
+
+
+def _double(text: str) -> Any:
+    """What a float of 64 bits makes of it; each database prints enough digits to tell two of them apart."""
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return value if value == value else "NaN"  # noqa: PLR0124 - NaN is not equal to itself
+
+
+def _single(text: str) -> Any:
+    """What a float of 32 bits makes of it: one database prints 0.1, another one all digits that a double has."""
+    value = _double(text)
+    if isinstance(value, str):
+        return value
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return value
+
+
+def _bits(text: str) -> str:
+    return text.lstrip("0") or "0"
+
+
+def _instant(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _time(text: str) -> Any:
+    """Microseconds; the text itself where it says more than days and a time."""
+    found = _TIME.fullmatch(text)
+    if found is None or not text:
+        return text
+    days, sign, hours, minutes, seconds, fraction = found.groups()
+    total = (int(hours or 0) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
+    micros = total * 1_000_000 + int((fraction or "").ljust(6, "0"))
+    return int(days or 0) * 86_400_000_000 + (-micros if sign else micros)
+
+
+def _json(text: str) -> str:
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text), order="deterministic").decode()
+    except msgspec.MsgspecError:
+        return text

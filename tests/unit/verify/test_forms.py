@@ -1,0 +1,99 @@
+"""Texts of two databases that say the same, and texts that nearly do."""
+
+from itertools import product
+
+import pytest
+
+from headgate.verify.forms import Nature, form_of
+
+NUMBER, SINGLE, DOUBLE, BITS, TIME = Nature.NUMBER, Nature.SINGLE, Nature.DOUBLE, Nature.BITS, Nature.TIME
+LONG = "12345678901234567890123456789012345"
+
+
+def equal(one: Nature, text: str, other: Nature, another: str, *, same_kind: bool = False) -> bool:
+    form = form_of(one, other, same_kind=same_kind)
+    return text == another if form is None else form(text) == form(another)
+
+
+@pytest.mark.parametrize("same_kind", [True, False])
+@pytest.mark.parametrize(
+    ("one", "text", "other", "another"),
+    [
+        (NUMBER, "22.0000000000000000", NUMBER, "22"),
+        (NUMBER, "-0.10", NUMBER, "-.1"),
+        (NUMBER, f"{LONG}.110000000000000000000000000000", NUMBER, f"{LONG}.11"),
+        (NUMBER, "NaN", NUMBER, "NaN"),
+        (NUMBER, "Infinity", NUMBER, "Infinity"),
+        (SINGLE, "0.1", SINGLE, "0.10000000149011612"),
+        (SINGLE, "3.4028235e+38", SINGLE, "3.4028234663852886e38"),
+        (SINGLE, "0.1", DOUBLE, "0.10000000149011612"),
+        (DOUBLE, "1.2345678901234567e+19", DOUBLE, "1.2345678901234567e19"),
+        (DOUBLE, "12345678901234567000", DOUBLE, "1.2345678901234567e+19"),
+        (DOUBLE, "NaN", DOUBLE, "NaN"),
+        (NUMBER, "0.5", DOUBLE, "0.5"),
+    ],
+)
+def test_numbers_are_compared_by_value(one: Nature, text: str, other: Nature, another: str, *, same_kind: bool) -> None:
+    assert equal(one, text, other, another, same_kind=same_kind)
+    assert equal(other, another, one, text, same_kind=same_kind)
+
+
+@pytest.mark.parametrize("same_kind", [True, False])
+@pytest.mark.parametrize(
+    ("nature", "text", "another"),
+    [
+        (NUMBER, f"{LONG}.0", f"{LONG[:-4]}{int(LONG[-4:]) + 1000}.0"),
+        (NUMBER, "12345678901234567890123456789012345678.11", "12345678901234567890123456789019999999.99"),
+        (NUMBER, "0." + "0" * 60 + "1", "0"),
+        (NUMBER, "1", "NaN"),
+        (SINGLE, "0.1", "0.10000001"),
+        (DOUBLE, "12345678901234567000", "12345678901234570000"),
+        (DOUBLE, "0.1", "0.10000000149011612"),
+    ],
+)
+def test_numbers_that_differ_anywhere_differ(nature: Nature, text: str, another: str, *, same_kind: bool) -> None:
+    assert not equal(nature, text, nature, another, same_kind=same_kind)
+
+
+@pytest.mark.parametrize(
+    ("one", "text", "other", "another"),
+    [
+        (BITS, "101", BITS, "00000101"),
+        (BITS, "0", BITS, "00000000"),
+        (BITS, "1", NUMBER, "1"),
+        (TIME, "-01:00:00.000", TIME, "-01:00:00"),
+        (TIME, "-838:59:59", TIME, "-838:59:59"),
+        (TIME, "838:59:59.500", TIME, "34 days 22:59:59.5"),
+        (TIME, "-25:00:00", TIME, "-1 days -01:00:00"),
+        (TIME, "24:00:00.000000", TIME, "1 day"),
+        (Nature.INSTANT, "2026-01-02 03:04:05.500000", Nature.INSTANT, "2026-01-02 03:04:05.5"),
+        (Nature.JSON, '{"b": 1, "a": [null]}', Nature.JSON, '{"a":[null],"b":1}'),
+    ],
+)
+def test_what_databases_of_two_kinds_write_differently_is_equal(
+    one: Nature, text: str, other: Nature, another: str
+) -> None:
+    assert equal(one, text, other, another)
+    assert equal(other, another, one, text)
+
+
+@pytest.mark.parametrize(
+    ("nature", "text", "another"),
+    [
+        (BITS, "101", "1010"),
+        (TIME, "-01:00:00", "01:00:00"),
+        (TIME, "01:00:00", "01:00:00.000001"),
+        (TIME, "1 mon", "30 days"),
+        (Nature.JSON, "{}", "[]"),
+    ],
+)
+def test_what_differs_between_two_kinds_is_found(nature: Nature, text: str, another: str) -> None:
+    assert not equal(nature, text, nature, another)
+
+
+def test_any_text_of_any_nature_has_a_form() -> None:
+    texts = ("", "x", "NaN", "-", ".", "1e999999", "1e400", "--5", "1 day x", "\x00", "∞")
+    for one, other, same_kind in product(Nature, Nature, (True, False)):
+        form = form_of(one, other, same_kind=same_kind)
+        for text in texts:
+            assert form is None or form(text) == form(text)
