@@ -67,7 +67,7 @@ def _propose(
 @app.command("list")
 def list_feeds(*, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """List feeds with their states, tables and lag."""
-    columns = ("feed", "wanted", "state", "tables", "replicating", "rows", "lag_ms", "held_by", "error", "notices")
+    columns = ("feed", "wanted", "state", "tables", "replicating", "applied", "lag_ms", "held_by", "error", "notices")
     with connected(cluster) as (_, log):
 
         def look() -> None:
@@ -91,7 +91,7 @@ def _show(snapshot: Snapshot, feed: str, output: Output) -> None:
         return
     tables = facts.pop("spans")
     show_object(facts, output)
-    show_rows(("span", "state", "agent", "epoch", "rows", "lag_ms", "error"), tables, output)
+    show_rows(("span", "state", "agent", "epoch", "applied", "lag_ms", "error"), tables, output)
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """``headgate table``: where each table, or each part of one, runs; moving, dividing and making whole."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -27,7 +28,7 @@ def list_tables(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """List tables, and the parts of those that are split: state, agent, epoch, rows applied, lag."""
+    """List tables, and the parts of those that are split, with state, agent, epoch, offsets applied and lag."""
     with connected(cluster) as (_, log):
 
         def look() -> None:
@@ -40,9 +41,17 @@ def list_tables(
                 if feed in (None, key.feed)
                 for row in table_rows(snapshot, key.feed)
             ]
-            show_rows(("feed", "span", "state", "task", "agent", "epoch", "rows", "lag_ms", "error"), rows, output)
+            if output is Output.TABLE:
+                rows = [{**row, "state": _state(row)} for row in rows]
+            show_rows(("feed", "span", "state", "agent", "epoch", "applied", "lag_ms", "error"), rows, output)
 
         again(look, watch)
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    """The owner's word, and beside it the agent's where that is another one."""
+    state, task = row["state"], row.get("task")
+    return state if task in (None, state) else f"{state} ({task})"
 
 
 @app.command()

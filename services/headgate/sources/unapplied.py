@@ -19,7 +19,7 @@ from headgate.records.control import Positions, SpanPlan
 from headgate.records.spans import table_of
 from headgate.sources.offsets import end_offsets
 
-__all__ = ["UnappliedWatch"]
+__all__ = ["SourceLook", "UnappliedWatch"]
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -45,6 +45,16 @@ class _Stalled(msgspec.Struct, frozen=True):
     append_ms: int | None
 
 
+class SourceLook(msgspec.Struct, frozen=True):
+    """What a look has found: spans that do not get on, and spans that have applied everything.
+
+    ``unapplied``: span → append time (ms since 1970) of its oldest change that is not applied.
+    """
+
+    unapplied: dict[str, int]
+    complete: tuple[str, ...]
+
+
 class UnappliedWatch:
     """Remembers, per feed, which partitions were behind. May be asked from several threads, about a feed by one."""
 
@@ -54,8 +64,8 @@ class UnappliedWatch:
         self._behind: dict[str, dict[Place, int]] = {}
         self._stalled: dict[str, dict[Place, _Stalled]] = {}
 
-    def look(self, feed_id: str, spans: Iterable[SpanPlan], reached: Mapping[str, Positions]) -> dict[str, int]:
-        """Span → append time (ms since 1970) of its oldest change that is not applied, for spans that have stalled.
+    def look(self, feed_id: str, spans: Iterable[SpanPlan], reached: Mapping[str, Positions]) -> SourceLook:
+        """Compare the positions of ``spans`` with the ends of their partitions.
 
         ``reached``: table → partition → next offset to apply; where nothing is known, a span's start counts.
         Raises SourceError.
@@ -84,7 +94,9 @@ class UnappliedWatch:
                 oldest = next(iter(self._behind))
                 del self._behind[oldest]
                 self._stalled.pop(oldest, None)
-        return _by_span(plans, found)
+        waiting = {place for place in behind if place not in found or found[place].append_ms is not None}
+        complete = (plan.span for plan in plans if not any((plan.topic, p) in waiting for p in plan.start))
+        return SourceLook(_by_span(plans, found), tuple(complete))
 
 
 def _reached(plan: SpanPlan, partition: int, reached: Mapping[str, Positions]) -> int:

@@ -22,6 +22,7 @@ from headgate.records.control import (
     SpanPlan,
 )
 from headgate.records.keys import AgentKey, FeedKey, FeedProgressKey, MemberKey, SpanKey
+from headgate.records.spans import table_of
 
 __all__ = [
     "AgentRow",
@@ -43,7 +44,9 @@ HEARD_LEASES_MAX: Final = 2.0
 
 
 class TableRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A span: a table, or a part of one. ``rows``, ``bytes``: since its claim.
+    """A span: a table, or a part of one. ``rows``, ``bytes``: since its agent has claimed it.
+
+    ``applied``: offsets of its partitions applied since the feed's start, which moving the table does not change.
 
     ``lag_ms``: how old its oldest change is that is not applied, if it does not get on; else as its agent reports it.
     """
@@ -60,6 +63,7 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str | None = None
     moving_to: str | None = None
     positions: dict[str, int] | None = None
+    applied: int = 0
     rows: int | None = None
     bytes: int | None = None
     lag_ms: int | None = None
@@ -72,7 +76,7 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
 class FeedRow(msgspec.Struct, frozen=True, kw_only=True):
     """A feed. ``replicating``: tables that replicate without an error; ``lag_ms``: the worst table's.
 
-    ``held_by``: what holds its checkpoint.
+    ``held_by``: what holds its checkpoint; ``applied``, ``rows``: the sum over its tables.
     """
 
     feed: str
@@ -80,6 +84,7 @@ class FeedRow(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     tables: int
     replicating: int
+    applied: int
     rows: int
     lag_ms: int | None
     held_by: str | None
@@ -188,10 +193,18 @@ def table_rows(snapshot: Snapshot, feed: str) -> list[TableRow]:
     rows = []
     for plan in sorted(record.spans, key=lambda plan: plan.span):
         row, since_ms = _table_row(snapshot, feed, plan), unapplied.get(plan.span)
+        row = msgspec.structs.replace(row, applied=_applied(plan, row, {} if said is None else said.positions))
         if since_ms is not None:
             row = msgspec.structs.replace(row, lag_ms=max(row.lag_ms or 0, now_ms - since_ms))
         rows.append(row)
     return rows
+
+
+def _applied(plan: SpanPlan, row: TableRow, by_table: dict[str, dict[int, int]]) -> int:
+    """Offsets of the span's partitions that are behind it, as far as the feed's checkpoint and its agent say."""
+    merged, told = by_table.get(table_of(plan.span), {}), row.positions or {}
+    at = {p: max(start, merged.get(p, 0), told.get(str(p), 0)) for p, start in plan.start.items()}
+    return sum(at[p] - start for p, start in plan.start.items())
 
 
 def _progress_of(snapshot: Snapshot, feed: str, record: FeedRecorded) -> FeedProgressed | None:
@@ -263,6 +276,7 @@ def _feed_row(snapshot: Snapshot, feed: str, record: FeedRecorded) -> FeedRow:
         state=record.state.value,
         tables=len(names),
         replicating=len(names - held_back),
+        applied=sum(row.applied for row in tables),
         rows=sum(row.rows or 0 for row in tables),
         lag_ms=max((row.lag_ms for row in tables if row.lag_ms is not None), default=None),
         held_by=f"{held.span} ({held.stage})" if held else None,

@@ -38,7 +38,7 @@ class Topic:
     def look(self, *reached: int, feed: str = "0-1") -> int | None:
         """What a look finds of the table, which has come so far in each partition."""
         plan = SpanPlan("public.t", self.name, "public.t", {0: 0, 1: 0})
-        return self.watch.look(feed, [plan], {"public.t": dict(enumerate(reached))}).get("public.t")
+        return self.watch.look(feed, [plan], {"public.t": dict(enumerate(reached))}).unapplied.get("public.t")
 
 
 @pytest.fixture
@@ -73,6 +73,7 @@ def test_behind_a_place_there_may_be_nothing_but_markers(topic: Topic, kafka_pre
         producer.init_transactions(ANSWER_SECONDS)
         producer.begin_transaction()
         producer.produce(topic.name, b"{}", partition=0, timestamp=FIRST_MS + 9000)
+        assert producer.flush(ANSWER_SECONDS) == 0, "it stands on the log before it is aborted"
         producer.abort_transaction(ANSWER_SECONDS)
     for _ in range(3):
         assert topic.look(3, 3) is None, "the record was aborted"

@@ -161,3 +161,35 @@ def test_of_a_session_that_is_forgotten_nothing_is_left() -> None:
     evolve(state, span, SEALED, 2)
     evolve(state, agent, None, 3)
     assert (state.index.roles, state.index.starting) == ({}, {}), "sessions come and go for ever"
+
+
+def seen(**ts: int) -> FeedIndex:
+    """Three tables, of which some have seen a time."""
+    index = FeedIndex(plans=plans("busy", "quiet", "empty"))
+    for span, each in ts.items():
+        index.ts.put(span, each)
+        index.newest_ts = max(each, index.newest_ts or 0)
+    return index
+
+
+@pytest.mark.parametrize(
+    ("complete", "least"),
+    [
+        ((), None),
+        (("empty",), 10),
+        (("quiet",), None),
+        (("quiet", "empty"), 90),
+        (("quiet", "empty", "busy"), 90),
+        (("quiet", "empty", "gone"), 90),
+    ],
+)
+def test_a_table_that_has_applied_everything_does_not_hold_the_checkpoint(
+    complete: tuple[str, ...], least: int | None
+) -> None:
+    assert seen(busy=90, quiet=10).least_ts(frozenset(complete), 1_000) == least
+
+
+def test_a_table_that_has_applied_everything_counts_up_to_when_that_was_seen() -> None:
+    assert seen(busy=90, quiet=10, empty=5).least_ts(frozenset({"quiet", "empty"}), 50) == 50
+    assert seen(busy=90, quiet=70, empty=60).least_ts(frozenset({"quiet", "empty"}), 50) == 60
+    assert seen().least_ts(frozenset({"quiet", "empty", "busy"}), 50) is None, "nothing was ever seen"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry
 
+from headgate.coordinator.core.effects import TablesDiscovered
 from headgate.coordinator.core.explain import Explanation, explain
 from headgate.coordinator.core.machine import new_state
 from headgate.coordinator.shell.metrics import CoordinatorMetrics, figures_of
@@ -219,3 +220,31 @@ def test_the_owners_metrics_tell_of_a_table_that_no_agent_tells_of(world: World)
     assert registry.get_sample_value("headgate_feed_oldest_unapplied_seconds", {"feed": "shop"}) == 95
     metrics.stands(0, None)
     assert registry.get_sample_value("headgate_feed_held_tables", {"feed": "shop"}) is None
+
+
+def test_what_is_applied_does_not_go_back_when_a_table_moves(world: World) -> None:
+    world.run("progress a1 shop/t1 pos=40 rows=40")
+    world.run("advance 2s")
+    assert seen_by_commands(world)[1].applied == 40
+    world.run("agent join a2")
+    world.run("request move m1 shop t1 a2")
+    world.run("status a2 shop/t1 prepared")
+    world.run("advance 2s")
+    assert seen_by_commands(world)[1].applied == 40
+    world.run("status a1 shop/t1 stopped pos=41")
+    world.run("status a2 shop/t1 replicating pos=41")
+    world.run("progress a2 shop/t1 pos=43 rows=2")
+    world.run("advance 2s")
+    _, feed, tables = seen_by_commands(world)
+    assert (feed.applied, tables["t1"].applied, tables["t1"].rows, tables["t1"].agent) == (43, 43, 2, "a2")
+
+
+def test_a_quiet_table_does_not_hold_the_time_that_is_shown(world: World) -> None:
+    second = 1000 << 18
+    world.run(f"progress a1 shop/t2 pos=3 rows=3 ts={2 * second}")
+    world.run(f"progress a1 shop/t1 pos=40 rows=40 ts={90 * second}")
+    world.run("advance 2s")
+    assert seen_by_commands(world)[0].checkpoint_ts == 2 * second
+    world.found["shop"] = TablesDiscovered(unapplied={}, complete=("t2",), looked_ms=100_000)
+    world.run("advance 12s")
+    assert seen_by_commands(world)[0].checkpoint_ts == 90 * second

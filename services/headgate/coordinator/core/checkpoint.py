@@ -23,6 +23,7 @@ from headgate.records.control import FeedProgressed, HeldBy, Positions, WantedSt
 from headgate.records.fitting import fitted
 from headgate.records.keys import FeedProgressKey, SpanKey
 from headgate.records.levels import withheld
+from headgate.records.ts import ts_of_ms
 
 __all__ = ["CHECKPOINT_SECONDS", "POSITIONS_SPANS_MAX", "note_change", "write"]
 
@@ -56,12 +57,14 @@ def write(draft: Draft, name: str) -> int | None:
     if said is not None and (said.feed_id, said.incarnation) != (feed.feed_id, feed.incarnation):
         said = None
     unapplied = _unapplied(draft, name, index, said) if feed.wanted is WantedState.RUNNING else {}
+    complete, looked_ms = draft.term.complete.get(name, (frozenset(), 0))
+    least_ts = index.least_ts(complete, ts_of_ms(looked_ms))
     told = FeedProgressed(
         feed_id=feed.feed_id,
         incarnation=feed.incarnation,
         owner_rev=draft.term.owner_rev,
         positions=_positions(index),
-        checkpoint_ts=_never_back(index.least_ts(), None if said is None else said.checkpoint_ts),
+        checkpoint_ts=_never_back(least_ts, None if said is None else said.checkpoint_ts),
         held_by=_held_by(draft, name, index, said, unapplied) if feed.wanted is WantedState.RUNNING else None,
         progressed_ms=draft.now.wall_ms,
         resolved_ts=_never_back(index.least_resolved_ts(), None if said is None else said.resolved_ts),

@@ -15,7 +15,6 @@ since the look before may have changes up to the target.
 A table that is gone fails on its agent (``source_topic_missing``), and is tried again as any other that fails.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +31,7 @@ from headgate.records.fitting import fitted, why_unwritable
 from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
 from headgate.records.spans import table_of
+from headgate.records.ts import ts_of_ms
 
 __all__ = ["DISCOVER_SECONDS", "begin", "finish", "has_all", "look", "reads_change_log", "watch", "why_not_resumed"]
 
@@ -63,6 +63,7 @@ def watch(draft: Draft, name: str, feed: FeedRecorded) -> None:
         draft.cancel_timer("discover", name)
         draft.term.last_looks.pop(name, None)
         draft.term.unapplied.pop(name, None)
+        draft.term.complete.pop(name, None)
     elif name not in draft.term.discovering and not draft.has_timer("discover", name):
         draft.set_timer("discover", name, DISCOVER_SECONDS)
 
@@ -126,8 +127,8 @@ def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
             case TablesDiscovered(grown=str(grown)):
                 _stop(draft, name, feed, grown)
                 return
-            case TablesDiscovered(joined=joined, notices=notices, unapplied=unapplied):
-                _note_unapplied(draft, name, feed, unapplied)
+            case TablesDiscovered(joined=joined, notices=notices):
+                _note_unapplied(draft, name, feed, result)
                 has_joined = _join(draft, name, feed, joined, notices)
                 _note_last(draft, effect, has_joined=has_joined)
             case EffectFailed(reason=reason) | FeedRefused(reason=reason):
@@ -137,14 +138,18 @@ def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
     watch(draft, name, feed)
 
 
-def _note_unapplied(draft: Draft, name: str, feed: FeedRecorded, unapplied: Mapping[str, int] | None) -> None:
+def _note_unapplied(draft: Draft, name: str, feed: FeedRecorded, found: TablesDiscovered) -> None:
     """Which spans do not get on, for the feed's next checkpoint."""
+    unapplied = found.unapplied
     if unapplied is None:
         return
     before = draft.term.unapplied.get(name)
     draft.term.unapplied[name] = dict(unapplied)
+    draft.term.complete[name] = (frozenset(found.complete), found.looked_ms)
     said = draft.state.feed_progress.get(name)
-    if (before or {}) != unapplied or (said is not None and (said.unapplied or {}) != unapplied):
+    told, told_ts = (None, None) if said is None else (said.unapplied, said.checkpoint_ts)
+    least_ts = draft.state.index.feed(name).least_ts(frozenset(found.complete), ts_of_ms(found.looked_ms))
+    if (before or {}) != unapplied or (told or {}) != unapplied or (least_ts or 0) > (told_ts or 0):
         draft.feeds_touched.add(name)
     spans.note_recovered(draft, feed, name, unapplied)
 

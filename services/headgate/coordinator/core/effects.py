@@ -99,13 +99,16 @@ class TablesDiscovered(msgspec.Struct, frozen=True):
 
     ``grown`` names topics with more partitions than planned: order per key is lost. None if there are none.
     ``unapplied``: span → append time (ms) of its oldest change not applied, for spans that do not get on (as in
-    FeedProgressed); None if that could not be found out.
+    FeedProgressed); None if that could not be found out. ``complete``: spans that had applied everything when the look
+    began, at ``looked_ms`` by the broker's clock.
     """
 
     joined: tuple[SpanPlan, ...] = ()
     notices: tuple[str, ...] = ()
     grown: str | None = None
     unapplied: dict[str, int] | None = None
+    complete: tuple[str, ...] = ()
+    looked_ms: int = 0
 
 
 class StartResolved(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ spans it has left words about. All follow from the records; none is ever written
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,6 +42,10 @@ LAG_HOLDS_MS: Final = 10_000
 lag below 10 s normal in TiCDC's documentation)."""
 
 
+QUIET_SPANS_MAX: Final = 10_000
+"""Spans of a feed among which those that have applied everything are told apart: it costs all of them, each second."""
+
+
 @dataclass(slots=True)
 class FeedIndex:
     """What is derived for one feed."""
@@ -59,6 +64,8 @@ class FeedIndex:
     """By table, so that they go on when it is divided or made whole."""
     ts: Ranking[str] = field(default_factory=Ranking)
     """Span → resolved_ts, or seen_ts where none is claimed."""
+    newest_ts: int | None = None
+    """The greatest of them so far."""
     resolved: Ranking[str] = field(default_factory=Ranking)
     """Span → resolved_ts."""
     lagging: Ranking[str] = field(default_factory=Ranking)
@@ -70,10 +77,23 @@ class FeedIndex:
     def forget_counts(self) -> None:
         """Nothing is known of any progress."""
         self.positions, self.ts, self.resolved, self.lagging = {}, Ranking(), Ranking(), Ranking()
+        self.newest_ts = None
 
-    def least_ts(self) -> int | None:
-        """Least ts over the spans; None while one is missing."""
-        return self._least(self.ts)
+    def least_ts(self, complete: AbstractSet[str] = frozenset(), complete_ts: int = 0) -> int | None:
+        """Least ts over the spans; None while one is missing.
+
+        A span of ``complete`` had applied everything at ``complete_ts``. Nothing that others have seen until then is
+        missing from it, so it does not hold them.
+        """
+        newest = self.newest_ts
+        if newest is None or not complete or len(self.plans) > QUIET_SPANS_MAX:
+            return self._least(self.ts)
+        if any(span not in self.ts and span not in complete for span in self.plans):
+            return None
+        quiet_ts = min(complete_ts, newest)
+        least = next((int(self.ts.rank(span)) for span in self.ts.in_order() if span not in complete), None)
+        quiet = [max(self.ts.rank(span) or 0, quiet_ts) for span in complete if span in self.plans]
+        return min(quiet if least is None else [*quiet, least], default=None)
 
     def least_resolved_ts(self) -> int | None:
         """Least resolved_ts over the spans; None while one is missing."""
@@ -259,6 +279,7 @@ class Indexes:
         known = index.ts.rank(key.span)
         if ts is not None and (known is None or ts > known):
             index.ts.put(key.span, ts)
+            index.newest_ts = ts if index.newest_ts is None else max(index.newest_ts, ts)
             known = ts
         resolved, before = progress.resolved_ts, index.resolved.rank(key.span)
         if resolved is not None and (before is None or resolved > before):

@@ -101,6 +101,8 @@ class TermMemory:
     """Feeds whose source is being looked at again."""
     unapplied: dict[str, dict[str, int]] = field(default_factory=dict)
     """Feed → what the last look at its source has found not applied (effects.py)."""
+    complete: dict[str, tuple[frozenset[str], int]] = field(default_factory=dict)
+    """Feed → the spans that had applied everything at the last look at its source, and when that was (ms)."""
     last_looks: dict[str, bool] = field(default_factory=dict)
     """Feeds at their target that wait for a last look at their source; True once it has found nothing new."""
     timers: dict[str, TimerPurpose] = field(default_factory=dict)

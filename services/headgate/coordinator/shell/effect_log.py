@@ -31,7 +31,7 @@ class EffectLog:
         """An effect of the shard was run and this came of it."""
         kind = type(effect).__name__
         if isinstance(result, TablesDiscovered):
-            result = msgspec.structs.replace(result, unapplied=None)  # changes all the time; the feed's record has it
+            result = msgspec.structs.replace(result, unapplied=None, complete=(), looked_ms=0)  # change all the time
         where = (shard, kind, effect.feed, getattr(effect, "request", ""))
         before = self._told.pop(where, _NOTHING_NEW)
         if isinstance(effect, DiscoverTables) or isinstance(result, EffectFailed):

@@ -164,20 +164,22 @@ class FeedWork:
             return EffectFailed(f"{error.code}: {error}")
         except (FeedSpecError, SourceError) as error:
             return FeedRefused(str(error))
-        unapplied = self._unapplied(spec, effect)
-        return TablesDiscovered(joined, (*found.notices, *others, *circles), found.grown, unapplied)
+        told = TablesDiscovered(joined, (*found.notices, *others, *circles), found.grown)
+        return self._with_unapplied(spec, effect, told)
 
-    def _unapplied(self, spec: FeedSpec, effect: DiscoverTables) -> dict[str, int] | None:
-        """Spans whose oldest change has waited for long; None if that cannot be found out now."""
+    def _with_unapplied(self, spec: FeedSpec, effect: DiscoverTables, told: TablesDiscovered) -> TablesDiscovered:
+        """With the spans whose oldest change has waited for long, and those that have applied everything."""
+        looked_ms = self._now_ms()
         try:
             found = self._watch.look(effect.feed_id, effect.spans, effect.reached)
         except SourceError:  # what is wrong with the source is said by who reads it, and by the look itself
-            return None
+            return told
         source = spec.source
         follows_late = bool(source.tables) or source.change_log is not None
         before_ms = self._now_ms() - (LATE_MS_SHARED if follows_late else LATE_MS)
         last_ms = before_ms if source.target_ts is None else min(before_ms, physical_ms(source.target_ts))
-        return {span: append_ms for span, append_ms in found.items() if append_ms <= last_ms}
+        unapplied = {span: append_ms for span, append_ms in found.unapplied.items() if append_ms <= last_ms}
+        return replace(told, unapplied=unapplied, complete=found.complete, looked_ms=looked_ms)
 
     def _without_change_logs(self, joined: tuple[SpanPlan, ...]) -> tuple[tuple[SpanPlan, ...], tuple[str, ...]]:
         """The tables whose topic is no change log's, and what is wrong with the others."""
