@@ -72,7 +72,9 @@ def new_copier(settings: Settings, scratch: Path) -> RangeCopier:
 
 
 def _cores(master: str) -> int:
-    """How many tasks run at once: what ``local[n]`` or ``local-cluster[n,cores,mb]`` says, else our cores."""
+    """How many tasks a batch has: what ``local[n]`` or ``local-cluster[n,cores,mb]`` says, else our cores."""
+    if master == "local":
+        return 1
     if found := re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master):
         return int(found[1])
     if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):

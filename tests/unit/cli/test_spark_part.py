@@ -14,6 +14,7 @@ from headgate.replication.stream import LaneSource, rows_of
 @pytest.mark.parametrize(
     ("master", "cores"),
     [
+        ("local", 1),
         ("local[3]", 3),
         ("local[4,1]", 4),
         ("local-cluster[2,1,1024]", 2),
