@@ -369,6 +369,19 @@ def test_a_task_that_has_caught_up_says_so_once() -> None:
     assert decide(state, idle, NOW).facts == ()
 
 
+def test_a_lag_that_grows_while_nothing_is_applied_is_reported_now_and_then() -> None:
+    state = session()
+    observe(state, status(TaskState.REPLICATING))
+    stuck = replace(status(TaskState.REPLICATING, rows=5), lag_ms=1_000)
+    adopt(state, decide(state, ProgressDue((stuck,)), NOW))
+    reported = []
+    for lag_ms in range(2_000, 40_000, 1_000):
+        for fact in adopt(state, decide(state, ProgressDue((replace(stuck, lag_ms=lag_ms),)), NOW)).facts:
+            assert isinstance(fact.value, SpanProgressed)
+            reported.append(fact.value.lag_ms)
+    assert reported == [11_000, 21_000, 31_000]
+
+
 def test_evidence_that_rises_is_told_though_nothing_was_written_and_told_once() -> None:
     state = session()
     observe(state, status(TaskState.REPLICATING))
