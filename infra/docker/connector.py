@@ -16,13 +16,13 @@ SECONDS_MAX = 300.0
 CONFIGURATION = {
     "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
     "database.hostname": "source",
-    "database.user": "postgres",
+    "database.user": "debezium",
     "database.dbname": "shop",
     "topic.prefix": NAME,
-    # Tables that are made later are captured too: the publication is of all.
+    # Tables that are made later are captured too: source.sql publishes all, which only a superuser may do.
     "schema.exclude.list": "audit",
     "plugin.name": "pgoutput",
-    "publication.autocreate.mode": "all_tables",
+    "publication.autocreate.mode": "disabled",
     "heartbeat.interval.ms": "2000",
     "decimal.handling.mode": "string",
     # As many as the brokers make by default.
@@ -30,7 +30,7 @@ CONFIGURATION = {
     "topic.creation.default.partitions": "1",
 }
 
-PASSWORD_FILE = Path("/run/secrets/target_password")
+PASSWORD_FILE = Path("/run/secrets/source_password")
 
 SECURED = {
     # Read by Connect itself: the password stands neither in this request nor on Connect's topics.
