@@ -15,7 +15,7 @@ from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate.replication.plan import DeadLetterTarget
 from headgate.replication.range_copy import RangeCopier
 from headgate.replication.spark import SparkRuntime, SparkStartError
-from headgate.replication.spark_options import RefusedOptionError, SparkOptions
+from headgate.replication.spark_options import RefusedOptionError, SparkOptions, local_threads
 
 __all__ = ["new_copier", "new_executor", "new_runtime", "start"]
 
@@ -73,10 +73,9 @@ def new_copier(settings: Settings, scratch: Path) -> RangeCopier:
 
 def _cores(master: str) -> int:
     """How many tasks a batch has: what ``local[n]`` or ``local-cluster[n,cores,mb]`` says, else our cores."""
-    if master == "local":
-        return 1
-    if found := re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master):
-        return int(found[1])
+    threads = local_threads(master)
+    if threads is not None:
+        return threads
     if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):
         return int(found[1]) * int(found[2])
     return os.cpu_count() or 1

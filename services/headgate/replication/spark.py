@@ -120,7 +120,11 @@ class SparkRuntime:
         self._process: Any = None
         self._killed = False
         self._starved_since: float | None = None
-        self.slots = TaskSlots(settings.cores, SPARE_SLOTS if settings.in_one_process else 0)
+        threads = settings.local_threads
+        if threads is None:
+            self.slots = TaskSlots(settings.cores, 0)
+        else:
+            self.slots = TaskSlots(threads, SPARE_SLOTS, settings.cores)
         self.poll_size = PollSize()
 
     def start(self) -> SparkSession:
@@ -246,7 +250,8 @@ class SparkRuntime:
             raise SparkStartError(f"Spark's Kafka connector is not there: {', '.join(missing)}")
         settings.scratch.mkdir(parents=True, exist_ok=True)
         # Spark has no weights for tasks: places beyond the cores are for tasks that wait for a sink (task_slots.py).
-        master = f"local[{settings.cores + SPARE_SLOTS}]" if settings.in_one_process else settings.master
+        threads = settings.local_threads
+        master = settings.master if threads is None else f"local[{threads + SPARE_SLOTS}]"
         builder = SparkSession.builder.master(master).appName("headgate-agent")
         properties = {
             **FIXED,

@@ -1,5 +1,7 @@
 """How Spark is run: what a user may say of it, what keeps order and cannot be changed, what is refused, and why."""
 
+import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ __all__ = [
     "check_allocation",
     "check_options",
     "class_archive",
+    "local_threads",
 ]
 
 REFUSED_OPTIONS: Final[dict[str, str]] = {
@@ -134,9 +137,24 @@ class SparkOptions(msgspec.Struct, frozen=True):
     options: Mapping[str, str] = {}
 
     @property
+    def local_threads(self) -> int | None:
+        """See the function of that name."""
+        return local_threads(self.master)
+
+    @property
     def in_one_process(self) -> bool:
         """Whether tasks run on this machine, as threads of the driver: everywhere else they are sent our package."""
-        return self.master == "local" or self.master.startswith("local[")
+        return self.local_threads is not None
+
+
+def local_threads(master: str) -> int | None:
+    """How many tasks ``local``, ``local[n]`` or ``local[*]`` runs at once; None where executors run them."""
+    if master == "local":
+        return 1
+    if not master.startswith("local["):
+        return None
+    found = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master)
+    return os.cpu_count() or 1 if found is None else int(found[1])
 
 
 def check_options(options: Mapping[str, str]) -> None:

@@ -29,9 +29,13 @@ POLL_SECONDS: Final = 0.1
 class TaskSlots:
     """The places of one Spark. Thread-safe."""
 
-    def __init__(self, cores: int, spare: int) -> None:
-        """``spare`` is 0 on a cluster, which has no places beyond its cores."""
-        self.cores = cores
+    def __init__(self, cores: int, spare: int, tasks: int | None = None) -> None:
+        """``tasks`` is how many a batch has, as many as ``cores`` if left out, and never more.
+
+        ``spare`` is 0 on a cluster, which has no places beyond its cores.
+        """
+        self._cores = cores
+        self._tasks = min(cores if tasks is None else tasks, cores)
         self._has_spare = spare > 0
         self._changed = threading.Condition()
         self._shares = Shares(cores + spare, cores, cores)
@@ -64,5 +68,5 @@ class TaskSlots:
         self._began_at[sink] = now
         if is_light:
             return int(self._shares.take_light(sink))
-        most = self.cores if self._has_spare or len(self._began_at) == 1 else max(self.cores - 1, 1)
-        return self._shares.take(sink, self.cores, most=most)
+        most = self._cores if self._has_spare or len(self._began_at) == 1 else max(self._cores - 1, 1)
+        return self._shares.take(sink, self._tasks, most=most)

@@ -28,6 +28,14 @@ def test_cores_of_a_master(master: str, cores: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("master", "threads"),
+    [("local", 1), ("local[3]", 3), ("local[4,1]", 4), ("local[*]", os.cpu_count()), ("spark://a:7077", None)],
+)
+def test_threads_of_a_local_master(master: str, threads: int | None) -> None:
+    assert SparkOptions(jars=(), scratch=None, master=master).local_threads == threads  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("master", "here"),
     [("local", True), ("local[*]", True), ("local-cluster[2,1,1024]", False), ("spark://a:7077", False)],
 )

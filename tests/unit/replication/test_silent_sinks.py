@@ -241,6 +241,13 @@ def test_one_feed_alone_has_every_core() -> None:
             assert tasks == 4
 
 
+def test_a_batch_has_as_many_tasks_as_were_set_and_never_more_than_cores() -> None:
+    with taken(TaskSlots(8, SPARE_SLOTS, tasks=2), "a") as tasks:
+        assert tasks == 2
+    with taken(TaskSlots(2, SPARE_SLOTS, tasks=8), "a") as tasks:
+        assert tasks == 2
+
+
 def test_beside_a_sink_that_holds_its_tasks_another_one_goes_on() -> None:
     slots = TaskSlots(2, SPARE_SLOTS)
     with taken(slots, "dead") as dead, taken(slots, "dead", is_light=True) as more, taken(slots, "good") as good:
