@@ -118,3 +118,12 @@ def test_it_is_an_option_of_the_source_and_of_debezium_only() -> None:
         parse_feed(FEED.format("maxwell-json", "hex"))
     with pytest.raises(FeedSpecError, match="binary_handling_mode"):
         parse_feed(FEED.format("debezium-json", "octal"))
+
+
+@pytest.mark.parametrize("text", ["zz==", "AAB=", "AA==AA=="])
+def test_base64_that_no_encoder_writes_is_refused(text: str) -> None:
+    """Two such texts would be the same bytes, and as keys the same row."""
+    for column in (postgresql_text("bytea", None), postgresql_text("bit(16)", None)):
+        with pytest.raises(NotTextError, match="base64"):
+            column.plain(text)
+    assert postgresql_text("bytea", None).plain("zw==") == "\\xcf"

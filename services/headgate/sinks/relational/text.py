@@ -89,7 +89,7 @@ def base64_bytes(value: object, kind: str) -> bytes:
         return value
     if isinstance(value, str):
         try:
-            return binascii.a2b_base64(value, strict_mode=True)
+            return _base64(value)
         except ValueError as error:
             raise NotTextError(
                 f"{value[:40]!r} is not base64, as {kind} needs it (set the connector's binary.handling.mode=bytes)"
@@ -142,7 +142,14 @@ def _unhex(text: str) -> bytes:
 
 
 def _base64(text: str) -> bytes:
-    return binascii.a2b_base64(text, strict_mode=True)
+    read = binascii.a2b_base64(text, strict_mode=True)
+    # The last letter before the padding has bits that no byte takes: other texts would be the same bytes.
+    if (
+        text.endswith("=")
+        and binascii.b2a_base64(read[len(read) - len(read) % 3 :], newline=False) != text[-4:].encode()
+    ):
+        raise ValueError("its last letter has bits that are not part of any byte")
+    return read
 
 
 def _url_safe(text: str) -> bytes:

@@ -58,7 +58,6 @@ _RAISED_CLASSES: Final = ("P0", "38", "39", "2F")
 _REMEDIES: Final[dict[str, Remedy]] = {
     "22001": Remedy.WIDEN,
     "22003": Remedy.RANGE,
-    "22008": Remedy.RANGE,
     "22021": Remedy.LETTERS,
     "22P05": Remedy.LETTERS,
     "23502": Remedy.NULL,
