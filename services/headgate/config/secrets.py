@@ -11,7 +11,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ALLOWED_HOSTS", "SECRETS_DIR", "SECRETS_DIR_DEFAULT", "NotPermittedError", "check_hosts", "rules", "secret"]
+__all__ = [
+    "ALLOWED_HOSTS",
+    "SECRETS_DIR",
+    "SECRETS_DIR_DEFAULT",
+    "NotPermittedError",
+    "check_hosts",
+    "rules",
+    "secret",
+    "setting",
+]
 
 SECRETS_DIR: Final = "HEADGATE_SECRETS_DIR"
 ALLOWED_HOSTS: Final = "HEADGATE_ALLOWED_HOSTS"
@@ -28,10 +37,10 @@ class NotPermittedError(ValueError):
 
 def rules() -> dict[str, str]:
     """The two settings as this process has them, for processes that it starts elsewhere."""
-    return {name: value for name in (SECRETS_DIR, ALLOWED_HOSTS) if (value := _setting(name))}
+    return {name: value for name in (SECRETS_DIR, ALLOWED_HOSTS) if (value := setting(name))}
 
 
-def _setting(name: str) -> str:
+def setting(name: str) -> str:
     """As config/settings.py reads it: the variable, or the file that the variable with ``_FILE`` names."""
     file = os.environ.get(f"{name}_FILE")
     return Path(file).read_text(encoding="utf-8").rstrip("\r\n") if file else os.environ.get(name, "")
@@ -43,7 +52,7 @@ def secret(given: Path, option: str) -> Path:
     Its own path, not what links lead to, so that a secret that is replaced is read anew. Raises NotPermittedError for
     whatever is not in the folder, ``..`` and links out of it included.
     """
-    folder = Path(_setting(SECRETS_DIR) or SECRETS_DIR_DEFAULT)
+    folder = Path(setting(SECRETS_DIR) or SECRETS_DIR_DEFAULT)
     path = folder / given
     try:
         inside = path.resolve().relative_to(folder.resolve())
@@ -60,7 +69,7 @@ def secret(given: Path, option: str) -> Path:
 
 def check_hosts(hosts: Iterable[str], option: str) -> None:
     """Raise NotPermittedError for a host that is not in the operator's list, if there is one. ``""`` is no host."""
-    allowed = {name.strip().lower() for name in _setting(ALLOWED_HOSTS).split(",") if name.strip()}
+    allowed = {name.strip().lower() for name in setting(ALLOWED_HOSTS).split(",") if name.strip()}
     if not allowed:
         return
     for host in hosts:

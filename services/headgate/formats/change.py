@@ -137,5 +137,10 @@ DATA_ERRORS: Final = (
 
 
 def reason_of(error: Exception) -> str:
-    """What is wrong with an event, by one of DATA_ERRORS; of a ChangeError its own words."""
-    return str(error) if isinstance(error, ChangeError) else f"{type(error).__name__}: {error}"
+    """What is wrong with an event, by one of DATA_ERRORS, without a value of it: of a ChangeError its own words.
+
+    msgspec names types and paths only. Python's own errors may quote what they were given ("invalid literal …").
+    """
+    if isinstance(error, ChangeError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if isinstance(error, msgspec.MsgspecError) else type(error).__name__

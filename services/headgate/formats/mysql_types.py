@@ -50,14 +50,14 @@ def _bytes(text: str) -> bytes:
         return text.encode("latin-1")
     except UnicodeEncodeError as error:
         raise NotAValueError(
-            f"binary data is written as ISO-8859-1, but character {error.start} is {text[error.start]!r}"
+            f"binary data is written as ISO-8859-1, but character {error.start} is not of it"
         ) from error
 
 
 def _number(text: str, kind: str) -> int:
     if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX:
         return int(text)
-    raise NotAValueError(f"{text[:40]!r} is no number, as a {kind} needs it")
+    raise NotAValueError(f"the value is not a number, as a {kind} needs it")
 
 
 def _bits(length: int | None, text: str) -> object:
@@ -76,7 +76,7 @@ def _enum(labels: tuple[str, ...], known: frozenset[str], text: str) -> object:
     if not labels:
         return number
     if number > len(labels):
-        raise NotAValueError(f"label {number} of an enum that has {len(labels)}")
+        raise NotAValueError(f"the value is a label's number beyond the {len(labels)} that the enum has")
     return labels[number - 1] if number else ""  # MySQL keeps what was no label as the empty one, number 0
 
 
@@ -87,7 +87,7 @@ def _set(labels: tuple[str, ...], text: str) -> object:
     if not labels:
         return mask
     if mask >> len(labels):
-        raise NotAValueError(f"mask {mask} of a set that has {len(labels)} labels")
+        raise NotAValueError(f"the value is a mask beyond the {len(labels)} labels that the set has")
     return ",".join(label for place, label in enumerate(labels) if mask >> place & 1)
 
 

@@ -27,7 +27,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import headgate
-from headgate.config import secrets
+from headgate.config import error_values, secrets
 from headgate.replication.causes import OUT_OF_MEMORY, cause_of
 from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.poll_size import PollSize
@@ -256,7 +256,7 @@ class SparkRuntime:
         properties = {
             **FIXED,
             "spark.executorEnv.MALLOC_ARENA_MAX": WORKER_MEMORY_ARENAS,
-            **{f"spark.executorEnv.{name}": value for name, value in secrets.rules().items()},
+            **{f"spark.executorEnv.{name}": value for name, value in (secrets.rules() | error_values.rules()).items()},
             **settings.options,
             "spark.ui.enabled": str(settings.ui).lower(),
             "spark.ui.port": str(settings.ui_port),

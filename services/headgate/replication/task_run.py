@@ -380,5 +380,7 @@ def _check_progress(before: Positions, reached: Positions, end: Positions) -> No
 
 
 def _described(error: Exception) -> str:
+    """What happened and where. Errors of Python about values ("invalid literal …") may quote a row: only their name."""
     where = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} (at {where.filename}:{where.lineno}): a fault of Headgate"
+    said = f": {error}" if isinstance(error, RuntimeError | OSError) else ""
+    return f"{type(error).__name__}{said} (at {where.filename}:{where.lineno}): a fault of Headgate"

@@ -350,7 +350,7 @@ def test_a_row_that_shares_a_unique_value_is_never_taken_for_the_same_row(databa
     applied = database.apply(claim, *changes, put(0, partition=1, id=500, u="other", v=0))
     assert applied.positions == {0: 13, 1: 1} == database.sink.positions(claim)
     assert applied.upserts == 14
-    with pytest.raises(ConstraintViolatedError, match=r"Duplicate entry 'taken'.*partition 0, offset 13"):
+    with pytest.raises(ConstraintViolatedError, match=r"duplicate entry, key \S+ .*partition 0, offset 13"):
         database.apply(claim, *changes[13:])
     assert database.rows("SELECT v FROM t WHERE id = 99") == [(1,)]
     database.execute("DELETE FROM t WHERE id = 99")
@@ -409,7 +409,7 @@ def test_two_keys_that_a_collation_takes_for_one_are_refused_and_none_is_lost(da
     assert database.rows("SELECT * FROM t") == [("A", 3)]
 
 
-def test_a_trigger_of_the_sink_that_says_no_is_quoted(database: Database) -> None:
+def test_a_trigger_of_the_sink_that_says_no_is_told_without_its_text(database: Database) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     database.execute(
         "CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW "
@@ -417,7 +417,7 @@ def test_a_trigger_of_the_sink_that_says_no_is_quoted(database: Database) -> Non
     )
     claim = database.claim("t")
     assert database.apply(claim, put(0, id=1), put(1, id=3)).positions == {0: 1}
-    with pytest.raises(ValueRefusedError, match=r"not on a Sunday.*offset 1"):
+    with pytest.raises(ValueRefusedError, match=r"A trigger or function of the sink raised.*offset 1"):
         database.apply(claim, put(1, id=3))
 
 
@@ -488,7 +488,7 @@ def test_what_maxwell_leaves_out_is_null_or_refused_and_never_an_old_value(eithe
 def test_a_column_that_was_widened_takes_what_it_refused_before(database: Database) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v smallint)")
     claim = database.claim("t")
-    with pytest.raises(ValueRefusedError, match=r"Out of range.*70000"):
+    with pytest.raises(ValueRefusedError, match=r"Out of range"):
         database.apply(claim, put(0, id=1, v=70_000))
     database.execute("ALTER TABLE t MODIFY v int")
     assert database.apply(claim, put(0, id=1, v=70_000)).positions == {0: 1}
@@ -587,7 +587,7 @@ def test_a_unique_value_that_became_one_after_the_first_batch_overwrites_no_othe
     claim = either.claim("t")
     either.apply(claim, put(0, id=1, v=1))
     either.execute("CREATE UNIQUE INDEX only ON t (v)")
-    with pytest.raises(ConstraintViolatedError, match="Duplicate entry"):
+    with pytest.raises(ConstraintViolatedError, match="duplicate entry"):
         either.apply(claim, put(1, id=2, v=1))
     assert either.rows("SELECT id, v FROM t") == [(1, 1)]
     either.execute("DROP INDEX only ON t")

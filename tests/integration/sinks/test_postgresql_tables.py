@@ -368,7 +368,7 @@ def test_the_longest_prefix_is_committed_with_its_positions(database: Database) 
     applied = database.apply(claim, *changes, put(0, partition=1, id=500, u="other partition"))
     assert applied.positions == {0: 13, 1: 1} == database.sink.positions(claim)
     assert applied.upserts == 14
-    with pytest.raises(ConstraintViolatedError, match=r"t_u_key.*taken.*partition 0, offset 13"):
+    with pytest.raises(ConstraintViolatedError, match=r"t_u_key.*partition 0, offset 13"):
         database.apply(claim, *changes[13:])
     assert database.sink.positions(claim) == {0: 13, 1: 1}
     database.execute("DELETE FROM t WHERE id = 99")
@@ -471,7 +471,7 @@ def test_two_keys_that_the_sink_takes_for_one(database: Database) -> None:
     assert [(str(i), v) for i, v in database.rows("SELECT * FROM t")] == [("1.0", "b")]
 
 
-def test_a_trigger_of_the_sink_that_says_no_is_quoted(database: Database) -> None:
+def test_a_trigger_of_the_sink_that_says_no_is_told_without_its_text(database: Database) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     database.execute(
         "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not on a Sunday'; END $$;"
@@ -479,7 +479,7 @@ def test_a_trigger_of_the_sink_that_says_no_is_quoted(database: Database) -> Non
     )
     claim = database.claim("public.t")
     assert database.apply(claim, put(0, id=1), put(1, id=3)).positions == {0: 1}
-    with pytest.raises(ValueRefusedError, match=r"not on a Sunday.*offset 1"):
+    with pytest.raises(ValueRefusedError, match=r"A trigger or function of the sink raised.*offset 1"):
         database.apply(claim, put(1, id=3))
 
 
@@ -613,7 +613,7 @@ def test_a_column_that_was_altered_after_the_first_batch_refuses_what_it_would_r
     claim = database.claim("public.t")
     database.apply(claim, put(0, id=1, v=1.5))
     database.execute("ALTER TABLE t ALTER COLUMN v TYPE int")
-    with pytest.raises(ValueRefusedError, match=r'invalid input syntax for type integer: "2.5"'):
+    with pytest.raises(ValueRefusedError, match=r"invalid input syntax"):
         database.apply(claim, put(1, id=1, v=2.5))
     database.execute("ALTER TABLE t ALTER COLUMN v TYPE text")
     database.apply(claim, put(1, id=1, v="any"))
@@ -625,7 +625,7 @@ def test_a_table_that_has_taken_anothers_name_is_looked_at_anew(database: Databa
     claim = database.claim("public.t")
     database.apply(claim, put(0, id=1, v=1.5))
     database.execute("ALTER TABLE t RENAME TO old; CREATE TABLE t (id int PRIMARY KEY, v int)")
-    with pytest.raises(ValueRefusedError, match=r'invalid input syntax for type integer: "2.5"'):
+    with pytest.raises(ValueRefusedError, match=r"invalid input syntax"):
         database.apply(claim, put(1, id=1, v=2.5))
 
 

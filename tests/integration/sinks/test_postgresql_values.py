@@ -262,7 +262,7 @@ def test_a_value_arrives_as_it_was(
         ("integer", None, [1], "list cannot be written"),
         ("character varying(3)", None, "abcd", "too long"),
         ("numeric(4,2)", None, "123.45", "overflow"),
-        ("text", None, "nul\x00", "0x00"),
+        ("text", None, "nul\x00", "byte sequence|NUL"),
         ("date", None, 2**31 - 1, "outside the years 4714 BC to 5874897"),
         ("time without time zone", None, -1, "before midnight"),
         ("timestamp without time zone", "int64", 5, "unit of time"),

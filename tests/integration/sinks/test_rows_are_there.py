@@ -361,7 +361,7 @@ def test_whatever_an_input_function_raises_is_a_refusal_of_the_value(
     server.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {odd_type})")
     table = Table(postgres, "public.t")
     table.put(1, v=2)
-    table.refuse(table.change(Operation.UPSERT, 2, v=3), says="column v: odd one out.*Give the column")
+    table.refuse(table.change(Operation.UPSERT, 2, v=3), says="column v: .*SQLSTATE XX000.*Give the column")
     server.execute("ALTER TABLE t ALTER COLUMN v TYPE int")
     table.put(2, v=3)
     assert rows(server, "SELECT * FROM t ORDER BY id") == [(1, 2), (2, 3)]
@@ -390,4 +390,4 @@ def test_an_error_of_the_sinks_own_trigger_can_be_set_aside(
     server.execute("CREATE TRIGGER never BEFORE INSERT ON t FOR EACH ROW WHEN (NEW.id = 2) EXECUTE FUNCTION never()")
     table = Table(postgres, "public.t")
     table.put(1, v="a")
-    table.refuse(table.change(Operation.UPSERT, 2, v="b"), says="not here. A trigger or function of the sink")
+    table.refuse(table.change(Operation.UPSERT, 2, v="b"), says="A trigger or function of the sink")

@@ -88,10 +88,10 @@ def test_values(mysql_type: str, text: str | None, value: object) -> None:
     ("mysql_type", "text", "complaint"),
     [
         ("blob", "日", "ISO-8859-1, but character 0"),
-        ("bit(8)", "x", "'x' is no number"),
-        ("enum('a','b')", "3", "label 3 of an enum that has 2"),
-        ("enum('a','b')", "c", "'c' is no number"),
-        ("set('a','b')", "4", "mask 4 of a set that has 2"),
+        ("bit(8)", "x", "not a number"),
+        ("enum('a','b')", "3", "beyond the 2 that the enum has"),
+        ("enum('a','b')", "c", "not a number"),
+        ("set('a','b')", "4", "beyond the 2 labels"),
     ],
 )
 def test_a_text_that_is_no_value_is_named_with_its_column(mysql_type: str, text: str, complaint: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from headgate.config.error_values import quoted_value
 from headgate.formats.change import Change, ChangeError, Operation
 from headgate.formats.reducing import OrphanRowError, Reduced, WrongKeyError, reduce_changes
 from headgate.records.spans import parse_span
@@ -89,8 +90,13 @@ def refused_change(
     *,
     column: str | None,
     reason: str,
+    key: Sequence[str] | None = None,
 ) -> ChangeRefusedError:
-    """The refusal of one change, with all that helps to find it. ``column`` and ``reason`` are the database's."""
+    """The refusal of one change, with all that helps to find it. ``column`` and ``reason`` are the database's.
+
+    This is the one place that may quote a value (config/error_values.py), of a column outside ``key``; none if the key
+    is not known. ``reason`` quotes none.
+    """
     if isinstance(error, UnwritableError):
         column = error.column
     elif isinstance(error, OrphanRowsError):
@@ -100,5 +106,7 @@ def refused_change(
             "snapshot the table again"
         )
     where = table if column is None else f"{table}, column {column}"
+    if key is not None and column is not None and column not in key and column in (change.row or {}):
+        reason += quoted_value((change.row or {})[column])
     text = f"{where}: {reason} [topic {topic}, partition {change.partition}, offset {change.offset}]"
     return kind(text, change.partition, change.offset)

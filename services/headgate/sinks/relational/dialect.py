@@ -61,7 +61,7 @@ class Dialect(msgspec.Struct, Generic[S, C, E], frozen=True, kw_only=True):
     fault_of: Callable[[E], Fault]
     """Whose fault an error is."""
     words_of: Callable[[E], tuple[str | None, str]]
-    """Which column a refusal names, if any, and what the database said."""
+    """Which column a refusal names, if any, and the database's reason, without any value of a row."""
     sink_error: Callable[[E, str], SinkError]
     """What an error that is no refusal of rows means to the caller, and what was being done."""
     folded: str

@@ -86,7 +86,9 @@ class _Trial:
         elif isinstance(error, FoldedKeysError):
             reason = self._dialect.folded.format(columns=", ".join(table.folding))
         kind = ConstraintViolatedError if waits else ValueRefusedError
-        return refused_change(kind, table.name, self._claim.topic, change, error, column=column, reason=reason)
+        return refused_change(
+            kind, table.name, self._claim.topic, change, error, column=column, reason=reason, key=table.key
+        )
 
 
 def apply_in_parts(

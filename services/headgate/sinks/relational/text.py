@@ -92,7 +92,7 @@ def base64_bytes(value: object, kind: str) -> bytes:
             return _base64(value)
         except ValueError as error:
             raise NotTextError(
-                f"{value[:40]!r} is not base64, as {kind} needs it (set the connector's binary.handling.mode=bytes)"
+                f"the value is not base64, as {kind} needs it (set the connector's binary.handling.mode=bytes)"
             ) from error
     raise unreadable(value, kind)
 
@@ -168,13 +168,11 @@ _WRITTEN: Final[dict[str, Callable[[str], bytes]]] = {
 _BYTES_MEANINGS: Final = (DECIMAL, "io.debezium.data.Bits(")
 
 
-def _refused_text(kind: str, mode: str | None, value: str) -> bytes:
+def _refused_text(kind: str, mode: str | None, _value: str) -> bytes:
     if mode == TEXT_ONLY:
-        raise NotTextError(
-            f"{value[:40]!r} is a text in the event, no bytes as a {kind} needs: give the column a text type"
-        )
+        raise NotTextError(f"the value is a text in the event, no bytes as a {kind} needs: give the column a text type")
     raise NotTextError(
-        f"{value[:40]!r} is a text by the event's schema, and a {kind} needs bytes: if the connector's "
+        f"the value is a text by the event's schema, and a {kind} needs bytes: if the connector's "
         "binary.handling.mode is hex, base64 or base64-url-safe, say so in source.binary_handling_mode; else give the "
         "column a text type"
     )
@@ -202,9 +200,11 @@ def bytes_of(kind: str, meaning: str | None, mode: str | None) -> Callable[[obje
             raise unreadable(value, kind)
         try:
             return decode(value)
+        except NotTextError:
+            raise
         except ValueError as error:
             raise NotTextError(
-                f"{value[:40]!r} is not {'base64' if how == 'bytes' else how}, as {kind} needs it: {error} (is the "
+                f"the value is not {'base64' if how == 'bytes' else how}, as {kind} needs it: {error} (is the "
                 "connector's binary.handling.mode the one that source.binary_handling_mode says, by default bytes?)"
             ) from error
 
@@ -305,7 +305,7 @@ def not_wrapped(to_text: ToText) -> ToText:
     def checked(value: object) -> str:
         if type(value) is int and value < 0:
             raise NotTextError(
-                f"{value} may be a bigint unsigned above 9223372036854775807, {value + 2**64}, that the connector has "
+                "the negative number may be a bigint unsigned above 9223372036854775807 that the connector has "
                 "wrapped around: set its bigint.unsigned.handling.mode=precise; or, if the source's column is signed, "
                 "make the sink's bigint, or a decimal of 19 digits"
             )

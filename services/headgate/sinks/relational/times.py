@@ -123,8 +123,8 @@ def number_of_units(per_second: int | None, value: object, kind: str) -> tuple[i
         raise NotTextError(f"a number whose schema does not say a unit of time is no {kind}")
     if value in _SATURATED:
         raise NotTextError(
-            f"{value} is as far as the connector can count, and stands for every {kind} beyond it: what the source has "
-            "cannot be known (in PostgreSQL a timestamp after the year 294246, an interval above 292 277 years)"
+            f"the value is as far as the connector can count, and stands for every {kind} beyond it: what the source "
+            "has cannot be known (in PostgreSQL a timestamp after the year 294246, an interval above 292 277 years)"
         )
     return value, per_second
 
@@ -152,8 +152,8 @@ def known_unit(number: int, per_second: int) -> None:
     else:
         return
     raise NotTextError(
-        f"{number} seems to count {seen}, which the sink column's precision does not say. Give the column the source's "
-        "precision and leave the connector's time.precision.mode at adaptive, or use events with schema"
+        f"the value seems to count {seen}, which the sink column's precision does not say. Give the column the "
+        "source's precision and leave the connector's time.precision.mode at adaptive, or use events with schema"
     )
 
 
@@ -194,7 +194,7 @@ def utc_wall(text: str) -> str:
     try:
         moved = datetime.fromisoformat(whole).astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise NotTextError(f"{text!r} is no time that the column holds: {error}") from error
+        raise NotTextError("the value is not a time that the column holds") from error
     return f"{moved.date().isoformat()} {moved:%H:%M:%S}{match['fraction'] or ''}"
 
 

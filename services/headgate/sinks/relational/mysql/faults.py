@@ -1,17 +1,27 @@
 """What MySQL's and MariaDB's errors mean: whose fault they are, and what is said of them."""
 
+import re
 from typing import Final
 
 import pymysql
-from pymysql.constants import CR
+from pymysql.constants import CR, ER
 
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
+from headgate.sinks.relational.remedies import Remedy, advised
 from headgate.sinks.relational.session import Fault
 
-__all__ = ["BAD_VALUES", "UNAVAILABLE", "errno", "fault_of", "is_clients", "message", "sink_error", "words_of"]
-from headgate.sinks.relational.remedies import Remedy, advised
-
-__all__ = ["BAD_VALUES", "UNAVAILABLE", "errno", "fault_of", "message", "remedy_of", "sink_error", "words_of"]
+__all__ = [
+    "BAD_VALUES",
+    "UNAVAILABLE",
+    "errno",
+    "fault_of",
+    "is_clients",
+    "message",
+    "remedy_of",
+    "sink_error",
+    "without_values",
+    "words_of",
+]
 
 BAD_VALUES: Final = frozenset(
     {1048, 1062, 1118, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1416, 1425, 1427, 1451, 1452, 1216, 1217,
@@ -35,6 +45,19 @@ UNAVAILABLE: Final = frozenset(
     }
 )  # fmt: skip
 _RIGHTS: Final = frozenset({1044, 1142, 1143, 1227, 1370, 1410, 1698})
+
+_QUOTES_VALUES: Final = frozenset(
+    {1062, 1292, 1366, 1367, 1411, 1525, 1526, 1586, 1644, 1690, 1761, 1762, 3140, 3156, 3903, 4078}
+)
+"""Errors and warnings whose text quotes a value of the row, or is a trigger's own (SIGNAL)."""
+
+_SAID: Final = {1062: "duplicate entry", 1292: "incorrect value", 1366: "incorrect value", 1586: "duplicate entry"}
+"""The commonest refusals as the server words them, less the value. Others are called by their error's name."""
+
+_NAMES: Final = {number: name for name, number in vars(ER).items() if isinstance(number, int)}
+
+_AT_END: Final = re.compile(r"for (?P<what>key|column) (?P<name>[^ ]+)(?= at row \d+$|$)")
+"""The name behind the value, read from the text's end, which no value can reach."""
 
 _INCORRECT_VALUE: Final = 1366
 _REMEDIES: Final[dict[int, Remedy]] = {
@@ -71,8 +94,18 @@ def message(error: BaseException) -> str:
 
 def words_of(error: pymysql.Error) -> tuple[str | None, str]:
     """See Dialect: a column is named in the words."""
-    reason = message(error)
-    return None, advised(reason, remedy_of(errno(error), reason)) if fault_of(error) is Fault.VALUE else reason
+    number, text = errno(error), message(error)
+    reason = without_values(number, text)
+    return None, advised(reason, remedy_of(number, text)) if fault_of(error) is Fault.VALUE else reason
+
+
+def without_values(number: int, text: str) -> str:
+    """What the server said, without the value that some messages quote: the error's name, key or column."""
+    if number not in _QUOTES_VALUES:
+        return text
+    name = _SAID.get(number) or _NAMES.get(number, "value refused").replace("_", " ").lower()
+    named = [f"{place['what']} {place['name']}" for place in _AT_END.finditer(text)]
+    return f"{', '.join([name, *named])} (error {number})"
 
 
 def remedy_of(number: int, text: str) -> Remedy:
@@ -84,8 +117,8 @@ def remedy_of(number: int, text: str) -> Remedy:
 
 def sink_error(error: pymysql.Error, doing: str) -> SinkError:
     """What a database error means to the caller. Refused values are told apart before (see parts)."""
-    text = f"{doing}: {message(error)}"
     number = errno(error)
+    text = f"{doing}: {without_values(number, message(error))}"
     if number in UNAVAILABLE:
         return (SinkSilentError if is_clients(number) else SinkUnavailableError)(text)
     if number == 0 and isinstance(error, pymysql.OperationalError | pymysql.InterfaceError | pymysql.InternalError):

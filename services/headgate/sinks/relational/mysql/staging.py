@@ -17,7 +17,7 @@ import pymysql
 from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.mysql.catalog import DATABASE, Column, read_version
 from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
-from headgate.sinks.relational.mysql.faults import BAD_VALUES, errno, message, remedy_of
+from headgate.sinks.relational.mysql.faults import BAD_VALUES, errno, message, remedy_of, without_values
 from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT, column_text
 from headgate.sinks.relational.remedies import advised
 from headgate.sinks.relational.staging import Stage
@@ -32,7 +32,8 @@ INSERT_BYTES: Final = 1 << 20
 VALUE_CHARACTERS_MAX: Final = 80
 """Of a value that is refused, in the error: enough to find it."""
 
-_PLACE: Final = re.compile(r"column '?(?:`[^`]*`\.)*[`']?(?P<column>.+?)[`']? at row (?P<row>\d+)")
+_PLACE: Final = re.compile(r".*column '?(?:`[^`]*`\.)*[`']?(?P<column>.+?)[`']? at row (?P<row>\d+)$", re.DOTALL)
+"""Read at the text's end: a value may stand before it, and say anything."""
 
 
 class MysqlStage(Stage[MysqlSession, Column]):
@@ -104,15 +105,14 @@ class MysqlStage(Stage[MysqlSession, Column]):
     def _refuse(self, group: Group, number: int, text: str, first: int) -> None:
         """Raise for the first row that the server's error names, counted from row ``first`` of the group."""
         remedy = remedy_of(number, text)
-        place = _PLACE.search(text)
+        reason = without_values(number, text)
+        place = _PLACE.match(text)
         if place is None:
-            raise UnwritableError(group.changes[first], None, advised(text, remedy))
+            raise UnwritableError(group.changes[first], None, advised(reason, remedy))
         row = first + int(place["row"]) - 1
         change = group.changes[min(row, len(group.changes) - 1)]
         column = place["column"]
-        if change.row is not None and column in change.row:
-            text = f"{text}: {str(change.row[column])[:VALUE_CHARACTERS_MAX]!r}"
-        raise UnwritableError(change, column, advised(text, remedy))
+        raise UnwritableError(change, column, advised(reason, remedy))
 
     # --- INSERT of many rows ---
 

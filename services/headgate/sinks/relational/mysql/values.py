@@ -136,7 +136,7 @@ def _year(value: object) -> str:
         return f"{value:04d}"
     if isinstance(value, str):
         return value
-    raise NotTextError(f"{value!r} is not a year: the column has 0000 and the years 1901 to 2155")
+    raise NotTextError("the value is not a year: the column has 0000 and the years 1901 to 2155")
 
 
 def _single(value: object) -> str:
@@ -194,7 +194,7 @@ def _day(days: int) -> str:
     try:
         return date.fromordinal(days + _EPOCH_ORDINAL).isoformat()
     except (ValueError, OverflowError) as error:
-        raise NotTextError(f"day {days} since 1970 is outside the years 1 to 9999 that the column holds") from error
+        raise NotTextError("the date is outside the years 1 to 9999 that the column holds") from error
 
 
 def _date(meaning: str | None, value: object) -> str:
@@ -225,8 +225,9 @@ def _time_of_postgresql(is_fine: bool | None, value: object) -> str:
         return _time(MICROS, value)
     if value > MILLIS_PER_DAY or is_fine is None:
         raise NotTextError(
-            f"whether {value} counts milliseconds or microseconds depends on the source column's precision, which this "
-            "sink column's does not tell: give it that of the source (time is time(6) there), or use events with schema"
+            "whether the value counts milliseconds or microseconds depends on the source column's precision, which "
+            "this sink column's does not tell: give it that of the source (time is time(6) there), or use events "
+            "with schema"
         )
     return _time(MILLIS, value)
 

@@ -14,7 +14,7 @@ import psycopg
 from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.postgresql.catalog import Column, read_version
 from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
-from headgate.sinks.relational.postgresql.faults import remedy_of, sink_error
+from headgate.sinks.relational.postgresql.faults import remedy_of, sink_error, without_values
 from headgate.sinks.relational.postgresql.values import column_text
 from headgate.sinks.relational.remedies import advised
 from headgate.sinks.relational.staging import Stage
@@ -121,7 +121,7 @@ class PostgresStage(Stage[PostgresSession, Column]):
 
     def _refused(self, group: Group, error: psycopg.Error) -> UnwritableError:
         place = _COPY_PLACE.search(error.diag.context or "")
-        reason = advised(error.diag.message_primary or str(error), remedy_of(error))
+        reason = advised(without_values(error), remedy_of(error))
         if place is None:
             return UnwritableError(group.changes[0], None, reason)
         change = group.changes[int(place["line"]) - 1]

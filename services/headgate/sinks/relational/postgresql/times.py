@@ -62,7 +62,7 @@ def days_text(meaning: str | None, value: object) -> str:
     if not _FIRST_DAY <= value <= _LAST_DAY:
         infinity = infinite_date(value)
         if infinity is None:
-            raise NotTextError(f"day {value} since 1970 is outside the years 4714 BC to 5874897 that the column holds")
+            raise NotTextError("the date is outside the years 4714 BC to 5874897 that the column holds")
         return infinity
     return f"J{value + _JULIAN_1970}"
 
@@ -73,7 +73,7 @@ def time_text(per_second: int | None, zone: str, value: object) -> str:
         return value if zone else _without_offset(value, utc_clock)
     number, unit = number_of_units(per_second, value, "time")
     if number < 0:
-        raise NotTextError(f"{number} is before midnight, which is no time of day")
+        raise NotTextError("the value is before midnight, which is not a time of day")
     seconds, part = divmod(number, unit)
     return clock(seconds) + fraction(part, unit) + zone
 
@@ -98,7 +98,7 @@ def timestamp_text(per_second: int | None, zone: str, value: object, *, said: bo
         if infinity is not None:
             return infinity
         if not _FIRST_DAY <= days <= _LAST_TIMESTAMP_DAY:
-            raise NotTextError(f"day {days} since 1970 is outside the years 4714 BC to 294276 that the column holds")
+            raise NotTextError("the date is outside the years 4714 BC to 294276 that the column holds")
     return f"J{days + _JULIAN_1970} {clock(second)}{fraction(part, unit)}{zone}"
 
 
@@ -109,7 +109,7 @@ def _without_offset(text: str, in_utc: Callable[[str], str]) -> str:
     moved = in_utc(text)
     if OFFSET.search(moved) is not None:
         raise NotTextError(
-            f"{text!r} has an offset, and the column no zone: only YYYY-MM-DDThh:mm:ss±hh:mm can be stored there"
+            "the value has an offset, and the column no zone: only YYYY-MM-DDThh:mm:ss±hh:mm can be stored there"
         )
     return moved
 

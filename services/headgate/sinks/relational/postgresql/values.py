@@ -63,7 +63,7 @@ def _text(kind: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if kind in _UNSIGNED and type(value) is int and value < 0:
-        raise NotTextError(f"{value} is negative, and a column of type {kind} is not: it would become another number")
+        raise NotTextError(f"the value is negative, and a column of type {kind} is not: it would become another number")
     if kind == "point" and isinstance(value, dict) and {"x", "y"} <= value.keys():
         return f"({scalar(kind, value['x'])},{scalar(kind, value['y'])})"
     return scalar(kind, value)

@@ -1,0 +1,32 @@
+"""Whether errors may quote what a row holds.
+
+Errors are stored on control topics, logged, and shown by the views, which ask nobody for a login. Rows may hold what
+none of their readers may see. So an error names table, column, topic, partition and offset, by which an operator finds
+the record, and quotes a value only if the operator of the process says so; a key's value, which tells whose row it is,
+never.
+"""
+
+from typing import Final
+
+from headgate.config.secrets import setting
+
+__all__ = ["VALUES_IN_ERRORS", "quoted_value", "rules"]
+
+VALUES_IN_ERRORS: Final = "HEADGATE_VALUES_IN_ERRORS"
+VALUE_CHARACTERS_MAX: Final = 80
+"""Enough to recognise a value. Errors are records on a topic, so they stay small."""
+
+_YES: Final = ("1", "true", "yes", "on", "t", "y")
+"""What pydantic reads as true, which reads the same variable for `headgate serve`."""
+
+
+def rules() -> dict[str, str]:
+    """The setting as this process has it, for Spark's workers on other machines."""
+    return {VALUES_IN_ERRORS: value} if (value := setting(VALUES_IN_ERRORS)) else {}
+
+
+def quoted_value(value: object) -> str:
+    """``: 'value'`` to end an error with, cut to a bounded length; nothing unless the operator turned it on."""
+    if setting(VALUES_IN_ERRORS).strip().lower() not in _YES:
+        return ""
+    return f": {str(value)[:VALUE_CHARACTERS_MAX]!r}"
