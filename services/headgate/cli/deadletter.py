@@ -1,9 +1,9 @@
-"""``headgate deadletter``: changes that were set aside: list them, look at their bytes, send them once more."""
+"""``headgate deadletter``: list the changes that were set aside, show their bytes, and replay them."""
 
 import json
 import time
-from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -16,7 +16,9 @@ from headgate.eventlog.log import Delivery, Log, Partition
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import DEADLETTER, shard_of
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
-from headgate.records.control import ChangeQuarantined
+from headgate.generation.shell.feeds import FeedChangeLogs
+from headgate.generation.shell.wire import WRITER
+from headgate.records.control import ChangeQuarantined, FeedRecorded
 from headgate.records.keys import DeadLetterKey
 from headgate.replication.feed_parts import FeedParts
 from headgate.sources.resend import Original, Verdict, look, resend, why_not_alone
@@ -95,6 +97,8 @@ def show(
         "code": letter.error_code,
         "reason": letter.error,
         "epoch": str(letter.epoch),
+        "topic_id": letter.topic_id,
+        "incarnation": letter.incarnation,
         "append_ms": letter.append_ms,
         "quarantined_ms": letter.quarantined_ms,
         "key": _decoded(letter.key),
@@ -120,11 +124,12 @@ def replay(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Say which changes may take the normal way again, and with --send put those at the end of their source partition.
+    """List which changes can be replayed. Send them to the end of their source partition with --send.
 
-    Refused is what would undo something: a change whose row was touched after it, or of which that cannot be said
-    (it has no key, is of several rows, or nobody can read it).
-    Exit 0 only if none of those asked for was refused.
+    A change is refused if it would undo something: its row was touched after it, or nobody can tell. Nobody can tell
+    if it has no key, is of several rows or cannot be read, if its topic was deleted and created again, if the feed was
+    rewound since, or if the topic is a change log's.
+    Exit 0 only if no change that was asked for is refused.
     """
     with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log, all_partitions(log, ("changefeed",))), feed)
@@ -132,8 +137,8 @@ def replay(
         if places:
             letters = dict(_one(letters, feed, place) for place in places)
         in_order = sorted(letters.items(), key=_by_log)
-        parts = FeedParts(record.spec)
-        rows = [_replayed(log, parts, key, letter, record.feed_id, send=send) for key, letter in in_order]
+        replaying = _Replaying(log, record, FeedParts(record.spec), FeedChangeLogs(log).names_by_topic())
+        rows = [_replayed(replaying, key, letter, send=send) for key, letter in in_order]
     show_rows(("table", "place", "verdict", "detail"), rows, output)
     if not send and any(row["verdict"] == Verdict.FREE for row in rows):
         note("nothing was sent; --send sends those that are free")
@@ -142,24 +147,46 @@ def replay(
         raise CommandError(ExitCode.REQUEST_REFUSED, f"{refused} of {len(rows)} changes cannot be replayed, see above")
 
 
-def _replayed(
-    log: KafkaLog, parts: FeedParts, key: DeadLetterKey, letter: ChangeQuarantined, feed_id: str, *, send: bool
-) -> dict[str, Any]:
+class _Replaying(NamedTuple):
+    """What a change is compared with. ``change_logs``: topic → name of each change log."""
+
+    log: KafkaLog
+    feed: FeedRecorded
+    parts: FeedParts
+    change_logs: Mapping[str, str]
+
+
+def _replayed(replaying: _Replaying, key: DeadLetterKey, letter: ChangeQuarantined, *, send: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"table": key.table, "place": _place(key), "sent_as": None}
-    if letter.feed_id != feed_id:
-        detail = f"it is of an earlier feed of that name ({letter.feed_id}; this one is {feed_id})"
-        return row | {"verdict": Verdict.UNKNOWN.value, "detail": detail}
     headers = tuple((header.name, header.value) for header in letter.headers)
-    original = Original(key.source_topic, key.partition, key.offset, letter.key, letter.value, headers)
-    reason = why_not_alone(parts.decoder(key.source_topic), original)
+    original = Original(key.source_topic, key.partition, key.offset, letter.key, letter.value, headers, letter.topic_id)
+    reason = _why_not_of(replaying, letter) or why_not_alone(
+        replaying.parts.decoder(key.source_topic, topic_id=letter.topic_id), original
+    )
     if reason is not None:
         return row | {"verdict": Verdict.UNKNOWN.value, "detail": reason}
-    found = look(log.connection, original)
+    connection = replaying.log.connection
+    found = look(connection, original, replaying.change_logs)
     row |= {"verdict": found.verdict.value, "detail": found.detail}
     if send and found.verdict is Verdict.FREE:
-        offset = resend(log.connection, original, found.end)
+        offset = resend(connection, original, found.end)
         row |= {"verdict": Verdict.RESENT.value, "detail": f"sent, as offset {offset}", "sent_as": offset}
     return row
+
+
+def _why_not_of(replaying: _Replaying, letter: ChangeQuarantined) -> str | None:
+    """Why a change is not this feed's to replay, whatever its topic holds. None if it is."""
+    feed = replaying.feed
+    if letter.feed_id != feed.feed_id:
+        return f"it is of an earlier feed of that name ({letter.feed_id}; this one is {feed.feed_id})"
+    if letter.incarnation != feed.incarnation:
+        return (
+            f"the feed was rewound since: the change was set aside in incarnation {letter.incarnation}, this is "
+            f"incarnation {feed.incarnation}, which has read the change again or passed over it on purpose"
+        )
+    if replaying.parts.spec.source.change_log is not None or any(header.name == WRITER for header in letter.headers):
+        return "it is of a change log, where only a ChangeWriter may write. Let the source write the row again"
+    return None
 
 
 def _by_log(item: tuple[DeadLetterKey, ChangeQuarantined]) -> tuple[Any, ...]:

@@ -412,6 +412,7 @@ class ChangeQuarantined(msgspec.Struct, frozen=True):
 
     Written and acknowledged before the sink's position moves past the change, so after a crash it may be there twice,
     under the same key. ``key``, ``value`` and ``headers`` are the source record's own bytes, ``append_ms`` its time.
+    ``topic_id`` is Kafka's id of the topic that the key's offset is of, null where it is not known.
     """
 
     feed_id: str
@@ -424,6 +425,7 @@ class ChangeQuarantined(msgspec.Struct, frozen=True):
     headers: tuple[Header, ...]
     append_ms: int
     quarantined_ms: int
+    topic_id: str | None = None
 
 
 Announced = OwnerAnnounced | MemberAnnounced | AgentAnnounced

@@ -12,6 +12,7 @@ import msgspec
 
 from headgate.records.control import (
     AgentAnnounced,
+    ChangeQuarantined,
     FeedProgressed,
     FeedRecorded,
     OperationKind,
@@ -28,6 +29,7 @@ RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
     AgentAnnounced: {"lease_seconds": 2},
+    ChangeQuarantined: {"topic_id": 2},
     FeedProgressed: {"resolved_ts": 2, "unapplied": 2},
     FeedRecorded: {"target_ts": 2, "sink_id": 2, "pinned": 2, "notices": 2, "abandoned": 2},
     OperationRequested: {"parts": 2, "abandon_sink": 2},
@@ -46,6 +48,7 @@ WORDS: Final[dict[StrEnum, int]] = {
 
 WITHHELD: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
     AgentAnnounced: frozenset({"lease_seconds"}),
+    ChangeQuarantined: frozenset({"topic_id"}),
     FeedProgressed: frozenset({"resolved_ts", "unapplied"}),
     FeedRecorded: frozenset({"sink_id", "notices"}),
     SpanPlan: frozenset({"topic_id"}),

@@ -2,6 +2,8 @@
 
 What is set aside is what the lane's query brought: bytes and headers are exact.
 
+The record is written in its newest schema, whatever the log's level: only ``headgate deadletter`` reads it.
+
 Lives in the process that applies the batch. A crash between the acknowledgement and the sink's commit leaves the record
 twice, under one key.
 """
@@ -79,5 +81,6 @@ def _fact(work: SpanWork, table: str, bad: BadChange, original: Original) -> Fac
         headers=tuple(Header(name, content) for name, content in original.headers),
         append_ms=original.append_ms,
         quarantined_ms=time.time_ns() // 1_000_000,
+        topic_id=work.topic_id,
     )
     return Fact(key, fitted(value))

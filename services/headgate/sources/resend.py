@@ -1,16 +1,21 @@
-"""Sending a change that was set aside once more: when that is sound, and how it stays so.
+"""Send a change that was set aside once more, and decide whether that is safe.
 
 The record goes to the end of its own source partition and takes the normal way from there: lane, fence, sink. So it
-becomes the newest change of its row. That is right only if it *is* the newest, so the log is asked: from behind the
-record to the end, no record of the same key may stand (docs/adr/0009). A record without a key after it (a TRUNCATE,
-say) may be about any row; a stretch that has expired may hold anything: both count as a no.
+becomes the newest change of its row. That is right only if it already *is* the newest. So the log is searched from
+behind the record to the end, and no record of the same key may be there (docs/adr/0009). A record without a key (a
+TRUNCATE, for example) may concern any row, and an expired stretch may hold anything: both count as a no.
 
-Between the look and the send somebody may have written the key. The same look afterwards finds that out, and the newer
-record is sent again behind ours, until nothing newer stands between: the last word is the source's own.
+All of this compares offsets, so the topic must still be the one that the record's offset is of. A topic that was
+deleted and created again has another id, and nothing is sent to it (docs/adr/0067). Nothing is sent to a change log
+either: only its ChangeWriters may write there.
+
+Between the look and the send somebody may have written the key. The same search afterwards finds that out, and the
+newer record is sent again behind ours until nothing newer stands between: the source has the last word.
 """
 
 import json
 import time
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -22,6 +27,7 @@ from headgate.eventlog.log import LogError
 from headgate.formats.decoding import Decoder, SchemasUnavailableError, UndecodableError
 from headgate.sources.offsets import end_offsets
 from headgate.sources.records import RecordGoneError, read_stretch
+from headgate.sources.topic_ids import TopicReplacedError, topic_ids
 
 __all__ = [
     "RESENT_HEADER",
@@ -74,7 +80,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Original(msgspec.Struct, frozen=True):
-    """A source record as it was."""
+    """A source record as it was. ``topic_id`` is Kafka's id of the topic that ``offset`` is of, None if not known."""
 
     topic: str
     partition: int
@@ -82,6 +88,7 @@ class Original(msgspec.Struct, frozen=True):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    topic_id: str | None = None
 
     @property
     def place(self) -> bytes:
@@ -102,21 +109,58 @@ def row_key(key: bytes) -> bytes:
     return json.dumps(parsed, sort_keys=True).encode()
 
 
-def look(connection: KafkaConnection, original: Original) -> Finding:
-    """Whether the row was touched after ``original``. Raises LogError, SourceError."""
-    end = end_offsets(connection, {original.topic: original.partition + 1})[original.topic][original.partition]
+def look(connection: KafkaConnection, original: Original, change_logs: Mapping[str, str]) -> Finding:
+    """Whether the row was touched after ``original``. ``change_logs``: topic → name of each change log.
+
+    Raises LogError, SourceError.
+    """
+    reason = _why_not_there(connection, original, change_logs)
+    if reason is not None:
+        return _unknown(reason)
+    topic = original.topic
+    end = end_offsets(connection, {topic: original.partition + 1})[topic][original.partition]
     if original.key is None:
-        return Finding(Verdict.UNKNOWN, "it has no key: which later changes are of the same row cannot be said", end)
+        return _unknown("it has no key: which later changes are of the same row cannot be said", end)
     try:
         newer = _newer(connection, original, original.offset + 1, end)
     except RecordGoneError as error:
-        return Finding(Verdict.UNKNOWN, f"whether the row was touched since cannot be said: {error}", end)
+        return _unknown(f"whether the row was touched since cannot be said: {error}", end)
     if newer is None:
         return Finding(Verdict.FREE, "nothing has touched its row since", end)
     if dict(newer.headers() or []).get(RESENT_HEADER) == original.place:
         return Finding(Verdict.RESENT, f"it was sent again before, as offset {newer.offset()}", end)
     what = "touched its row" if newer.key() is not None else "has no key and may have touched its row"
     return Finding(Verdict.TOUCHED, f"offset {newer.offset()} {what}: it would undo that", end)
+
+
+def _why_not_there(connection: KafkaConnection, original: Original, change_logs: Mapping[str, str]) -> str | None:
+    """Why nothing may be sent to the topic, or its offsets say nothing about the record. None if they do."""
+    topic = original.topic
+    if topic in change_logs:
+        return (
+            f"topic {topic} is of change log {change_logs[topic]}, where only a ChangeWriter may write: a row may have "
+            "moved to another partition. Let the source write the row again"
+        )
+    if original.topic_id is None:
+        return (
+            f"the record does not say which topic {topic} its offset is of, because an older Headgate or an older "
+            "broker wrote it. Let the source write the row again"
+        )
+    ids = topic_ids(connection, [topic])  # asked for before offsets, see there
+    if topic not in ids:
+        return f"topic {topic} does not exist any more"
+    return None if ids[topic] == original.topic_id else _replaced(original, ids[topic])
+
+
+def _unknown(detail: str, end: int = 0) -> Finding:
+    return Finding(Verdict.UNKNOWN, detail, end)
+
+
+def _replaced(original: Original, seen: str | None) -> str:
+    return (
+        f"topic {original.topic} was deleted and created again: its id is {seen}, offset {original.offset} is of "
+        f"{original.topic_id}, so what came after it is not known. Let the source write the row again"
+    )
 
 
 def why_not_alone(decoder: Decoder, original: Original) -> str | None:
@@ -144,10 +188,11 @@ def why_not_alone(decoder: Decoder, original: Original) -> str | None:
 
 
 def resend(connection: KafkaConnection, original: Original, end: int) -> int:
-    """Send a change that ``look`` found free up to ``end``; the offset it now has.
+    """Send a change that ``look`` found free up to ``end``. Return the offset it now has.
 
-    Raises KeyBusyError if its key is being written all the time, LogError.
+    Raises KeyBusyError if its key is being written all the time, TopicReplacedError, LogError.
     """
+    _check_topic(connection, original, "nothing was sent")
     producer = connection.client(
         Producer,
         client_id="headgate-resend",
@@ -157,6 +202,9 @@ def resend(connection: KafkaConnection, original: Original, end: int) -> int:
     )
     sent = first = _send(connection, producer, original, original)
     for _ in range(REPAIRS_MAX):
+        _check_topic(
+            connection, original, f"it was sent all the same, as offset {sent}: compare the row with its source"
+        )
         newer = _newer(connection, original, end, sent)
         if newer is None:
             return first
@@ -168,6 +216,17 @@ def resend(connection: KafkaConnection, original: Original, end: int) -> int:
         f"{original.topic}[{original.partition}]: the row of offset {original.offset} is being written all the time: "
         "compare it with the source (headgate verify), and replay when it rests"
     )
+
+
+def _check_topic(connection: KafkaConnection, original: Original, so_far: str) -> None:
+    """Raise TopicReplacedError unless the topic is still the one that the offset is of.
+
+    Kafka cannot check the id when it takes a record, so a topic may be replaced between a check and the send. The
+    check after the send tells of it.
+    """
+    seen = topic_ids(connection, [original.topic]).get(original.topic)
+    if seen != original.topic_id:
+        raise TopicReplacedError(f"{_replaced(original, seen)} ({so_far})")
 
 
 def _newer(connection: KafkaConnection, original: Original, start: int, end: int) -> Message | None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
@@ -11,14 +12,18 @@ from confluent_kafka.admin import NewTopic
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.sharding import place
 from headgate.records.base import Fact
 from headgate.records.control import ChangeQuarantined, Epoch, FeedRecorded, FeedState, Header, WantedState
+from headgate.records.generation import SetKey, SetRecorded
 from headgate.records.keys import DeadLetterKey, FeedKey
 from headgate.sources import resend as resending
+from headgate.sources.offsets import end_offsets
 from headgate.sources.records import read_stretch
-from headgate.sources.resend import Original, look, resend
-from integration.cli.conftest import ANSWER_SECONDS, headgate, make_topics
+from headgate.sources.resend import Finding, Original, look, resend
+from headgate.sources.topic_ids import TopicReplacedError, topic_ids
+from integration.cli.conftest import ANSWER_SECONDS, eventually, headgate, make_topics
 
 pytestmark = pytest.mark.integration
 
@@ -37,13 +42,38 @@ class Shop:
 
     def __init__(self, log: KafkaLog, topic: str) -> None:
         self.log, self.topic = log, topic
+        log.level.met(schemas().level)
         make_topics(log, NewTopic(topic, 2, 1))
         self._producer = log.connection.client(Producer, enable_idempotence=True)
         self._log_writer = log.writer("test")
+        self.record_feed()
+
+    @property
+    def topic_id(self) -> str | None:
+        return topic_ids(self.log.connection, [self.topic]).get(self.topic)
+
+    def write(self, *facts: Fact) -> None:
+        self._log_writer.write([place(fact, 0) for fact in facts], ANSWER_SECONDS)
+
+    def record_feed(self, incarnation: int = 0) -> None:
+        """The feed's record, after so many rewinds."""
         record = FeedRecorded(
-            "0-5", 1, 0, SPEC, (), WantedState.RUNNING, FeedState.NORMAL, None, None, None, changed_ms=0
+            "0-5", 1, incarnation, SPEC, (), WantedState.RUNNING, FeedState.NORMAL, None, None, None, changed_ms=0
         )
-        self._log_writer.write([place(Fact(FeedKey("shop"), record), 0)], ANSWER_SECONDS)
+        self.write(Fact(FeedKey("shop"), record))
+
+    def make_topic_again(self) -> None:
+        """Delete the topic, and create it again under the same name."""
+        before = self.topic_id
+        for future in self.log.connection.admin.delete_topics([self.topic]).values():
+            future.result(ANSWER_SECONDS)
+
+        def is_another() -> bool:
+            (made,) = self.log.connection.admin.create_topics([NewTopic(self.topic, 2, 1)]).values()
+            made.exception(ANSWER_SECONDS)  # a broker goes on deleting for a while
+            return self.topic_id not in (None, before)
+
+        eventually(is_another, "the topic is created again")
 
     def put(self, *records: tuple[bytes | None, bytes | None]) -> None:
         """At the end of partition 1."""
@@ -51,9 +81,10 @@ class Shop:
             self._producer.produce(self.topic, value, key, 1)
         assert self._producer.flush(ANSWER_SECONDS) == 0
 
-    def set_aside(self, offset: int, key: bytes | None, value: bytes, feed_id: str = "0-5") -> None:
+    def set_aside(self, offset: int, key: bytes | None, value: bytes, **different: Any) -> None:
+        """A change that an agent has set aside, with these fields ``different``."""
         letter = ChangeQuarantined(
-            feed_id=feed_id,
+            feed_id="0-5",
             incarnation=0,
             epoch=Epoch(3, 1),
             error_code="value_refused",
@@ -63,12 +94,16 @@ class Shop:
             headers=(Header("trace", b"\x01\xff"),),
             append_ms=7,
             quarantined_ms=8,
+            topic_id=self.topic_id,
         )
-        fact = Fact(DeadLetterKey("shop", "public.orders", self.topic, 1, offset), letter)
-        self._log_writer.write([place(fact, 0)], ANSWER_SECONDS)
+        letter = msgspec.structs.replace(letter, **different)
+        self.write(Fact(DeadLetterKey("shop", "public.orders", self.topic, 1, offset), letter))
+
+    def look(self, original: Original) -> Finding:
+        return look(self.log.connection, original, {})
 
     def records(self) -> list[tuple[bytes | None, bytes | None]]:
-        end = look(self.log.connection, Original(self.topic, 1, 0, b"", b"")).end
+        end = end_offsets(self.log.connection, {self.topic: 2})[self.topic][1]
         return [(m.key(), m.value()) for m in read_stretch(self.log.connection, self.topic, 1, 0, end)]
 
     def close(self) -> None:
@@ -139,8 +174,8 @@ def test_a_row_written_between_the_look_and_the_send_keeps_its_last_word(
 ) -> None:
     key = b'{"id":1}'
     shop.put((key, b"old"))
-    original = Original(shop.topic, 1, 0, key, b"old")
-    end = look(shop.log.connection, original).end
+    original = Original(shop.topic, 1, 0, key, b"old", topic_id=shop.topic_id)
+    end = shop.look(original).end
     shop.put((b'{"id":2}', b"other"), (key, b"new"))
     resend(shop.log.connection, original, end)
     assert shop.records()[1:] == [(b'{"id":2}', b"other"), (key, b"new"), (key, b"old"), (key, b"new")]
@@ -154,3 +189,49 @@ def test_a_row_written_between_the_look_and_the_send_keeps_its_last_word(
     monkeypatch.setattr(resending, "_send", rival)
     with pytest.raises(resending.KeyBusyError, match="written all the time"):
         resend(shop.log.connection, original, len(shop.records()))
+
+
+def test_nothing_is_sent_to_a_topic_that_was_created_again(shop: Shop) -> None:
+    key = b'{"id":5}'
+    shop.put(*[(b'{"id":1}', event(1))] * 3, (key, event(5)))
+    original = Original(shop.topic, 1, 3, key, event(5), topic_id=shop.topic_id)
+    shop.set_aside(3, key, event(5))
+    assert replayed()[1][3]["verdict"] == "free", "as long as the topic is the same"
+    end = shop.look(original).end
+    shop.make_topic_again()
+    shop.put((key, event(6)))
+    code, rows = replayed("--send")
+    assert (code, rows[3]["verdict"]) == (ExitCode.REQUEST_REFUSED, "unknown")
+    assert "deleted and created again" in rows[3]["detail"]
+    with pytest.raises(TopicReplacedError, match="nothing was sent"):
+        resend(shop.log.connection, original, end)
+    assert shop.records() == [(key, event(6))]
+
+
+def test_a_change_of_another_incarnation_or_of_an_unknown_topic_is_refused(shop: Shop) -> None:
+    for number in range(3):
+        shop.put((b'{"id":%d}' % number, event(number)))
+    shop.set_aside(0, b'{"id":0}', event(0), topic_id=None, incarnation=1)
+    shop.set_aside(1, b'{"id":1}', event(1))
+    shop.set_aside(2, b'{"id":2}', event(2), incarnation=1)
+    shop.record_feed(incarnation=1)
+    code, rows = replayed("--send")
+    assert code == ExitCode.REQUEST_REFUSED
+    assert [rows[number]["verdict"] for number in range(3)] == ["unknown", "unknown", "resent"]
+    assert "does not say which topic" in rows[0]["detail"]
+    assert "incarnation 0, this is incarnation 1" in rows[1]["detail"]
+    assert len(shop.records()) == 4
+
+
+def test_nothing_is_sent_to_a_change_log(shop: Shop) -> None:
+    shop.put((b'{"id":0}', event(0)), (b'{"id":1}', event(1)))
+    shop.set_aside(0, b'{"id":0}', event(0))
+    copied = (Header("headgate-writer", b"w"), Header("headgate-position", b"7"))
+    shop.set_aside(1, b'{"id":1}', event(1), headers=copied)
+    assert [row["verdict"] for row in replayed()[1].values()] == ["free", "unknown"], "its headers tell"
+    shop.write(Fact(SetKey("orders"), SetRecorded(0, shop.topic, shop.topic_id, 2, 0, (), ())))
+    code, rows = replayed("--send")
+    assert code == ExitCode.REQUEST_REFUSED
+    assert [row["verdict"] for row in rows.values()] == ["unknown", "unknown"]
+    assert "is of change log orders" in rows[0]["detail"]
+    assert len(shop.records()) == 2

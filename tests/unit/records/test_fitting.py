@@ -48,7 +48,7 @@ OURS: dict[type[msgspec.Struct], set[str]] = {
         *("feed_id", "owner_rev", "incarnation", "spec", "request", "changed_ms", "revision", "target_ts"),
         *("sink_id", "pinned"),
     },
-    control.ChangeQuarantined: {"feed_id", "incarnation", "append_ms", "quarantined_ms"},
+    control.ChangeQuarantined: {"feed_id", "incarnation", "append_ms", "quarantined_ms", "topic_id"},
     control.HeldBy: {"span", "stage", "agent", "since_ms"},
     generation.GenerationDescribed: {"owner_rev", "chunks"},
     generation.SetRecorded: {"owner_rev", "topic", "topic_id", "partitions", "last_epoch"},
