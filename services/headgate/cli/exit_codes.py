@@ -176,6 +176,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
             "source_topic_replaced",
             "source_table_clash",
             "source_table_name",
+            "source_format",
             "source_offset_expired",
             "source_start_in_future",
             "source_start_partitions",

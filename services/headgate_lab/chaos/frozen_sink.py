@@ -15,12 +15,13 @@ import msgspec
 import psycopg
 import yaml
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from rich.console import Console
 from rich.table import Table
 
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.proxy import Link, Proxies
@@ -175,7 +176,7 @@ class _Load:
         self.sent: dict[int, float] = {}
         self.frozen = 0
         """How many changes each table of the frozen sink was sent."""
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True})
+        self._producer = KafkaConnection(bootstrap).client(Producer, linger_ms=0, enable_idempotence=True)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="frozen-sink-load", daemon=True)
 
@@ -229,7 +230,7 @@ def _make_databases(server: EmbeddedPostgres) -> dict[str, str]:
 
 def _create_topics(bootstrap: str) -> None:
     topics = [NewTopic(_topic(table), 1, 1) for table in (*_FROZEN, _HEALTHY)]
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # held until it has answered
+    admin = KafkaConnection(bootstrap).admin  # held until it has answered
     for created in admin.create_topics(topics).values():
         created.result()
 

@@ -38,6 +38,7 @@ REPORT = ChaosReport(
     comparisons=(Comparison("shop.orders", 100, 0, ()),),
     audited=AuditReport(200, 12, {}, ()),
     false_losses=(),
+    is_hijacked=False,
     left_over=(),
     changes_written=200,
     drain_seconds=1.0,
@@ -67,6 +68,7 @@ def test_a_clean_campaign_holds_and_says_what_its_faults_cost() -> None:
         {"false_losses": ("session a of agent-1",)},
         {"left_over": ("1 java",)},
         {"suffered": ()},
+        {"is_hijacked": True},
     ],
 )
 def test_anything_that_is_not_as_it_must_be_fails_it(change: dict[str, Any]) -> None:

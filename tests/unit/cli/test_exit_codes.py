@@ -25,7 +25,7 @@ def test_every_code_has_a_meaning() -> None:
 
 def test_an_error_and_a_refusal_for_it_end_a_command_alike() -> None:
     told = {
-        kind.code: exit_code_of(kind("x", *range(2)) if "Change" in str(kind.__mro__) else kind("x"))
+        kind.code: exit_code_of(kind.__new__(kind))  # the class decides, whatever its constructor takes
         for base in (SourceError, SinkError)
         for kind in derived(base)
         if not kind.code.startswith("quarantine")
