@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Failed, JoinLane, LaneLost, LeaveLane, Served, SettleDue
-from headgate.agent.core.span.states import Span
+from headgate.agent.core.span.states import OVER, Span, Stop
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Log
 from headgate.replication.batch_coordinator import LaneBatchCoordinator
@@ -230,6 +230,9 @@ class Queries:
                 self._ending.remove(lane)
                 self._ended.add(lane.progress.total)
             live = {other.feed for other in (*self.lanes.values(), *self._ending)}
+            # A span that is tried again has no lane until then. What its decoder remembers meanwhile counts: how long a
+            # schema has been unknown, for example.
+            live |= {FeedIncarnation.of_task(span.task) for span in self._table.all() if _is_kept(span)}
         if lane.feed not in live:
             self._runtime.close_unused(live)
 
@@ -262,3 +265,8 @@ def positions_of(spans: Iterable[Span]) -> dict[tuple[str, int], int]:
             place, start = (span.task.plan.topic, partition), span.reached(partition)
             found[place] = min(start, found.get(place, start))
     return found
+
+
+def _is_kept(span: Span) -> bool:
+    """Whether it runs, or will run again by itself."""
+    return span.stop is Stop.NOT and span.phase not in OVER
