@@ -55,7 +55,7 @@ def list_topics(
             "partitions": sum(partition.topic == topic for partition in partitions),
             "end_offsets": sum(end for partition, end in ends.items() if partition.topic == topic),
             "keys": sum(read.partition.topic == topic for read in standing),
-            "garbage": sum(read.partition.topic == topic for read in snapshot.garbage),
+            "garbage": snapshot.garbage_counts[topic],
         }
         for topic in KEY_FORMS
     ]

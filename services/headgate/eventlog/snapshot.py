@@ -4,8 +4,9 @@ A command joins nothing and owns nothing: it reads each partition to the end cap
 found. What several keys say together (who is primary, what is alive) is derived here the way the machines do.
 """
 
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
 from headgate.eventlog.replay import read_to_end
@@ -36,7 +37,11 @@ from headgate.records.keys import (
 __all__ = ["Snapshot", "all_partitions", "read_snapshot"]
 
 RecordT = TypeVar("RecordT")
+KindT = TypeVar("KindT", bound=Key)
 KeyT = TypeVar("KeyT", OwnerKey, MemberKey, AgentKey, SpanKey, FeedKey)
+
+GARBAGE_KEPT_MAX: Final = 1_000
+"""Enough to see what somebody else writes to a control topic; each may be as large as a record may be."""
 
 
 def _is_over(record: OwnerAnnounced | MemberAnnounced | AgentAnnounced) -> bool:
@@ -56,20 +61,39 @@ class Snapshot:
     """Current records by partition and key, and what could not be understood.
 
     The owner of each shard writes a session dead for itself, so one key can stand in several partitions.
+    What is kept is bounded by the keys that exist: views take records for months.
     """
 
     def __init__(self) -> None:
         self.current: dict[Key, dict[Partition, Delivery]] = {}
-        self.garbage: list[Garbage] = []
+        self._by_kind: dict[type[Key], set[Key]] = {}
+        self.garbage: deque[Garbage] = deque(maxlen=GARBAGE_KEPT_MAX)
+        """The newest records that could not be understood; ``garbage_counts`` has how many there were, by topic."""
+        self.garbage_counts: Counter[str] = Counter()
 
     def take(self, read: Delivery | Garbage) -> None:
         """One record more, in the order of its partition."""
         if isinstance(read, Garbage):
             self.garbage.append(read)
+            self.garbage_counts[read.partition.topic] += 1
         elif read.value is None:
-            self.current.get(read.key, {}).pop(read.partition, None)
+            self._drop(read.key, read.partition)
         else:
             self.current.setdefault(read.key, {})[read.partition] = read
+            self._by_kind.setdefault(type(read.key), set()).add(read.key)
+
+    def _drop(self, key: Key, partition: Partition) -> None:
+        places = self.current.get(key)
+        if places is None:
+            return
+        places.pop(partition, None)
+        if not places:
+            del self.current[key]
+            self._by_kind[type(key)].discard(key)
+
+    def keys(self, kind: type[KindT]) -> Iterator[KindT]:
+        """The keys of one kind that have a record, in no order; other kinds are not looked through."""
+        return (key for key in self._by_kind.get(kind, ()) if isinstance(key, kind))
 
     def get(self, key: Key, kind: type[RecordT]) -> RecordT | None:
         """The record under ``key``, if there is one (in the lowest partition that has it)."""
@@ -80,8 +104,7 @@ class Snapshot:
 
     def each(self, key_kind: type[KeyT], kind: type[RecordT]) -> Iterator[tuple[KeyT, RecordT]]:
         """All keys of one kind with their records, sorted by key."""
-        keys = sorted((key for key in self.current if isinstance(key, key_kind)), key=lambda key: key.text())
-        for key in keys:
+        for key in sorted(self.keys(key_kind), key=lambda key: key.text()):
             record = self.get(key, kind)
             if record is not None:
                 yield key, record
@@ -94,7 +117,7 @@ class Snapshot:
     def reading_less_than(self, level: int) -> list[str]:
         """Who stands on announce and cannot read this schema level: keys as on the topic, sorted."""
         found = []
-        for key in self.current:
+        for key in (*self.keys(OwnerKey), *self.keys(MemberKey), *self.keys(AgentKey)):
             record = self.get(key, OwnerAnnounced) or self.get(key, MemberAnnounced) or self.get(key, AgentAnnounced)
             if record is not None and record.schema_version < level and not _is_over(record):
                 found.append(key.text())
@@ -106,9 +129,7 @@ class Snapshot:
 
     def starting(self) -> list[AgentKey]:
         """Sessions that live and can run nothing yet: they have answered no owner (coordinator/core/membership.py)."""
-        heard = {
-            (key.agent, key.session) for key, reads in self.current.items() if isinstance(key, AnswerKey) and reads
-        }
+        heard = {(key.agent, key.session) for key in self.keys(AnswerKey)}
         announced = [key for key, _ in self.each(AgentKey, AgentAnnounced)]
         return [k for k in announced if (k.agent, k.session) not in heard and self.ended(k.agent, k.session) is None]
 

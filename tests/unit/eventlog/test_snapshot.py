@@ -1,8 +1,10 @@
 """What the list commands derive from the current records."""
 
+import pytest
+
 from headgate.agent.core.announcements import answered
 from headgate.eventlog.log import Delivery, Garbage, Partition
-from headgate.eventlog.snapshot import Snapshot
+from headgate.eventlog.snapshot import GARBAGE_KEPT_MAX, Snapshot
 from headgate.records.base import Key, Record
 from headgate.records.control import (
     AgentAnnounced,
@@ -141,3 +143,40 @@ def test_garbage_is_kept_apart() -> None:
     snapshot.take(Garbage(Partition("sync", 0), 3, "no schema"))
     assert snapshot.standing() == []
     assert len(snapshot.garbage) == 1
+
+
+def test_deleted_keys_leave_nothing_behind() -> None:
+    snapshot = Snapshot()
+    partition = Partition("announce", 0)
+    for offset in range(1_000):
+        key = AgentKey(f"a{offset}", "s")
+        snapshot.take(Delivery(partition, 2 * offset, key, _agent()))
+        snapshot.take(Delivery(partition, 2 * offset + 1, key, None))
+    assert not snapshot.current
+    assert not list(snapshot.keys(AgentKey))
+    snapshot.take(Delivery(partition, 9_999, AgentKey("gone", "s"), None))
+    assert not snapshot.current, "a tombstone of a key that was never seen adds nothing"
+
+
+def test_a_key_in_two_partitions_stays_until_the_last_is_deleted() -> None:
+    snapshot = Snapshot()
+    key = AgentKey("a", "s")
+    for number in (0, 1):
+        snapshot.take(Delivery(Partition("announce", number), 0, key, _agent(number)))
+    snapshot.take(Delivery(Partition("announce", 0), 1, key, None))
+    assert list(snapshot.keys(AgentKey)) == [key]
+    assert snapshot.get(key, AgentAnnounced) == _agent(1)
+
+
+def test_garbage_is_counted_and_the_newest_kept() -> None:
+    snapshot = Snapshot()
+    for offset in range(GARBAGE_KEPT_MAX + 5):
+        snapshot.take(Garbage(Partition("dispatch", 0), offset, "no record"))
+    assert snapshot.garbage_counts == {"dispatch": GARBAGE_KEPT_MAX + 5}
+    assert (len(snapshot.garbage), snapshot.garbage[0].offset) == (GARBAGE_KEPT_MAX, 5)
+
+
+def test_one_kind_of_key_is_found_without_walking_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = _snapshot((AgentKey("a", "s"), _agent(), 0), (OwnerKey(0), _owner(5), 0))
+    monkeypatch.setattr(OwnerKey, "text", lambda _key: pytest.fail("an owner's key was asked for"))
+    assert [key for key, _ in snapshot.each(AgentKey, AgentAnnounced)] == [AgentKey("a", "s")]
