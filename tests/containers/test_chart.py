@@ -103,6 +103,20 @@ def test_executors_of_a_cluster_reach_the_drivers(helm: str) -> None:
     assert "networkPolicy.executorsFrom is empty" in refused.stderr
 
 
+def test_views_are_open_to_nobody_unless_the_values_say_to_whom(helm: str) -> None:
+    for options, is_open in (
+        ((), False),
+        (("--set", "networkPolicy.viewsFrom.app=portal"), True),
+        (("--set", "networkPolicy.viewsFrom.app=portal,networkPolicy.enabled=false"), False),
+        (("--set", "views.open=true"), True),
+    ):
+        found = objects(rendered(helm, *options))
+        (container,) = found["Deployment", "prod-views"]["spec"]["template"]["spec"]["containers"]
+        environment = {each["name"]: each.get("value") for each in container["env"]}
+        assert (environment["HEADGATE_VIEWS__BIND"] != "127.0.0.1") == is_open, options
+        assert (("Service", "prod-views") in found) == is_open, options
+
+
 def test_topics_are_copied_into_change_logs(helm: str) -> None:
     found = objects(rendered(helm, *EVERYTHING))
     (container,) = found["Deployment", "prod-ingest-shop"]["spec"]["template"]["spec"]["containers"]

@@ -27,6 +27,11 @@ def test_only_services_that_open_a_database_get_its_password() -> None:
     assert given == OPENS_THE_TARGET | OPENS_A_DATABASE
 
 
+def test_views_are_opened_for_their_own_service_only() -> None:
+    opened = {name for name, service in _services().items() if "HEADGATE_VIEWS__BIND" in service.get("environment", {})}
+    assert opened == {"views"}
+
+
 def test_no_port_is_published_beyond_this_machine() -> None:
     published = [port for service in _services().values() for port in service.get("ports", ())]
     assert published

@@ -157,6 +157,11 @@ spec:
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 {{- end }}
 
+{{/* Whether anybody but the pod itself may reach the views: if the values say so, or name who may. */}}
+{{- define "headgate.viewsOpen" -}}
+{{- if or .Values.views.open (and .Values.networkPolicy.enabled .Values.networkPolicy.viewsFrom) }}yes{{ end }}
+{{- end }}
+
 {{- define "headgate.viewsEnvironment" -}}
-- {name: HEADGATE_VIEWS__BIND, value: 0.0.0.0}
+- {name: HEADGATE_VIEWS__BIND, value: {{ ternary "0.0.0.0" "127.0.0.1" (eq (include "headgate.viewsOpen" .) "yes") }}}
 {{- end }}
