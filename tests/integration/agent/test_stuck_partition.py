@@ -44,6 +44,6 @@ def test_it_is_given_up_and_says_why(bed: Bed) -> None:
 
     until(has_failed, "the table has failed")
     assert (status().error_code, status().retryable) == ("constraint_violated", True)
-    assert "taken" in str(status().error)
+    assert "stuck_name_idx" in str(status().error)
     assert status().positions[0] == 0
     assert status().positions[1] >= STEP
