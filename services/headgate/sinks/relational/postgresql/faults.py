@@ -55,7 +55,7 @@ _UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
 _ON_SCHEMA: Final = frozenset({"08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58"})
 """Classes of SQLSTATE whose messages quote names, never values. An extension's own, and a trigger's, may quote any."""
 
-_ON_VALUES: Final = ("22", "23")
+_ON_VALUES: Final = "22"
 _RAISED_BY_A_FUNCTION: Final = "pl_exec.c"
 """Where PL/pgSQL raises: a function's own text may quote a value anywhere, under any SQLSTATE."""
 
@@ -64,6 +64,7 @@ _SAID: Final = {
     "22001": "value too long",
     "22003": "value out of range",
     "23502": "null value in a column that is NOT NULL",
+    "23505": "duplicate key value",
 }
 """Refusals that the server words with the value in front."""
 
@@ -134,7 +135,7 @@ def without_values(error: psycopg.Error) -> str:
 
 def _condition(error: psycopg.Error, state: str) -> str:
     """What PostgreSQL itself says of a value before it quotes it; else the name of the condition."""
-    if state[:2] in _ON_VALUES and error.diag.source_file != _RAISED_BY_A_FUNCTION:
+    if state[:2] == _ON_VALUES and error.diag.source_file != _RAISED_BY_A_FUNCTION:
         said = _BEFORE_THE_VALUE.match(error.diag.message_primary or "")
         if said is not None and " " in said[0].strip():
             return said[0].strip()
