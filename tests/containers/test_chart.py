@@ -115,6 +115,10 @@ def test_views_are_open_to_nobody_unless_the_values_say_to_whom(helm: str) -> No
         environment = {each["name"]: each.get("value") for each in container["env"]}
         assert (environment["HEADGATE_VIEWS__BIND"] != "127.0.0.1") == is_open, options
         assert (("Service", "prod-views") in found) == is_open, options
+        policy = found.get(("NetworkPolicy", "prod-headgate"))
+        if policy is not None:
+            admitted = [port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]]
+            assert (8421 in admitted) == is_open, options
 
 
 def test_topics_are_copied_into_change_logs(helm: str) -> None:

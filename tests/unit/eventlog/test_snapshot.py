@@ -1,5 +1,7 @@
 """What the list commands derive from the current records."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from headgate.agent.core.announcements import answered
@@ -176,7 +178,17 @@ def test_garbage_is_counted_and_the_newest_kept() -> None:
     assert (len(snapshot.garbage), snapshot.garbage[0].offset) == (GARBAGE_KEPT_MAX, 5)
 
 
+class _Unwalked(dict[Key, dict[Partition, Delivery]]):
+    """Finds a record by its key and fails when its keys are iterated."""
+
+    def __iter__(self) -> Iterator[Key]:
+        pytest.fail("all keys were walked")
+
+    keys = values = items = __iter__  # type: ignore[assignment]
+
+
 def test_one_kind_of_key_is_found_without_walking_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = _snapshot((AgentKey("a", "s"), _agent(), 0), (OwnerKey(0), _owner(5), 0))
     monkeypatch.setattr(OwnerKey, "text", lambda _key: pytest.fail("an owner's key was asked for"))
+    monkeypatch.setattr(snapshot, "current", _Unwalked(snapshot.current))
     assert [key for key, _ in snapshot.each(AgentKey, AgentAnnounced)] == [AgentKey("a", "s")]
