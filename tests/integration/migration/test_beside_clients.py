@@ -17,6 +17,7 @@ from fixtures.services import database_connect
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.work import open_strategy
+from headgate.migration.strategies.mariadb.sessions import Session
 from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
 from integration.cli.conftest import eventually
 
@@ -135,6 +136,39 @@ def test_a_client_that_goes_back_to_a_copied_row_is_not_ended(
         assert isinstance(strategy.cut_over(fx.CutOverMigration("m", record, 1)), fx.Completed)
     watcher.execute("SELECT id, v, extra FROM items WHERE v <> 0 ORDER BY id")
     assert list(watcher.fetchall()) == [(CHUNK + 5, 1, 7), (HELD, 1, 7)]
+
+
+@pytest.mark.parametrize("url", ["mariadb"], indirect=True)
+def test_clients_change_rows_between_the_creation_of_two_triggers(
+    clients: tuple[Any, Any], spec: MigrationSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MariaDB creates them one by one; a row that only some of them see must not be left in the copy."""
+    client, created, run = clients[0], [], Session.run
+
+    def run_beside_client(session: Session, statement: str, parameters: tuple[Any, ...] | None = None) -> Any:
+        if statement.startswith("CREATE TRIGGER"):
+            first = 1000 + 10 * len(created)
+            client.execute(f"INSERT INTO items VALUES ({first}, 0), ({first + 1}, 0), ({first + 2}, 0)")
+            client.execute(f"UPDATE items SET v = 1 WHERE id = {first}")
+            client.execute(f"DELETE FROM items WHERE id = {first + 1} OR id BETWEEN 1000 AND {first - 9}")
+            created.append(statement)
+        return run(session, statement, parameters)
+
+    monkeypatch.setattr(Session, "run", run_beside_client)
+    record = record_of(spec)
+    with closing(open_strategy("m", spec)) as strategy:
+        assert isinstance(strategy.start(fx.StartMigration("m", record, None, 1)), fx.Progressed)
+        assert len(created) == 3
+        watch = fx.WatchMigration("m", record, 1)
+        eventually(lambda: told_of(strategy.watch(watch)).is_ready_to_complete, "it is copied and compared")
+        assert isinstance(strategy.cut_over(fx.CutOverMigration("m", record, 1)), fx.Completed)
+    client.execute("SELECT id, v, extra FROM items WHERE id >= 1000 ORDER BY id")
+    assert list(client.fetchall()) == [(1012, 0, 7), (1020, 1, 7), (1022, 0, 7)]
+
+
+def told_of(found: Any) -> fx.Progressed:
+    assert isinstance(found, fx.Progressed), found
+    return found
 
 
 def test_rows_of_a_table_that_a_client_empties_do_not_come_back(

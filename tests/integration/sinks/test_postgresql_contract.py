@@ -220,4 +220,5 @@ def test_a_kept_session_serves_many_calls_and_is_replaced_when_the_server_has_en
         assert other != kept
         sink.close()
         watcher.execute("SELECT pg_terminate_backend(%s, 5000)", (other[0],))  # waits until it has ended
-        assert {pid for pid, *_ in sessions()} == before
+        # ``before`` may hold a session of the fixture that was ending at the time.
+        assert {pid for pid, *_ in sessions()} <= before

@@ -119,11 +119,15 @@ class MariadbCopy:
 
     @staticmethod
     def trigger_names(mark: str) -> tuple[str, str, str]:
-        """Of the triggers for insert, update, delete."""
-        return f"hg{mark}_i", f"hg{mark}_u", f"hg{mark}_d"
+        """Names of the triggers for delete, update and insert, in the order in which they are created."""
+        return f"hg{mark}_d", f"hg{mark}_u", f"hg{mark}_i"
 
     def triggers(self, plan: Plan, mark: str) -> list[str]:
-        """The statements that create them."""
+        """The statements that create them, one after the other, while clients write.
+
+        A row must not enter the shadow before the triggers that change and remove it exist. Otherwise the shadow keeps
+        a row that a client deletes in between, or its old version, which the copy takes for the newer one.
+        """
         schema = plan.before.schema
         table, shadow = quoted(schema, plan.before.name), quoted(schema, plan.shadow)
         columns = ", ".join(quoted(new) for _, new in plan.pairs)
@@ -133,7 +137,7 @@ class MariadbCopy:
         moved = " AND ".join(f"OLD.{quoted(old)} <=> NEW.{quoted(old)}" for old, _ in plan.key)
         take = f"DELETE FROM {shadow} WHERE {same};"
         handler = f"DECLARE CONTINUE HANDLER FOR {_SWALLOWED} BEGIN END;"
-        bodies = {"INSERT": put, "UPDATE": f"IF NOT ({moved}) THEN {take} END IF; {put}", "DELETE": take}
+        bodies = {"DELETE": take, "UPDATE": f"IF NOT ({moved}) THEN {take} END IF; {put}", "INSERT": put}
         return [
             f"CREATE TRIGGER {quoted(schema, name)} AFTER {event} ON {table} FOR EACH ROW BEGIN {handler} {body} END"
             for name, (event, body) in zip(self.trigger_names(mark), bodies.items(), strict=True)
