@@ -17,6 +17,7 @@ __all__ = [
     "SECRETS_DIR_DEFAULT",
     "NotPermittedError",
     "check_hosts",
+    "read_secret",
     "rules",
     "secret",
     "setting",
@@ -43,7 +44,15 @@ def rules() -> dict[str, str]:
 def setting(name: str) -> str:
     """As config/settings.py reads it: the variable, or the file that the variable with ``_FILE`` names."""
     file = os.environ.get(f"{name}_FILE")
-    return Path(file).read_text(encoding="utf-8").rstrip("\r\n") if file else os.environ.get(name, "")
+    return read_secret(Path(file)) if file else os.environ.get(name, "")
+
+
+def read_secret(file: Path) -> str:
+    """A file's text without the line ends at its end, as editors and ``echo`` leave them, on Windows too.
+
+    Raises OSError, UnicodeDecodeError.
+    """
+    return file.read_text(encoding="utf-8").rstrip("\r\n")
 
 
 def secret(given: Path, option: str) -> Path:

@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from headgate.config.plugs import SCHEDULERS
-from headgate.config.secrets import SECRETS_DIR_DEFAULT
+from headgate.config.secrets import SECRETS_DIR_DEFAULT, read_secret
 from headgate.config.wording import explained
 from headgate.eventlog.connection import FIXED_PROPERTIES
 from headgate.records.names import check_name
@@ -313,7 +313,7 @@ def _unknown(name: str) -> str:
 
 def _content(name: str, path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        return read_secret(Path(path))
     except OSError as error:
         raise SettingsError(f"{name}: cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -1,6 +1,6 @@
 """What a process remembers about database servers that do not answer, so that nobody else waits for them.
 
-To find out that a server is silent takes a call 10 to 40 seconds (sinks/relational/silence.py), in which it holds a
+To find out that a server is silent takes a call 10 to 40 seconds (databases/network_timeouts.py), in which it holds a
 thread or a core. After one call has found out, all others fail at once, until one of them tries again.
 """
 

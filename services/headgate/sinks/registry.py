@@ -6,11 +6,10 @@ Importable wherever changes are applied (Spark's Python workers too): nothing he
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from headgate.config.feed import SinkSpec
 from headgate.config.plugs import SINKS, PlugError, SinkTraits, Writes
-from headgate.config.secrets import NotPermittedError, check_hosts, secret
+from headgate.databases.address import Address, Target
+from headgate.databases.errors import DatabaseRefusedError
 from headgate.sinks.contract import Sink, SinkRefusedError
 
 __all__ = [
@@ -23,21 +22,6 @@ __all__ = [
     "server_of",
     "type_of_address",
 ]
-
-
-class Address(msgspec.Struct, frozen=True):
-    """``sink.dsn``, taken apart: its one spelling, without a password, and all that it makes a process use.
-
-    ``hosts`` are what it connects to, ``""`` where nothing is named and it is not clear what will be; none for a sink
-    that connects to nothing. ``key_file`` is a private key. ``server`` is what all sinks on one server have
-    in common, such as host and port; empty if the hosts say it.
-    """
-
-    text: str
-    hosts: tuple[str, ...]
-    key_file: str | None = None
-    has_password: bool = False
-    server: str = ""
 
 
 class SinkPlug(SinkTraits, frozen=True, kw_only=True):
@@ -81,11 +65,8 @@ def permitted_password_file(spec: SinkSpec) -> Path | None:
     """The password's file, once all that ``spec`` names is permitted to this process. Raises SinkRefusedError."""
     address = plug_of(spec.type).address(spec.dsn)
     try:
-        check_hosts(address.hosts, "sink.dsn")
-        if address.key_file is not None:
-            secret(Path(address.key_file).absolute(), "the private key of sink.dsn,")
-        return None if spec.password_file is None else secret(spec.password_file, "sink.password_file")
-    except NotPermittedError as error:
+        return Target(spec.dsn, spec.password_file).check(address)
+    except DatabaseRefusedError as error:
         raise SinkRefusedError(str(error)) from error
 
 

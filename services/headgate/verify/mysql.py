@@ -7,9 +7,9 @@ from typing import Final
 import pymysql
 from pymysql.constants import ER
 
+from headgate.databases.mysql.errors import message
 from headgate.records.identifiers import split_table
 from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
-from headgate.sinks.relational.mysql.faults import message
 from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT
 from headgate.verify.comparing import Row, Shape, SideError, UncomparableError
 from headgate.verify.forms import Nature

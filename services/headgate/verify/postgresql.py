@@ -7,8 +7,8 @@ from typing import Any, Final
 import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
+from headgate.databases.postgresql.search_path import find_table, pin_search_path
 from headgate.records.identifiers import split_table
-from headgate.sinks.relational.postgresql.search_path import find_table, pin_search_path
 from headgate.verify.comparing import ROWS_PER_FETCH, Row, Shape, SideError, UncomparableError
 from headgate.verify.forms import Nature
 

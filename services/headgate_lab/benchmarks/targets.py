@@ -13,7 +13,7 @@ from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 
 from headgate.config.feed import SinkSpec
-from headgate.sinks.relational.mysql.address import parse_address
+from headgate.databases.mysql.address import parse_address
 from headgate_lab.benchmarks.parts import BenchError
 from headgate_lab.benchmarks.shapes import Shape
 from headgate_lab.benchmarks.workload import Expected

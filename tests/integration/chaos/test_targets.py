@@ -13,11 +13,11 @@ import pytest
 from psycopg import Connection
 
 from fixtures.services import mariadb_connect, mariadb_execute
+from headgate.databases.mysql.address import parse_address
 from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkUnavailableError
 from headgate.sinks.relational.mysql import MysqlSink
-from headgate.sinks.relational.mysql.address import parse_address
 from headgate.sinks.relational.mysql.connection import connect
 from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.session import RelationalSettings

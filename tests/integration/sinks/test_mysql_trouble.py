@@ -12,6 +12,7 @@ import trustme
 
 from fixtures.services import mariadb_execute
 from fixtures.wire import HERE, Wire
+from headgate.databases import network_timeouts
 from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
@@ -22,7 +23,6 @@ from headgate.sinks.contract import (
     SinkRefusedError,
     SinkUnavailableError,
 )
-from headgate.sinks.relational import silence
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
@@ -184,8 +184,8 @@ def frozen(server: EmbeddedMariadb) -> list[psutil.Process]:
 def test_a_server_that_is_frozen_is_unavailable_and_once_thawed_takes_each_change_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
-    monkeypatch.setattr(silence, "CONNECT_SECONDS", 2)
+    monkeypatch.setattr(network_timeouts, "SILENCE_SECONDS", 1)
+    monkeypatch.setattr(network_timeouts, "CONNECT_SECONDS", 2)
     with tempfile.TemporaryDirectory(prefix="headgate-test-") as name:
         Path(name).chmod(0o711)
         with EmbeddedMariadb(Path(name) / "server") as server:
@@ -213,7 +213,7 @@ def test_a_server_that_is_frozen_is_unavailable_and_once_thawed_takes_each_chang
 def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
     url: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
+    monkeypatch.setattr(network_timeouts, "SILENCE_SECONDS", 1)
     sink = MysqlSink(RelationalSettings(moved(url, wire.port, host=HERE)))
     sink.claim(CLAIM)
     writer = sink.writer()
@@ -227,7 +227,7 @@ def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
 
 
 def test_a_statement_that_takes_its_time_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
+    monkeypatch.setattr(network_timeouts, "SILENCE_SECONDS", 1)
     sink = MysqlSink(RelationalSettings(url))
     sink.claim(CLAIM)
     writer = sink.writer()

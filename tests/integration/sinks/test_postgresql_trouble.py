@@ -17,6 +17,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fixtures.wire import HERE, Wire
+from headgate.databases import network_timeouts
 from headgate.formats.change import ABSENT, Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
@@ -27,7 +28,6 @@ from headgate.sinks.contract import (
     SinkRefusedError,
     SinkUnavailableError,
 )
-from headgate.sinks.relational import silence
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sinks.relational.source_tables import text_of
@@ -274,8 +274,8 @@ def frozen(server: EmbeddedPostgres) -> list[psutil.Process]:
 def test_a_server_that_is_frozen_is_unavailable_and_once_thawed_takes_each_change_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
-    monkeypatch.setattr(silence, "CONNECT_SECONDS", 2)
+    monkeypatch.setattr(network_timeouts, "SILENCE_SECONDS", 1)
+    monkeypatch.setattr(network_timeouts, "CONNECT_SECONDS", 2)
     with tempfile.TemporaryDirectory(prefix="headgate-test-") as name:
         Path(name).chmod(0o711)
         with EmbeddedPostgres(Path(name) / "server") as server:
@@ -303,7 +303,7 @@ def test_a_server_that_is_frozen_is_unavailable_and_once_thawed_takes_each_chang
 def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
     dsn: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
+    monkeypatch.setattr(network_timeouts, "SILENCE_SECONDS", 1)
     sink = PostgresSink(RelationalSettings(make_conninfo(dsn, host=HERE, port=wire.port)))
     sink.claim(CLAIM)
     writer = sink.writer()
@@ -317,7 +317,7 @@ def test_a_connection_on_which_nothing_arrives_any_more_is_given_up(
 
 
 def test_a_statement_that_takes_its_time_is_waited_for(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silence, "SILENCE_SECONDS", 1)
+    monkeypatch.setattr(network_timeouts, "SILENCE_SECONDS", 1)
     sink = PostgresSink(RelationalSettings(dsn))
     sink.claim(CLAIM)
     writer = sink.writer()

@@ -3,9 +3,10 @@
 import pytest
 
 from headgate.config.feed import SinkSpec
+from headgate.databases.errors import DatabaseRefusedError
+from headgate.databases.mysql.address import parse_address
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.registry import same_sink
-from headgate.sinks.relational.mysql.address import parse_address
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_parts() -> None:
     ],
 )
 def test_what_is_no_address_is_refused_and_not_quoted(dsn: str, says: str) -> None:
-    with pytest.raises(SinkRefusedError, match=says):
+    with pytest.raises(DatabaseRefusedError, match=says):
         parse_address(dsn)
 
 

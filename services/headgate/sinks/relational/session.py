@@ -1,6 +1,7 @@
 """A session at a database, as the engine uses it; and what a database's errors say about a batch."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -8,9 +9,16 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from headgate.config.feed import SinkSpec
-from headgate.sinks.contract import Claim, SinkRefusedError
+from headgate.databases.address import Target
+from headgate.databases.errors import (
+    DatabaseError,
+    DatabaseRefusedError,
+    DatabaseSilentError,
+    DatabaseUnavailableError,
+)
+from headgate.sinks.contract import Claim, SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
 
-__all__ = ["OPTIONS", "Fault", "Parameters", "RelationalSettings", "Session", "settings_of"]
+__all__ = ["OPTIONS", "Fault", "Parameters", "RelationalSettings", "Session", "as_sink_errors", "settings_of"]
 
 Parameters = dict[str, object] | tuple[object, ...] | None
 """Of a statement: ``%(name)s`` or ``%s`` in it, in every dialect. Without any, ``%`` stands for itself."""
@@ -28,14 +36,26 @@ class RelationalSettings(msgspec.Struct, frozen=True):
     keyless: bool = False
     """True: a table may be without key; its rows are only added."""
 
-    def password(self) -> str | None:
-        """What the file says now, None without a file. Raises SinkRefusedError."""
-        if self.password_file is None:
-            return None
-        try:
-            return self.password_file.read_text(encoding="utf-8").rstrip("\n")
-        except OSError as error:
-            raise SinkRefusedError(f"sink.password_file {self.password_file}: {error.strerror}") from error
+    @property
+    def target(self) -> Target:
+        """The database itself."""
+        return Target(self.dsn, self.password_file)
+
+
+_MEANING: Final[tuple[tuple[type[DatabaseError], type[SinkError]], ...]] = (
+    (DatabaseSilentError, SinkSilentError),
+    (DatabaseUnavailableError, SinkUnavailableError),
+    (DatabaseRefusedError, SinkRefusedError),
+)
+
+
+@contextmanager
+def as_sink_errors() -> Iterator[None]:
+    """Raise a DatabaseError as the SinkError that means the same."""
+    try:
+        yield
+    except DatabaseError as error:
+        raise next(meant for kind, meant in _MEANING if isinstance(error, kind))(str(error)) from error
 
 
 OPTIONS: Final = frozenset({"password_file", "foreign_keys", "keyless"})

@@ -19,8 +19,8 @@ import orjson
 import psycopg
 import pymysql
 
+from headgate.databases.mysql.address import parse_address
 from headgate.eventlog.connection import KafkaConnection
-from headgate.sinks.relational.mysql.address import parse_address
 from headgate_lab.benchmarks.shapes import SHAPES
 
 __all__ = ["ByHand", "run_by_hand"]

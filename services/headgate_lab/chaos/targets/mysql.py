@@ -18,7 +18,7 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
-from headgate.sinks.relational.mysql.address import parse_address
+from headgate.databases.mysql.address import parse_address
 from headgate.sinks.relational.mysql.connection import connect, quoted
 from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.session import RelationalSettings

@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 import pymysql
 
+from headgate.databases.mysql.errors import UNAVAILABLE, errno, message
 from headgate.records.identifiers import split_table, table_spelling
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
-from headgate.sinks.relational.mysql.faults import UNAVAILABLE, errno, message
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.table import Table, check_generated, nearest, without_key
 

@@ -6,11 +6,11 @@ from typing import Final
 
 import pymysql
 
+from headgate.databases.mysql.errors import errno, message
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, SinkError, SinkRefusedError
 from headgate.sinks.relational.dialect import SIBLING_SECONDS
 from headgate.sinks.relational.mysql.connection import MysqlSession, connect
-from headgate.sinks.relational.mysql.faults import errno, message
 from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.session import RelationalSettings
 

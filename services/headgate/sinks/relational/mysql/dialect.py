@@ -4,11 +4,11 @@ from typing import Final
 
 import pymysql
 
+from headgate.databases.mysql.address import SCHEMES
 from headgate.sinks.registry import SinkPlug
 from headgate.sinks.relational.dialect import Dialect
-from headgate.sinks.relational.mysql.address import SCHEMES, address_of
 from headgate.sinks.relational.mysql.catalog import Column, check_database, load_table
-from headgate.sinks.relational.mysql.connection import MysqlSession, connect
+from headgate.sinks.relational.mysql.connection import MysqlSession, connect, sink_address
 from headgate.sinks.relational.mysql.contention import cancel, connect_watcher, end_blockers
 from headgate.sinks.relational.mysql.defaults import nullable_defaults
 from headgate.sinks.relational.mysql.faults import fault_of, sink_error, words_of
@@ -65,7 +65,7 @@ SINK: Final = SinkPlug(
         "Drop them, or let them do nothing in Headgate's sessions, which have @headgate set: IF @headgate IS NULL "
         "THEN … END IF"
     ),
-    address=address_of,
+    address=sink_address,
     open=lambda spec, password_file, keeps_session: MysqlSink(
         settings_of(spec, password_file), keeps_session=keeps_session
     ),

@@ -9,10 +9,10 @@ from typing import Final
 
 import pymysql
 
+from headgate.databases.mysql.errors import errno
 from headgate.records.identifiers import show_identifier
 from headgate.sinks.relational.mysql.catalog import load_table
 from headgate.sinks.relational.mysql.connection import MysqlSession
-from headgate.sinks.relational.mysql.faults import errno
 
 __all__ = ["read_own_id", "read_published"]
 

@@ -5,72 +5,34 @@ A session that holds locks says in its application name for which feed, table an
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, closing, suppress
-from functools import partial
+from contextlib import suppress
 from typing import Any, Final
 from zlib import crc32
 
 import msgspec
 import psycopg
 from psycopg import errors, sql
-from psycopg.conninfo import conninfo_to_dict
 
+from headgate.databases.address import Address
+from headgate.databases.postgresql import session as database
+from headgate.databases.postgresql.address import address_of
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.databases.postgresql.errors import message
 from headgate.records.control import Epoch
 from headgate.records.names import encode_part
 from headgate.records.spans import overlap, table_of
-from headgate.sinks.contract import Claim, SinkRefusedError, SinkSilentError, SinkUnavailableError
-from headgate.sinks.relational.postgresql.bounded_connection import BoundedConnection
-from headgate.sinks.relational.postgresql.faults import message
-from headgate.sinks.relational.postgresql.search_path import pin_search_path
-from headgate.sinks.relational.session import Parameters, RelationalSettings
-from headgate.sinks.relational.silence import CONNECT_SECONDS, TCP_OPTIONS
+from headgate.sinks.contract import Claim, SinkRefusedError
+from headgate.sinks.relational.postgresql.faults import sink_error
+from headgate.sinks.relational.session import RelationalSettings, as_sink_errors
 
-__all__ = ["Label", "PostgresSession", "connect", "quoted"]
+__all__ = ["Label", "PostgresSession", "connect", "quoted", "sink_address"]
 
 WRITER_LOCK_SECONDS: Final = 3
 """When somebody else's session (an ALTER TABLE, say) holds a lock longer, the batch fails, and the table leaves the
 lane whose other tables would wait with it; it tries again with back-off."""
 
-_NETWORK: Final[dict[str, object]] = {
-    "connect_timeout": CONNECT_SECONDS,
-    "keepalives_idle": TCP_OPTIONS["TCP_KEEPIDLE"],
-    "keepalives_interval": TCP_OPTIONS["TCP_KEEPINTVL"],
-    "keepalives_count": TCP_OPTIONS["TCP_KEEPCNT"],
-    "tcp_user_timeout": TCP_OPTIONS["TCP_USER_TIMEOUT"],
-}
-"""Limits for a network that was cut without a word. The dsn's own values win."""
-
-_LOGIN_REFUSED: Final = (
-    "password authentication failed",
-    "no password supplied",
-    "no pg_hba.conf entry",
-    "does not support SSL",
-    "certificate verify failed",
-    "is not permitted to log in",
-    "does not exist",
-    "permission denied for database",
-)
-"""What the server (in English) and libpq say when an address, a password, a right to log in or a certificate is not
-taken. Neither gives an SQLSTATE for it. In another language it counts as a server that does not answer: tried again
-sooner, with the server's own words in `why`."""
-
 _LABEL_BYTES: Final = 63
 _LABEL_WORD: Final = "headgate"
-
-_SESSION: Final = f"""
-SET TimeZone = 'UTC';
-SET client_encoding = 'UTF8';
-SET default_transaction_isolation = 'read committed';
-SET lock_timeout = '{WRITER_LOCK_SECONDS}s';
-SET statement_timeout = 0;
-SET row_security = off;
-SET DateStyle = 'ISO, YMD';
-SET IntervalStyle = 'postgres';
-SET array_nulls = on
-"""
-# Read committed: the fence is a condition re-read after a lock wait. row_security off: a policy that would hide rows
-# raises instead of filtering in silence. DateStyle, IntervalStyle, array_nulls: what a text means must not depend on
-# the settings of a database or a user.
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -120,41 +82,17 @@ def _short(name: str, room: int) -> str:
     return text if len(text) <= room else f"{text[: room - 9]}+{crc32(text.encode()):08x}"
 
 
-class PostgresSession:
-    """See Session. ``connection`` is psycopg's, for what only it can do."""
+class PostgresSession(database.PostgresSession):
+    """A session of a sink: the database's, labelled for the claim that it works for."""
 
     def __init__(self, connection: BoundedConnection, path: Sequence[str] = ()) -> None:
-        """``path``: the schemas in which tables without a schema are found, in order."""
-        self.connection = connection
-        self.path = list(path)
+        """See the base class."""
+        super().__init__(connection, path)
         self._label: Label | None = None
         self._is_labelled = True
         """Whether the label is known: a transaction that is undone takes it back."""
         self._prepared: set[str] = set()
         self._escaping = psycopg.pq.Escaping(connection.pgconn)
-
-    def execute(self, statement: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:
-        """See Session."""
-        cursor = self.connection.execute(statement, parameters)
-        return cursor.fetchall() if cursor.description else []
-
-    def count(self, statement: str, parameters: Parameters = None) -> int:
-        """See Session."""
-        return self.connection.execute(statement, parameters).rowcount
-
-    def copy(self, statement: str, lines: Iterable[bytes]) -> None:
-        """Run a COPY FROM STDIN with ``lines``, each of them many lines."""
-        with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for part in lines:
-                copy.write(part)
-
-    def transaction(self) -> AbstractContextManager[object]:
-        """See Session."""
-        return self.connection.transaction()
-
-    def savepoint(self) -> AbstractContextManager[object]:
-        """See Session: psycopg makes one of a transaction within another."""
-        return self.connection.transaction()
 
     def mark(self, claim: Claim | None) -> None:
         """See Session. Whoever is blocked by a session finds its label in pg_stat_activity."""
@@ -208,78 +146,34 @@ class PostgresSession:
         if not self.closed and self.connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             self.execute("ROLLBACK")
 
-    @property
-    def closed(self) -> bool:
-        """See Session."""
-        return self.connection.closed
-
-    def close(self) -> None:
-        """See Session."""
-        with suppress(psycopg.Error):
-            self.connection.close()
-
 
 def quoted(*names: str) -> str:
     """An identifier in double quotes, or one within another."""
     return sql.Identifier(*names).as_string()
 
 
+def sink_address(dsn: str) -> Address:
+    """See SinkPlug.address."""
+    with as_sink_errors():
+        return address_of(dsn)
+
+
 def connect(settings: RelationalSettings) -> PostgresSession:
     """A new session, autocommit, set up as everything here expects it. Raises SinkError."""
-    try:
-        connection, path = _open(settings)
+    with as_sink_errors():
+        connection, path = database.open_connection(
+            settings.target, application_name=_LABEL_WORD, lock_seconds=WRITER_LOCK_SECONDS
+        )
+    session = PostgresSession(connection, path)
+    if not settings.foreign_keys:
         try:
-            connection.execute(_SESSION)
-            number = connection.execute("SELECT pg_backend_pid()").fetchone()
-            connection.is_at_work = partial(_is_at_work, settings, number)
-            if not settings.foreign_keys:
-                connection.execute("SET session_replication_role = replica")
-        except BaseException:
-            connection.close()
-            raise
-    except errors.InsufficientPrivilege as error:
-        raise SinkRefusedError(
-            "sink.foreign_keys: ignore needs a right that the sink's user has not: GRANT SET ON PARAMETER "
-            f"session_replication_role TO it (PostgreSQL 15 and later; before, a superuser) [{message(error)}]"
-        ) from error
-    except psycopg.ProgrammingError as error:
-        raise SinkRefusedError(f"sink.dsn cannot be used: {message(error)}") from error
-    except psycopg.Error as error:
-        text = f"cannot open a session at the sink: {message(error)}"
-        if any(words in text for words in _LOGIN_REFUSED):
-            raise SinkRefusedError(
-                f"{text}: correct sink.dsn or the password file, or allow the user to log in"
-            ) from error
-        raise (SinkUnavailableError if "FATAL" in text else SinkSilentError)(text) from error
-    return PostgresSession(connection, path)
-
-
-def _open(settings: RelationalSettings) -> tuple[BoundedConnection, tuple[str, ...]]:
-    """A connection, and the schemas that its user's search path has."""
-    options: dict[str, object] = {**_NETWORK, "application_name": _LABEL_WORD}
-    with suppress(psycopg.ProgrammingError):  # said by connect() itself, in its own words
-        options = {name: value for name, value in options.items() if name not in conninfo_to_dict(settings.dsn)}
-    password = settings.password()
-    if password is not None:
-        options["password"] = password
-    connection = BoundedConnection.connect(settings.dsn, autocommit=True, **options)  # type: ignore[arg-type]
-    try:
-        return connection, pin_search_path(connection)
-    except BaseException:
-        connection.close()
-        raise
-
-
-def _is_at_work(settings: RelationalSettings, number: tuple[Any, ...] | None) -> bool:
-    """Whether the server answers a new session, and the session of that number is doing something."""
-    try:
-        with closing(_open(settings)[0]) as connection:
-            # Where track_activities is off nobody can say; then it is at work as long as it is there.
-            found = connection.execute(
-                "SELECT coalesce(state, '') LIKE 'idle%%' FROM pg_stat_activity WHERE pid = %s", number
-            ).fetchone()
-    except psycopg.Error as error:
-        return "FATAL" in str(error)  # too many sessions, say: it is there
-    except SinkRefusedError:
-        return True  # the password file is gone, which says nothing about the server
-    return found is not None and not found[0]
+            session.execute("SET session_replication_role = replica")
+        except psycopg.Error as error:
+            session.close()
+            if isinstance(error, errors.InsufficientPrivilege):
+                raise SinkRefusedError(
+                    "sink.foreign_keys: ignore needs a right that the sink's user has not: GRANT SET ON PARAMETER "
+                    f"session_replication_role TO it (PostgreSQL 15 and later; before, a superuser) [{message(error)}]"
+                ) from error
+            raise sink_error(error, "opening a session at the sink") from error
+    return session

@@ -6,10 +6,9 @@ import psycopg
 
 from headgate.sinks.registry import SinkPlug
 from headgate.sinks.relational.dialect import Dialect
-from headgate.sinks.relational.postgresql.address import address_of
 from headgate.sinks.relational.postgresql.at_once import apply_at_once
 from headgate.sinks.relational.postgresql.catalog import Column, check_database, load_table
-from headgate.sinks.relational.postgresql.connection import PostgresSession, connect
+from headgate.sinks.relational.postgresql.connection import PostgresSession, connect, sink_address
 from headgate.sinks.relational.postgresql.contention import cancel, end_blockers
 from headgate.sinks.relational.postgresql.defaults import nullable_defaults
 from headgate.sinks.relational.postgresql.faults import fault_of, sink_error, words_of
@@ -68,7 +67,7 @@ SINK: Final = SinkPlug(
         "Disable them (ALTER TABLE … DISABLE TRIGGER …), or write as a subscription of PostgreSQL does, which fires "
         "only ENABLE ALWAYS and ENABLE REPLICA ones: sink.foreign_keys: ignore"
     ),
-    address=address_of,
+    address=sink_address,
     open=lambda spec, password_file, keeps_session: PostgresSink(
         settings_of(spec, password_file), keeps_session=keeps_session
     ),

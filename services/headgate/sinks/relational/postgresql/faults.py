@@ -6,11 +6,12 @@ from typing import Final
 import psycopg
 from psycopg import errors
 
+from headgate.databases.postgresql.errors import message
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
 from headgate.sinks.relational.remedies import Remedy, advised
 from headgate.sinks.relational.session import Fault
 
-__all__ = ["fault_of", "message", "remedy_of", "sink_error", "without_values", "words_of"]
+__all__ = ["fault_of", "remedy_of", "sink_error", "without_values", "words_of"]
 
 _FAULTS: Final[tuple[tuple[Fault, tuple[type[psycopg.Error], ...]], ...]] = (
     (Fault.BETWEEN_ROWS, (errors.UniqueViolation, errors.ForeignKeyViolation, errors.ExclusionViolation)),
@@ -106,11 +107,6 @@ def _is_raised(error: psycopg.Error) -> bool:
 def remedy_of(error: psycopg.Error) -> Remedy:
     """What to do about a value that was refused with this error."""
     return Remedy.RAISED if _is_raised(error) else _REMEDIES.get(error.sqlstate or "", Remedy.TYPE)
-
-
-def message(error: psycopg.Error) -> str:
-    """What the server said."""
-    return (error.diag.message_primary or str(error) or type(error).__name__).strip()
 
 
 def words_of(error: psycopg.Error) -> tuple[str | None, str]:

@@ -1,4 +1,4 @@
-"""Where a MySQL or MariaDB sink is: ``mysql://user@host:port/database?option=value``, checked in one place.
+"""Addresses of MySQL and MariaDB: ``mysql://user@host:port/database?option=value``.
 
 Options: ``bulk`` (how rows are staged: ``load``, the default, by LOAD DATA LOCAL; ``insert`` where a server refuses
 that), ``ssl_ca``, ``ssl_cert``, ``ssl_key`` (files; with ``ssl_ca`` the server must prove its name), ``unix_socket``.
@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
-from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.registry import Address
+from headgate.databases.address import SINK, Address, Options
+from headgate.databases.errors import DatabaseRefusedError
 
 __all__ = ["SCHEMES", "MysqlAddress", "address_of", "parse_address"]
 
@@ -20,15 +20,12 @@ _SCHEMES: Final = ("mysql", "mariadb")
 SCHEMES: Final = tuple(f"{scheme}://" for scheme in _SCHEMES)
 """How an address of this kind begins."""
 _OPTIONS: Final = ("bulk", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket")
-_WAY_OF_SECRETS: Final = "put it into a file on coordinators and agents, and name that in sink.password_file"
-_SECRETS: Final = {
-    **dict.fromkeys(("password", "passwd", "pwd"), f"it is a secret: {_WAY_OF_SECRETS}"),
-    **dict.fromkeys(
-        ("ssl_key_password", "ssl_passphrase"),
-        "it is a secret: let ssl_key name a key without one, which only the service may read",
-    ),
+_REFUSED: Final = {
+    "ssl_key_password": "it is a secret: let ssl_key name a key without one, which only the service may read",
+    "ssl_passphrase": "it is a secret: let ssl_key name a key without one, which only the service may read",
     "read_default_file": "it would read the address from a file: write out what the file says",
 }
+_PASSWORDS: Final = frozenset({"password", "passwd", "pwd"})
 """What other clients take as an option, and must not stand on a topic."""
 
 _FORM: Final = "mysql://user@host:port/database?option=value"
@@ -59,9 +56,9 @@ class MysqlAddress(msgspec.Struct, frozen=True):
         return f"mysql://{quote(self.user, safe='')}@{host}:{self.port}/{path}{'?' if query else ''}{query}"
 
 
-def address_of(dsn: str) -> Address:
-    """See Address. Raises SinkRefusedError."""
-    parsed = parse_address(dsn)
+def address_of(dsn: str, options: Options = SINK) -> Address:
+    """See Address. Raises DatabaseRefusedError."""
+    parsed = parse_address(dsn, options)
     socket = parsed.options.get("unix_socket")
     return Address(
         str(parsed),
@@ -72,28 +69,31 @@ def address_of(dsn: str) -> Address:
     )
 
 
-def parse_address(dsn: str) -> MysqlAddress:
-    """The parts of ``dsn``; SinkRefusedError says what is wrong, and never quotes it: it may hold a password."""
+def parse_address(dsn: str, given_in: Options = SINK) -> MysqlAddress:
+    """The parts of ``dsn``; DatabaseRefusedError says what is wrong, and never quotes it: it may hold a password."""
+    where = given_in.address
     try:
         parts = urlsplit(dsn)
         port = parts.port
     except ValueError as error:
-        raise SinkRefusedError(f"sink.dsn is no {_FORM}: {error}") from error
+        raise DatabaseRefusedError(f"{where} is no {_FORM}: {error}") from error
     if parts.scheme not in _SCHEMES or not parts.hostname or not parts.username:
-        raise SinkRefusedError(f"sink.dsn is not of the form {_FORM}")
+        raise DatabaseRefusedError(f"{where} is not of the form {_FORM}")
     if parts.fragment or "/" in parts.path.strip("/"):
-        raise SinkRefusedError(f"sink.dsn has more than a database behind the host: {_FORM}")
+        raise DatabaseRefusedError(f"{where} has more than a database behind the host: {_FORM}")
     options: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _OPTIONS:
-            if name in _SECRETS:
-                raise SinkRefusedError(f"sink.dsn: {name} is refused: {_SECRETS[name]}")
+            if name in _PASSWORDS:
+                raise DatabaseRefusedError(f"{where}: {name} is refused: it is a secret. {given_in.way_of_secrets}")
+            if name in _REFUSED:
+                raise DatabaseRefusedError(f"{where}: {name} is refused: {_REFUSED[name]}")
             near = get_close_matches(name, _OPTIONS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_OPTIONS)}"
-            raise SinkRefusedError(f"sink.dsn has an unknown option {name!r}; {hint}")
+            raise DatabaseRefusedError(f"{where} has an unknown option {name!r}; {hint}")
         options[name] = value
     if options.get("bulk", "load") not in ("load", "insert"):
-        raise SinkRefusedError(f"sink.dsn: bulk={options['bulk']} is neither load nor insert")
+        raise DatabaseRefusedError(f"{where}: bulk={options['bulk']} is neither load nor insert")
     if options.get("bulk") == "load":
         del options["bulk"]
     return MysqlAddress(

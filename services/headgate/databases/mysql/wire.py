@@ -14,7 +14,7 @@ from pymysql.connections import Connection as PyMysqlConnection
 from pymysql.connections import MySQLResult
 from pymysql.constants import CR
 
-from headgate.sinks.relational import silence
+from headgate.databases import network_timeouts
 
 __all__ = ["Wire"]
 
@@ -68,17 +68,17 @@ class Wire(PyMysqlConnection):
 
     def connect(self, sock: Any = None) -> None:
         """Open it; whatever the server does not answer within CONNECT_SECONDS is an OperationalError."""
-        self._read_timeout: float = silence.CONNECT_SECONDS
-        self._write_timeout: float = silence.CONNECT_SECONDS
+        self._read_timeout: float = network_timeouts.CONNECT_SECONDS
+        self._write_timeout: float = network_timeouts.CONNECT_SECONDS
         super().connect(sock)
-        silence.keep_alive(self._sock)
+        network_timeouts.keep_alive(self._sock)
         self._rfile.close()
         self._rfile = io.BufferedReader(_Answers(self._sock, self))
 
     def watch(self, is_at_work: Callable[[], bool]) -> None:
         """From now on statements may take their time, as long as ``is_at_work`` says so when it is asked."""
         self.is_at_work = is_at_work
-        self._read_timeout = self._write_timeout = silence.SILENCE_SECONDS
+        self._read_timeout = self._write_timeout = network_timeouts.SILENCE_SECONDS
 
     def patiently(self, move_bytes: Callable[[], int]) -> int:
         """Read or write as many bytes as can be; TimeoutError if what is waited for will never come."""
@@ -88,7 +88,7 @@ class Wire(PyMysqlConnection):
             except TimeoutError as waited:
                 if self.is_at_work is not None and self.is_at_work():
                     continue
-                self._sock.settimeout(silence.LAST_LOOK_SECONDS)
+                self._sock.settimeout(network_timeouts.LAST_LOOK_SECONDS)
                 try:
                     return move_bytes()
                 except TimeoutError:

@@ -1,4 +1,4 @@
-"""A session that waits as long as the server is at work, and no longer (see relational.silence)."""
+"""A session that waits as long as the server is at work, and no longer (see network_timeouts)."""
 
 from collections.abc import Callable, Generator
 from time import monotonic
@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import psycopg
 
-from headgate.sinks.relational import silence
+from headgate.databases import network_timeouts as limits
 
 __all__ = ["BoundedConnection"]
 
@@ -23,16 +23,16 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         try:
             wanted = next(gen)
-            limit, is_last_look = monotonic() + silence.SILENCE_SECONDS, False
+            limit, is_last_look = monotonic() + limits.SILENCE_SECONDS, False
             while True:
                 ready = yield wanted
                 if ready:
-                    limit, is_last_look = monotonic() + silence.SILENCE_SECONDS, False
+                    limit, is_last_look = monotonic() + limits.SILENCE_SECONDS, False
                 elif monotonic() > limit:
                     if is_last_look:
                         self._give_up()
                     is_last_look = self.is_at_work is None or not self.is_at_work()
-                    limit = monotonic() + (silence.LAST_LOOK_SECONDS if is_last_look else silence.SILENCE_SECONDS)
+                    limit = monotonic() + (limits.LAST_LOOK_SECONDS if is_last_look else limits.SILENCE_SECONDS)
                 wanted = gen.send(ready)
         except StopIteration as end:
             return end.value
@@ -40,5 +40,5 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     def _give_up(self) -> NoReturn:
         self.close()
         raise psycopg.OperationalError(
-            f"nothing from the server for {silence.SILENCE_SECONDS} s, and it is not working on our statement any more"
+            f"nothing from the server for {limits.SILENCE_SECONDS} s, and it is not working on our statement any more"
         )

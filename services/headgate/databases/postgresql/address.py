@@ -1,4 +1,4 @@
-"""Where a PostgreSQL sink is: libpq's connection string, of which only what can stand on a topic is taken.
+"""Addresses of PostgreSQL: libpq's connection strings, with the parameters that may be stored on a topic.
 
 libpq has parameters that are secrets, that name files of secrets, that make it read its address from a file or write
 TLS keys to one; later versions have more. So the ones that may be used are listed, and what else there is is refused by
@@ -11,8 +11,8 @@ from typing import Final
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.registry import Address
+from headgate.databases.address import SINK, Address, Options
+from headgate.databases.errors import DatabaseRefusedError
 
 __all__ = ["address_of"]
 
@@ -27,12 +27,8 @@ _ALLOWED: Final = (
     "target_session_attrs", "load_balance_hosts",
 )  # fmt: skip
 
-_WAY_OF_SECRETS: Final = "put it into a file on coordinators and agents, and name that in sink.password_file"
 _REFUSED: Final = {
-    "passfile": "name a file with the password alone in sink.password_file",
     "sslpassword": f"it is a secret: let {_KEY_FILE} name a key without one, which only the service may read",
-    "scram_client_key": f"it is a secret: {_WAY_OF_SECRETS}",
-    "scram_server_key": f"it is a secret: {_WAY_OF_SECRETS}",
     "sslkeylogfile": "it would write the keys of every session to a file",
     "service": "it would read the address from a file: write out what the service says",
     "servicefile": "it would read the address from a file: write out what the service says",
@@ -42,15 +38,15 @@ _REFUSED: Final = {
     "replication": "a sink is written by ordinary sessions",
     "gssdelegation": "it would hand the service's own Kerberos credentials to the server",
 }
-
+_SECRETS: Final = frozenset({"passfile", "scram_client_key", "scram_server_key"})
 
 _DEFAULTS: Final = {"port": "5432"}
 """What libpq takes when nothing is said; left out and written out must be the same."""
 
 
-def address_of(dsn: str) -> Address:
-    """See Address: keywords, sorted, defaults written out. Raises SinkRefusedError, which never quotes a value."""
-    given = _parse(dsn)
+def address_of(dsn: str, options: Options = SINK) -> Address:
+    """See Address: keywords, sorted, defaults written out. Raises DatabaseRefusedError, which never quotes a value."""
+    given = _parse(dsn, options)
     parameters = {name: value for name, value in {**_DEFAULTS, **given}.items() if name != "password"}
     if (host := parameters.get("host")) is not None:
         parameters["host"] = host.lower() if not host.startswith("/") else host.rstrip("/")
@@ -63,20 +59,22 @@ def address_of(dsn: str) -> Address:
     )
 
 
-def _parse(dsn: str) -> dict[str, str]:
+def _parse(dsn: str, options: Options) -> dict[str, str]:
     try:
         given = conninfo_to_dict(dsn)
     except ProgrammingError as error:
-        raise SinkRefusedError(
-            f"sink.dsn is no libpq connection string: {_with_nearest(str(error).strip())}"
+        raise DatabaseRefusedError(
+            f"{options.address} is no libpq connection string: {_with_nearest(str(error).strip())}"
         ) from error
     for name in sorted(given):
         if name in _ALLOWED or name == "password":
             continue
         why = _REFUSED.get(name)
-        if why is None and (name.startswith("oauth") or "secret" in name or "password" in name):
-            why = f"signing in by it is not supported; by password: {_WAY_OF_SECRETS}"
-        raise SinkRefusedError(f"sink.dsn: {name} is refused: {why or 'known are ' + ', '.join(_ALLOWED)}")
+        if name in _SECRETS:
+            why = f"it is a secret. {options.way_of_secrets}"
+        elif why is None and (name.startswith("oauth") or "secret" in name or "password" in name):
+            why = f"signing in by it is not supported. Use a password: {options.way_of_secrets}"
+        raise DatabaseRefusedError(f"{options.address}: {name} is refused: {why or 'known are ' + ', '.join(_ALLOWED)}")
     return {name: str(value) for name, value in given.items() if value is not None}
 
 

@@ -1,0 +1,6 @@
+"""The only place that connects to PostgreSQL, MySQL or MariaDB.
+
+Sinks, migrations, ``headgate verify`` and the lab open their sessions here, so that every session passes the same
+checks (allowed hosts, folder for secrets), uses the TLS options of its address, and has the same limits for a network
+that was cut.
+"""

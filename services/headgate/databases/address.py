@@ -1,0 +1,75 @@
+"""What an address makes a process use, whatever kind of database it is of."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headgate.config.secrets import NotPermittedError, check_hosts, read_secret, secret
+from headgate.databases.errors import DatabaseRefusedError
+
+__all__ = ["SINK", "Address", "Options", "Target"]
+
+
+class Address(msgspec.Struct, frozen=True):
+    """An address, taken apart: its one spelling, without a password, and all that it makes a process use.
+
+    ``hosts`` are what it connects to: ``""`` where nothing is named and it is not clear what will be, none if it
+    connects to nothing. ``key_file`` is a private key. ``server`` is what all databases on one server have in common,
+    such as host and port; empty if the hosts say it.
+    """
+
+    text: str
+    hosts: tuple[str, ...]
+    key_file: str | None = None
+    has_password: bool = False
+    server: str = ""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """The options that an address and its password's file were given in, so that errors can name them."""
+
+    address: str
+    password_file: str
+    place: str
+    """What the database is to the user, such as "sink"."""
+
+    @property
+    def way_of_secrets(self) -> str:
+        """What to do with a secret that was written into an address."""
+        return f"Put it into a file on the machines that connect, and name that file in {self.password_file}"
+
+
+SINK: Final = Options("sink.dsn", "sink.password_file", "sink")
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A database that a process is asked to open: an address, and the file that has the password."""
+
+    dsn: str
+    password_file: Path | None = None
+    options: Options = SINK
+
+    def check(self, address: Address) -> Path | None:
+        """The password's file, once all that ``address`` (this one's) names is permitted to this process.
+
+        Raises DatabaseRefusedError for a host that is not allowed, and for a file that is not in the folder for
+        secrets.
+        """
+        try:
+            check_hosts(address.hosts, self.options.address)
+            if address.key_file is not None:
+                secret(Path(address.key_file).absolute(), f"the private key of {self.options.address},")
+            return None if self.password_file is None else secret(self.password_file, self.options.password_file)
+        except NotPermittedError as error:
+            raise DatabaseRefusedError(str(error)) from error
+
+    def password(self) -> str | None:
+        """What the password's file contains now, None without a file. Raises DatabaseRefusedError."""
+        if self.password_file is None:
+            return None
+        try:
+            return read_secret(self.password_file)
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise DatabaseRefusedError(f"{self.options.password_file} {self.password_file}: {why}") from error

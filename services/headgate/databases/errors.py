@@ -1,0 +1,19 @@
+"""Why a session at a database cannot be opened. Each user of this folder translates these into its own errors."""
+
+__all__ = ["DatabaseError", "DatabaseRefusedError", "DatabaseSilentError", "DatabaseUnavailableError"]
+
+
+class DatabaseError(Exception):
+    """Base class. The message names the option to change, and never quotes an address, which may hold a password."""
+
+
+class DatabaseRefusedError(DatabaseError):
+    """Connecting again does not help until somebody changes something: an option, a password, a right, a file."""
+
+
+class DatabaseUnavailableError(DatabaseError):
+    """The server refuses sessions for now, or the connection was lost. Try again later."""
+
+
+class DatabaseSilentError(DatabaseUnavailableError):
+    """The server did not answer, not even with an error of its own."""

@@ -1,0 +1,1 @@
+"""MySQL and MariaDB: addresses, sessions and what their errors mean."""

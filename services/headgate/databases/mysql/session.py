@@ -1,0 +1,217 @@
+"""Sessions at a MySQL or MariaDB server: how every one of them is opened, and what one can do.
+
+LOAD DATA LOCAL takes its rows from memory: the server names a file, as the protocol demands, but no file is opened.
+"""
+
+import ssl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, Final, Self
+
+import pymysql
+from pymysql.constants import CLIENT, CR
+from pymysql.converters import escape_string
+from pymysql.cursors import SSCursor
+
+from headgate.databases.address import Target
+from headgate.databases.errors import (
+    DatabaseError,
+    DatabaseRefusedError,
+    DatabaseSilentError,
+    DatabaseUnavailableError,
+)
+from headgate.databases.mysql.address import parse_address
+from headgate.databases.mysql.errors import UNAVAILABLE, errno, is_clients, message
+from headgate.databases.mysql.wire import Wire
+from headgate.databases.network_timeouts import CONNECT_SECONDS
+
+__all__ = ["MysqlSession", "Parameters", "open_wire"]
+
+Parameters = dict[str, object] | tuple[object, ...] | None
+"""Of a statement: ``%(name)s`` or ``%s`` in it. Without any, ``%`` stands for itself."""
+
+SQL_MODE: Final = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
+
+_SETTINGS: Final = (
+    f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = %s, "
+    "lock_wait_timeout = %s, unique_checks = 1, sql_safe_updates = 0, sql_auto_is_null = 0, sql_notes = 0"
+)
+_ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+# READ COMMITTED: the fence is a condition re-read after a lock wait, and gaps between rows need no lock. sql_notes: a
+# rounded decimal is no warning, so that every warning is a value that was not taken as it is.
+
+TLS_FILES: Final = ("ssl_ca", "ssl_cert", "ssl_key")
+_LOGIN: Final = 1045
+_TLS: Final = 2026
+
+
+class MysqlSession:
+    """One session, autocommit except in ``transaction``."""
+
+    def __init__(self, wire: Wire, *, number: int, version: str, loads: bool) -> None:
+        """``number`` is the server's id of the session; ``loads``: whether LOAD DATA LOCAL is to be used."""
+        self._wire = wire
+        self.id = number
+        self.version = version
+        self.is_mariadb = "mariadb" in version.lower()
+        self.loads = loads
+
+    def execute(self, statement: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows. Raises pymysql.Error."""
+        with self._wire.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return list(cursor.fetchall())
+
+    def count(self, statement: str, parameters: Parameters = None) -> int:
+        """Run a statement; how many rows it found (whether or not it had to change them). Raises pymysql.Error."""
+        with self._wire.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return int(cursor.rowcount)
+
+    def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement one by one, as the server sends them: to be read to the end, or closed."""
+        with self._wire.cursor(SSCursor) as cursor:
+            cursor.execute(statement)
+            yield from cursor
+
+    def load(self, statement: str, rows: Iterable[bytes]) -> int:
+        """Run a LOAD DATA LOCAL with ``rows`` for its file; the number of warnings. Raises pymysql.Error."""
+        self._wire.outgoing = rows
+        try:
+            with self._wire.cursor() as cursor:
+                cursor.execute(statement)
+                return int(cursor.warning_count)
+        finally:
+            self._wire.outgoing = None
+
+    @staticmethod
+    def literal(text: str) -> str:
+        """A text as a literal, for the mode of our sessions (backslashes escape)."""
+        return f"'{escape_string(text)}'"
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit all of what is run inside, or nothing. Any exception ends it: after a deadlock it is over anyway."""
+        self.execute("START TRANSACTION")
+        try:
+            yield
+        except BaseException:
+            with suppress(pymysql.Error):
+                self.execute("ROLLBACK")
+            raise
+        self.execute("COMMIT")
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """A part of a transaction, undone alone if a pymysql.Error or another exception leaves it."""
+        self.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException as error:
+            try:
+                self.execute("ROLLBACK TO SAVEPOINT part")
+            except pymysql.Error as gone:
+                # A deadlock has ended the whole transaction, or the session is lost: the first error says so.
+                raise (error if errno(error) in UNAVAILABLE else gone) from None
+            raise
+        self.execute("RELEASE SAVEPOINT part")
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is known to be over."""
+        return not self._wire.open
+
+    def close(self) -> None:
+        """Close the session. Idempotent, never raises."""
+        if self._wire.open:
+            with suppress(pymysql.Error, OSError):
+                self._wire.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_wire(target: Target, *, lock_seconds: int) -> tuple[Wire, int, str]:
+    """A new session with the settings that all our statements rely on, the server's id of it and the server's version.
+
+    Raises DatabaseError.
+    """
+    wire = _open(target)
+    try:
+        with wire.cursor() as cursor:
+            cursor.execute("SELECT VERSION(), CONNECTION_ID()")
+            ((version, number),) = cursor.fetchall()
+            cursor.execute(_SETTINGS, (lock_seconds, lock_seconds))
+            cursor.execute(_ISOLATION)
+        wire.watch(partial(_is_at_work, target, int(number)))
+    except BaseException as error:
+        with suppress(pymysql.Error, OSError):
+            wire.close()
+        if isinstance(error, pymysql.Error):
+            raise _unopened(error, target) from error
+        raise
+    return wire, int(number), str(version)
+
+
+def _open(target: Target) -> Wire:
+    address = parse_address(target.dsn, target.options)
+    password = target.password()
+    options: dict[str, Any] = {name: value for name, value in address.options.items() if name != "bulk"}
+    if "ssl_ca" in options:
+        options |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
+    try:
+        return Wire(
+            host=address.host,
+            port=address.port,
+            user=address.user,
+            password=address.password or "" if password is None else password,
+            database=address.database,
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=CONNECT_SECONDS,
+            local_infile=address.bulk == "load",
+            client_flag=CLIENT.FOUND_ROWS,
+            program_name="headgate",
+            **options,
+        )
+    except pymysql.Error as error:
+        raise _unopened(error, target) from error
+    except (OSError, ValueError) as error:  # TLS files that are missing or are none
+        files = ", ".join(f"{name}={value}" for name, value in sorted(address.options.items()) if name in TLS_FILES)
+        raise DatabaseRefusedError(f"{target.options.address} cannot be used: {error} ({files})") from error
+
+
+def _is_at_work(target: Target, number: int) -> bool:
+    """Whether the server answers a new session, and the session of that number is doing something."""
+    try:
+        wire = _open(target)
+        try:
+            with wire.cursor() as cursor:
+                cursor.execute("SELECT command FROM information_schema.processlist WHERE id = %s", (number,))
+                return any(command != "Sleep" for (command,) in cursor.fetchall())
+        finally:
+            with suppress(pymysql.Error, OSError):
+                wire.close()
+    except pymysql.Error as error:
+        return errno(error) < CR.CR_ERROR_FIRST and errno(error) > 0  # too many sessions, say: it is there
+    except DatabaseError as refused:
+        return isinstance(refused, DatabaseRefusedError)
+
+
+def _unopened(error: pymysql.Error, target: Target) -> DatabaseError:
+    """What an error of the driver means while a session is being opened."""
+    text = f"cannot open a session at the {target.options.place}: {message(error)}"
+    number, given = errno(error), target.options
+    if number == _LOGIN:
+        return DatabaseRefusedError(
+            f"{text}: is it the right user in {given.address} and password in {given.password_file}?"
+        )
+    if number == _TLS or isinstance(getattr(error, "original_exception", None), ssl.SSLCertVerificationError):
+        return DatabaseRefusedError(f"{text}: the ssl_… options of {given.address} do not fit the server")
+    if number in UNAVAILABLE or number == 0:
+        return (DatabaseSilentError if is_clients(number) else DatabaseUnavailableError)(text)
+    return DatabaseRefusedError(f"{text} (error {number})")

@@ -1,0 +1,1 @@
+"""PostgreSQL: addresses, sessions and what its errors mean."""

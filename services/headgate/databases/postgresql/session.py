@@ -1,0 +1,160 @@
+"""Sessions at a PostgreSQL: how every one of them is opened, and what one can do."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, closing, suppress
+from functools import partial
+from typing import Any, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from headgate.databases.address import Target
+from headgate.databases.errors import DatabaseRefusedError, DatabaseSilentError, DatabaseUnavailableError
+from headgate.databases.network_timeouts import CONNECT_SECONDS, TCP_OPTIONS
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.databases.postgresql.errors import message
+from headgate.databases.postgresql.search_path import pin_search_path
+
+__all__ = ["Parameters", "PostgresSession", "open_connection"]
+
+Parameters = dict[str, object] | tuple[object, ...] | None
+"""Of a statement: ``%(name)s`` or ``%s`` in it. Without any, ``%`` stands for itself."""
+
+_NETWORK: Final[dict[str, object]] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": TCP_OPTIONS["TCP_KEEPIDLE"],
+    "keepalives_interval": TCP_OPTIONS["TCP_KEEPINTVL"],
+    "keepalives_count": TCP_OPTIONS["TCP_KEEPCNT"],
+    "tcp_user_timeout": TCP_OPTIONS["TCP_USER_TIMEOUT"],
+}
+"""Limits for a network that was cut without notice. The address's own values win."""
+
+_LOGIN_REFUSED: Final = (
+    "password authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "does not support SSL",
+    "certificate verify failed",
+    "is not permitted to log in",
+    "does not exist",
+    "permission denied for database",
+)
+"""What the server (in English) and libpq say when an address, a password, a right to log in or a certificate is
+refused. Neither gives an SQLSTATE for it. In another language it counts as a server that does not answer: it is tried
+again sooner, and `why` shows the server's own words."""
+
+_SESSION: Final = """
+SET TimeZone = 'UTC';
+SET client_encoding = 'UTF8';
+SET default_transaction_isolation = 'read committed';
+SET lock_timeout = '{lock_seconds}s';
+SET statement_timeout = 0;
+SET row_security = off;
+SET DateStyle = 'ISO, YMD';
+SET IntervalStyle = 'postgres';
+SET array_nulls = on
+"""
+# Read committed: the fence is a condition re-read after a lock wait. row_security off: a policy that would hide rows
+# raises instead of filtering silently. DateStyle, IntervalStyle, array_nulls: what a text means must not depend on
+# the settings of a database or a user.
+
+
+class PostgresSession:
+    """One session, autocommit except in ``transaction``. ``connection`` is psycopg's, for what only it can do."""
+
+    def __init__(self, connection: BoundedConnection, path: Sequence[str] = ()) -> None:
+        """``path``: the schemas in which tables without a schema are found, in order."""
+        self.connection = connection
+        self.path = list(path)
+
+    def execute(self, statement: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows. Raises psycopg.Error."""
+        cursor = self.connection.execute(statement, parameters)
+        return cursor.fetchall() if cursor.description else []
+
+    def count(self, statement: str, parameters: Parameters = None) -> int:
+        """Run a statement and return how many rows it found. Raises psycopg.Error."""
+        return self.connection.execute(statement, parameters).rowcount
+
+    def copy(self, statement: str, lines: Iterable[bytes]) -> None:
+        """Run a COPY FROM STDIN with ``lines``, each of them many lines. Raises psycopg.Error."""
+        with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for part in lines:
+                copy.write(part)
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """Commit all of what is run inside, or nothing."""
+        return self.connection.transaction()
+
+    def savepoint(self) -> AbstractContextManager[object]:
+        """A part of a transaction that an exception undoes alone: psycopg makes one of a transaction within another."""
+        return self.connection.transaction()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is known to be over."""
+        return self.connection.closed
+
+    def close(self) -> None:
+        """Close the session. Idempotent, never raises."""
+        with suppress(psycopg.Error):
+            self.connection.close()
+
+
+def open_connection(
+    target: Target, *, application_name: str, lock_seconds: int
+) -> tuple[BoundedConnection, tuple[str, ...]]:
+    """A new session, autocommit, with the settings that all our statements rely on, and its user's search path.
+
+    Raises DatabaseError.
+    """
+    try:
+        connection, path = _open(target, application_name)
+        try:
+            connection.execute(_SESSION.format(lock_seconds=lock_seconds).encode())
+            number = connection.execute("SELECT pg_backend_pid()").fetchone()
+            connection.is_at_work = partial(_is_at_work, target, number)
+        except BaseException:
+            connection.close()
+            raise
+    except psycopg.ProgrammingError as error:
+        raise DatabaseRefusedError(f"{target.options.address} cannot be used: {message(error)}") from error
+    except psycopg.Error as error:
+        text = f"cannot open a session at the {target.options.place}: {message(error)}"
+        if any(words in text for words in _LOGIN_REFUSED):
+            raise DatabaseRefusedError(
+                f"{text}: correct {target.options.address} or the password file, or allow the user to log in"
+            ) from error
+        raise (DatabaseUnavailableError if "FATAL" in text else DatabaseSilentError)(text) from error
+    return connection, path
+
+
+def _open(target: Target, application_name: str) -> tuple[BoundedConnection, tuple[str, ...]]:
+    """A connection, and the schemas that its user's search path has."""
+    options: dict[str, object] = {**_NETWORK, "application_name": application_name}
+    with suppress(psycopg.ProgrammingError):  # connect() raises it in its own words
+        options = {name: value for name, value in options.items() if name not in conninfo_to_dict(target.dsn)}
+    password = target.password()
+    if password is not None:
+        options["password"] = password
+    connection = BoundedConnection.connect(target.dsn, autocommit=True, **options)  # type: ignore[arg-type]
+    try:
+        return connection, pin_search_path(connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _is_at_work(target: Target, number: tuple[Any, ...] | None) -> bool:
+    """Whether the server answers a new session, and the session of that number is doing something."""
+    try:
+        with closing(_open(target, "headgate")[0]) as connection:
+            # With track_activities off nobody can tell; then it counts as at work as long as it exists.
+            found = connection.execute(
+                "SELECT coalesce(state, '') LIKE 'idle%%' FROM pg_stat_activity WHERE pid = %s", number
+            ).fetchone()
+    except psycopg.Error as error:
+        return "FATAL" in str(error)  # too many sessions, for example: the server is there
+    except DatabaseRefusedError:
+        return True  # the password file is gone, which tells nothing about the server
+    return found is not None and not found[0]
