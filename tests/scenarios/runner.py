@@ -28,7 +28,7 @@ from headgate.coordinator.core.effects import (
     StartResolved,
     TablesDiscovered,
 )
-from headgate.coordinator.core.explain import explain
+from headgate.coordinator.core.feeds.explain import explain
 from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.coordinator.core.machine import COORDINATOR, State, decide, digest, evolve, new_state
 from headgate.eventlog.log import Delivery, Partition, Placed

@@ -31,8 +31,8 @@ from headgate.runtime.machine import (
 )
 
 WATCHES = ("start", "drain", "even")
-"""One timer each for all that is to begin, all that is to be drained (coordinator/core/waiting.py), and the agents that
-have joined (joining.py): set at every turn, shown when it bites."""
+"""Timers for roles that begin or drain (coordinator/core/spans/waiting.py) and agents that joined (joining.py).
+They are set at every turn and shown only when they expire."""
 
 
 DISCOVER = "discover/"

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from headgate.agent.core import transitions
-from headgate.coordinator.core import dividing, replication, waiting
+from headgate.coordinator.core import replication
 from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.spans import dividing, waiting
 from headgate.records.spans import divide
 from headgate_lab.simulation.exhaustive.bounds import Bounds
 from headgate_lab.simulation.exhaustive.scopes import QUICK, Scope

@@ -10,8 +10,8 @@ from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of_refusal
 from headgate.cli.lookup import replayed
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.config.feed import FeedSpec
-from headgate.coordinator.core.dry_run import would_refuse_create, would_refuse_update
 from headgate.coordinator.core.effects import EffectFailed, FeedRefused, FeedResolved, ResolveFeed
+from headgate.coordinator.core.feeds.dry_run import would_refuse_create, would_refuse_update
 from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from headgate.config.feed import parse_feed
-from headgate.coordinator.core.explain import Reason
+from headgate.coordinator.core.feeds.explain import Reason
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation.core.bounds import Wait, waits_of
 from headgate.generation.core.state import current_of

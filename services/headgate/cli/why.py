@@ -12,7 +12,7 @@ from headgate.cli.lookup import find_feed, replayed
 from headgate.cli.options import ClusterOptions, Format, Watch, connected
 from headgate.cli.output import Output, again, age, note, show_rows, show_value
 from headgate.cli.waiting_streams import waiting_streams
-from headgate.coordinator.core.explain import Explanation, Reason, explain
+from headgate.coordinator.core.feeds.explain import Explanation, Reason, explain
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot

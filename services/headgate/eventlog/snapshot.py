@@ -128,7 +128,7 @@ class Snapshot:
         return self.get(SessionKey(agent, session), SessionEnded)
 
     def starting(self) -> list[AgentKey]:
-        """Sessions that live and can run nothing yet: they have answered no owner (coordinator/core/membership.py)."""
+        """Live sessions that have answered no owner, so run nothing (coordinator/core/sessions/membership.py)."""
         heard = {(key.agent, key.session) for key in self.keys(AnswerKey)}
         announced = [key for key, _ in self.each(AgentKey, AgentAnnounced)]
         return [k for k in announced if (k.agent, k.session) not in heard and self.ended(k.agent, k.session) is None]

@@ -343,7 +343,8 @@ class OperationRequested(msgspec.Struct, frozen=True):
     where it stood: ``"earliest"``, ``"latest"``, a ts, or topic → partition → offset. ``feed`` is empty where the
     request is about no feed in particular (drain_agent, resign_owner, rebalance_feed of all): it then goes to every
     shard concerned, under an id each. ``parts`` is for split_table: into how many, null to leave the table to the
-    split scheduler. ``abandon_sink`` is for remove_feed: end it without its sink (coordinator/core/abandoning.py).
+    split scheduler. ``abandon_sink`` is for remove_feed: end it without its sink
+    (coordinator/core/spans/abandoning.py).
     """
 
     kind: OperationKind

@@ -185,7 +185,7 @@ class SinkRefusedError(SinkError):
     """The sink cannot take this table: missing, without key, without rights, no login. Says what to do.
 
     ``retryable`` is False: the agent gives the table back. Its owner then tries again once a minute, by another agent
-    first (coordinator/core/spans.py), because a password, a right or a table may change at any time.
+    first (coordinator/core/spans/span_lifecycle.py), because a password, a right or a table may change at any time.
     """
 
     code = "sink_refused"

@@ -54,7 +54,7 @@ def _missing_of_feed(
     if feed.target_ts is not None:
         return [f"feed {name} has the target {feed.target_ts} and is wanted {feed.wanted}"]
     missing = [] if feed.state is FeedState.NORMAL else [f"feed {name} is {feed.state}"]
-    # What another feed writes is left out, with a notice (coordinator/core/discovery.py).
+    # What another feed writes is left out, with a notice (coordinator/core/feeds/discovery.py).
     taken = {plan.table for other, held in state.feeds.items() if other != name for plan in held.spans}
     unseen = world.operator.unseen(name, feed.spec, feed.spans)
     missing += [f"{table} has not joined {name}" for table in unseen if table not in taken]

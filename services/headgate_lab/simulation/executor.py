@@ -49,7 +49,7 @@ LANE: Final = "lane"
 """A lane is nothing here but a name: batches are requests, and what joins lanes is not simulated."""
 
 HANG_SECONDS: Final = (20.0, 90.0, 200.0)
-"""How long a drain hangs: within its limit (coordinator/core/waiting.py), beyond it, beyond the next one's."""
+"""How long a drain hangs: within its limit (coordinator/core/spans/waiting.py), beyond it, beyond the next one's."""
 
 BATCH_EVENTS_MAX: Final = 5
 

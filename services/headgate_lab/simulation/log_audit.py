@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from headgate.coordinator.core.deadlines import DRAIN_CODE
 from headgate.coordinator.core.machine import COORDINATOR, State
 from headgate.coordinator.core.span_predicates import is_open
+from headgate.coordinator.core.spans.deadlines import DRAIN_CODE
 from headgate.eventlog.log import Partition
 from headgate.records.control import (
     Assignment,
@@ -52,7 +52,7 @@ from headgate_lab.simulation.sink_audit import SinkAudit, Violation, end_of, ts_
 __all__ = ["LogAudit"]
 
 _ENDED_WITHOUT_SINK: Final = re.compile(r"its rows of feed_id (\S+) in ")
-"""In the outcome of ``feed remove --abandon-sink`` (coordinator/core/abandoning.py)."""
+"""In the outcome of ``feed remove --abandon-sink`` (coordinator/core/spans/abandoning.py)."""
 
 _TERMINAL: Final = (OutcomeStatus.DONE, OutcomeStatus.FAILED, OutcomeStatus.REFUSED)
 

@@ -43,7 +43,7 @@ REQUIRED: Final = (
     "an undetermined writer",
     "a word under an old epoch",
     "a word of a dead session",
-    # Who hangs while its heartbeats continue (coordinator/core/waiting.py).
+    # Who hangs while its heartbeats continue (coordinator/core/spans/waiting.py).
     "an agent hung while its heartbeats continued",
     "a drain hung",
     "passed over in handover",

@@ -65,7 +65,7 @@ SICK_SHARE: Final = 0.015
 
 SICK_TICKS: Final = 4_000
 SICK_TICK_SECONDS: Final = 0.5
-"""Together 2 000 s, beyond the half-hour after which a feed is failed (coordinator/core/feeds.py)."""
+"""Together 2 000 s, beyond the half-hour after which a feed is failed (coordinator/core/feeds/feed_lifecycle.py)."""
 
 
 LEASE_DIFFERS_SHARE: Final = 0.1

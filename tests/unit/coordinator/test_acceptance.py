@@ -3,7 +3,7 @@
 import pydantic
 
 from headgate.config.feed import FeedSpec
-from headgate.coordinator.core.acceptance import FIXED
+from headgate.coordinator.core.feeds.acceptance import FIXED
 
 CHANGEABLE = {
     ("source", "topics"),

@@ -8,7 +8,7 @@ from headgate.agent.core.machine import decide as decide_of_agent
 from headgate.agent.core.messages import AddTable, CloseTable, RemoveTable, SessionStarted, TaskObserved
 from headgate.agent.core.state import evolve
 from headgate.agent.core.state import new_state as new_session
-from headgate.coordinator.core.explain import UnknownFeedError, explain
+from headgate.coordinator.core.feeds.explain import UnknownFeedError, explain
 from headgate.coordinator.core.machine import NoTermError, decide, new_state
 from headgate.eventlog.log import Delivery, Partition
 from headgate.records.base import Fact

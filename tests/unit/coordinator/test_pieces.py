@@ -2,8 +2,10 @@
 
 import pytest
 
-from headgate.coordinator.core import deadlines, feeds, membership, spans
+from headgate.coordinator.core.feeds import feed_lifecycle
 from headgate.coordinator.core.machine import new_state
+from headgate.coordinator.core.sessions import membership
+from headgate.coordinator.core.spans import deadlines, span_lifecycle
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.records.control import ReplicationState
 from headgate.records.keys import SpanKey
@@ -17,9 +19,9 @@ PIECE = 2
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Seven tables on a1, an idle a2, and pieces of two."""
-    monkeypatch.setattr(spans, "REVIEWS_PER_DECISION_MAX", PIECE)
+    monkeypatch.setattr(span_lifecycle, "REVIEWS_PER_DECISION_MAX", PIECE)
     monkeypatch.setattr(deadlines, "EXPIRIES_PER_DECISION_MAX", PIECE)
-    monkeypatch.setattr(feeds, "DELETES_PER_DECISION_MAX", PIECE)
+    monkeypatch.setattr(feed_lifecycle, "DELETES_PER_DECISION_MAX", PIECE)
     monkeypatch.setattr(membership, "SWEEP_KEYS_MAX", PIECE)
     world = World()
     for line in ("owner start o1", "agent join a1", f"request create r1 shop tables={','.join(TABLES)}"):

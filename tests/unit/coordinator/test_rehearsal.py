@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core.dry_run import would_refuse_create, would_refuse_update
 from headgate.coordinator.core.effects import FeedResolved
+from headgate.coordinator.core.feeds.dry_run import would_refuse_create, would_refuse_update
 from headgate.coordinator.core.machine import digest, evolve, new_state
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.records.control import AgentAnnounced, FeedRecorded, FeedState, Liveness, SpanPlan, WantedState

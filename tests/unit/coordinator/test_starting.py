@@ -2,8 +2,8 @@
 
 import pytest
 
-from headgate.coordinator.core import round_view
 from headgate.coordinator.core.machine import new_state
+from headgate.coordinator.core.scheduling import round_view
 from headgate.coordinator.schedulers import capacity
 from headgate.records.control import ReplicationState
 from scenarios.runner import World

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from headgate.coordinator.core.effects import TablesDiscovered
-from headgate.coordinator.core.explain import Explanation, explain
+from headgate.coordinator.core.feeds.explain import Explanation, explain
 from headgate.coordinator.core.machine import new_state
 from headgate.coordinator.shell.metrics import CoordinatorMetrics, figures_of
 from headgate.eventlog.clock import wall_ms

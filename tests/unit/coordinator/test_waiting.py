@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import cast
 
-from headgate.coordinator.core import waiting
 from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.spans import waiting
 from headgate.records.control import Epoch, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from headgate.coordinator.core.deadlines import DRAIN_CODE, START_CODE
+from headgate.coordinator.core.spans.deadlines import DRAIN_CODE, START_CODE
 from headgate.records.error_codes import ERROR_CODES, MEMORY_SHORT, PARTITIONS_GROWN
 
 ROOT = Path(__file__).parents[3]

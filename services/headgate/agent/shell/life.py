@@ -1,7 +1,8 @@
 """One session of an agent, from its first heartbeat to its end: a loop of turns around the machine.
 
 A session announces itself at once, and **starts** until its executor is warm: it answers no owner yet, so none gives it
-a table (coordinator/core/membership.py). It heartbeats and reads along meanwhile; Spark starts on a thread of its own.
+a table (coordinator/core/sessions/membership.py). Until then it heartbeats and reads the log; Spark starts on its own
+thread.
 
 A turn reads what is new on announce, dispatch and changefeed, looks at the executor's tasks, lets the machine decide,
 writes its facts, and only then runs its effects: nothing is done that nobody could read about. The lease is asked

@@ -1,14 +1,12 @@
-"""The coordinator as a machine: which rule answers which input. The rules themselves are in the modules beside it.
+"""The coordinator as a machine: which rule answers which input. The rules are in four rooms beside it.
 
-    membership   who is there, the sync barrier, the dead          replication   every transition of a span, as a table
-    spans        from words to signals to steps                    scheduling    who gets what
-    waiting      for whom a span waits, and no longer              deadlines     what follows when somebody is late
-    requests     what an operator asks, and what becomes of it     feeds         a feed's life
-    checkpoint   how far a feed is, and what holds it              term          one owner's memory
-    relocation   emptying an agent, spreading a feed               acceptance    create, update, rewind: what a feed is
-    dividing     a table into parts, and whole again               discovery     is the source still what it was?
-    joining      an agent that joins gets its share            measuring    how busy everything is
-    round_view   what schedulers see                           spreading    plans of feeds that are spread evenly
+    spans        reports and deadlines of a span, its division, its removal without a sink
+    feeds        what a feed is, discovery of its tables, its checkpoint
+    sessions     membership of agents, the barrier at the start of a term, agents that join
+    scheduling   rounds: what schedulers see, and how what they propose begins
+
+What all rooms use is here: every transition of a span (replication.py), the folded state and its indexes (state.py,
+index.py), the decision so far (draft.py), the memory of a term (term.py). Requests (requests.py) reach into every room.
 
 An input is noted, its rule drafts facts, a round of scheduling gives out what has become free, and feeds are brought
 in line with their spans. Everything drafted is one decision. Before the barrier is over only memory and deaths are
@@ -19,21 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from headgate.coordinator.core import (
-    acceptance,
-    checkpoint,
-    deadlines,
-    discovery,
-    dividing,
-    feeds,
-    joining,
-    membership,
-    relocation,
-    requests,
-    spans,
-)
+from headgate.coordinator.core import requests
 from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.scheduling import run_round
+from headgate.coordinator.core.feeds import acceptance, checkpoint, discovery, feed_lifecycle
+from headgate.coordinator.core.scheduling import relocation
+from headgate.coordinator.core.scheduling.rounds import run_round
+from headgate.coordinator.core.sessions import joining, membership
+from headgate.coordinator.core.spans import deadlines, dividing, span_lifecycle
 from headgate.coordinator.core.state import CoordinatorState, digest, evolve, new_state, start_counting
 from headgate.coordinator.core.term import TermMemory
 from headgate.coordinator.schedulers.contract import Scheduler
@@ -89,7 +79,7 @@ def decide(state: CoordinatorState, given: Any, now: Now, schedulers: Sequence[S
             if membership.end_session(draft, (agent, session), reason):
                 _open(draft)
         case EffectFinished(effect=effect, result=result):
-            feeds.finish_effect(draft, effect, result)
+            feed_lifecycle.finish_effect(draft, effect, result)
         case _:
             raise TypeError(f"the coordinator knows no input {type(given).__name__}")
     return _finish(draft, schedulers)
@@ -102,12 +92,12 @@ def _on_record(draft: Draft, delivery: Delivery) -> None:
         case TaskKey() if value is not None:
             membership.note_word_of(draft, (key.agent, key.session))
             if is_open:
-                spans.review(draft, SpanKey(key.feed, key.span))
-                feeds.note_report(draft, key.feed, value)
+                span_lifecycle.review(draft, SpanKey(key.feed, key.span))
+                feed_lifecycle.note_report(draft, key.feed, value)
         case ProgressKey() if value is not None:
             membership.note_word_of(draft, (key.agent, key.session))
             if is_open:
-                spans.note_progress(draft, SpanKey(key.feed, key.span), (key.agent, key.session))
+                span_lifecycle.note_progress(draft, SpanKey(key.feed, key.span), (key.agent, key.session))
                 relocation.measure(draft, SpanKey(key.feed, key.span), (key.agent, key.session))
                 draft.feeds_touched.add(key.feed)
         case AgentKey():
@@ -152,7 +142,7 @@ def _even_out(draft: Draft, _subject: Any) -> None:
 
 
 def _write_checkpoint(draft: Draft, name: str) -> None:
-    feeds.conclude(draft, name, checkpoint.write(draft, name))
+    feed_lifecycle.conclude(draft, name, checkpoint.write(draft, name))
 
 
 TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
@@ -161,16 +151,16 @@ TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "start": deadlines.expire_starts,
     "drain": deadlines.expire_drains,
     "stop": deadlines.expire_stops,
-    "review": spans.review_piece,
+    "review": span_lifecycle.review_piece,
     "undrained": relocation.give_up_drain,
-    "delete": feeds.delete_piece,
+    "delete": feed_lifecycle.delete_piece,
     "retry": lambda draft, key: draft.term.retry_due.put(key),
     "rest": lambda draft, key: draft.term.resting.discard(key),
     "checkpoint": _write_checkpoint,
     "sweep": membership.sweep,
     "resolve": acceptance.ask_again,
-    "forget": feeds.retry_forget,
-    "stuck": feeds.give_up,
+    "forget": feed_lifecycle.retry_forget,
+    "stuck": feed_lifecycle.give_up,
     "drained": relocation.end_hold,
     "balance": _weigh,
     "even": _even_out,
@@ -189,7 +179,7 @@ def _open(draft: Draft) -> None:
     state = draft.state
     for session in sorted({*state.ended, *state.index.words}):
         membership.note_word_of(draft, session)
-    spans.review_soon(draft, sorted(state.spans))
+    span_lifecycle.review_soon(draft, sorted(state.spans))
     joining.note_present(draft)
     requests.catch_up(draft)
 
@@ -200,7 +190,7 @@ def _finish(draft: Draft, schedulers: Sequence[Scheduler]) -> Decision:
         relocation.settle(draft)
         dividing.settle(draft)
         for name in sorted(draft.feeds_touched):
-            feeds.settle_feed(draft, name)
+            feed_lifecycle.settle_feed(draft, name)
             if draft.feed(name) is not None:
                 checkpoint.note_change(draft, name)
     return draft.decision()

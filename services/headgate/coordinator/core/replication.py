@@ -30,7 +30,7 @@ Rules, and which defect of TiCDC's scheduler v3 each one keeps out:
 - ``failed`` ends a role like a loss, counts, and waits for a back-off. A span that could not be closed is ORPHANED,
   whatever the reason: it is called sealed only when an agent says that the sink has closed it.
 - A secondary that reports ``replicating`` has claimed without a right to: both roles are withdrawn, and the
-  undetermined rule (spans.py) keeps the span from everybody until those who may write have stopped.
+  undetermined rule (span_lifecycle.py) keeps the span from everybody until those who may write have stopped.
 
 The table has an entry for every pair. ``NEVER`` marks pairs that cannot be: the role the signal is about does not
 exist in that phase, or the command is not for it. Meeting one raises ImpossibleSignalError: a bug, never to be ignored.

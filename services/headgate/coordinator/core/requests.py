@@ -8,9 +8,9 @@ taken back.
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core import acceptance, discovery, dividing, relocation, spans
 from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.feeds import spans_of
+from headgate.coordinator.core.feeds import acceptance, discovery
+from headgate.coordinator.core.feeds.feed_lifecycle import spans_of
 from headgate.coordinator.core.outcomes import (
     FINISHED_ADVICE,
     change_wish,
@@ -21,7 +21,9 @@ from headgate.coordinator.core.outcomes import (
     supersede,
     waits_for_upgrade,
 )
-from headgate.coordinator.core.round_view import capacity_of
+from headgate.coordinator.core.scheduling import relocation
+from headgate.coordinator.core.scheduling.round_view import capacity_of
+from headgate.coordinator.core.spans import dividing, span_lifecycle
 from headgate.coordinator.schedulers.move import session_with_capacity
 from headgate.records.control import (
     FeedRecorded,
@@ -183,7 +185,7 @@ def _move(draft: Draft, request: str, wish: OperationRequested) -> None:
         reason = "its capacity is reached, or it opens too many tables just now"
         return refuse(draft, request, f"agent {wish.agent!r} has no free capacity: {reason}")
     draft.settle(request, OutcomeStatus.ACCEPTED, f"{wish.agent} prepares the table")
-    spans.begin_move(draft, SpanKey(wish.feed, plans[0].span), target, request)
+    span_lifecycle.begin_move(draft, SpanKey(wish.feed, plans[0].span), target, request)
     return None
 
 
@@ -197,7 +199,7 @@ def _why_not_movable(draft: Draft, wish: OperationRequested, plans: list[SpanPla
     if len(plans) > 1:
         return f"table {wish.table!r} has several spans; name one: {', '.join(plan.span for plan in plans)}"
     record = draft.span(SpanKey(wish.feed, plans[0].span))
-    if not spans.is_movable(record):
+    if not span_lifecycle.is_movable(record):
         where = "waiting for an agent" if record is None or record.primary is None else f"in {record.state}"
         return f"table {wish.table!r} is {where}: try again when it is replicating"
     return None

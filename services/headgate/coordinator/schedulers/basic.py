@@ -19,10 +19,10 @@ def place(
 ) -> Iterator[tuple[SpanKey, tuple[str, str]]]:
     """(span, session) for as many of ``needy`` as there is capacity for, in their order.
 
-    ``writers_of`` names the undetermined sessions of a span (spans.py): with none, anybody may have it; a single one
-    may have it back; else it is passed over until they have stopped. ``avoided_of`` names sessions that should have a
-    span only if nobody else can take it: they have had it and never begun, or have another part of its table, which was
-    divided to be spread.
+    ``writers_of`` names the undetermined sessions of a span (span_lifecycle.py). Without any, every agent may get it.
+    A single one may get it back. With more, the span is skipped until they have stopped. ``avoided_of`` names sessions
+    that get a span only if nobody else can take it: they had it and never began, or they run another part of its
+    table, which was divided to be spread.
     """
     placed: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for key in needy:

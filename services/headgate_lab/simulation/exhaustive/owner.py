@@ -32,7 +32,7 @@ __all__ = ["DERIVED", "NOW", "Books", "WatchedSink", "adopt", "announcement", "d
 NOW: Final = Now(0.0, 0)
 
 LATE_SECONDS: Final = 1_000.0
-"""Beyond every deadline (coordinator/core/waiting.py)."""
+"""Beyond every deadline (coordinator/core/spans/waiting.py)."""
 
 DERIVED: Final = frozenset(
     {"plans", "open_count", "broken_count", "waiting", "needy", "closing", "roles", "starting"}

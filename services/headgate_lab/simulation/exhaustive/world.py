@@ -22,7 +22,7 @@ from headgate_lab.simulation.exhaustive.parts import Parts
 __all__ = ["World"]
 
 NOT_RETRIED: Final = "not tried again by itself"
-"""In the error of a table that waits for an operator (coordinator/core/spans.py): that, too, is an end."""
+"""In the error of a table that waits for an operator (spans/span_lifecycle.py), which is an end too."""
 
 
 class World:

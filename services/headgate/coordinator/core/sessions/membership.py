@@ -37,9 +37,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from headgate.coordinator.core import joining, spans
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.ranking import Ranking
+from headgate.coordinator.core.sessions import joining
+from headgate.coordinator.core.spans import span_lifecycle
 from headgate.coordinator.core.term import SessionId
 from headgate.records.control import SESSION_LEFT, SessionEnded, SyncAnswered
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, SessionKey, SpanKey, TaskKey
@@ -113,7 +114,7 @@ def end_session(draft: Draft, session: SessionId, reason: str) -> bool:
         del draft.term.names[session[0]]
         _give_names(draft, draft.state.index.namesakes.get(session[0], set()) - {session})
     if draft.term.is_open:
-        spans.review_soon(draft, sorted(draft.state.index.roles.get(session, _NO_SPANS).in_order()))
+        span_lifecycle.review_soon(draft, sorted(draft.state.index.roles.get(session, _NO_SPANS).in_order()))
         return False
     was_awaited = session in draft.term.awaited
     draft.term.awaited.discard(session)

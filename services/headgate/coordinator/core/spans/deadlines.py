@@ -14,12 +14,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core import spans, waiting
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.replication import Signal
 from headgate.coordinator.core.signals import cause
+from headgate.coordinator.core.spans import span_lifecycle, waiting
+from headgate.coordinator.core.spans.waiting import DRAIN_SECONDS_MAX, START_SECONDS_MAX, STOP_SECONDS_MAX
 from headgate.coordinator.core.term import Wait
-from headgate.coordinator.core.waiting import DRAIN_SECONDS_MAX, START_SECONDS_MAX, STOP_SECONDS_MAX
 from headgate.records.control import ReplicationState
 from headgate.records.keys import SpanKey
 
@@ -38,9 +38,9 @@ def expire_prepare(draft: Draft, key: SpanKey) -> None:
     record = draft.span(key)
     if record is None or record.secondary is None or record.state is not ReplicationState.PREPARE:
         return
-    limit = f"{spans.PREPARE_SECONDS_MAX:.0f} s"
+    limit = f"{span_lifecycle.PREPARE_SECONDS_MAX:.0f} s"
     reason = f"{record.secondary.agent} was not prepared within {limit}; the table stays where it is"
-    spans.act(draft, key, record, Signal.DEADLINE, cause(draft, reason=reason))
+    span_lifecycle.act(draft, key, record, Signal.DEADLINE, cause(draft, reason=reason))
 
 
 def expire_starts(draft: Draft, _subject: object) -> None:
@@ -83,14 +83,14 @@ def _give_up(draft: Draft, key: SpanKey, wait: Wait, code: str, error: str) -> N
         return
     why = replace(cause(draft, reason=error), error_code=code, error=error)
     waiting.pass_over(draft, key, (wait.role.agent, wait.role.session), wait.role.epoch)
-    spans.act(draft, key, record, Signal.DEADLINE, why)
+    span_lifecycle.act(draft, key, record, Signal.DEADLINE, why)
 
 
 def expire_stops(draft: Draft, _subject: object) -> None:
     """Undetermined sessions that a span has waited for long enough; the round that follows gives it out."""
     stops = draft.term.stops
     for (key, session), since in list(stops.items()):
-        if session not in spans.writers(draft, key):
+        if session not in span_lifecycle.writers(draft, key):
             del stops[key, session]
             continue
         left = since + STOP_SECONDS_MAX - draft.now.monotonic

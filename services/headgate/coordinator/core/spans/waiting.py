@@ -5,7 +5,7 @@ acts on their ends is in deadlines.py):
 
     a primary begins      from its role to its first word as the writer                              START_SECONDS_MAX
     a primary drains      from "hand over", or "close", to its word that the table is sealed         DRAIN_SECONDS_MAX
-    a writer stops        an undetermined session (spans.py) that a span without a primary waits for  STOP_SECONDS_MAX
+    a writer stops        an undetermined session that a span without a primary waits for           STOP_SECONDS_MAX
 
 Who overruns one is **passed over** for that table: what it says of the table under that epoch, or a lower one, keeps
 it from nobody any more. Whoever gets the table claims it under a higher epoch, and from then on the sink refuses what

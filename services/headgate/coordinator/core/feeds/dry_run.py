@@ -6,9 +6,9 @@ requests made meanwhile, can still be another when the feed is really asked for.
 
 from typing import Final
 
-from headgate.coordinator.core import acceptance
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.effects import FeedResolved
+from headgate.coordinator.core.feeds import acceptance
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.coordinator.core.term import TermMemory
 from headgate.runtime.machine import Now

@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Sequence
 
-from headgate.coordinator.core import spans
 from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.spans import span_lifecycle
 from headgate.coordinator.core.term import SessionId
 from headgate.coordinator.schedulers.contract import Move, View
 from headgate.coordinator.schedulers.rebalance import spread
@@ -28,7 +28,7 @@ def _even_plan(draft: Draft, name: str) -> deque[tuple[SpanKey, SessionId]] | No
     held = []
     for span in sorted(index.plans):
         record = draft.span(SpanKey(name, span))
-        if record is None or record.primary is None or not spans.is_movable(record):
+        if record is None or record.primary is None or not span_lifecycle.is_movable(record):
             return None
         held.append((SpanKey(name, span), (record.primary.agent, record.primary.session)))
     return deque(spread(held, draft.targets()))

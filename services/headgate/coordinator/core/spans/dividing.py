@@ -18,9 +18,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.coordinator.core import spans
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.outcomes import no_such_feed, no_such_table, refuse, waits_for_upgrade
+from headgate.coordinator.core.spans import span_lifecycle
 from headgate.coordinator.core.term import SessionId
 from headgate.coordinator.schedulers import split
 from headgate.coordinator.schedulers.contract import Division, TableLoad
@@ -111,7 +111,7 @@ def _why_not_still(draft: Draft, key: SpanKey) -> str | None:
     record = draft.span(key)
     if record is not None and record.secondary is not None:
         return f"{key.span!r} is being moved to {record.secondary.agent}: ask again when the move has ended"
-    if spans.is_movable(record):
+    if span_lifecycle.is_movable(record):
         return None
     where = "waiting for an agent" if record is None or record.primary is None else f"in {record.state}"
     return f"{key.span!r} is {where}: try again when it is replicating"

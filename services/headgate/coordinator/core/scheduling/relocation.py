@@ -1,7 +1,7 @@
 """Spans that are elsewhere than they should be, on request or by measure: what schedulers are given to work on.
 
 Two requests take time: to empty an agent (``drain_agent``), to spread a feed's spans evenly (``rebalance_feed``). Each
-is ``accepted``, lives in the term while it is worked off round by round (scheduling.py), and ends in an outcome. A new
+is ``accepted``, lives in the term while it is worked off round by round (rounds.py), and ends in an outcome. A new
 owner takes up what was accepted; a request that is deleted is taken back: nothing more is begun, what moves arrives.
 
 An agent that has been emptied is given nothing for a while, so that whoever asked can stop it. It needs no request to
@@ -10,10 +10,10 @@ be emptied when it stops by itself: its liveness says so, and the drain schedule
 
 from typing import Final
 
-from headgate.coordinator.core import spans
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.outcomes import NAMES_SHOWN_MAX, no_such_agent, no_such_feed
-from headgate.coordinator.core.round_view import capacity_of, is_anyone_leaving
+from headgate.coordinator.core.scheduling.round_view import capacity_of, is_anyone_leaving
+from headgate.coordinator.core.spans import span_lifecycle
 from headgate.coordinator.core.term import Drain, Rebalance, SessionId, Spread
 from headgate.coordinator.schedulers.balance import BALANCE_SECONDS
 from headgate.records.control import Liveness, OperationRequested, OutcomeStatus, WantedState
@@ -195,7 +195,7 @@ def _settle_rebalance(draft: Draft, name: str, task: Rebalance) -> None:
             continue
         holder = None if record is None else record.primary
         is_there = holder is not None and (holder.agent, holder.session) == target
-        if is_there and not spans.is_movable(record):
+        if is_there and not span_lifecycle.is_movable(record):
             continue
         task.moved_count += is_there
         task.failed_count += not is_there

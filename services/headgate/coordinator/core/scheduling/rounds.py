@@ -15,10 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from headgate.coordinator.core import dividing, joining, measuring, spans, spreading
 from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.round_view import RoundView, free_of
+from headgate.coordinator.core.scheduling import measuring, spreading
+from headgate.coordinator.core.scheduling.round_view import RoundView, free_of
+from headgate.coordinator.core.sessions import joining
 from headgate.coordinator.core.span_predicates import is_open
+from headgate.coordinator.core.spans import dividing, span_lifecycle
 from headgate.coordinator.schedulers.contract import Asked, Division, Move, Proposal, Scheduler
 from headgate.records.keys import SpanKey
 
@@ -78,11 +80,13 @@ def _begin(draft: Draft, view: RoundView, proposal: Proposal) -> bool:
     if free_of(draft, target) == 0:
         return False
     if draft.takes_agent(key):
-        if spans.outsiders(draft, key) or any(writer != target for writer in spans.writers(draft, key)):
+        if span_lifecycle.outsiders(draft, key) or any(
+            writer != target for writer in span_lifecycle.writers(draft, key)
+        ):
             return False
-        spans.add(draft, key, target)
+        span_lifecycle.add(draft, key, target)
     elif view.may_move(key) and not _has(draft, key, target):
-        spans.begin_move(draft, key, target, None)
+        span_lifecycle.begin_move(draft, key, target, None)
     else:
         return False
     return True
@@ -98,7 +102,7 @@ def _close(draft: Draft) -> None:
     index = draft.state.index
     for key in list(islice(index.closing.in_order(), CLOSES_PER_ROUND_MAX)):
         if not draft.is_wanted(key):
-            spans.close(draft, key)
+            span_lifecycle.close(draft, key)
     if len(index.closing) > CLOSES_PER_ROUND_MAX:
         draft.set_timer("schedule", "", 0.0)
 

@@ -16,7 +16,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core import abandoning, waiting
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.replication import TRANSITIONS, Action, Cause, Phase, Signal, apply, phase
 from headgate.coordinator.core.signals import (
@@ -29,6 +28,7 @@ from headgate.coordinator.core.signals import (
     session_of,
     signals,
 )
+from headgate.coordinator.core.spans import abandoning, waiting
 from headgate.coordinator.core.term import SessionId
 from headgate.records.control import FeedRecorded, FeedState, ReplicationState, SpanDispatched, TaskState
 from headgate.records.keys import SpanKey
@@ -193,7 +193,7 @@ def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
     if progress is None or session != (role.agent, role.session) or progress.epoch != role.epoch or not progress.rows:
         return
     act(draft, key, record, Signal.PRIMARY_PROGRESSED, cause(draft))
-    draft.cancel_timer("stuck", key.feed)  # progress of one: its neighbours get their time anew (feeds.py)
+    draft.cancel_timer("stuck", key.feed)  # progress of one: its neighbours get their time anew (feed_lifecycle.py)
 
 
 def note_recovered(draft: Draft, feed: FeedRecorded, name: str, unapplied: Mapping[str, int]) -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from headgate.coordinator.core.dividing import table_loads
 from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.spans.dividing import table_loads
 from headgate.coordinator.core.term import SessionId
 from headgate.coordinator.schedulers import balance, split
 from headgate.coordinator.schedulers.contract import Measured

@@ -20,11 +20,11 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.coordinator.core import spans
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.effects import DiscoverTables, EffectFailed, FeedRefused, TablesDiscovered
 from headgate.coordinator.core.outcomes import change_wish
 from headgate.coordinator.core.sink_ownership import written_by_others
+from headgate.coordinator.core.spans import span_lifecycle
 from headgate.records.control import FeedRecorded, Positions, SpanPlan, WantedState
 from headgate.records.error_codes import PARTITIONS_GROWN
 from headgate.records.fitting import fitted, why_unwritable
@@ -151,7 +151,7 @@ def _note_unapplied(draft: Draft, name: str, feed: FeedRecorded, found: TablesDi
     least_ts = draft.state.index.feed(name).least_ts(frozenset(found.complete), ts_of_ms(found.looked_ms))
     if (before or {}) != unapplied or (told or {}) != unapplied or (least_ts or 0) > (told_ts or 0):
         draft.feeds_touched.add(name)
-    spans.note_recovered(draft, feed, name, unapplied)
+    span_lifecycle.note_recovered(draft, feed, name, unapplied)
 
 
 def _note_last(draft: Draft, effect: DiscoverTables, *, has_joined: bool) -> None:

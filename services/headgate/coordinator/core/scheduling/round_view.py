@@ -8,8 +8,10 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from headgate.coordinator.core import dividing, joining, measuring, spans, waiting
 from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.scheduling import measuring
+from headgate.coordinator.core.sessions import joining
+from headgate.coordinator.core.spans import dividing, span_lifecycle, waiting
 from headgate.coordinator.core.term import SessionId
 from headgate.coordinator.schedulers.capacity import STARTING_PER_AGENT_MAX, Capacity, FeedQuota, SessionCapacity
 from headgate.coordinator.schedulers.contract import Asked, Measured
@@ -69,13 +71,13 @@ class RoundView:
         known = draft.state.index.needy.in_order()
         # While much is to be dispatched only the index has anything; merging one would cost as much as placing from it.
         for key in heapq.merge(known, fresh, due.in_order()) if fresh or due else known:
-            if key != previous and draft.takes_agent(key) and not spans.outsiders(draft, key):
+            if key != previous and draft.takes_agent(key) and not span_lifecycle.outsiders(draft, key):
                 previous = key
                 yield key
 
     def writers_of(self, key: SpanKey) -> Sequence[SessionId]:
         """See View."""
-        return spans.writers(self._draft, key)
+        return span_lifecycle.writers(self._draft, key)
 
     def avoided_of(self, key: SpanKey) -> Collection[SessionId]:
         """See View."""
@@ -108,7 +110,7 @@ class RoundView:
     def may_move(self, key: SpanKey) -> bool:
         """See View."""
         draft = self._draft
-        return spans.is_movable(draft.span(key)) and draft.is_wanted(key) and key not in draft.term.resting
+        return span_lifecycle.is_movable(draft.span(key)) and draft.is_wanted(key) and key not in draft.term.resting
 
     def plans(self) -> Iterator[tuple[str, Sequence[tuple[SpanKey, SessionId]]]]:
         """See View."""

@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.coordinator.core.discovery import DISCOVER_SECONDS, begin, why_not_resumed
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.effects import (
     EffectFailed,
@@ -24,6 +23,7 @@ from headgate.coordinator.core.effects import (
     ResolveStart,
     StartResolved,
 )
+from headgate.coordinator.core.feeds.discovery import DISCOVER_SECONDS, begin, why_not_resumed
 from headgate.coordinator.core.outcomes import (
     FINISHED_ADVICE,
     NAMES_SHOWN_MAX,

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.coordinator.core.stages import FLOWING, Standing, feed_held_by, standing_of
+from headgate.coordinator.core.spans.stages import FLOWING, Standing, feed_held_by, standing_of
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.records.control import FeedState, WantedState
 from headgate.records.keys import SpanKey

@@ -8,7 +8,7 @@ is written down, at most once a second per feed and only if something has change
 A span that is moved, lost, or divided otherwise in the second before a new owner comes may be further, at the sink,
 than this record says: the new owner counts the words of present primaries only (a word does not say which incarnation
 it is of), and the next one's claim brings what was sealed. Less is said than is so, never more. Where no next one
-comes, because the feed has stopped or ended, the last positions are written with that (feeds.py).
+comes, because the feed has stopped or ended, the last positions are written with that (feed_lifecycle.py).
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.index import FeedIndex
-from headgate.coordinator.core.stages import standing_of
+from headgate.coordinator.core.spans.stages import standing_of
 from headgate.records.control import FeedProgressed, HeldBy, Positions, WantedState
 from headgate.records.fitting import fitted
 from headgate.records.keys import FeedProgressKey, SpanKey

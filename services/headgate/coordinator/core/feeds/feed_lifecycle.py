@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core import abandoning, acceptance, checkpoint, discovery, spans
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.effects import (
     DiscoverTables,
@@ -30,8 +29,10 @@ from headgate.coordinator.core.effects import (
     ResolveFeed,
     ResolveStart,
 )
+from headgate.coordinator.core.feeds import acceptance, checkpoint, discovery
 from headgate.coordinator.core.outcomes import change_wish
 from headgate.coordinator.core.span_predicates import is_broken, is_erring
+from headgate.coordinator.core.spans import abandoning, span_lifecycle
 from headgate.records.control import (
     FeedRecorded,
     FeedState,
@@ -181,7 +182,7 @@ def give_up(draft: Draft, name: str) -> None:
     draft.put(FeedKey(name), changed)
     for key in spans_of(feed, name):
         record = draft.span(key)
-        if record is not None and spans.is_given_up(draft, key, record):
+        if record is not None and span_lifecycle.is_given_up(draft, key, record):
             draft.cancel_timer("retry", key)
             draft.term.retry_due.discard(key)
 

@@ -1,0 +1,1 @@
+"""Rounds of scheduling: what schedulers are shown, and how their proposals begin."""

@@ -1,0 +1,1 @@
+"""Sessions of agents: membership, the barrier at the start of a term, and agents that join."""
