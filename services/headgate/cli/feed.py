@@ -21,6 +21,7 @@ from headgate.cli.requests import (
     show_settled,
 )
 from headgate.config.feed import load_feed
+from headgate.config.start_offsets import StartOffsetsError, as_json, parse_start_offsets
 from headgate.config.times import NotATimeError, parse_ts
 from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
@@ -129,17 +130,20 @@ def resume(
         typer.Option(
             "--from",
             metavar="earliest|latest|TIME|FILE",
-            help="where to go on from, while it is stopped; TIME: RFC 3339, or a ts, where the feed has resolved_ts; "
-            "FILE: JSON, topic → partition → offset [where it stood]",
+            help="position to resume from, while the feed is stopped. TIME: RFC 3339 or a ts, for feeds with "
+            "resolved_ts. FILE: JSON with offsets by topic and partition [its checkpoint]",
         ),
     ] = None,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Let a paused or failed feed go on from where it stood, or, with --from, from somewhere else in the log.
+    """Resume a paused or failed feed, from its checkpoint or from another position (--from).
 
-    Going on from earlier applies changes again: tables go back in time and come forward. From later leaves changes out.
+    An earlier position applies changes again: tables go back in time and catch up. A later position leaves changes out.
+    FILE has an offset for every partition: {"shop.public.orders": {"0": 17}}. With the topic's id, as `headgate topic
+    list --feed FEED -o json` shows it, offsets of a topic that was re-created since are refused:
+    {"shop.public.orders": {"topic_id": "aN1…", "offsets": {"0": 17}}}.
     """
     spec = None if start is None else _start_json(start)
     with connected(cluster) as (_, log):
@@ -147,7 +151,7 @@ def resume(
 
 
 def _start_json(start: str) -> str:
-    """The request's word for where to go on from. Raises typer.BadParameter."""
+    """The position to resume from, as the request has it. Raises typer.BadParameter."""
     if start in ("earliest", "latest"):
         return msgspec.json.encode(start).decode()
     try:
@@ -155,7 +159,7 @@ def _start_json(start: str) -> str:
     except NotATimeError as error:
         not_a_time = error
     try:
-        offsets = msgspec.json.decode(Path(start).read_bytes(), type=dict[str, dict[str, int]])
+        return as_json(parse_start_offsets(Path(start).read_bytes()))
     except OSError as error:
         near = get_close_matches(start, ("earliest", "latest"), n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
@@ -164,12 +168,11 @@ def _start_json(start: str) -> str:
             f"({error.strerror}); {not_a_time}",
             param_hint="--from",
         ) from error
-    except msgspec.MsgspecError as error:
+    except StartOffsetsError as error:
         raise typer.BadParameter(
-            f'{start}: write JSON, topic → partition → offset, as in {{"shop.public.orders": {{"0": 17}}}} ({error})',
+            f'{start} is not a valid list of offsets: {error}. Write JSON like {{"shop.public.orders": {{"0": 17}}}}',
             param_hint="--from",
         ) from error
-    return msgspec.json.encode(offsets).decode()
 
 
 @app.command()

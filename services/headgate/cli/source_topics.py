@@ -35,6 +35,8 @@ SOURCE_COLUMNS: Final = (
 def source_rows(connection: KafkaConnection, snapshot: Snapshot, feed: str) -> list[dict[str, Any]]:
     """A row for each partition of each table, or part of one, of the feed.
 
+    ``topic_id`` is Kafka's id of the topic that ``position`` belongs to, None if it is not known.
+
     Raises CommandError (no such feed), TopicMissingError, SourceUnreachableError.
     """
     record = find_feed(snapshot, feed)
@@ -58,6 +60,7 @@ def source_rows(connection: KafkaConnection, snapshot: Snapshot, feed: str) -> l
             "retention_bytes": _number(settings.get("retention.bytes")),
             "cleanup_policy": settings.get("cleanup.policy"),
             "notices": untold.get(plan.topic),
+            "topic_id": plan.topic_id,
         }
         at = positions_of(snapshot, feed, record, plan)
         for partition in sorted(plan.start):

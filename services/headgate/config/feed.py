@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from headgate.config.plugs import FORMATS, SINKS, Plugs
+from headgate.config.start_offsets import StartOffsets
 from headgate.config.times import parse_ts
 from headgate.config.wording import explained, one_of
 from headgate.records.identifiers import parse_identifier, show_identifier
@@ -142,7 +143,8 @@ class SourceSpec(_Strict):
 
     A pattern stands for what matches it in future, too: such a topic's table joins the feed from its earliest change.
     ``start_ts``: from the records of that time on, less a margin (sources/offsets.py). ``start_offsets``: topic →
-    {partition: first offset to apply}, for every topic and all its partitions. ``target_ts``: changes
+    {partition: first offset to apply}, for every topic and all its partitions, or {topic_id, offsets}
+    (config/start_offsets.py). ``target_ts``: changes
     after it are not applied, and the feed is finished once everything before it is. ``transaction_topic``: where
     Debezium writes the ends of transactions, which say up to when a table is complete (formats/transactions.py).
     ``tables``: which tables the only topic carries for the feed, as schema.table or database.table; each goes to a sink
@@ -160,7 +162,7 @@ class SourceSpec(_Strict):
     """How changes are written: config/plugs.py has the names."""
     start: Literal["earliest", "latest"] = "earliest"
     start_ts: int | None = None
-    start_offsets: dict[str, dict[int, int]] = {}
+    start_offsets: dict[str, StartOffsets] = {}
     target_ts: int | None = None
     transaction_topic: str | None = None
     tables: tuple[str, ...] = ()
@@ -295,11 +297,9 @@ class SourceSpec(_Strict):
             raise ValueError(
                 "source.start_offsets names the first offsets of every topic in source.topics, and of no other"
             )
-        for topic, offsets in self.start_offsets.items():
-            if sorted(offsets) != list(range(len(offsets))) or not offsets or min(offsets.values()) < 0:
-                raise ValueError(
-                    f"source.start_offsets of {topic}: give an offset, not below 0, for each partition from 0 on"
-                )
+        for topic, start in self.start_offsets.items():
+            if sorted(start.offsets) != list(range(len(start.offsets))) or not start.offsets:
+                raise ValueError(f"source.start_offsets of {topic}: give an offset for each partition from 0 on")
         return self
 
     @model_validator(mode="after")

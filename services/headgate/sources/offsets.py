@@ -119,6 +119,8 @@ def given_offsets(
 ) -> dict[str, Positions]:
     """Topic → {partition: first offset to apply}, as a feed names them. ``topics`` as above.
 
+    The caller compares the topics' ids first (sources/topic_ids.py).
+
     Raises StartPartitionsError where others than the topic's partitions are named, OffsetExpiredError for offsets that
     cannot be read (any more), SourceUnreachableError.
     """

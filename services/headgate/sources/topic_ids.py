@@ -14,7 +14,7 @@ from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
 from headgate.eventlog.log import LogError
 from headgate.sources.offsets import SourceError, SourceUnreachableError
 
-__all__ = ["TopicReplacedError", "check_topic_id", "topic_id_of", "topic_ids"]
+__all__ = ["TopicReplacedError", "check_given_id", "check_topic_id", "topic_id_of", "topic_ids"]
 
 _MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._NOENT})
 
@@ -50,6 +50,25 @@ def check_topic_id(topic: str, known: str | None, seen: str | None) -> None:
             "it is read. To apply all that it holds now: `headgate feed pause`, then `headgate feed resume --from "
             "earliest` (what the old topic still held is lost; see `headgate verify`)"
         )
+
+
+def check_given_id(topic: str, given: str | None, seen: str | None) -> None:
+    """Raise TopicReplacedError where offsets that a person gives belong to another topic than the present one.
+
+    ``given`` is the id beside the offsets, None if none was given. ``seen`` is the present topic's.
+    """
+    if given is None or given == seen:
+        return
+    if seen is None:
+        raise TopicReplacedError(
+            f"the start offsets of topic {topic} belong to the topic with id {given}, and this cannot be checked: the "
+            "broker reports no topic ids. Remove topic_id if you know that they belong to the present topic"
+        )
+    raise TopicReplacedError(
+        f"the start offsets of topic {topic} belong to the topic with id {given}, but the present topic has id {seen}: "
+        "it was deleted and re-created, so these offsets point at other records. Start at earliest, or give offsets of "
+        f"the present topic with topic_id: {seen}"
+    )
 
 
 def _asked(connection: KafkaConnection, names: list[str]) -> dict[str, str | None]:

@@ -30,7 +30,7 @@ from headgate.sources.offsets import (
     offsets_at,
     start_offsets,
 )
-from headgate.sources.topic_ids import topic_ids
+from headgate.sources.topic_ids import check_given_id, topic_ids
 from headgate.sources.transactions import check_transactions
 
 __all__ = [
@@ -250,7 +250,11 @@ def plan_spans(
     source = spec.source
     ids = topic_ids(connection, topics)
     if source.start_offsets:
-        starts = given_offsets(connection, topics, source.start_offsets)
+        for topic, given in sorted(source.start_offsets.items()):
+            check_given_id(topic, given.topic_id, ids.get(topic))
+        starts = given_offsets(
+            connection, topics, {topic: given.offsets for topic, given in source.start_offsets.items()}
+        )
     elif source.start_ts is None:
         starts = start_offsets(connection, topics, source.start)
     else:

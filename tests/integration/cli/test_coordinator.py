@@ -270,7 +270,7 @@ def _change_while_stopped(log: KafkaLog, shop: _Shop) -> None:
 
     offsets = shop.folder / "offsets.json"
     for given, said, code in (
-        ({"0": 0}, "needed are those of [0, 1]", ExitCode.REQUEST_REFUSED),
+        ({"0": 0}, "but the feed reads [0, 1]", ExitCode.REQUEST_REFUSED),
         ({"0": 5, "1": 0}, "deleted and made again", ExitCode.SOURCE),
     ):
         offsets.write_text(json.dumps({shop.topic: given}), encoding="utf-8")

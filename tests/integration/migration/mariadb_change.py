@@ -128,6 +128,8 @@ class Change:
 class Tail:
     """The topic's end: a mark is there at once, and in the copy as well, unless ``wait`` takes its time."""
 
+    topic_id = None
+
     def __init__(self, change: Change, wait: Callable[[int], None] = lambda _number: None) -> None:
         self.found: list[LastChange] = []
         self._change, self._wait = change, wait

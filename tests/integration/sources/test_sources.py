@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
+from headgate.config.start_offsets import StartOffsets
 from headgate.config.times import parse_ts
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.ts import ts_of_ms
@@ -222,7 +223,8 @@ def test_a_feed_begins_at_the_offsets_that_it_names_if_they_can_be_read(source: 
     source.delete_below(topic, 0, 1)
 
     def planned(offsets: dict[int, int]) -> Any:
-        return plan_spans(source.connection, _spec(SourceSpec(topics=(topic,), start_offsets={topic: offsets})), "x.")
+        given = {topic: StartOffsets(offsets=offsets)}
+        return plan_spans(source.connection, _spec(SourceSpec(topics=(topic,), start_offsets=given)), "x.")
 
     assert planned({0: 2, 1: 0})[0].start == {0: 2, 1: 0}
     with pytest.raises(OffsetExpiredError, match="offset 0 is next to apply"):

@@ -117,7 +117,10 @@ def test_tables_of_one_topic() -> None:
         ("start: latest, start_offsets: {t: {0: 1}}", "either source.start_offsets, source.start or"),
         ("start_offsets: {u: {0: 1}}", "of every topic in source.topics, and of no other"),
         ("start_offsets: {t: {1: 1}}", "for each partition from 0 on"),
-        ("start_offsets: {t: {0: -1}}", "not below 0"),
+        ("start_offsets: {t: {}}", "for each partition from 0 on"),
+        ("start_offsets: {t: {0: -1}}", "-1 is not allowed: it must be at least 0"),
+        ("start_offsets: {t: {topic_id: x, offset: {0: 1}}}", "start_offsets.t.offset"),
+        ("start_offsets: {t: {topic_id: x}}", "start_offsets.t.offsets: it is missing"),
         (
             "format: ticdc-canal-json, start_ts: 2026-11-21T12:00:00Z, target_ts: 2026-11-21T11:00:00Z",
             "not after source.start_ts",

@@ -263,7 +263,14 @@ def test_the_steps_of_each_stage() -> None:
 
 def test_a_feed_is_behind_where_one_of_its_partitions_is() -> None:
     position = Position("f", {0: 5, 1: 2}, False)
-    assert not position.is_behind({0: 5, 1: 2})
-    assert position.is_behind({0: 4, 1: 3})
-    assert position.is_behind({2: 1})
-    assert not position.is_behind({})
+    assert not position.is_behind({0: 5, 1: 2}, None)
+    assert position.is_behind({0: 4, 1: 3}, None)
+    assert position.is_behind({2: 1}, None)
+    assert not position.is_behind({}, None)
+
+
+def test_a_feed_that_read_another_topic_of_that_name_is_behind() -> None:
+    position = Position("f", {0: 5}, False, "id-old")
+    assert not position.is_behind({0: 3}, "id-old")
+    assert not position.is_behind({0: 3}, None)
+    assert position.is_behind({0: 3}, "id-new")

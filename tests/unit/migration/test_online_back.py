@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core import effects as fx
 from headgate.migration.core.copy_steps import FeedSeen, Position
 from headgate.migration.core.spec import MigrationSpec, written
@@ -84,10 +85,10 @@ class World:
     def seen(self, record: str | None) -> FeedSeen:
         return FeedSeen.ABSENT if record is None else FeedSeen.GOING
 
-    def create(self, feed: str, *_: Any, offsets: dict[int, int]) -> None:
+    def create(self, feed: str, *_: Any, start: StartOffsets) -> None:
         if self.refuses:
             raise RefusedError(self.refuses)
-        self.done.append(f"create {feed} {offsets}")
+        self.done.append(f"create {feed} {start.offsets} of {start.topic_id}")
         self.feeds.add(feed)
 
     def remove(self, feed: str) -> None:
@@ -104,7 +105,7 @@ def strategy(world: World, reverts: str | None = None) -> OnlineStrategy:
 
 
 def memory(stage: Any, plan: Any, offset: int = 8) -> Memory:
-    held = Held(Position("f", {0: offset}, True), "built", {0: offset})
+    held = Held(Position("f", {0: offset}, True), "built", {0: offset}, topic_id="id-1")
     return Memory(1, 1, stage, msgspec.json.encode(plan).decode(), msgspec.json.encode(held).decode())
 
 
@@ -120,12 +121,12 @@ def test_a_change_that_is_in_force_opens_its_way_back_once_whoever_sees_it() -> 
     first = strategy(world).adopt(fx.AdoptMigration("m1", record(keeps=True)))
     second = strategy(world).adopt(fx.AdoptMigration("m1", record(keeps=True)))
     (feed,) = world.feeds
-    assert world.done == ["hold _t_hg12345678_old", f"create {feed} {{0: 8}}"]
+    assert world.done == ["hold _t_hg12345678_old", f"create {feed} {{0: 8}} of id-1"]
     assert first == second
     assert first.artifacts == (OLD, Artifact(FEED, feed))
     way = read_way_back(first.note)
     assert way is not None
-    assert (way.offsets, way.table, way.feed, way.reason) == ({0: 8}, OLD.name, feed, "")
+    assert (way.offsets, way.topic_id, way.table, way.feed, way.reason) == ({0: 8}, "id-1", OLD.name, feed, "")
 
 
 def test_a_way_back_that_cannot_be_opened_leaves_the_change_complete_and_says_why() -> None:

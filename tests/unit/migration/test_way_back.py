@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import FeedSeen, Step, next_step
 from headgate.migration.strategies.contract import Column, RefusedError, Table
 from headgate.migration.strategies.online.back import OnlineBack, back_feed
@@ -85,7 +86,7 @@ def test_other_notes_say_nothing_of_a_way_back(note: str) -> None:
 
 
 NOW = table(ID, Column("extra", "integer"))
-WAY = WayBack({0: 7}, "built", fingerprint(NOW), "s.before", "feed")
+WAY = WayBack({0: 7}, "built", fingerprint(NOW), "s.before", "feed", topic_id="id-1")
 
 
 class Server:
@@ -107,8 +108,8 @@ class Feeds:
     def seen(self, _record: Any) -> FeedSeen:
         return self._seen
 
-    def check_start(self, topic: str, offsets: dict[int, int]) -> None:
-        assert (topic, offsets) == ("topic", {0: 7})
+    def check_start(self, topic: str, start: StartOffsets) -> None:
+        assert (topic, start) == ("topic", StartOffsets(offsets={0: 7}, topic_id="id-1"))
         raise RefusedError("changes that are needed are not on the topic any more")
 
 

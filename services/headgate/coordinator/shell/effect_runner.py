@@ -5,7 +5,7 @@ with keys and rights, no two topics go to one table. What is wrong is refused wi
 asked now (our own broker is away) is said to have failed, and is asked for again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from typing import Any, Final, Literal
 
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from headgate.config.feed import FeedSpec, FeedSpecError, no_evidence, parse_feed
 from headgate.config.plugs import FORMATS
+from headgate.config.start_offsets import StartOffsets, StartOffsetsError, parse_start_offsets
 from headgate.config.times import show_ts
 from headgate.coordinator.core.effects import (
     DiscoverTables,
@@ -31,7 +32,7 @@ from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.observability.logs import logger
-from headgate.records.control import Positions, SpanPlan
+from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table, split_table
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
@@ -48,7 +49,7 @@ from headgate.sources.offsets import SourceError, SourceUnreachableError, check_
 from headgate.sources.origin import origins
 from headgate.sources.preview import Seen, check_formats, preview
 from headgate.sources.registry import SchemaRegistry
-from headgate.sources.topic_ids import TopicReplacedError, topic_ids
+from headgate.sources.topic_ids import TopicReplacedError, check_given_id, topic_ids
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
 from headgate.sources.unapplied import UnappliedWatch
 
@@ -71,8 +72,12 @@ LATE_MS_SHARED: Final = 30_000
 seconds, in a change log behind what is no stream's any more."""
 
 
+_Start = Literal["earliest", "latest"] | int | dict[str, StartOffsets]
+"""Where a feed resumes: an end of the log, a ts, or offsets by topic."""
+
+
 class StartIncompleteError(Exception):
-    """The offsets given to go on from are not those of the feed's partitions."""
+    """The offsets given to resume from are not those of the feed's topics and partitions."""
 
 
 class StartImpossibleError(Exception):
@@ -209,18 +214,21 @@ class FeedWork:
 
     def _resolve_start(self, effect: ResolveStart) -> StartResolved | FeedRefused | EffectFailed:
         try:
-            start = msgspec.json.decode(effect.start, type=Literal["earliest", "latest"] | int | dict[str, Positions])
+            start = _start_of(effect.start)
             if isinstance(start, int):
                 self._check_evidence(parse_feed(effect.spec), start)
             known = self._as_they_are(effect.spans)
+            if isinstance(start, dict):
+                _check_topics_of(start, known)
             name = parse_feed(effect.spec).source.change_log
             tables = [self._from(whole, start, name) for whole in known]
             spans = tuple(plan for old in effect.spans if (plan := plan_of(tables, old.span)) is not None)
         except (SourceUnreachableError, ChangeLogUnavailableError) as error:
             return EffectFailed(str(error))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, StartOffsetsError) as error:
             return FeedRefused(
-                f"where to go on from: {error}; say earliest, latest, a ts, or topic → partition → offset"
+                f"the position to resume from is not valid: {error}. Give earliest, latest, a ts, or offsets by topic "
+                "and partition"
             )
         except SourceError as error:
             return _refused(error.code, str(error))
@@ -264,7 +272,7 @@ class FeedWork:
         if source.target_ts is not None and ts >= source.target_ts:
             raise StartImpossibleError(f"{show_ts(ts)} is not before the feed's target {show_ts(source.target_ts)}")
 
-    def _from(self, plan: SpanPlan, start: str | int | dict[str, Positions], change_log: str | None) -> SpanPlan:
+    def _from(self, plan: SpanPlan, start: _Start, change_log: str | None) -> SpanPlan:
         """The plan of a whole table with other start offsets. Raises StartIncompleteError, SourceError."""
         found = self._offsets_from(plan, start)
         if change_log is None:
@@ -272,7 +280,7 @@ class FeedWork:
         within = within_change_log(self._connection, self._change_logs, change_log, found.start)
         return replace(found, start=within)
 
-    def _offsets_from(self, plan: SpanPlan, start: str | int | dict[str, Positions]) -> SpanPlan:
+    def _offsets_from(self, plan: SpanPlan, start: _Start) -> SpanPlan:
         topic, partitions = plan.topic, sorted(plan.start)
         if isinstance(start, int):
             return replace(plan, start=offsets_at(self._connection, {topic: len(partitions)}, start)[topic])
@@ -280,14 +288,15 @@ class FeedWork:
             where: Literal["earliest", "latest"] = "earliest" if start == "earliest" else "latest"
             listed = start_offsets(self._connection, {topic: len(partitions)}, where)
             return replace(plan, start=listed[topic])
-        offsets = start.get(topic, {})
-        if sorted(offsets) != partitions:
+        given = start.get(topic, StartOffsets(offsets={}))
+        if sorted(given.offsets) != partitions:
             raise StartIncompleteError(
-                f"{topic}: offsets of partitions {sorted(offsets)} were given, needed are those of {partitions}: "
-                "a feed goes on from one place as a whole"
+                f"topic {topic}: offsets were given for partitions {sorted(given.offsets)}, but the feed reads "
+                f"{partitions}. Give an offset for each of them: a feed resumes all of its partitions"
             )
-        check_retention(self._connection, topic, offsets)
-        return replace(plan, start=offsets)
+        check_given_id(topic, given.topic_id, plan.topic_id)
+        check_retention(self._connection, topic, given.offsets)
+        return replace(plan, start=given.offsets)
 
     def _check_sink(
         self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: Mapping[str, Seen]
@@ -358,6 +367,24 @@ class FeedWork:
         except (FeedSpecError, SinkError, SourceError) as error:
             return EffectFailed(str(error))
         return FeedForgotten()
+
+
+def _start_of(text: str) -> _Start:
+    """The request's position. Raises msgspec.MsgspecError, StartOffsetsError."""
+    if text.lstrip().startswith("{"):
+        return parse_start_offsets(text)
+    where: Literal["earliest", "latest"] | int = msgspec.json.decode(text, type=Literal["earliest", "latest"] | int)
+    return where
+
+
+def _check_topics_of(start: Mapping[str, StartOffsets], plans: Iterable[SpanPlan]) -> None:
+    """Raise StartIncompleteError for offsets of a topic that the feed does not read."""
+    topics = {plan.topic for plan in plans}
+    if others := sorted(start.keys() - topics):
+        raise StartIncompleteError(
+            f"offsets were given for {', '.join(others)}, which the feed does not read. It reads "
+            f"{', '.join(sorted(topics))}: correct the names, or remove these topics"
+        )
 
 
 def _refused(code: str, reason: str) -> FeedRefused:

@@ -75,14 +75,23 @@ class Step(StrEnum):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """A feed's place in the topic, as the sink has it: partition → next offset. ``is_closed``: all of them are."""
+    """A feed's position in the topic, as the sink has it: partition → next offset. ``is_closed``: all of them are.
+
+    ``topic_id`` is Kafka's id of the topic that the offsets belong to, None if it is not known.
+    """
 
     feed_id: str
     offsets: dict[int, int]
     is_closed: bool
+    topic_id: str | None = None
 
-    def is_behind(self, reached: Mapping[int, int]) -> bool:
-        """Whether something below ``reached`` (partition → next offset) is still to be applied."""
+    def is_behind(self, reached: Mapping[int, int], topic_id: str | None) -> bool:
+        """Whether something below ``reached`` (partition → next offset of topic ``topic_id``) is still to be applied.
+
+        Offsets of a topic that was deleted and re-created say nothing, so a position in the other one is behind.
+        """
+        if None not in (topic_id, self.topic_id) and topic_id != self.topic_id:
+            return True
         return any(self.offsets.get(partition, -1) < offset for partition, offset in reached.items())
 
 

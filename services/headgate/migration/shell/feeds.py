@@ -13,6 +13,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
+from headgate.config.start_offsets import StartOffsets
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Delivery, LogError, Partition
 from headgate.eventlog.sharding import place, shard_of
@@ -44,6 +45,7 @@ from headgate.sources.offsets import (
     end_offsets,
 )
 from headgate.sources.origin import Origin, origins
+from headgate.sources.topic_ids import TopicReplacedError, check_given_id, topic_id_of
 from headgate.sources.topics import present_topics
 
 __all__ = ["ChangeFeeds"]
@@ -109,7 +111,15 @@ class ChangeFeeds:
 
     def tail(self, source: ChangeTopic) -> Tail:
         """The topic's end, from now on. Raises FeedsUnavailableError, RefusedError."""
-        return Tail(self._log.connection, source.name, self.ends(source.name), self._schemas_of(source.registry))
+        topic_id = self._id_of(source.name)  # asked first, see sources/topic_ids.py
+        schemas = self._schemas_of(source.registry)
+        return Tail(self._log.connection, source.name, self.ends(source.name), schemas, topic_id)
+
+    def _id_of(self, topic: str) -> str | None:
+        try:
+            return topic_id_of(self._log.connection, topic)
+        except SourceError as error:
+            raise FeedsUnavailableError(str(error)) from error
 
     def _schemas_of(self, registry: Registry | None) -> Schemas | None:
         """One for all who ask: what it has been told once it need not ask while clients wait."""
@@ -160,11 +170,12 @@ class ChangeFeeds:
         is_stopped = record.state is FeedState.STOPPED and record.wanted is WantedState.STOPPED
         return FeedSeen.STOPPED if is_stopped else FeedSeen.GOING
 
-    def check_start(self, topic: str, offsets: dict[int, int]) -> None:
+    def check_start(self, topic: str, start: StartOffsets) -> None:
         """Raise RefusedError unless a feed of the topic can begin there."""
         try:
-            check_retention(self._log.connection, topic, offsets)
-        except (OffsetExpiredError, TopicMissingError) as error:
+            check_given_id(topic, start.topic_id, self._id_of(topic))
+            check_retention(self._log.connection, topic, start.offsets)
+        except (OffsetExpiredError, TopicMissingError, TopicReplacedError) as error:
             raise RefusedError(f"changes that are needed are not on the topic any more: {error}") from error
         except (SourceError, LogError) as error:
             raise FeedsUnavailableError(str(error)) from error
@@ -177,20 +188,20 @@ class ChangeFeeds:
         password_file: str | None,
         table: str,
         *,
-        offsets: dict[int, int] | None = None,
+        start: StartOffsets | None = None,
     ) -> None:
-        """Have the feed begin with the topic's next change, or at ``offsets`` (by partition).
+        """Create the feed. It begins with the topic's next change, or at ``start``.
 
         Raises RefusedError, FeedsUnavailableError.
         """
-        start = {"start": "latest"} if offsets is None else {"start_offsets": {source.name: offsets}}
+        begin = {"start": "latest"} if start is None else {"start_offsets": {source.name: start}}
         form: dict[str, Any] = {"format": "debezium-json"}
         if source.registry is not None:
             form = {"format": "debezium-avro", "registry": registry_spec(source.registry)}
         spec = FeedSpec.model_validate(
             {
                 "feed": feed,
-                "source": SourceSpec.model_validate({"topics": (source.name,), **form, **start}),
+                "source": SourceSpec.model_validate({"topics": (source.name,), **form, **begin}),
                 "sink": SinkSpec.model_validate(
                     {"type": target.sink, "dsn": target.dsn, "table": table, "not_the_source": True}
                     | ({} if password_file is None else {"password_file": password_file})

@@ -125,7 +125,15 @@ class Looked:
 class Tail:
     """See lane.TopicTail. Reading begins with the first question."""
 
-    def __init__(self, connection: Any, topic: str, start: Mapping[int, int], schemas: SchemaById | None) -> None:
+    def __init__(
+        self,
+        connection: Any,
+        topic: str,
+        start: Mapping[int, int],
+        schemas: SchemaById | None,
+        topic_id: str | None = None,
+    ) -> None:
+        self.topic_id = topic_id
         self._consumer = connection.client(Consumer, group_id="headgate-migration", enable_auto_commit=False)
         self._consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in start.items()])
         self._consumer.poll(0)

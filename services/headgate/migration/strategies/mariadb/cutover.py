@@ -86,7 +86,7 @@ class _CutOver:
         """Wait, while nobody is held up, until marks are in the copy. Raises FeedBehindError."""
         deadline = time.monotonic() + self._seconds
         marks = self._asked.marks
-        offsets, is_late = marks.set(self._asked.tail, self._seconds)
+        offsets, is_late, _ = marks.set(self._asked.tail, self._seconds)
         if is_late:
             raise too_slow(self._seconds, is_on_topic=False)
         if missing := marks.partitions - set(offsets):
@@ -101,7 +101,7 @@ class _CutOver:
 
     def _is_in_copy(self, offsets: dict[int, int]) -> bool:
         seen = self._lane.position(self._plan, self._asked.feed_id)
-        return seen is not None and not seen.is_behind(offsets)
+        return seen is not None and not seen.is_behind(offsets, self._asked.tail.topic_id)
 
     # --- under the lock ---
 
@@ -117,7 +117,8 @@ class _CutOver:
             while not self._lane.is_copy_empty(self._plan):
                 self._wait(deadline)
             seen = self._lane.position(self._plan, self._asked.feed_id)
-            self._memory = reached(self._memory, {} if seen is None else seen.offsets)
+            offsets, topic_id = ({}, None) if seen is None else (seen.offsets, seen.topic_id)
+            self._memory = reached(self._memory, offsets, topic_id)
             return []
         found = self._asked.tail.find([mark.change for mark in marks], max(0.0, deadline - time.monotonic()))
         if not all(found):
@@ -127,7 +128,7 @@ class _CutOver:
             raise without_mark(missing)
         while not self._is_in_copy(offsets):
             self._wait(deadline)
-        self._memory = reached(self._memory, offsets)
+        self._memory = reached(self._memory, offsets, self._asked.tail.topic_id)
         return marks
 
     def _marked(self, holder: Session) -> list[Mark]:

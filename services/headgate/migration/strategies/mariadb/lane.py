@@ -267,7 +267,8 @@ class MariadbLane:
         ):
             return None
         rows = main.run(
-            "SELECT feed_id, part, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = %s",
+            "SELECT feed_id, part, next_offset, closed, topic_id FROM headgate.progress WHERE feed_id = %s AND "
+            "table_name = %s",
             (feed_id, f"{plan.held.before.schema}.{plan.held.shadow}"),
         )
         return position_of(rows)

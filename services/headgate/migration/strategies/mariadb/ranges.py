@@ -60,8 +60,8 @@ def _check(session: Session, work: RangeWork) -> None:
         "SELECT owner_rev, attempt, stage FROM headgate.migration WHERE id = %s LOCK IN SHARE MODE", (work.migration,)
     )
     progress = session.run(
-        "SELECT feed_id, part, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = %s LOCK "
-        "IN SHARE MODE",
+        "SELECT feed_id, part, next_offset, closed, topic_id FROM headgate.progress WHERE feed_id = %s AND "
+        "table_name = %s LOCK IN SHARE MODE",
         (work.held.feed_id, work.table_name),
     )
     check_may_write(work, memory[0] if memory else None, progress)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import FeedSeen, Position
 from headgate.migration.strategies.contract import Memory, RefusedError, Table
 from headgate.migration.strategies.online.lane import Held, Lane
@@ -57,18 +58,20 @@ class OnlineBack:
                 fingerprint(now),
                 f"{now.schema}.{back.plan.shadow}",
                 back_feed(migration) if is_kept else "",
+                topic_id=held.topic_id,
             )
             if is_kept and self._feeds.seen(self._feeds.record(found.feed)) is FeedSeen.ABSENT:
                 self._lane.hold_form(back)
-                self._begin(found.feed, back, found.offsets)
+                self._begin(found.feed, back, found)
         except RefusedError as error:
             return WayBack({}, reason=str(error))
         return found
 
-    def _begin(self, feed: str, plan: LanePlan, offsets: dict[int, int]) -> None:
+    def _begin(self, feed: str, plan: LanePlan, found: WayBack) -> None:
         table = show_identifier((plan.held.before.schema, plan.held.shadow))
         target, password_file = self._lane.target(), self._server.password_file
-        self._feeds.create(feed, plan.source, target, password_file, table, offsets=offsets)
+        start = StartOffsets(offsets=found.offsets, topic_id=found.topic_id)
+        self._feeds.create(feed, plan.source, target, password_file, table, start=start)
 
     # --- a revert ---
 
@@ -106,7 +109,7 @@ class OnlineBack:
                 )
             case FeedSeen.ABSENT:
                 topic = msgspec.json.decode(reverted.spec)["topic"]
-                self._feeds.check_start(topic, found.offsets)
+                self._feeds.check_start(topic, StartOffsets(offsets=found.offsets, topic_id=found.topic_id))
             case _:
                 pass
 
@@ -127,7 +130,8 @@ class OnlineBack:
         if memory is None or now is None:
             raise RefusedError(f"{name}: the database does not remember it any more: {OPPOSITE}")
         back = plan_back(msgspec.json.decode(memory.before, type=LanePlan), now)
-        return back, Held(Position("", found.offsets, False), found.built, found.offsets)
+        position = Position("", found.offsets, False, found.topic_id)
+        return back, Held(position, found.built, found.offsets, topic_id=found.topic_id)
 
     def forget(self, name: str, owner_rev: int) -> None:
         """The way back is gone: what the database remembers of the reverted migration goes."""

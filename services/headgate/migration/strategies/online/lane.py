@@ -83,6 +83,9 @@ class Place(NamedTuple):
 class TopicTail(Protocol):
     """The end of the table's topic, all of its partitions."""
 
+    topic_id: str | None
+    """Kafka's id of the topic that the places belong to, None if the broker has no ids."""
+
     def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[Place, ...]]:
         """Where the events of each of these changes are; none for one that has not come within the time."""
         ...
@@ -93,6 +96,8 @@ class Marked(NamedTuple):
 
     reached: dict[int, int]
     is_late: bool
+    topic_id: str | None = None
+    """Kafka's id of the topic that the offsets belong to."""
 
 
 class Marks(Protocol):
@@ -123,13 +128,15 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``position`` and ``built``: where the feed stood, and what the table was, before the first row was read. ``reached``
     is written by a cut-over: partition → the offset behind the last change of the table before, where the changes of
-    the table that takes its place begin. ``became``: what that table was then, as ``built`` says it.
+    the table that takes its place begin. ``became``: what that table was then, as ``built`` says it. ``topic_id``:
+    Kafka's id of the topic that ``reached`` belongs to, None if it is not known.
     """
 
     position: Position
     built: str
     reached: dict[int, int] = {}
     became: str = ""
+    topic_id: str | None = None
 
 
 class CutOver(NamedTuple):
@@ -256,11 +263,12 @@ class Lane(Protocol):
         ...
 
 
-def reached(memory: Memory, offsets: dict[int, int], became: str = "") -> Memory:
+def reached(memory: Memory, offsets: dict[int, int], topic_id: str | None, became: str = "") -> Memory:
     """The memory with what a cut-over knows: see ``Held``."""
     if not memory.after:
         return memory
-    held = msgspec.structs.replace(msgspec.json.decode(memory.after, type=Held), reached=offsets, became=became)
+    before = msgspec.json.decode(memory.after, type=Held)
+    held = msgspec.structs.replace(before, reached=offsets, became=became, topic_id=topic_id)
     return msgspec.structs.replace(memory, after=msgspec.json.encode(held).decode())
 
 

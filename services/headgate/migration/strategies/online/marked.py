@@ -78,8 +78,8 @@ class MarkedWork(CopyWork):
         self.marks: TopicMarks | None = None
         self._memory = memory
         self._server, self._lane, self._feeds, self._feed, self._copier = parts
-        self._reached: dict[int, int] | None = None
-        """Partition → offset that the feed must have come past before unique keys are added."""
+        self._reached: Marked | None = None
+        """The marks that the feed must have passed before unique keys are added."""
 
     @abstractmethod
     def run(self) -> None:
@@ -89,10 +89,10 @@ class MarkedWork(CopyWork):
         """Before anything is copied: every partition must have a row that can be marked, or no cut-over can be sure."""
         if self.plan.keys and len(self._marks().partitions) > 1:
             raise several_and_unique(self.plan)
-        reached, is_late = self._set_marks()
-        if is_late:
+        marked = self._set_marks()
+        if marked.is_late:
             raise DatabaseUnavailableError(f"marks have not come to topic {self.plan.topic} in {REACH_SECONDS:g} s")
-        if (missing := self._marks().partitions - set(reached)) and self._lane.rows(self.plan, 1):
+        if (missing := self._marks().partitions - set(marked.reached)) and self._lane.rows(self.plan, 1):
             raise RefusedError(
                 f"no row of the table was found whose changes go to partitions {sorted(missing)} of topic "
                 f"{self.plan.topic}, so it cannot be known when all changes are there: use strategy triggers. The "
@@ -111,14 +111,14 @@ class MarkedWork(CopyWork):
     def _reach(self, position: Position | None) -> None:
         """See the feed come past all that was read: from then on the copy is the table as it was at some time."""
         if self._reached is None:
-            reached = self._set_marks().reached
-            if (missing := self._marks().partitions - set(reached)) and (
+            marked = self._set_marks()
+            if (missing := self._marks().partitions - set(marked.reached)) and (
                 self._lane.rows(self.plan, 1) or not self._lane.is_copy_empty(self.plan)
             ):
                 self._wait_for_feed(f"no mark has come to partitions {sorted(missing)} of the topic", POLL_SECONDS)
                 return
-            self._reached = reached
-        if position is None or position.is_behind(self._reached):
+            self._reached = marked
+        if position is None or position.is_behind(self._reached.reached, self._reached.topic_id):
             self._wait_for_feed("", POLL_SECONDS)
         else:
             self._remember("level")

@@ -46,8 +46,8 @@ class TopicMarks:
                     self.rows[place.partition] = mark.row
             missing = len(self.partitions) - len(reached)
             if not all(found) or (missing and time.monotonic() >= deadline):
-                return Marked(reached, is_late=True)
+                return Marked(reached, True, tail.topic_id)
             if more is None:
                 more = iter(self._lane.rows(self._plan, ROWS_PER_PARTITION * len(self.partitions)) if missing else ())
             rows = [*itertools.islice(more, ROWS_AT_ONCE * missing)]
-        return Marked(reached, is_late=False)
+        return Marked(reached, False, tail.topic_id)

@@ -36,10 +36,14 @@ class RangeWork(msgspec.Struct, frozen=True):
 
 
 def position_of(rows: Sequence[tuple[Any, ...]]) -> Position | None:
-    """From a feed's rows of progress for one table: (feed id, partition, next offset, closed). None: there are none."""
+    """From a feed's rows of progress for one table: (feed id, partition, next offset, closed, topic id).
+
+    None: there are no rows.
+    """
     if not rows:
         return None
-    return Position(rows[0][0], {row[1]: row[2] for row in rows}, all(row[3] for row in rows))
+    feed_id, _, _, _, topic_id = rows[0]
+    return Position(feed_id, {row[1]: row[2] for row in rows}, all(row[3] for row in rows), topic_id)
 
 
 def check_may_write(work: RangeWork, memory: tuple[Any, ...] | None, progress: Sequence[tuple[Any, ...]]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import CopyStage, FeedSeen, Step, next_step
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import (
@@ -137,9 +138,11 @@ class OnlineWork(MarkedWork):
         self.stage = "starting the feed"
         held = self.plan.held
         table = show_identifier((held.before.schema, held.shadow))
-        offsets = self.held.reached if self.plan.is_back and self.held is not None else None
+        start = None
+        if self.plan.is_back and self.held is not None:
+            start = StartOffsets(offsets=self.held.reached, topic_id=self.held.topic_id)
         target, password_file = self._lane.target(), self._server.password_file
-        self._feeds.create(self._feed, self.plan.source, target, password_file, table, offsets=offsets)
+        self._feeds.create(self._feed, self.plan.source, target, password_file, table, start=start)
 
     def _prove(self) -> None:
         """See one change come through; a table without rows has none to show."""

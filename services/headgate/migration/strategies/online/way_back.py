@@ -30,7 +30,7 @@ class WayBack(msgspec.Struct, frozen=True, omit_defaults=True):
     ``offsets``: partition → the offset of the topic at which the new table's changes begin. ``built``, ``definition``:
     what the new table is, to tell another one. ``table``: the table before, as it is called now. ``feed``: what keeps
     it up to date from the change on; empty if it begins with a revert. ``reason``: why there is no way back; empty if
-    there is one.
+    there is one. ``topic_id``: Kafka's id of the topic that ``offsets`` belongs to, None if it is not known.
     """
 
     offsets: dict[int, int]
@@ -39,6 +39,7 @@ class WayBack(msgspec.Struct, frozen=True, omit_defaults=True):
     table: str = ""
     feed: str = ""
     reason: str = ""
+    topic_id: str | None = None
 
 
 def read_way_back(note: str) -> WayBack | None:

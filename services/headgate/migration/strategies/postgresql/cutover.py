@@ -95,12 +95,12 @@ class _CutOver:
 
     def _remembered(self, session: Any) -> Memory:
         """With where the changes of the new table begin, and which table that is."""
-        held, offsets = self._plan.held, self._reached
+        held, offsets, topic_id = self._plan.held, self._reached, self._tail.topic_id
         if self._missing():
             seen = self._lane.position_in(session, self._plan, self._feed_id)
-            offsets = {} if seen is None else seen.offsets
+            offsets, topic_id = ({}, None) if seen is None else (seen.offsets, seen.topic_id)
         found = identity(session, replace(held.before, name=held.shadow))
-        return reached(self._asked.memory, offsets, built_as(found))
+        return reached(self._asked.memory, offsets, topic_id, built_as(found))
 
     def _check_same(self, session: Any) -> None:
         before = self._plan.held.before
@@ -186,7 +186,7 @@ class _CutOver:
         if self._missing():
             return is_empty(session, named(self._plan.held.before.schema, self._plan.held.shadow))
         seen = self._lane.position_in(session, self._plan, self._feed_id)
-        return seen is not None and not seen.is_behind(self._reached)
+        return seen is not None and not seen.is_behind(self._reached, self._tail.topic_id)
 
 
 class _Slot:

@@ -276,8 +276,8 @@ class PostgresLane:
         if not is_there:
             return None
         rows = session.execute(
-            "SELECT feed_id, partition, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = "
-            "%s",
+            "SELECT feed_id, partition, next_offset, closed, topic_id FROM headgate.progress WHERE feed_id = %s AND "
+            "table_name = %s",
             (feed_id, f"{plan.held.before.schema}.{plan.held.shadow}"),
         ).fetchall()
         return position_of(rows)

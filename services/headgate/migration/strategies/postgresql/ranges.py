@@ -116,8 +116,8 @@ def _check(session: Any, work: RangeWork) -> None:
         "SELECT owner_rev, attempt, stage FROM headgate.migration WHERE id = %s FOR SHARE", (work.migration,)
     ).fetchone()
     progress = session.execute(
-        "SELECT feed_id, partition, next_offset, closed FROM headgate.progress WHERE feed_id = %s AND table_name = %s "
-        "FOR SHARE",
+        "SELECT feed_id, partition, next_offset, closed, topic_id FROM headgate.progress WHERE feed_id = %s AND "
+        "table_name = %s FOR SHARE",
         (work.held.feed_id, work.table_name),
     ).fetchall()
     check_may_write(work, memory, progress)
