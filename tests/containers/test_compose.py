@@ -11,7 +11,7 @@ import pytest
 from containers.busy_feed import all_run, busy_feed, create_shop, holders, view
 from containers.conftest import Compose, docker, eventually, left_of
 from headgate.generation import ChangeReader
-from headgate.generation.shell.writer import open_generation_log
+from headgate.generation.shell.tail import open_generation_log
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 

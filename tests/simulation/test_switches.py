@@ -10,11 +10,11 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from headgate.generation.core import switching
+from headgate.generation.changelog.core import switching
+from headgate.generation.changelog.core.outbox import Outbox, Written
+from headgate.generation.changelog.core.reader_progress import ReaderProgress
+from headgate.generation.changelog.core.reading import Gap, Reading, StreamReading
 from headgate.generation.core.effects import EndsWritten, FenceWriter, WriteEnds, WriterFenced
-from headgate.generation.core.outbox import Outbox, Written
-from headgate.generation.core.reader_progress import ReaderProgress
-from headgate.generation.core.reading import Gap, Reading, StreamReading
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.stream_table import Gate
 from headgate_lab.simulation.switches.actors import SET, SimOwner, SimReader
@@ -57,7 +57,7 @@ def test_a_feed_applies_each_keys_changes_in_order_whoever_dies(seed: int) -> No
 def test_a_log_that_grows_and_whose_streams_are_ended_in_parts_keeps_each_keys_order(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.generation.core.switching.MARKERS_MAX", 2)
+    monkeypatch.setattr("headgate.generation.changelog.core.switching.MARKERS_MAX", 2)
     world = SwitchWorld(replace(STORMY, seed=seed, strict=seed % 4 == 0, partitions=3, grow_rate=0.01))
     counts = world.run()
     assert counts["committed"] > 0
@@ -99,8 +99,8 @@ def test_a_feed_whose_agent_or_coordinator_dies_at_each_step(who: str) -> None:
 @pytest.fixture
 def load_counts_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A history lasts a minute or two: reports and looks every second instead of every ten."""
-    monkeypatch.setattr("headgate.generation.core.life.REPORT_SECONDS", 1.0)
-    monkeypatch.setattr("headgate.generation.core.automatic.LOOK_SECONDS", 1.0)
+    monkeypatch.setattr("headgate.generation.changelog.core.life.REPORT_SECONDS", 1.0)
+    monkeypatch.setattr("headgate.generation.changelog.core.automatic.LOOK_SECONDS", 1.0)
 
 
 @pytest.mark.usefixtures("load_counts_soon")

@@ -12,15 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.eventlog.log import Partition, Placed
-from headgate.generation.core import timestamp_publishing, timestamp_records
-from headgate.generation.core.descriptions import described_topology, wrong_rows
+from headgate.generation.core import timestamp_records
 from headgate.generation.core.effects import CheckRows, EffectFailed, MakeTopology, RowsChecked, TopologyMade
-from headgate.generation.core.kind import GENERATION_KIND
-from headgate.generation.core.machine import GENERATION
-from headgate.generation.core.rings import topology_for
 from headgate.generation.core.state import GenerationState
 from headgate.generation.core.timestamp_records import TimestampRecords
-from headgate.generation.core.timestamp_views import published_of
+from headgate.generation.owner.core.kind import GENERATION_KIND
+from headgate.generation.owner.core.machine import GENERATION
+from headgate.generation.timestamps.core import timestamp_publishing
+from headgate.generation.timestamps.core.descriptions import described_topology, wrong_rows
+from headgate.generation.timestamps.core.rings import topology_for
+from headgate.generation.timestamps.core.timestamp_views import published_of
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus
 from headgate.records.generation import GenerationOutcomeKey
@@ -205,7 +206,7 @@ def run(steps: list[tuple[Any, ...]]) -> World:
 
 @pytest.fixture(autouse=True)
 def _small_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.generation.core.rings.CHUNK_STREAMS", 3)
+    monkeypatch.setattr("headgate.generation.timestamps.core.rings.CHUNK_STREAMS", 3)
 
 
 @settings(max_examples=150, deadline=None)
@@ -256,7 +257,7 @@ def _each_owner_draws_streams_of_its_own(patch: pytest.MonkeyPatch) -> None:
 
 
 def _who_takes_over_does_not_go_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("headgate.generation.core.machine._begin_timestamp_sets", lambda _draft: None)
+    patch.setattr("headgate.generation.owner.core.machine._begin_timestamp_sets", lambda _draft: None)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from headgate.config.settings import Settings
 from headgate.coordinator.schedulers.contract import Scheduler
 from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.coordinator.shell.service import CoordinatorService, load_schedulers
-from headgate.generation.shell.feeds import FeedChangeLogs
+from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.runtime.service import ServiceSettings
 
 __all__ = ["coordinator_part"]

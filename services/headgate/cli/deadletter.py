@@ -16,8 +16,8 @@ from headgate.eventlog.log import Delivery, Log, Partition
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import DEADLETTER, shard_of
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
-from headgate.generation.shell.feeds import FeedChangeLogs
-from headgate.generation.shell.wire import WRITER
+from headgate.generation.changelog.shell.feeds import FeedChangeLogs
+from headgate.generation.changelog.shell.wire import WRITER
 from headgate.records.control import ChangeQuarantined, FeedRecorded
 from headgate.records.keys import DeadLetterKey
 from headgate.replication.feed_parts import FeedParts

@@ -16,7 +16,7 @@ from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import read_snapshot
-from headgate.generation.shell.feeds import FeedChangeLogs
+from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.records.control import OperationKind, SpanPlan
 
 __all__ = ["rehearse"]

@@ -20,10 +20,10 @@ from headgate.cli.output import Output, note, show_object
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.leaders import ask_offsets
-from headgate.generation.core.life import REPORT_SECONDS
-from headgate.generation.core.planning import Load, Policy, PolicyError, plan
+from headgate.generation.changelog.core.life import REPORT_SECONDS
+from headgate.generation.changelog.core.planning import Load, Policy, PolicyError, plan
+from headgate.generation.changelog.core.reported_loads import SILENT_SECONDS, ReportedLoads, ages_of, sum_loads
 from headgate.generation.core.ranges import LogMap, LogStream
-from headgate.generation.core.reported_loads import SILENT_SECONDS, ReportedLoads, ages_of, sum_loads
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.tokens import token_of_key
 from headgate.generation.shell.tail import GenerationTail

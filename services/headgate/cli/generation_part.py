@@ -1,8 +1,8 @@
 """The owner of change logs put together from the settings."""
 
 from headgate.cli.running import Part, Surroundings
-from headgate.generation.shell.effect_runner import GenerationEffects
-from headgate.generation.shell.service import GenerationService
+from headgate.generation.owner.shell.effect_runner import GenerationEffects
+from headgate.generation.owner.shell.service import GenerationService
 from headgate.runtime.service import ServiceSettings
 
 __all__ = ["generation_part"]

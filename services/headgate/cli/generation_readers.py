@@ -13,7 +13,7 @@ from headgate.cli.output import Output, show_rows
 from headgate.cli.source_topics import positions_of
 from headgate.config.feed import parse_feed
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.generation.core.bounds import standings_of
+from headgate.generation.changelog.core.bounds import standings_of
 from headgate.generation.core.state import GenerationState
 from headgate.records.control import FeedRecorded
 from headgate.records.keys import FeedKey

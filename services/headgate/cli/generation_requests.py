@@ -16,8 +16,7 @@ from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.outcomes import requester, require_done
 from headgate.cli.output import note
 from headgate.eventlog.kafka import KafkaLog
-from headgate.generation.core.planning import Recut
-from headgate.generation.core.ranges import LogMap
+from headgate.generation.core.ranges import LogMap, Recut
 from headgate.generation.core.state import current_of
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.base import Fact

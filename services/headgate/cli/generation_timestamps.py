@@ -17,10 +17,10 @@ from headgate.cli.output import Output, note, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
 from headgate.cli.timestamp_rings import IGNORE_MSB, draw_node, read_ring, ring_of, with_node, without_node
 from headgate.cli.timestamps_shown import SetName, list_timestamps, record_of, ring_at, show, show_ring, where
-from headgate.generation.core.rings import owners_of, same_ring
 from headgate.generation.core.timestamp_records import TimestampRecords, missing_row, removal_of
 from headgate.generation.core.tokens import Sharding
 from headgate.generation.shell.tail import GenerationTail
+from headgate.generation.timestamps.core.rings import owners_of, same_ring
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.timestamps import RingNode, TimestampReaderKey, TimestampSetRecorded, TimestampsRequestKind
 

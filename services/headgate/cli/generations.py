@@ -27,7 +27,7 @@ from headgate.cli.generation_timestamps import app as timestamps
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
-from headgate.generation.core.planning import resize
+from headgate.generation.changelog.core.planning import resize
 from headgate.generation.core.ranges import LogStream
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.tokens import token_of_key

@@ -5,9 +5,9 @@ from contextlib import closing
 
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.running import Part, Surroundings
-from headgate.generation.core.ingesting import Place, PlaceError
-from headgate.generation.shell.feeds import FeedChangeLogs
-from headgate.generation.shell.ingest import IngestService
+from headgate.generation.changelog.core.ingesting import Place, PlaceError
+from headgate.generation.changelog.shell.feeds import FeedChangeLogs
+from headgate.generation.changelog.shell.ingest import IngestService
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.names import InvalidNameError, check_name
 

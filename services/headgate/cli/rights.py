@@ -13,7 +13,7 @@ from headgate.config.rights import Grant, Resource, Topics, grants, who_has_righ
 from headgate.config.settings import load_settings
 from headgate.config.wording import one_of
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, FUTURE_GRACE_SECONDS, KafkaConnection
-from headgate.generation.shell.wire import positions_topic
+from headgate.generation.changelog.shell.wire import positions_topic
 
 __all__ = ["access_rule", "rights"]
 

@@ -11,12 +11,12 @@ from headgate.cli.generation_requests import opened
 from headgate.cli.options import ClusterOptions, Format
 from headgate.cli.output import Output, show_rows, show_value
 from headgate.cli.timestamp_rings import shown_ring
-from headgate.generation.core.descriptions import described_topology
-from headgate.generation.core.rings import owners_of
 from headgate.generation.core.timestamp_records import TimestampRecords, removal_of
 from headgate.generation.core.tokens import token_of_key
 from headgate.generation.core.topology import Topology, TopologyError
 from headgate.generation.shell.tail import GenerationTail
+from headgate.generation.timestamps.core.descriptions import described_topology
+from headgate.generation.timestamps.core.rings import owners_of
 from headgate.records.timestamps import RingNode, TimestampGeneration, TimestampSetRecorded
 
 __all__ = ["SetName", "list_timestamps", "record_of", "ring_at", "show", "show_ring", "where"]

@@ -1,7 +1,8 @@
 """``headgate why`` of a feed that reads a change log: which streams may not be read yet, and what they wait for.
 
-A stream is applied behind the ends of its parents (generation/core/bounds.py). No agent reports that as a fault, since
-it passes by itself once the parents are read: here it is found from the generations and the feed's positions.
+A stream is applied behind the ends of its parents (generation/changelog/core/bounds.py). No agent reports that as an
+error, because it passes by itself once the parents are read. This module finds it from the generations and the feed's
+positions.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from contextlib import closing
 from headgate.config.feed import parse_feed
 from headgate.coordinator.core.feeds.explain import Reason
 from headgate.eventlog.kafka import KafkaLog
-from headgate.generation.core.bounds import Wait, waits_of
+from headgate.generation.changelog.core.bounds import Wait, waits_of
 from headgate.generation.core.state import current_of
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.control import FeedRecorded, Positions

@@ -13,11 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from headgate.generation.core.ingesting import PlaceError
-    from headgate.generation.core.outbox import PositionError
-    from headgate.generation.core.reading import Gap, PositionsError
-    from headgate.generation.core.timeline import GenerationError
-    from headgate.generation.shell.reader import (
+    from headgate.generation.changelog.core.ingesting import PlaceError
+    from headgate.generation.changelog.core.outbox import PositionError
+    from headgate.generation.changelog.core.reading import Gap, PositionsError
+    from headgate.generation.changelog.shell.reader import (
         BadRecordError,
         ChangeLogNotFoundError,
         ChangeReader,
@@ -25,9 +24,11 @@ if TYPE_CHECKING:
         ReaderError,
         StreamLag,
     )
-    from headgate.generation.shell.timestamp_reader import TimestampReader
-    from headgate.generation.shell.timestamp_streams import TimestampStreams
-    from headgate.generation.shell.writer import ChangeWriter, WriterError, open_generation_log
+    from headgate.generation.changelog.shell.writer import ChangeWriter, WriterError
+    from headgate.generation.shell.tail import open_generation_log
+    from headgate.generation.timestamps.core.timeline import GenerationError
+    from headgate.generation.timestamps.shell.timestamp_reader import TimestampReader
+    from headgate.generation.timestamps.shell.timestamp_streams import TimestampStreams
 
 __all__ = [
     "BadRecordError",
@@ -49,22 +50,22 @@ __all__ = [
 ]
 
 _FROM: Final = {
-    "BadRecordError": "shell.reader",
-    "ChangeLogNotFoundError": "shell.reader",
-    "ChangeReader": "shell.reader",
-    "ChangeWriter": "shell.writer",
-    "Gap": "core.reading",
-    "GenerationError": "core.timeline",
-    "PlaceError": "core.ingesting",
-    "PositionError": "core.outbox",
-    "PositionsError": "core.reading",
-    "ReadChange": "shell.reader",
-    "ReaderError": "shell.reader",
-    "StreamLag": "shell.reader",
-    "TimestampReader": "shell.timestamp_reader",
-    "TimestampStreams": "shell.timestamp_streams",
-    "WriterError": "shell.writer",
-    "open_generation_log": "shell.writer",
+    "BadRecordError": "changelog.shell.reader",
+    "ChangeLogNotFoundError": "changelog.shell.reader",
+    "ChangeReader": "changelog.shell.reader",
+    "ChangeWriter": "changelog.shell.writer",
+    "Gap": "changelog.core.reading",
+    "GenerationError": "timestamps.core.timeline",
+    "PlaceError": "changelog.core.ingesting",
+    "PositionError": "changelog.core.outbox",
+    "PositionsError": "changelog.core.reading",
+    "ReadChange": "changelog.shell.reader",
+    "ReaderError": "changelog.shell.reader",
+    "StreamLag": "changelog.shell.reader",
+    "TimestampReader": "timestamps.shell.timestamp_reader",
+    "TimestampStreams": "timestamps.shell.timestamp_streams",
+    "WriterError": "changelog.shell.writer",
+    "open_generation_log": "shell.tail",
 }
 
 

@@ -215,7 +215,7 @@ class GenerationRequested(msgspec.Struct, frozen=True):
 
 
 class LoadPolicy(msgspec.Struct, frozen=True):
-    """By which loads a change log is re-partitioned, and how often at most: see generation/core/planning.py."""
+    """The loads at which a change log is re-partitioned, and how often (generation/changelog/core/planning.py)."""
 
     split_above_per_second: float
     merge_below_per_second: float

@@ -18,7 +18,7 @@ from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Limited
 from headgate.agent.core.span.states import OVER, Span
 from headgate.eventlog.log import Log, LogError
-from headgate.generation.core.bounds import bounds_of, gaps_of
+from headgate.generation.changelog.core.bounds import bounds_of, gaps_of
 from headgate.generation.core.ranges import MapError
 from headgate.generation.core.state import GenerationState
 from headgate.generation.shell.tail import GenerationTail

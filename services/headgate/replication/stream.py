@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.generation.shell.wire import END, WRITER
+from headgate.generation.changelog.shell.wire import END, WRITER
 from headgate.replication.consumer_groups import group_name
 from headgate.replication.frames import COLUMNS, HEADERS, MARK, Mark
 from headgate.replication.poll_size import POLL_RECORDS_MAX

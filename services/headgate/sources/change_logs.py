@@ -1,7 +1,7 @@
 """Change logs as feeds see them: a topic whose partitions are given to streams that follow each other.
 
-What a change log is, and how far its partitions may be read, is the generations' affair (generation/core/bounds.py);
-here is what a feed's source has to ask, and what can be wrong with it.
+What a change log is, and how far its partitions may be read, is decided in generation/changelog (core/bounds.py). This
+module asks what a feed's source needs to know, and says what can be wrong with it.
 """
 
 from collections.abc import Mapping

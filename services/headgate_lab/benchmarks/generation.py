@@ -33,8 +33,8 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import LogError
 from headgate.eventlog.topics import create_topics
 from headgate.generation import ChangeReader
-from headgate.generation.core.planning import Recut, first_map
-from headgate.generation.core.ranges import LogMap, MapError
+from headgate.generation.changelog.core.planning import first_map
+from headgate.generation.core.ranges import LogMap, MapError, Recut
 from headgate.generation.core.splitmix import Splitmix
 from headgate.generation.core.state import current_of
 from headgate.generation.core.tokens import token_of_key

@@ -19,7 +19,7 @@ from headgate.cli.generation_requests import ask, request_of
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeReader, ChangeWriter
-from headgate.generation.core.planning import resize
+from headgate.generation.changelog.core.planning import resize
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.generation import GenerationRequestKind, StreamsRecut
 from headgate_lab.benchmarks.parts import BenchError

@@ -19,7 +19,7 @@ import msgspec
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError
 from headgate.generation import ChangeWriter
-from headgate.generation.shell.writer import open_generation_log
+from headgate.generation.shell.tail import open_generation_log
 from headgate_lab.benchmarks.generation_parts import WAIT_SECONDS
 from headgate_lab.benchmarks.parts import BenchError
 

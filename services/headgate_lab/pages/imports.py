@@ -7,7 +7,8 @@ import grimp
 
 __all__ = ["page"]
 
-_DIVIDED: Final = ("coordinator", "agent", "generation", "migration")
+_GENERATION: Final = ("generation", "generation/owner", "generation/changelog", "generation/timestamps")
+_DIVIDED: Final = ("coordinator", "agent", *_GENERATION, "migration")
 """Folders whose inner folders are layers of their own."""
 
 Known = dict[str, set[str]]
@@ -51,8 +52,10 @@ def _imports() -> Known:
 
 def _folder(module: str) -> str:
     package, *path = module.split(".")
-    depth = 2 if path[:1] and path[0] in _DIVIDED else 1
-    folder = "/".join(path[:depth])
+    folder = "".join(path[:1])
+    for part in path[1:]:
+        if folder in _DIVIDED:
+            folder = f"{folder}/{part}"
     return f"lab/{folder}" if package == "headgate_lab" else folder or package
 
 

@@ -6,8 +6,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from headgate.coordinator.shell.metrics import CoordinatorMetrics, FeedFigures
-from headgate.generation.shell.ingest_metrics import IngestMetrics
-from headgate.generation.shell.metrics import GenerationMetrics, LogFigures, TimestampFigures
+from headgate.generation.changelog.shell.ingest_metrics import IngestMetrics
+from headgate.generation.owner.shell.metrics import GenerationMetrics, LogFigures, TimestampFigures
 from headgate.observability.metrics import (
     AgentFeeds,
     AgentMemory,

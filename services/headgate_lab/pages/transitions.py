@@ -10,7 +10,7 @@ from msgspec.structs import fields, replace
 from headgate.agent.core import transitions as session
 from headgate.agent.core.span import transitions as span
 from headgate.coordinator.core import replication
-from headgate.generation.core import phases as generation
+from headgate.generation.changelog.core import phases as generation
 from headgate.migration.core import transitions as migration
 from headgate.records.control import Assignment, Epoch, ReplicationState, SpanDispatched
 from headgate.records.migration import MigrationRecorded, MigrationState
@@ -77,7 +77,8 @@ def page() -> str:
         "",
         "## A generation of a change log, as its owner sees it",
         "",
-        "`generation/core/phases.py`. An arrow is a signal and the action it leads to; the action `wait` is left out.",
+        "`generation/changelog/core/phases.py`. An arrow is a signal and the action it leads to; the action `wait` is",
+        "left out.",
         "",
         *_diagram(_actions_edges(generation.TRANSITIONS)),
         "",

@@ -14,11 +14,11 @@ from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics, topic_name
 from headgate.generation import ChangeWriter
-from headgate.generation.core.planning import resize
+from headgate.generation.changelog.core.planning import resize
+from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.generation.core.state import current_of
-from headgate.generation.shell.effect_runner import GenerationEffects
-from headgate.generation.shell.feeds import FeedChangeLogs
-from headgate.generation.shell.service import GenerationService
+from headgate.generation.owner.shell.effect_runner import GenerationEffects
+from headgate.generation.owner.shell.service import GenerationService
 from headgate.generation.shell.tail import GenerationTail
 from headgate.observability.probes import Probes
 from headgate.records.base import Fact

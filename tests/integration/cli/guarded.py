@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from headgate.cli.rights import access_rule
 from headgate.config.rights import Topics, grants, who_has_rights
-from headgate.generation.shell.wire import positions_topic
+from headgate.generation.changelog.shell.wire import positions_topic
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.ports import HOST, free_ports

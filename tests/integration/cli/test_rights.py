@@ -31,11 +31,11 @@ from headgate.eventlog.connection import BrokerUnreachableError, KafkaConnection
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import FencedError, LogError, Partition, Placed
-from headgate.generation.shell.feeds import FeedChangeLogs
-from headgate.generation.shell.producer import WriterProducer
-from headgate.generation.shell.reader import ChangeReader
-from headgate.generation.shell.tail import GenerationTail
-from headgate.generation.shell.writer import ChangeWriter, open_generation_log
+from headgate.generation.changelog.shell.feeds import FeedChangeLogs
+from headgate.generation.changelog.shell.producer import WriterProducer
+from headgate.generation.changelog.shell.reader import ChangeReader
+from headgate.generation.changelog.shell.writer import ChangeWriter
+from headgate.generation.shell.tail import GenerationTail, open_generation_log
 from headgate.observability.probes import Probes
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.base import Fact

@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
-from headgate.generation.shell.effect_runner import GenerationEffects
-from headgate.generation.shell.service import GenerationService
+from headgate.generation.owner.shell.effect_runner import GenerationEffects
+from headgate.generation.owner.shell.service import GenerationService
 from headgate.observability.probes import Probes
 from headgate.runtime.service import ServiceSettings
 from support.kafka_cluster import ANSWER_SECONDS, Cluster

@@ -11,22 +11,22 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeReader, ChangeWriter
-from headgate.generation.core.life import Act, Write
-from headgate.generation.core.outbox import PositionError, Written
-from headgate.generation.core.planning import resize
-from headgate.generation.core.state import current_of
-from headgate.generation.shell.change_checks import ChangeTooLargeError, ChangeTypeError
-from headgate.generation.shell.shared_tail import TailCrashedError
-from headgate.generation.shell.tail import GenerationTail
-from headgate.generation.shell.wire import MESSAGE_BYTES_MAX
-from headgate.generation.shell.writer import (
+from headgate.generation.changelog.core.life import Act, Write
+from headgate.generation.changelog.core.outbox import PositionError, Written
+from headgate.generation.changelog.core.planning import resize
+from headgate.generation.changelog.shell.change_checks import ChangeTooLargeError, ChangeTypeError
+from headgate.generation.changelog.shell.shared_tail import TailCrashedError
+from headgate.generation.changelog.shell.wire import MESSAGE_BYTES_MAX
+from headgate.generation.changelog.shell.writer import (
     ChangeRefusedError,
     WriterCrashedError,
     WriterError,
     WriterReplacedError,
     WriterStalledError,
 )
-from headgate.generation.shell.writer_acts import WriterActs
+from headgate.generation.changelog.shell.writer_acts import WriterActs
+from headgate.generation.core.state import current_of
+from headgate.generation.shell.tail import GenerationTail
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.generation import (
@@ -169,7 +169,7 @@ class _BrokenActs(WriterActs):
 def test_a_bug_in_the_writers_thread_is_raised_by_the_next_call(
     log: KafkaLog, owner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.generation.shell.writer.WriterActs", _BrokenActs)
+    monkeypatch.setattr("headgate.generation.changelog.shell.writer.WriterActs", _BrokenActs)
     Operator(log).create()
     writer = ChangeWriter(log, SET, "w1")
     writer.write(b"k", b"v", 0)

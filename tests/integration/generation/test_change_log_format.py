@@ -17,8 +17,8 @@ import pytest
 
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeReader, ChangeWriter
+from headgate.generation.changelog.shell.wire import END, OURS, POSITION, POSITIONS_PARTITIONS, WRITER
 from headgate.generation.core.tokens import token_of_key
-from headgate.generation.shell.wire import END, OURS, POSITION, POSITIONS_PARTITIONS, WRITER
 from headgate.records.control import OutcomeStatus
 from support.kafka_cluster import Cluster
 

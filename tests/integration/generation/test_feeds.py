@@ -7,7 +7,7 @@ import pytest
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeWriter
-from headgate.generation.shell.feeds import FeedChangeLogs
+from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.records.generation import GenerationRequestKind
 from headgate.sources.change_logs import ChangeLogMissingError, ChangeLogUnavailableError, NotAChangeLogError
 from headgate.sources.offsets import end_offsets

@@ -27,8 +27,8 @@ from confluent_kafka.admin import (
 from headgate.cli.exit_codes import ExitCode
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeReader, ChangeWriter
-from headgate.generation.shell.reader import ReadChange
-from headgate.generation.shell.wire import ReservedHeaderError
+from headgate.generation.changelog.shell.reader import ReadChange
+from headgate.generation.changelog.shell.wire import ReservedHeaderError
 from headgate.records.control import OutcomeStatus
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 

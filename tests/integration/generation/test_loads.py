@@ -33,8 +33,8 @@ HOT = b"hot"
 
 @pytest.fixture(autouse=True)
 def reports_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.generation.core.life.REPORT_SECONDS", REPORT_SECONDS)
-    monkeypatch.setattr("headgate.generation.core.automatic.LOOK_SECONDS", REPORT_SECONDS)
+    monkeypatch.setattr("headgate.generation.changelog.core.life.REPORT_SECONDS", REPORT_SECONDS)
+    monkeypatch.setattr("headgate.generation.changelog.core.automatic.LOOK_SECONDS", REPORT_SECONDS)
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
 from headgate.eventlog.kafka import KafkaLog
-from headgate.generation.core.outbox import Written
-from headgate.generation.shell.producer import Outgoing, WriterProducer, read_written
-from headgate.generation.shell.wire import (
+from headgate.generation.changelog.core.outbox import Written
+from headgate.generation.changelog.shell.producer import Outgoing, WriterProducer, read_written
+from headgate.generation.changelog.shell.wire import (
     POSITIONS_PARTITIONS,
     encode_written,
     positions_partition,

@@ -19,18 +19,18 @@ from headgate.cli.main import app
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
 from headgate.generation import TimestampReader, TimestampStreams
-from headgate.generation.core.rings import topology_for
-from headgate.generation.core.timeline import (
+from headgate.generation.core.timestamp_records import TimestampRecords
+from headgate.generation.core.tokens import token_of_key
+from headgate.generation.shell.tail import GenerationTail
+from headgate.generation.timestamps.core.rings import topology_for
+from headgate.generation.timestamps.core.timeline import (
     GenerationError,
     GenerationUnreadError,
     NoGenerationError,
     WriteTooNewError,
     WriteTooOldError,
 )
-from headgate.generation.core.timestamp_records import TimestampRecords
-from headgate.generation.core.timestamp_views import published_of
-from headgate.generation.core.tokens import token_of_key
-from headgate.generation.shell.tail import GenerationTail
+from headgate.generation.timestamps.core.timestamp_views import published_of
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.generation import GenerationOutcomeKey

@@ -10,9 +10,9 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import FencedError
 from headgate.generation import ChangeReader, ChangeWriter
-from headgate.generation.shell.producer import Outgoing
-from headgate.generation.shell.wire import MESSAGE_BYTES_MAX, change_headers, positions_topic
-from headgate.generation.shell.writer import LogGoneError
+from headgate.generation.changelog.shell.producer import Outgoing
+from headgate.generation.changelog.shell.wire import MESSAGE_BYTES_MAX, change_headers, positions_topic
+from headgate.generation.changelog.shell.writer import LogGoneError
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus
 from headgate.records.generation import GenerationRequestKind, ReaderKey

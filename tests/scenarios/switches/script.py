@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.eventlog.log import Partition, Placed
+from headgate.generation.changelog.core.planning import resize
 from headgate.generation.core.effects import (
     CreateLog,
     DeleteLog,
@@ -24,10 +25,10 @@ from headgate.generation.core.effects import (
     WriteEnds,
     WriterFenced,
 )
-from headgate.generation.core.kind import GENERATION_KIND
-from headgate.generation.core.machine import decide, digest, evolve, new_state
-from headgate.generation.core.planning import Recut, resize
+from headgate.generation.core.ranges import Recut
 from headgate.generation.core.state import GenerationState, current_of
+from headgate.generation.owner.core.kind import GENERATION_KIND
+from headgate.generation.owner.core.machine import decide, digest, evolve, new_state
 from headgate.records.base import Fact, Key
 from headgate.records.control import OwnerAnnounced, RequestSettled
 from headgate.records.generation import (

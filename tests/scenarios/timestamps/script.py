@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.eventlog.log import Placed
-from headgate.generation.core import timestamp_views
-from headgate.generation.core.descriptions import wrong_rows
 from headgate.generation.core.effects import CheckRows, MakeTopology, RowsChecked, TopologyMade
-from headgate.generation.core.rings import topology_for
-from headgate.generation.core.timeline import GenerationTimeline
+from headgate.generation.timestamps.core import timestamp_views
+from headgate.generation.timestamps.core.descriptions import wrong_rows
+from headgate.generation.timestamps.core.rings import topology_for
+from headgate.generation.timestamps.core.timeline import GenerationTimeline
 from headgate.records.base import Fact
 from headgate.records.timestamps import (
     DescriptionKey,

@@ -11,7 +11,7 @@ SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_timestamp_script(path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.generation.core.rings.CHUNK_STREAMS", script.CHUNK_STREAMS)
+    monkeypatch.setattr("headgate.generation.timestamps.core.rings.CHUNK_STREAMS", script.CHUNK_STREAMS)
     monkeypatch.setattr("scenarios.switches.script.shown_other", script.shown_value)
     played = script.play(path)
     if request.config.getoption("--rewrite-scenarios", default=False):

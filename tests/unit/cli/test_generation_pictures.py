@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from headgate.cli.generation_pictures import draw, ring_of
-from headgate.generation.core.planning import first_map, next_map, resize
+from headgate.generation.changelog.core.planning import first_map, next_map, resize
 from headgate.records.generation import GenerationPhase, GenerationRecorded, SetRecorded
 
 BITS = random.Random(3).getrandbits  # noqa: S311 (ids, not secrets)

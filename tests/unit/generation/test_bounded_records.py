@@ -5,7 +5,9 @@ import random
 import pytest
 
 from headgate.eventlog.log import Delivery, Partition
-from headgate.generation.core import switching
+from headgate.generation.changelog.core import switching
+from headgate.generation.changelog.core.planning import first_map, next_map, resize
+from headgate.generation.changelog.core.switching import DRAINED_MAX, KEPT_SECONDS, MARKERS_MAX
 from headgate.generation.core.effects import (
     EffectFailed,
     EndsMeasured,
@@ -15,10 +17,8 @@ from headgate.generation.core.effects import (
     MeasureEnds,
     WriteEnds,
 )
-from headgate.generation.core.machine import decide
-from headgate.generation.core.planning import first_map, next_map, resize
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
-from headgate.generation.core.switching import DRAINED_MAX, KEPT_SECONDS, MARKERS_MAX
+from headgate.generation.owner.core.machine import decide
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.generation import (
     ChunkKey,

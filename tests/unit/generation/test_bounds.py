@@ -5,8 +5,16 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from headgate.generation.core.bounds import Bounds, bounds_of, gaps_of, read_epoch_of, standings_of, starts_of, waits_of
-from headgate.generation.core.planning import first_map, next_map, resize
+from headgate.generation.changelog.core.bounds import (
+    Bounds,
+    bounds_of,
+    gaps_of,
+    read_epoch_of,
+    standings_of,
+    starts_of,
+    waits_of,
+)
+from headgate.generation.changelog.core.planning import first_map, next_map, resize
 from headgate.generation.core.ranges import LogMap, MapError
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
 from headgate.records.generation import ChunkKey, GenerationPhase, GenerationRecorded, SetKey, SetRecorded, WriterCut

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from headgate.generation.core.outbox import POSITION_MAX, Change, PositionError
-from headgate.generation.shell.change_checks import (
+from headgate.generation.changelog.core.outbox import POSITION_MAX, Change, PositionError
+from headgate.generation.changelog.shell.change_checks import (
     ChangeTooLargeError,
     ChangeTypeError,
     check_size,
     checked_change,
 )
-from headgate.generation.shell.wire import ReservedHeaderError
+from headgate.generation.changelog.shell.wire import ReservedHeaderError
 
 
 class Number:

@@ -5,8 +5,8 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from headgate.generation.core.following import Followed, StepKind, next_step
-from headgate.generation.core.planning import first_map, next_map, resize
+from headgate.generation.changelog.core.following import Followed, StepKind, next_step
+from headgate.generation.changelog.core.planning import first_map, next_map, resize
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
 from headgate.records.generation import (
     ChunkKey,

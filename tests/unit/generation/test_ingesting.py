@@ -3,9 +3,15 @@
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from headgate.generation.core.ingesting import Place, PlaceError, keyless, writer_of
-from headgate.generation.shell.ingest_metrics import IngestMetrics
-from headgate.generation.shell.wire import ReservedHeaderError, change_headers, check_headers, given_headers, writer_in
+from headgate.generation.changelog.core.ingesting import Place, PlaceError, keyless, writer_of
+from headgate.generation.changelog.shell.ingest_metrics import IngestMetrics
+from headgate.generation.changelog.shell.wire import (
+    ReservedHeaderError,
+    change_headers,
+    check_headers,
+    given_headers,
+    writer_in,
+)
 
 
 def test_a_record_is_named_as_it_is_read() -> None:

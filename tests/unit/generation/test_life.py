@@ -5,8 +5,8 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from headgate.generation.core.following import Followed
-from headgate.generation.core.life import (
+from headgate.generation.changelog.core.following import Followed
+from headgate.generation.changelog.core.life import (
     ASK_SECONDS,
     REPORT_SECONDS,
     Act,
@@ -17,9 +17,9 @@ from headgate.generation.core.life import (
     Write,
     WriterLife,
 )
-from headgate.generation.core.outbox import Change, Outbox, PositionsLostError, Written
-from headgate.generation.core.pacing import BatchPace
-from headgate.generation.core.planning import first_map, next_map, resize
+from headgate.generation.changelog.core.outbox import Change, Outbox, PositionsLostError, Written
+from headgate.generation.changelog.core.pacing import BatchPace
+from headgate.generation.changelog.core.planning import first_map, next_map, resize
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
 from headgate.records.generation import (
     ChunkKey,

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from headgate.generation.core.load_sketch import SAMPLE_CHANGES, LoadSketch
-from headgate.generation.core.outbox import Batch, Change, Written
-from headgate.generation.core.planning import Load, Policy, first_map, plan
+from headgate.generation.changelog.core.load_sketch import SAMPLE_CHANGES, LoadSketch
+from headgate.generation.changelog.core.outbox import Batch, Change, Written
+from headgate.generation.changelog.core.planning import Load, Policy, first_map, plan
+from headgate.generation.changelog.core.reported_loads import check_loads
 from headgate.generation.core.ranges import FIRST_TOKEN, LAST_TOKEN, LogMap
-from headgate.generation.core.reported_loads import check_loads
 from headgate.records.generation import StreamLoad
 
 ERROR_MAX = 0.12

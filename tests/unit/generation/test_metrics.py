@@ -6,9 +6,9 @@ import time
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from headgate.generation.core.planning import first_map
+from headgate.generation.changelog.core.planning import first_map
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
-from headgate.generation.shell.metrics import GenerationMetrics
+from headgate.generation.owner.shell.metrics import GenerationMetrics
 from headgate.records.base import Fact
 from headgate.records.generation import (
     AutomaticKey,

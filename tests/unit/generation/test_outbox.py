@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, PositionError, Written
-from headgate.generation.core.planning import first_map
+from headgate.generation.changelog.core.outbox import Change, Outbox, OutboxFullError, PositionError, Written
+from headgate.generation.changelog.core.planning import first_map
 
 LOG = first_map(4, 4, random.Random(1).getrandbits)  # noqa: S311 (ids, not secrets)
 TOKENS = [stream.end for stream in LOG.streams]

@@ -1,7 +1,7 @@
 """How large a writer's transactions may be, on fast links and slow ones."""
 
-from headgate.generation.core.outbox import Batch, Change, Written
-from headgate.generation.core.pacing import COMMIT_SECONDS, COMMIT_SECONDS_MAX, BatchPace
+from headgate.generation.changelog.core.outbox import Batch, Change, Written
+from headgate.generation.changelog.core.pacing import COMMIT_SECONDS, COMMIT_SECONDS_MAX, BatchPace
 
 
 def batch(changes: int, size_bytes: int) -> Batch:

@@ -4,7 +4,14 @@ from itertools import product
 
 import pytest
 
-from headgate.generation.core.phases import TRANSITIONS, Action, ImpossibleSignalError, Phase, Signal, action_for
+from headgate.generation.changelog.core.phases import (
+    TRANSITIONS,
+    Action,
+    ImpossibleSignalError,
+    Phase,
+    Signal,
+    action_for,
+)
 from headgate.records.generation import GenerationPhase
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headgate.generation.core.planning import Load, Policy, PolicyError, first_map, next_map, plan, resize
+from headgate.generation.changelog.core.planning import Load, Policy, PolicyError, first_map, next_map, plan, resize
 from headgate.generation.core.ranges import FIRST_TOKEN, LAST_TOKEN, LogMap, LogStream, MapError, check_switch
 
 POLICY = Policy(split_above_per_second=100, merge_below_per_second=40, streams_max=16, settle_seconds=60)

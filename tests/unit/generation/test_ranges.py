@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headgate.generation.core.planning import Recut, first_map, next_map
+from headgate.generation.changelog.core.planning import first_map, next_map
 from headgate.generation.core.ranges import (
     FIRST_TOKEN,
     LAST_TOKEN,
@@ -16,6 +16,7 @@ from headgate.generation.core.ranges import (
     LogStream,
     MapError,
     MapSwitch,
+    Recut,
     check_switch,
 )
 

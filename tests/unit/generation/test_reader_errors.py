@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from headgate.eventlog.log import LogError
 from headgate.generation import BadRecordError, ChangeLogNotFoundError, ChangeReader, Gap, ReaderError
+from headgate.generation.changelog.shell import reader as shell
+from headgate.generation.changelog.shell.wire import change_headers
 from headgate.generation.core.state import evolve
-from headgate.generation.shell import reader as shell
-from headgate.generation.shell.wire import change_headers
 from headgate.records.base import Fact
 from headgate.records.generation import SetKey
 

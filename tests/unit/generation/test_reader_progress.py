@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from headgate.generation.core.planning import Recut, first_map, next_map, resize
-from headgate.generation.core.ranges import LogMap, LogStream
-from headgate.generation.core.reader_progress import GAPS_MAX, ReaderProgress
-from headgate.generation.core.reading import FINISHED, Marker
+from headgate.generation.changelog.core.planning import first_map, next_map, resize
+from headgate.generation.changelog.core.reader_progress import GAPS_MAX, ReaderProgress
+from headgate.generation.changelog.core.reading import FINISHED, Marker
+from headgate.generation.core.ranges import LogMap, LogStream, Recut
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.stream_table import Gate

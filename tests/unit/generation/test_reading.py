@@ -6,9 +6,17 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from headgate.generation.core.planning import first_map, next_map, resize
+from headgate.generation.changelog.core.planning import first_map, next_map, resize
+from headgate.generation.changelog.core.reading import (
+    FINISHED,
+    Gap,
+    Marker,
+    PositionsError,
+    Reading,
+    UnknownStreamError,
+    Verdict,
+)
 from headgate.generation.core.ranges import LogMap, MapError
-from headgate.generation.core.reading import FINISHED, Gap, Marker, PositionsError, Reading, UnknownStreamError, Verdict
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
 from headgate.generation.core.stream_id import StreamId
 from headgate.records.generation import ChunkKey, GenerationPhase, GenerationRecorded, SetKey, SetRecorded, WriterCut

@@ -6,9 +6,15 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from headgate.generation.core.load_sketch import SAMPLE_CHANGES
-from headgate.generation.core.planning import first_map
-from headgate.generation.core.reported_loads import SILENT_SECONDS, LoadError, ReportedLoads, check_loads, sum_loads
+from headgate.generation.changelog.core.load_sketch import SAMPLE_CHANGES
+from headgate.generation.changelog.core.planning import first_map
+from headgate.generation.changelog.core.reported_loads import (
+    SILENT_SECONDS,
+    LoadError,
+    ReportedLoads,
+    check_loads,
+    sum_loads,
+)
 from headgate.records.generation import KeyLoad, SetRecorded, StreamLoad, WriterAdmitted, WriterReported
 
 LOG = first_map(8, 2, random.Random(2).getrandbits)  # noqa: S311 (ids, not secrets)

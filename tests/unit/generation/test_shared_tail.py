@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headgate.eventlog.log import LogError, Partition, Placed
-from headgate.generation.shell import shared_tail
-from headgate.generation.shell.shared_tail import TailCrashedError, WriterTail
+from headgate.generation.changelog.shell import shared_tail
+from headgate.generation.changelog.shell.shared_tail import TailCrashedError, WriterTail
 from headgate.records.base import Fact
 from headgate.records.control import OwnerAnnounced
 from headgate.records.generation import GenerationOwnerKey, WriterKey, WriterReported

@@ -6,6 +6,14 @@ from typing import Any
 import pytest
 
 from headgate.eventlog.log import Delivery, Partition
+from headgate.generation.changelog.core.planning import first_map, next_map, resize
+from headgate.generation.changelog.core.switching import (
+    ABANDON_SECONDS,
+    ABANDON_SECONDS_MAX,
+    FENCES_MAX,
+    PROMISE_SECONDS,
+    PROMISE_SECONDS_MAX,
+)
 from headgate.generation.core.effects import (
     EffectFailed,
     EndsMeasured,
@@ -15,16 +23,8 @@ from headgate.generation.core.effects import (
     WriteEnds,
     WriterFenced,
 )
-from headgate.generation.core.machine import decide
-from headgate.generation.core.planning import first_map, next_map, resize
 from headgate.generation.core.state import chunks_of, current_of, evolve, new_state, state_for_writer
-from headgate.generation.core.switching import (
-    ABANDON_SECONDS,
-    ABANDON_SECONDS_MAX,
-    FENCES_MAX,
-    PROMISE_SECONDS,
-    PROMISE_SECONDS_MAX,
-)
+from headgate.generation.owner.core.machine import decide
 from headgate.records.generation import (
     ChunkKey,
     GenerationPhase,

@@ -3,8 +3,9 @@
 import pytest
 
 from headgate.generation.core.stream_id import StreamId
-from headgate.generation.core.timeline import (
-    LEEWAY_MS,
+from headgate.generation.core.timestamp_records import LEEWAY_MS
+from headgate.generation.core.topology import RangeStreams, Topology
+from headgate.generation.timestamps.core.timeline import (
     GenerationError,
     GenerationTimeline,
     GenerationUnreadError,
@@ -13,7 +14,6 @@ from headgate.generation.core.timeline import (
     WriteTooOldError,
     next_generation_ms,
 )
-from headgate.generation.core.topology import RangeStreams, Topology
 
 A, B, C = (Topology.of([RangeStreams(0, (StreamId.pack(0, number, 0),))]) for number in (1, 2, 3))
 NOW = 1_000_000

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.generation.core import rings
-from headgate.generation.core.descriptions import described_topology, row_of, wrong_rows
-from headgate.generation.core.rings import RingError, chunks_of_ring, owners_of, same_ring, topology_for
-from headgate.generation.core.timeline import GenerationError, GenerationTimeline, GenerationUnreadError
 from headgate.generation.core.timestamp_records import TimestampRecords, removal_of
-from headgate.generation.core.timestamp_views import learn, published_of
 from headgate.generation.core.topology import TopologyError
+from headgate.generation.timestamps.core import rings
+from headgate.generation.timestamps.core.descriptions import described_topology, row_of, wrong_rows
+from headgate.generation.timestamps.core.rings import RingError, chunks_of_ring, owners_of, same_ring, topology_for
+from headgate.generation.timestamps.core.timeline import GenerationError, GenerationTimeline, GenerationUnreadError
+from headgate.generation.timestamps.core.timestamp_views import learn, published_of
 from headgate.records.timestamps import (
     DescriptionKey,
     RangesDescribed,

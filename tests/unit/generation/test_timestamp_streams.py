@@ -8,18 +8,18 @@ import pytest
 
 from headgate.eventlog.log import LogError, NewerSchemaError, Partition, Placed
 from headgate.generation import TimestampReader, TimestampStreams
-from headgate.generation.core.descriptions import row_of
-from headgate.generation.core.rings import chunks_of_ring, topology_for
-from headgate.generation.core.timeline import (
+from headgate.generation.timestamps.core.descriptions import row_of
+from headgate.generation.timestamps.core.rings import chunks_of_ring, topology_for
+from headgate.generation.timestamps.core.timeline import (
     GenerationError,
     GenerationUnreadError,
     NoGenerationError,
     WriteTooNewError,
     WriteTooOldError,
 )
-from headgate.generation.core.timestamp_views import GenerationLate
-from headgate.generation.shell import timestamp_streams
-from headgate.generation.shell.timestamp_streams import GenerationsUnheardError
+from headgate.generation.timestamps.core.timestamp_views import GenerationLate
+from headgate.generation.timestamps.shell import timestamp_streams
+from headgate.generation.timestamps.shell.timestamp_streams import GenerationsUnheardError
 from headgate.records.base import Fact, Key, Record
 from headgate.records.control import OwnerAnnounced
 from headgate.records.generation import GenerationOwnerKey

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.generation.core.reading import Marker
-from headgate.generation.shell.wire import (
+from headgate.generation.changelog.core.reading import Marker
+from headgate.generation.changelog.shell.wire import (
     END,
     POSITION,
     WRITER,

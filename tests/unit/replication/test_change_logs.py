@@ -10,7 +10,7 @@ import pytest
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Limited, SettleDue
 from headgate.agent.core.span.states import Phase
-from headgate.generation.core.bounds import Bounds
+from headgate.generation.changelog.core.bounds import Bounds
 from headgate.replication.change_logs import UNKNOWN, ChangeLogFollower
 from headgate.replication.frames import Chunk, Mark
 from headgate.replication.lane import Lane

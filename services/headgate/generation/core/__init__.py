@@ -1,1 +1,1 @@
-"""The pure part of generations: ids, tokens, topologies and their rules. No Kafka, clock, randomness or logging."""
+"""What both rooms use: ids, tokens, topologies, the maps of logs, and the state, draft and term of the owner."""

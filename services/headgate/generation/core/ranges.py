@@ -20,7 +20,7 @@ import msgspec
 from headgate.generation.core.stream_id import INDEX_MAX, StreamId
 from headgate.generation.core.tokens import MAX_TOKEN, MIN_TOKEN
 
-__all__ = ["FIRST_TOKEN", "LAST_TOKEN", "LogMap", "LogStream", "MapError", "MapSwitch", "check_switch"]
+__all__ = ["FIRST_TOKEN", "LAST_TOKEN", "LogMap", "LogStream", "MapError", "MapSwitch", "Recut", "check_switch"]
 
 FIRST_TOKEN: Final = MIN_TOKEN + 1
 LAST_TOKEN: Final = MAX_TOKEN - 1
@@ -29,6 +29,14 @@ LAST_TOKEN: Final = MAX_TOKEN - 1
 
 class MapError(ValueError):
     """A map or a switch that would lose or reorder changes; the message names the stream or the token."""
+
+
+class Recut(msgspec.Struct, frozen=True):
+    """Neighbouring streams whose tokens are cut again behind each of ``cuts``; without cuts they are merged."""
+
+    streams: tuple[StreamId, ...]
+    cuts: tuple[int, ...]
+    why: str
 
 
 class LogStream(msgspec.Struct, frozen=True):

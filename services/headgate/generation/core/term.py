@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.generation.core.planning import Recut
+from headgate.generation.core.ranges import Recut
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.topology import Topology
 from headgate.records.timestamps import DescriptionKey, StreamsKey

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.generation.core.timeline import LEEWAY_MS
 from headgate.records.base import Key, Record
 from headgate.records.timestamps import (
     DescriptionKey,
@@ -32,7 +31,19 @@ from headgate.records.timestamps import (
     TimestampsRequestKey,
 )
 
-__all__ = ["PlacedTimestamps", "Removal", "RowKey", "TimestampRecords", "missing_row", "removal_of", "writes_over_ms"]
+__all__ = [
+    "LEEWAY_MS",
+    "PlacedTimestamps",
+    "Removal",
+    "RowKey",
+    "TimestampRecords",
+    "missing_row",
+    "removal_of",
+    "writes_over_ms",
+]
+
+LEEWAY_MS: Final = 5_000
+"""How far clocks of writers may be apart."""
 
 RowKey = DescriptionKey | StreamsKey | TimestampKey
 

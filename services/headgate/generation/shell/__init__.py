@@ -1,1 +1,1 @@
-"""Generations on Kafka: the owner's effects and service, writers and readers of change logs."""
+"""The records of one set as they come, for writers, readers and commands."""

@@ -7,8 +7,11 @@ topic is reports, and each would be decoded by each of them. (Writers themselves
 import time
 from collections.abc import Callable
 
+from headgate.eventlog.connection import KafkaConnection, KafkaProperty
+from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogError, Partition, Placed, Writer
 from headgate.eventlog.sharding import ANNOUNCE, shard_of
+from headgate.eventlog.topics import topic_name
 from headgate.generation.core.state import GenerationState, evolve, new_state
 from headgate.records.base import Fact
 from headgate.records.generation import WriterKey
@@ -19,6 +22,7 @@ __all__ = [
     "WRITE_SECONDS_MAX",
     "GenerationTail",
     "no_owner",
+    "open_generation_log",
     "partition_of_set",
 ]
 
@@ -46,6 +50,20 @@ def no_owner() -> LogError:
 def partition_of_set(log: Log, name: str) -> Partition:
     """Where the records of a set stand."""
     return Partition("generation", shard_of(name, log.shards))
+
+
+def open_generation_log(bootstrap: str, cluster: str, kafka: dict[str, KafkaProperty] | None = None) -> KafkaLog:
+    """The control topics, for a process that needs none but ``generation``. Raises LogError."""
+    connection = KafkaConnection(bootstrap, kafka)
+    broker = connection.broker_cluster_id()
+    topic = topic_name(cluster, "generation")
+    found = connection.admin.list_topics(topic, timeout=10.0).topics.get(topic)
+    if found is None or not found.partitions:
+        raise LogError(
+            f"control topic {topic} does not exist on Kafka at {bootstrap}: create the cluster's topics (headgate "
+            f"topic create), or check the cluster's name {cluster!r}"
+        )
+    return KafkaLog(connection, cluster, shards=len(found.partitions), broker_cluster_id=broker)
 
 
 class GenerationTail:

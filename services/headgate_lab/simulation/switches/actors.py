@@ -9,6 +9,21 @@ from typing import Final
 import msgspec
 
 from headgate.eventlog.log import Delivery, Partition, Placed
+from headgate.generation.changelog.core.following import Followed
+from headgate.generation.changelog.core.life import (
+    Act,
+    LifeOverError,
+    LogDeletedError,
+    Report,
+    Simple,
+    Turn,
+    Write,
+    WriterLife,
+)
+from headgate.generation.changelog.core.outbox import Change, Outbox, OutboxFullError, PositionsLostError, Written
+from headgate.generation.changelog.core.pacing import BatchPace
+from headgate.generation.changelog.core.reader_progress import ReaderProgress
+from headgate.generation.changelog.core.reading import Gap, Marker
 from headgate.generation.core.effects import (
     CreateLog,
     DeleteLog,
@@ -24,16 +39,10 @@ from headgate.generation.core.effects import (
     WriteEnds,
     WriterFenced,
 )
-from headgate.generation.core.following import Followed
-from headgate.generation.core.kind import GENERATION_KIND
-from headgate.generation.core.life import Act, LifeOverError, LogDeletedError, Report, Simple, Turn, Write, WriterLife
-from headgate.generation.core.machine import GENERATION
-from headgate.generation.core.outbox import Change, Outbox, OutboxFullError, PositionsLostError, Written
-from headgate.generation.core.pacing import BatchPace
-from headgate.generation.core.reader_progress import ReaderProgress
-from headgate.generation.core.reading import Gap, Marker
 from headgate.generation.core.state import GenerationState, current_of, evolve, new_state
 from headgate.generation.core.tokens import token_of_key
+from headgate.generation.owner.core.kind import GENERATION_KIND
+from headgate.generation.owner.core.machine import GENERATION
 from headgate.records.base import Fact
 from headgate.records.generation import ReaderKey, ReaderReported, WriterKey
 from headgate.runtime.machine import Now

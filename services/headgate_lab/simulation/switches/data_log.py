@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
+from headgate.generation.changelog.core.outbox import Written
+from headgate.generation.changelog.core.reading import Marker
 from headgate.generation.core.effects import LogSeen
-from headgate.generation.core.outbox import Written
-from headgate.generation.core.reading import Marker
 
 __all__ = ["DataLog", "DataRecord", "FencedWriterError", "PromiseBrokenError"]
 

@@ -1,8 +1,8 @@
 """A feed that reads the change log: agents with a part of its partitions each, one sink, and the feed's coordinator.
 
 As the product's lanes do: a batch's end is taken first, then the topic generation is read to its end, and what may be
-applied follows from that and from the sink's positions (core/bounds.py). An agent may stand still between any two of
-these steps; of other agents' partitions it knows what the sink said some time ago.
+applied follows from that and from the sink's positions (changelog/core/bounds.py). An agent may stop between any two
+of these steps; of other agents' partitions it knows what the sink said some time ago.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.generation.core.bounds import bounds_of, gaps_of, read_epoch_of
+from headgate.generation.changelog.core.bounds import bounds_of, gaps_of, read_epoch_of
 from headgate.records.base import Fact
 from headgate.records.generation import ReaderKey, ReaderReported
 from headgate_lab.memory_log.log import MemoryBroker

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.eventlog.log import Placed
-from headgate.generation.core.planning import Recut, resize
+from headgate.generation.changelog.core.planning import resize
+from headgate.generation.core.ranges import Recut
 from headgate.generation.core.state import GenerationState, current_of
 from headgate.records.base import Fact
 from headgate.records.generation import (

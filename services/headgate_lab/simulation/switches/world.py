@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from headgate.eventlog.log import Partition
-from headgate.generation.core.machine import GENERATION, new_state
-from headgate.generation.core.reading import Gap
+from headgate.generation.changelog.core.reading import Gap
 from headgate.generation.core.state import GenerationState, evolve
+from headgate.generation.owner.core.machine import GENERATION, new_state
 from headgate.records.generation import (
     GenerationPhase,
     SetRecorded,

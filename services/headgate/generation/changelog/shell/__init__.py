@@ -1,0 +1,1 @@
+"""Writers and readers of change logs on Kafka, and the ingest service."""

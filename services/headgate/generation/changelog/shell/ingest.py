@@ -1,0 +1,347 @@
+"""``headgate serve ingest``: copies keyed topics into a change log, each record once and per key in order.
+
+A partition of an input topic is one writer of the change log (writer.py), and an offset is a position. So the change
+log says how far a partition was copied, in the transaction of what was copied, and a process that takes a partition
+over reads it there. Processes share the partitions by a consumer group, which holds no offsets. A process that has lost
+a partition and does not know it yet is fenced by the writer's id.
+
+There are two clients: a *member* of the group, which reads nothing, and a *reader*. The reader is assigned a partition
+once its writer is admitted, from behind the position that the change log says. A writer that cannot write, during a
+switch or without a broker, holds up its own partition only, and the process is not ready.
+
+A record that cannot be a change ends the process with its topic, partition and offset.
+"""
+
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from prometheus_client import CollectorRegistry
+
+from headgate.eventlog.connection import BrokerUnreachableError
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.log import LogError, NewerSchemaError
+from headgate.generation.changelog.core.ingesting import Place, keyless, writer_of
+from headgate.generation.changelog.shell.change_checks import ChangeTooLargeError
+from headgate.generation.changelog.shell.ingest_clients import READER_BYTES_MAX, judge, judge_rights, open_clients
+from headgate.generation.changelog.shell.ingest_growth import PartitionsNoted
+from headgate.generation.changelog.shell.ingest_metrics import IngestMetrics, TopicFigures
+from headgate.generation.changelog.shell.shared_tail import TailCrashedError
+from headgate.generation.changelog.shell.wire import ReservedHeaderError
+from headgate.generation.changelog.shell.writer import (
+    ChangeRefusedError,
+    ChangeWriter,
+    LogGoneError,
+    WriterCrashedError,
+    WriterLook,
+    WriterReplacedError,
+)
+from headgate.observability.logs import logger
+from headgate.observability.probes import Probes
+from headgate.sources.offsets import SourceError, SourceUnreachableError, TopicMissingError
+from headgate.sources.topic_ids import TopicReplacedError, topic_ids
+
+__all__ = ["IngestService", "RecordRefusedError"]
+
+LOOP: Final = "ingest"
+
+OUTBOX_CHANGES: Final = 2_000
+"""Of each partition: with the default of ten thousand, many partitions would need much memory during a switch."""
+
+OUTBOX_BYTES: Final = 32 * 1024 * 1024
+"""The same for large records: twice what one look can bring (READER_BYTES_MAX)."""
+
+RESUME_CHANGES: Final = 500
+RESUME_BYTES: Final = 4 * 1024 * 1024
+"""Fewer waiting, and a partition that was paused is read again."""
+
+READ_MESSAGES: Final = 500
+"""Of one look. A partition is paused while an outbox could not take as many more."""
+
+LOOK_SECONDS: Final = 0.05
+"""How long one look waits for records."""
+
+FIGURES_SECONDS: Final = 1.0
+"""How often metrics and readiness are updated."""
+
+IDS_SECONDS: Final = 10.0
+"""How often a topic is checked for having been deleted and re-created."""
+
+RETRY_SECONDS: Final = 1.0
+"""Before a partition whose writer could not begin, or was replaced, is tried again."""
+
+REPLACED_MAX: Final = 10
+"""A neighbour that has lost a partition and does not know it may take the id once more; no member goes on with it."""
+
+
+class RecordRefusedError(SourceError):
+    """A record that cannot be a change. Nothing is skipped silently, so the process ends."""
+
+
+class _Source:
+    """One partition that the group has given to this process."""
+
+    def __init__(self) -> None:
+        self.writer: ChangeWriter | None = None
+        self.is_read = False
+        self.is_paused = False
+        self.replaced = 0
+        self.retry_at = 0.0
+        self.waits_for = ""
+
+
+Partitions = Collection[tuple[str, int]]
+
+
+class IngestService:
+    """One process. ``run`` returns when it was stopped."""
+
+    def __init__(
+        self,
+        log: KafkaLog,
+        log_name: str,
+        topics: Collection[str],
+        *,
+        name: str,
+        skip: Collection[Place] = (),
+        probes: Probes,
+        registry: CollectorRegistry,
+    ) -> None:
+        """Nothing is read or written before ``run``."""
+        self._log, self._log_name, self._name = log, log_name, name
+        self._topics, self._skip = sorted(set(topics)), frozenset(skip)
+        self._probes = probes
+        self._metrics = IngestMetrics(registry, self._topics)
+        self._sources: dict[tuple[str, int], _Source] = {}
+        self._ids: Mapping[str, str | None] = {}
+        self._figures_at = self._ids_at = 0.0
+        self._is_asked = self._has_joined = False
+        self._say = logger(service=LOOP)
+
+    def stop(self) -> None:
+        """End; safe in a signal handler, and when repeated."""
+        self._is_asked = True
+
+    def run(self) -> bool:
+        """Copy until stopped; always a clean stop. Raises SourceError, LogError."""
+        self._probes.expect(LOOP, "looking for the topics")
+        self._ids = topic_ids(self._log.connection, self._topics)
+        missing = [topic for topic in self._topics if topic not in self._ids]
+        if missing:
+            raise TopicMissingError(
+                f"topic {', '.join(missing)} does not exist: create it, let its connector create it, or correct --topic"
+            )
+        self._member, self._reader = open_clients(self._log, self._log_name, self._name)
+        self._partitions = PartitionsNoted(self._log.connection, self._member, self._ids)
+        try:
+            self._partitions.read()
+            self._partitions.check()
+            self._member.subscribe(
+                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+            )
+            while not self._is_asked:
+                self._turn()
+        finally:
+            self._leave(list(self._sources))
+            self._member.close()
+            self._reader.close()
+        return True
+
+    def _turn(self) -> None:
+        self._probes.turned(LOOP)
+        message = self._member.poll(0)
+        if message is not None and message.error() is not None:
+            judge_rights(self._log.connection, message)
+            judge(self._log.connection, message)
+        for at, source in sorted(self._sources.items()):
+            self._guarded(at, source, self._tend)
+        for message in self._reader.consume(READ_MESSAGES, LOOK_SECONDS):
+            if message.error() is not None:
+                judge(self._log.connection, message)
+            else:
+                self._take(message)
+        now = time.monotonic()
+        if now >= self._ids_at:
+            self._ids_at = now + IDS_SECONDS
+            self._check_ids()
+        if now >= self._figures_at:
+            self._figures_at = now + FIGURES_SECONDS
+            if self._has_joined:
+                self._partitions.note()
+            self._show()
+
+    # --- whose a partition is ---
+
+    def _on_assign(self, member: Any, partitions: list[TopicPartition]) -> None:
+        member.incremental_assign(partitions)
+        member.pause(partitions)
+        self._has_joined = True
+        for each in partitions:
+            self._sources[each.topic, each.partition] = _Source()
+        self._say.info("partitions given", partitions=[f"{each.topic}/{each.partition}" for each in partitions])
+
+    def _on_revoke(self, member: Any, partitions: list[TopicPartition]) -> None:
+        """Leave what is not committed yet to the partition's next process, which begins behind what is."""
+        self._leave([(each.topic, each.partition) for each in partitions])
+        member.incremental_unassign(partitions)
+        self._say.info("partitions taken", partitions=[f"{each.topic}/{each.partition}" for each in partitions])
+
+    def _leave(self, partitions: Partitions) -> None:
+        for at in partitions:
+            source = self._sources.pop(at, None)
+            if source is not None:
+                self._end(at, source)
+
+    def _end(self, at: tuple[str, int], source: _Source) -> None:
+        if source.is_read:
+            self._reader.incremental_unassign([TopicPartition(*at)])
+            source.is_read = source.is_paused = False
+        writer, source.writer = source.writer, None
+        if writer is not None:
+            writer.close()
+
+    # --- one partition ---
+
+    def _guarded(self, at: tuple[str, int], source: _Source, act: Any) -> None:
+        """Use a partition's writer. One that has ended is opened again, unless somebody must act first."""
+        try:
+            act(at, source)
+        except (NewerSchemaError, WriterCrashedError, TailCrashedError, LogGoneError):
+            raise
+        except ChangeRefusedError as error:
+            place = Place(*at, error.position)
+            raise RecordRefusedError(
+                f"topic {place.topic}, partition {place.partition}, offset {place.offset}: {error}. "
+                f"To leave this record out, start with --skip {place}"
+            ) from error
+        except WriterReplacedError as error:
+            source.replaced += 1
+            if source.replaced > REPLACED_MAX:
+                raise WriterReplacedError(f"{error}: it is not one of the group's processes. End it") from error
+            self._later(at, source, error)
+        except (LogError, SourceUnreachableError) as error:
+            self._later(at, source, error)
+
+    def _later(self, at: tuple[str, int], source: _Source, error: Exception) -> None:
+        self._waits(at, source, str(error))
+        source.retry_at = time.monotonic() + RETRY_SECONDS
+        self._end(at, source)
+
+    def _tend(self, at: tuple[str, int], source: _Source) -> None:
+        topic, partition = at
+        if source.writer is None:
+            if time.monotonic() >= source.retry_at:
+                writer = writer_of(self._name, topic, partition, self._ids[topic])
+                source.writer = ChangeWriter(
+                    self._log,
+                    self._log_name,
+                    writer,
+                    outbox_changes=OUTBOX_CHANGES,
+                    outbox_bytes=OUTBOX_BYTES,
+                )
+            return
+        look = source.writer.look()
+        if not source.is_read:
+            source.waits_for = look.last_error
+            if look.is_started:
+                self._begin(at, source, look)
+            return
+        self._waits(at, source, look.last_error)
+        if not source.is_paused and is_full(look):
+            self._reader.pause([TopicPartition(*at)])
+            source.is_paused = True
+        elif source.is_paused and look.waiting < RESUME_CHANGES and look.waiting_bytes < RESUME_BYTES:
+            self._reader.resume([TopicPartition(*at)])
+            source.is_paused = False
+
+    def _waits(self, at: tuple[str, int], source: _Source, reason: str) -> None:
+        """Keep why a partition is not copied at the moment, or empty. Log a new reason."""
+        if reason and reason != source.waits_for:
+            self._say.warning("partition waits", topic=at[0], partition=at[1], reason=reason)
+        source.waits_for = reason
+
+    def _begin(self, at: tuple[str, int], source: _Source, look: WriterLook) -> None:
+        offset = look.position + 1 if look.position >= 0 else OFFSET_BEGINNING
+        self._reader.incremental_assign([TopicPartition(*at, offset)])
+        source.is_read = True
+        self._say.info("partition begun", topic=at[0], partition=at[1], after=look.position)
+
+    def _take(self, message: Any) -> None:
+        at = (message.topic(), message.partition())
+        source = self._sources.get(at)
+        if source is None or source.writer is None or not source.is_read:
+            return  # it was fetched before the partition went
+        place = Place(*at, message.offset())
+        figures = self._metrics.topics[place.topic]
+        if place in self._skip:
+            figures.skipped += 1
+            self._say.warning("record left out, as --skip says", place=str(place))
+            return
+        if message.key() is None:
+            self._refuse(source.writer, keyless(place))
+
+        def write(_at: tuple[str, int], source: _Source) -> None:
+            if source.writer is not None:
+                headers = tuple(message.headers() or ())
+                figures.changes += source.writer.write(message.key(), message.value(), place.offset, headers)
+
+        try:
+            self._guarded(at, source, write)
+        except (ReservedHeaderError, ChangeTooLargeError) as error:
+            said = f"topic {place.topic}, partition {place.partition}, offset {place.offset}: {error}. "
+            self._refuse(source.writer, f"{said}To leave this record out, start with --skip {place}")
+
+    def _refuse(self, writer: ChangeWriter | None, said: str) -> None:
+        """End with an error, after all records before this one are written: each start gets as far as it can."""
+        if writer is not None:
+            with suppress(LogError):
+                writer.flush()
+        raise RecordRefusedError(said)
+
+    # --- what brokers say ---
+
+    def _check_ids(self) -> None:
+        with suppress(SourceUnreachableError, BrokerUnreachableError):
+            self._partitions.check()
+            now = topic_ids(self._log.connection, self._topics)
+            for topic, known in self._ids.items():
+                if now.get(topic) != known:
+                    raise TopicReplacedError(
+                        f"topic {topic} was deleted, or made again: its id was {known} and is {now.get(topic)}. If it "
+                        "is to be copied as a new topic, from its oldest record, start this process again"
+                    )
+
+    def _show(self) -> None:
+        waiting: dict[tuple[str, int], str] = {}
+        counted = {topic: TopicFigures() for topic in self._topics}
+        for at, source in sorted(self._sources.items()):
+            if source.writer is None or not source.is_read or source.waits_for:
+                waiting[at] = source.waits_for or "its writer has not begun"
+            if source.writer is None or not source.is_read:
+                continue
+            with suppress(LogError):
+                self._count(counted[at[0]], at, source.writer.look())
+        for topic, now in counted.items():
+            figures = self._metrics.topics[topic]
+            figures.partitions, figures.waiting, figures.behind = now.partitions, now.waiting, now.behind
+        if not self._has_joined:
+            self._probes.unready(LOOP, "joining the group")
+        elif waiting:
+            (topic, partition), reason = next(iter(waiting.items()))
+            self._probes.unready(LOOP, f"{len(waiting)} partitions wait; {topic}/{partition}: {reason}")
+        else:
+            self._probes.ready(LOOP)
+
+    def _count(self, figures: TopicFigures, at: tuple[str, int], look: WriterLook) -> None:
+        figures.partitions += 1
+        figures.waiting += look.waiting
+        low, high = self._reader.get_watermark_offsets(TopicPartition(*at), cached=True)
+        if high >= 0:
+            figures.behind += max(0, high - max(low, look.position + 1))
+
+
+def is_full(look: WriterLook) -> bool:
+    """Whether a writer could not take one look's records more, so that ``write`` would wait and hold up all others."""
+    return look.waiting > OUTBOX_CHANGES - READ_MESSAGES or look.waiting_bytes > OUTBOX_BYTES - READER_BYTES_MAX

@@ -1,0 +1,256 @@
+"""A writer's transactional.id, for its holder: the writer itself, or the owner that fences it.
+
+Transactions are short, because an open one keeps every reader of its partitions from what is behind it, and a writer
+that is killed leaves one open until the broker ends it. Whether a commit that was not confirmed took place is never
+guessed: the id is taken again, and then the position on the log says it.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, ClassVar, Final
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from headgate.eventlog.connection import PASSING_CODES, KafkaConnection, is_fenced
+from headgate.eventlog.leaders import ask_offsets
+from headgate.eventlog.log import FencedError, LogError
+from headgate.generation.changelog.core.outbox import Written
+from headgate.generation.changelog.core.pacing import COMMIT_SECONDS, COMMIT_SECONDS_MAX
+from headgate.generation.changelog.shell.wire import (
+    MESSAGE_BYTES_MAX,
+    decode_written,
+    positions_partition,
+    positions_topic,
+)
+
+__all__ = [
+    "CommitTimedOutError",
+    "Outgoing",
+    "RecordTooLargeError",
+    "WriterProducer",
+    "read_written",
+    "transactional_id",
+]
+
+TRANSACTION_GRACE_SECONDS: Final = 1.0
+"""A transaction must be over for its writer before the broker ends it."""
+
+BATCH_SIZE_BYTES: Final = 1_000_000
+"""librdkafka's default. A topic that takes less would refuse small records that are sent together."""
+
+INIT_SECONDS_MAX: Final = 10.0
+"""Taking an id takes 0.05 to 1 s."""
+
+ABORT_SECONDS_MAX: Final = 1.0
+"""Aborting takes some 10 ms."""
+
+BROKER_CHECK_SECONDS: Final = 10.0
+"""How often a broker looks for transactions to end (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+
+READ_SECONDS_MAX: Final = COMMIT_SECONDS_MAX + 2 * BROKER_CHECK_SECONDS
+"""For the positions of one partition: longer than any transaction of a neighbour that was killed stays open."""
+
+
+class CommitTimedOutError(LogError):
+    """A transaction did not end within its time: the link is slow, or no broker answers."""
+
+    code: ClassVar[str] = "commit-timed-out"
+
+
+class RecordTooLargeError(LogError):
+    """A broker refused a record for its size. It does not say which of those that were sent together."""
+
+    code: ClassVar[str] = "record-too-large"
+
+
+_TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+"""The client refuses what is larger than its own limit, a broker what is larger than its topic's."""
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """One record of a transaction."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+def transactional_id(cluster: str, name: str, writer: str) -> str:
+    """The id of a writer of a change log: the same for all its incarnations, so each fences the one before."""
+    return f"{cluster}.generation.{name}.{writer}"
+
+
+class _RefusedSizes:
+    """Whether a record was refused for its size, which delivery reports say.
+
+    It does not know the producer: reports that are never served would keep that alive for ever.
+    """
+
+    def __init__(self) -> None:
+        self.are_refused = False
+
+    def note(self, error: KafkaError | None, _message: Message | None) -> None:
+        if error is not None and error.code() in _TOO_LARGE:
+            self.are_refused = True
+
+
+class WriterProducer:
+    """One holder of a writer's id, from ``init`` on until somebody else takes it."""
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        cluster: str,
+        name: str,
+        writer: str,
+        *,
+        seconds: float = COMMIT_SECONDS,
+        limit_bytes: int = MESSAGE_BYTES_MAX,
+    ) -> None:
+        """``seconds``: how long each transaction may take. ``limit_bytes``: the largest batch that the topic takes."""
+        self._connection = connection
+        self._seconds = seconds
+        self._id = transactional_id(cluster, name, writer)
+        timeout_ms = int(1_000 * (seconds + TRANSACTION_GRACE_SECONDS))
+        self._producer: Producer = connection.client(
+            Producer,
+            client_id=self._id,
+            transactional_id=self._id,
+            transaction_timeout_ms=timeout_ms,
+            message_timeout_ms=timeout_ms,
+            message_max_bytes=MESSAGE_BYTES_MAX,
+            batch_size=min(BATCH_SIZE_BYTES, limit_bytes),
+            delivery_report_only_error=True,
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=5,
+        )
+        self._sizes = _RefusedSizes()
+
+    def init(self) -> None:
+        """Take the id: every earlier holder can write no more, and its open transaction is ended. Raises LogError."""
+        deadline = time.monotonic() + INIT_SECONDS_MAX
+        while True:
+            try:
+                self._producer.init_transactions(max(0.1, deadline - time.monotonic()))
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() >= deadline:
+                    raise self._told("taking its transactional.id", error) from error
+            else:
+                return
+
+    def commit(self, records: Sequence[Outgoing]) -> None:
+        """Write all in one transaction.
+
+        After any error this holder is over: make a new one, and read what was written. Raises RecordTooLargeError,
+        CommitTimedOutError, FencedError, LogError.
+        """
+        deadline = time.monotonic() + self._seconds
+        try:
+            self._producer.begin_transaction()
+            for record in records:
+                self._produce(record, deadline)
+            self._producer.commit_transaction(max(0.1, deadline - time.monotonic()))
+        except (KafkaException, BufferError) as error:
+            if self._sizes.are_refused:
+                self._abort()
+                raise RecordTooLargeError(
+                    f"{self._id}: Kafka refused a record for {records[0].topic} because of its size"
+                ) from error
+            if time.monotonic() >= deadline or isinstance(error, BufferError):
+                size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
+                raise CommitTimedOutError(
+                    f"{self._id}: a transaction of {len(records)} records, {size} bytes, took longer than "
+                    f"{self._seconds:g} s and was given up. The next one is smaller. Check that Kafka at "
+                    f"{self._connection.bootstrap_servers} answers, and how fast the link to it is"
+                ) from error
+            raise self._told("writing a transaction", error) from error
+
+    def _abort(self) -> None:
+        """End the transaction now, which its readers wait for; if that fails, the next holder or the broker does."""
+        with suppress(KafkaException):
+            self._producer.abort_transaction(ABORT_SECONDS_MAX)
+
+    def close(self) -> None:
+        """Let go; an open transaction is ended by the next holder or by the broker."""
+        self._producer.purge()
+
+    def _produce(self, record: Outgoing, deadline: float) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic,
+                    partition=record.partition,
+                    key=record.key,
+                    value=record.value,
+                    headers=list(record.headers),
+                    on_delivery=self._sizes.note,
+                )
+            except KafkaException as error:
+                self._sizes.note(error.args[0], None)
+                raise
+            except BufferError:
+                if time.monotonic() >= deadline:
+                    raise
+                self._producer.poll(0.05)
+            else:
+                return
+
+    def _told(self, what: str, error: KafkaException) -> LogError:
+        if is_fenced(error):
+            return FencedError(f"{self._id} was fenced: another process has taken it, or it paused for too long")
+        return self._connection.failed(f"{self._id}: {what}", error)
+
+
+def read_written(connection: KafkaConnection, topic: str, writer: str) -> Written:
+    """How far a writer is, by the log. Ask after its id was taken, else it may move. Raises LogError, NotOursError.
+
+    Its record may stand behind a transaction of a neighbour that is still open: then that is waited for.
+    """
+    partition = TopicPartition(positions_topic(topic), positions_partition(writer))
+    # Not asked of the consumer: its end would be the one of what can be read now, before all open transactions.
+    latest = ask_offsets(connection, {partition: OffsetSpec.latest()}, f"asking for the end of {partition.topic}")
+    high = latest[partition].offset
+    consumer: Any = connection.client(
+        Consumer,
+        client_id="headgate-positions",
+        group_id="headgate-reader",
+        isolation_level="read_committed",
+        enable_partition_eof=True,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        fetch_wait_max_ms=50,
+    )
+    deadline = time.monotonic() + READ_SECONDS_MAX
+    value: bytes | None = None
+    try:
+        # By a number: "from the beginning" would be asked of the broker, half a second later.
+        consumer.assign([TopicPartition(partition.topic, partition.partition, 0)])
+        end = 0
+        while end < high:
+            message = consumer.poll(0.5)
+            if time.monotonic() > deadline:
+                raise LogError(
+                    f"{partition.topic}/{partition.partition} cannot be read to {high}, only to {end}: another "
+                    "writer's transaction stays open"
+                )
+            if message is None:
+                continue
+            error = message.error()
+            if error is not None and error.code() in PASSING_CODES:
+                continue
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise connection.failed(f"reading {partition.topic}", KafkaException(error))
+            end = message.offset() if error is not None else message.offset() + 1
+            if error is None and message.key() == writer.encode():
+                value = message.value()
+    except KafkaException as error:
+        raise connection.failed(f"reading {partition.topic}", error) from error
+    finally:
+        consumer.close()
+    return decode_written(value)

@@ -1,0 +1,518 @@
+"""ChangeReader: reads a change log, each key's changes in the order in which they were written.
+
+    with ChangeReader.open("orders", "billing", bootstrap="127.0.0.1:9092", positions=saved) as reader:
+        while True:
+            for change in reader.poll(1.0):
+                apply(change)
+            save(reader.positions)
+            reader.commit()
+
+The caller stores ``positions``, best in one transaction with its results. ``commit`` says that they are stored: only
+then may the owner of the change log retire what lies before them. What is read when is decided by
+changelog/core/reader_progress.py; this file fetches it from Kafka. (Feeds read through Spark, not through this class.)
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any, ClassVar, Final, Literal, Self
+
+import msgspec
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from headgate.eventlog.connection import PASSING_CODES, KafkaProperty
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.leaders import LEADER_MOVES, ask_offsets
+from headgate.eventlog.log import LogError
+from headgate.generation.changelog.core.ingesting import Place
+from headgate.generation.changelog.core.reader_progress import ReaderProgress
+from headgate.generation.changelog.core.reading import Gap, StreamReading
+from headgate.generation.changelog.shell.wire import NotOursError, given_headers, marker_in, writer_in
+from headgate.generation.core.ranges import MapError
+from headgate.generation.shell.tail import GenerationTail, open_generation_log
+from headgate.records.base import Fact
+from headgate.records.generation import ReaderKey, ReaderReported
+
+__all__ = [
+    "BadRecordError",
+    "ChangeLogNotFoundError",
+    "ChangeReader",
+    "ReadChange",
+    "ReaderError",
+    "Start",
+    "StreamLag",
+]
+
+_log = logging.getLogger(__name__)
+
+MESSAGES_MAX: Final = 1_000
+"""Changes of one ``poll``."""
+
+FOLLOW_SECONDS: Final = 0.1
+"""How often ``poll`` checks for switches while no change comes."""
+
+QUEUED_KBYTES_MAX: Final = 64 * 1024
+"""Records fetched ahead, of all partitions together."""
+
+Start = Literal["oldest", "latest"] | datetime
+"""Where a reader without positions begins."""
+
+_OUT_OF_RANGE: Final = frozenset(
+    {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
+)
+"""The partition does not have the offset, or nobody could say whether it has."""
+
+
+class ReaderError(LogError):
+    """The reader cannot continue; the message says why and what to do."""
+
+    code: ClassVar[str] = "change-reader"
+
+
+class ChangeLogNotFoundError(ReaderError):
+    """The change log does not exist, or was deleted."""
+
+    code: ClassVar[str] = "change-log-not-found"
+
+
+class BadRecordError(ReaderError):
+    """A record that no ChangeWriter wrote. ``place`` names it as topic/partition/offset, for ``ChangeReader.skip``."""
+
+    code: ClassVar[str] = "change-reader-bad-record"
+
+    def __init__(self, place: Place, why: str) -> None:
+        super().__init__(
+            f"topic {place.topic}, partition {place.partition}, offset {place.offset}: {why}. The reader stops here. "
+            "Find out who writes to the topic of the change log. To leave out this record, call "
+            f"reader.skip({str(place)!r})"
+        )
+        self.place = str(place)
+
+
+class ReadChange(msgspec.Struct, frozen=True):
+    """One change of the log. ``position`` and ``writer`` are the source's, ``offset`` is Kafka's.
+
+    ``timestamp_ms``: when it was written, in ms since 1970 by the clock of the writer (or of the broker, if the topic
+    says so); None where the record has no time. ``stream`` and ``next_offset`` are the entry of this change in
+    ``ChangeReader.positions``.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    writer: str
+    position: int
+    partition: int
+    offset: int
+    generation: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    stream: str = ""
+    timestamp_ms: int | None = None
+
+    @property
+    def next_offset(self) -> int:
+        """Where to continue in ``stream`` after this change."""
+        return self.offset + 1
+
+
+class StreamLag(msgspec.Struct, frozen=True):
+    """How far a reader is behind in one stream: ``lag`` offsets, of which some are not changes.
+
+    ``end``: where the stream, or for an open one its partition, ends now. ``is_waiting``: other streams come before it.
+    """
+
+    stream: str
+    generation: int
+    partition: int
+    position: int
+    end: int
+    lag: int
+    is_waiting: bool
+
+
+class ChangeReader:
+    """One process of a reader. Use it from one thread. ``close`` it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        log: KafkaLog,
+        name: str,
+        reader: str,
+        *,
+        positions: Mapping[str, int] | None = None,
+        start: Start = "oldest",
+        strict: bool = False,
+        skip: Iterable[str] = (),
+    ) -> None:
+        """Register ``reader`` at change log ``name``, and continue from ``positions``.
+
+        Without positions (none, or empty ones) it begins at ``start``: with the oldest generation that is not retired,
+        behind the changes of now, or with the first change of each stream that was written at a time (with a time zone)
+        or later. ``strict``: nothing of a generation is read before all that its switch has closed is. ``skip``: bad
+        records to leave out, as ``skip`` takes them.
+
+        Raises PositionsError, ValueError for another ``start``, ChangeLogNotFoundError, LogError.
+        """
+        if start not in {"oldest", "latest"} and not (isinstance(start, datetime) and start.tzinfo is not None):
+            raise ValueError(f"start must be 'oldest', 'latest' or a datetime with a time zone, got {start!r}")
+        self._log, self._name, self._id = log, name, reader
+        self._own_log: KafkaLog | None = None
+        self._progress = ReaderProgress(name, strict=strict)
+        self._assigned: dict[int, StreamReading] = {}
+        self._wanted_before: Mapping[int, StreamReading] = {}
+        self._stale: set[int] = set()
+        self._bad: dict[int, BadRecordError] = {}
+        self._error: LogError | None = None
+        self._skipped: set[Place] = set()
+        self._consumer: Any = None
+        self._tail = GenerationTail(log, name, f"reader-{reader}")
+        try:
+            self._topic, self._topic_id = self._find()
+            for place in skip:
+                self.skip(place)
+            self._begin(positions or {}, start)
+            known = self._tail.state.readers.get(name, {}).get(reader)
+            self._reported = None if known is None else known.read_epoch
+            self._report()
+            self._consumer = self._make_consumer()
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        reader: str,
+        *,
+        bootstrap: str,
+        cluster: str = "headgate",
+        kafka: dict[str, KafkaProperty] | None = None,
+        positions: Mapping[str, int] | None = None,
+        start: Start = "oldest",
+        strict: bool = False,
+        skip: Iterable[str] = (),
+    ) -> Self:
+        """Open a reader of change log ``name`` on a Kafka cluster; for the other arguments see the class."""
+        log = open_generation_log(bootstrap, cluster, kafka)
+        try:
+            opened = cls(log, name, reader, positions=positions, start=start, strict=strict, skip=skip)
+        except BaseException:
+            log.close()
+            raise
+        opened._own_log = log
+        return opened
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Where to continue after everything that ``poll`` has returned: next offset by stream, -1 for a finished one.
+
+        Store it (as JSON, for example) in one transaction with what you did, then ``commit``.
+        """
+        return self._progress.positions
+
+    @property
+    def moved(self) -> dict[str, int]:
+        """Those of ``positions`` that have changed since the last ``commit``, for stores with a row per stream."""
+        return self._progress.moved
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """What was deleted or retired before it was read; each gap is logged, too. The newest 1 000 are kept."""
+        return list(self._progress.gaps)
+
+    @property
+    def refused(self) -> int:
+        """Records that stood behind their writer's END, and were not returned."""
+        return self._progress.refused
+
+    def poll(self, timeout_seconds: float) -> list[ReadChange]:
+        """Return the next changes, at most about 1 000. Waits at most so long for the first one.
+
+        An error loses nothing: what was fetched before it is returned first, and the next call raises it. After a
+        LogError, poll again to continue. A BadRecordError is raised until the record is left out (``skip``).
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            self._raise_pending()
+            self._follow()
+            changes = self._fetch(max(0.0, min(deadline - time.monotonic(), FOLLOW_SECONDS)))
+            if changes or (time.monotonic() >= deadline and not self._has_pending()):
+                return changes
+
+    def commit(self, positions: Mapping[str, int] | None = None) -> None:
+        """Report that positions are stored: all that ``poll`` has returned, or ``positions`` as they were before.
+
+        The owner of the change log may then retire what lies before them. Call it after every ``poll``, also after one
+        that returned nothing: a reader passes the ends of streams without a change. Raises LogError, PositionsError.
+        """
+        self._progress.commit(positions)
+        self._report()
+
+    def skip(self, place: str) -> None:
+        """Leave out one bad record, by its topic/partition/offset. A record that can be read is returned nevertheless.
+
+        Raises PlaceError for a text that names no record, ReaderError for another topic.
+        """
+        found = Place.parse(place)
+        if found.topic != self._topic:
+            raise ReaderError(
+                f"skip: {place} is not a record of change log {self._name!r}, whose topic is {self._topic}"
+            )
+        self._skipped.add(found)
+        if found.partition in self._bad and self._bad[found.partition].place == str(found):
+            del self._bad[found.partition]
+            self._progress.unblock(found.partition)
+
+    def lag(self) -> tuple[StreamLag, ...]:
+        """How far the reader is behind in each stream that it has not read to its end. Raises LogError."""
+        unread = sorted(self._progress.unread, key=lambda each: (each.stream.generation, each.stream.start))
+        ends = self._ends({each.stream.partition for each in unread if each.end is None})
+        fetched = {id(each) for each in self._progress.fetches().values()}
+        return tuple(
+            StreamLag(
+                stream=str(each.stream.id),
+                generation=each.stream.generation,
+                partition=each.stream.partition,
+                position=each.next_offset,
+                end=(end := ends[each.stream.partition] if each.end is None else each.end),
+                lag=max(0, end - each.next_offset),
+                is_waiting=id(each) not in fetched,
+            )
+            for each in unread
+        )
+
+    def close(self) -> None:
+        """Stop reading. What the reader has not read is not retired until ``forget``. Idempotent."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+        self._tail.close()
+        log, self._own_log = self._own_log, None
+        if log is not None:
+            log.close()
+
+    def forget(self) -> None:
+        """Unregister the reader, so that it no longer holds back the retirement of streams. Raises LogError."""
+        self._tail.say(Fact(ReaderKey(self._name, self._id), None))
+
+    # --- beginning ---
+
+    def _find(self) -> tuple[str, str | None]:
+        """The topic of the change log, and Kafka's id of it."""
+        self._tail.read_to_end()
+        record = self._tail.state.sets.get(self._name)
+        if record is None:
+            raise ChangeLogNotFoundError(
+                f"change log {self._name!r} does not exist in cluster {self._log.cluster!r}. Create it with `headgate "
+                "generation create`, or correct the name or the cluster"
+            )
+        return record.topic, record.topic_id
+
+    def _begin(self, positions: Mapping[str, int], start: Start) -> None:
+        self._learn()
+        if positions:
+            self._progress.resume(positions)
+        elif start == "oldest":
+            self._progress.begin({})
+        else:
+            partitions = {each.stream.partition for each in self._progress.unread}
+            offsets = self._ends(partitions)
+            if isinstance(start, datetime):
+                asked = OffsetSpec.for_timestamp(round(start.timestamp() * 1000))
+                found = self._ask(partitions, asked, f"asking where {self._topic} is at {start.isoformat()}")
+                offsets |= {partition: offset for partition, offset in found.items() if offset >= 0}
+            self._progress.begin(offsets)
+        self._log_gaps()
+
+    def _make_consumer(self) -> Any:
+        return self._log.connection.client(
+            Consumer,
+            client_id=f"headgate-{self._id}",
+            group_id="headgate-reader",  # librdkafka wants one; nothing is ever committed to it
+            isolation_level="read_committed",
+            enable_partition_eof=True,
+            enable_auto_commit=False,
+            enable_auto_offset_store=False,
+            auto_offset_reset="error",  # the broker says that an offset is gone, and that is reported as a gap
+            queued_max_messages_kbytes=QUEUED_KBYTES_MAX,
+            fetch_wait_max_ms=20,
+        )
+
+    # --- following the generations ---
+
+    def _follow(self) -> None:
+        while self._tail.follow(0.0):
+            pass
+        self._check_exists()
+        self._learn()
+        self._assign()
+        self._log_gaps()
+
+    def _check_exists(self) -> None:
+        record = self._tail.state.sets.get(self._name)
+        if record is None:
+            raise ChangeLogNotFoundError(f"change log {self._name!r} was deleted while it was read")
+        if (record.topic, record.topic_id or self._topic_id) != (self._topic, self._topic_id or record.topic_id):
+            raise ChangeLogNotFoundError(
+                f"change log {self._name!r} was deleted while it was read, and another one of this name was created. "
+                "Start a new reader without positions"
+            )
+
+    def _learn(self) -> None:
+        try:
+            self._progress.learn(self._tail.state)
+        except MapError as error:
+            raise ReaderError(f"change log {self._name!r}: {error}") from error
+
+    def _report(self) -> None:
+        epoch = self._progress.committed_epoch
+        if epoch != self._reported:
+            self._tail.say(Fact(ReaderKey(self._name, self._id), ReaderReported(epoch, time.time_ns() // 1_000_000)))
+            self._reported = epoch
+
+    def _log_gaps(self) -> None:
+        for gap in self._progress.new_gaps():
+            _log.warning(
+                "change log %s, reader %s: offsets %d to %d of stream %s (partition %s) were not read: %s",
+                *(self._name, self._id, gap.first, gap.last - 1, gap.stream, gap.partition, gap.what),
+            )
+
+    def _assign(self) -> None:
+        wanted = self._progress.fetches()
+        if wanted is self._wanted_before and not self._stale:
+            return
+        kept = {
+            number
+            for number, each in self._assigned.items()
+            if wanted.get(number) is each and number not in self._stale
+        }
+        gone, new = self._assigned.keys() - kept, wanted.keys() - kept
+        if gone:
+            self._consumer.incremental_unassign([TopicPartition(self._topic, number) for number in gone])
+        if new:
+            self._consumer.incremental_assign(
+                [TopicPartition(self._topic, number, wanted[number].next_offset) for number in new]
+            )
+        self._assigned, self._wanted_before = dict(wanted), wanted
+        self._stale.clear()
+
+    # --- records ---
+
+    def _fetch(self, timeout_seconds: float) -> list[ReadChange]:
+        if not self._assigned:
+            time.sleep(min(timeout_seconds, FOLLOW_SECONDS))
+            return []
+        first = self._consumer.poll(timeout_seconds)
+        messages = [] if first is None else [first, *self._consumer.consume(MESSAGES_MAX, 0)]
+        return [change for message in messages if (change := self._take(message)) is not None]
+
+    def _take(self, message: Message) -> ReadChange | None:
+        """The change that a message is. What fails is raised by a later ``poll``, and is fetched again."""
+        partition, offset, error = message.partition(), message.offset(), message.error()
+        if error is not None:
+            try:
+                self._judge(partition, offset, error)
+            except LogError as failure:
+                self._stale.add(partition)
+                self._error = failure
+            return None
+        if not self._is_next(partition, offset):
+            return None
+        try:
+            marker = marker_in(message.headers())
+            writer, position = writer_in(message.headers())
+        except NotOursError as why:
+            self._set_aside(Place(self._topic, partition, offset), why)
+            return None
+        reading = self._progress.take(partition, offset, writer, marker)
+        if reading is None:
+            return None
+        kind, timestamp_ms = message.timestamp()
+        return ReadChange(
+            key=message.key(),
+            value=message.value(),
+            writer=writer,
+            position=position,
+            partition=partition,
+            offset=offset,
+            generation=reading.stream.generation,
+            headers=given_headers(message.headers()),
+            stream=str(reading.stream.id),
+            timestamp_ms=timestamp_ms if kind else None,
+        )
+
+    def _is_next(self, partition: int, offset: int) -> bool:
+        """Whether the record is of the stream that is read there; an offset behind its end says that it is over."""
+        self._progress.reached(partition, offset)
+        return partition in self._assigned and self._progress.is_awaited(partition, offset)
+
+    def _set_aside(self, place: Place, why: NotOursError) -> None:
+        if place in self._skipped:
+            _log.warning("change log %s, reader %s: left out %s, as it was told: %s", self._name, self._id, place, why)
+            self._progress.reached(place.partition, place.offset + 1)
+            return
+        self._bad[place.partition] = BadRecordError(place, str(why))
+        self._progress.block(place.partition)
+        self._stale.add(place.partition)  # what was fetched behind it is fetched again
+
+    def _judge(self, partition: int, offset: int, error: KafkaError) -> None:
+        """Raises LogError for what librdkafka does not overcome by itself."""
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            self._progress.reached(partition, offset)
+        elif code in _OUT_OF_RANGE:
+            self._check_range(partition)
+            self._stale.add(partition)
+        elif code not in PASSING_CODES and code not in LEADER_MOVES:
+            raise self._log.connection.failed(f"reading {self._topic}[{partition}]", KafkaException(error))
+
+    def _check_range(self, partition: int) -> None:
+        """The partition does not have the next offset: it was deleted, which is a gap, or was never there."""
+        reading = self._assigned.get(partition)
+        if reading is None:
+            return
+        what = f"asking where {self._topic} begins and ends"
+        start = self._ask({partition}, OffsetSpec.earliest(), what)[partition]
+        end = self._ask({partition}, OffsetSpec.latest(), what)[partition]
+        if reading.next_offset > end:
+            raise ReaderError(
+                f"change log {self._name!r}: topic {self._topic}, partition {partition} ends at offset {end}, before "
+                f"the reader's position {reading.next_offset} of stream {reading.stream.id}. The topic was deleted and "
+                "created again, or has lost records. Start a new reader without positions"
+            )
+        self._progress.deleted(partition, start)
+
+    def _has_pending(self) -> bool:
+        return bool(self._error or self._bad)
+
+    def _raise_pending(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        for bad in self._bad.values():
+            raise bad
+
+    def _ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Up to where everything is committed or aborted, as a reader sees it."""
+        what = f"asking for the ends of {self._topic}"
+        return self._ask(partitions, OffsetSpec.latest(), what, IsolationLevel.READ_COMMITTED)
+
+    def _ask(
+        self,
+        partitions: Iterable[int],
+        spec: OffsetSpec,
+        what: str,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
+        asked = {TopicPartition(self._topic, number): spec for number in partitions}
+        answers = ask_offsets(self._log.connection, asked, what, isolation)
+        return {at.partition: answer.offset for at, answer in answers.items()}

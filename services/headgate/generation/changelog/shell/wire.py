@@ -1,0 +1,137 @@
+"""What stands on a change log's topics: changes and END markers, and how far each writer is.
+
+A change is written as it was given: its key, its value, and two headers of ours, who wrote it and its position at the
+source. An END marker has no key, and headers that name the switch and the writer. ``<topic>.positions`` is compacted,
+with a record per writer that is written in the same transaction as the changes that it speaks of.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from headgate.generation.changelog.core.outbox import Written
+from headgate.generation.changelog.core.reading import Marker
+
+__all__ = [
+    "END",
+    "MESSAGE_BYTES_MAX",
+    "POSITIONS_PARTITIONS",
+    "WRITER",
+    "NotOursError",
+    "ReservedHeaderError",
+    "change_headers",
+    "check_headers",
+    "decode_written",
+    "encode_written",
+    "end_headers",
+    "given_headers",
+    "marker_in",
+    "positions_partition",
+    "positions_topic",
+    "writer_in",
+]
+
+WRITER: Final = "headgate-writer"
+POSITION: Final = "headgate-position"
+END: Final = "headgate-end"
+
+OURS: Final = frozenset({WRITER, POSITION, END})
+
+MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The largest record of a change log, with Kafka's overhead: ``max.message.bytes`` of topics that Headgate creates, and
+the limit of every client that writes to one. Kafka's own default, 1 MB, is less than what a source topic may hold."""
+
+POSITIONS_PARTITIONS: Final = 4
+"""A writer that starts reads one of them: a killed neighbour's open transaction holds up a quarter of the others."""
+
+_NUMBER: Final = re.compile(rb"-?[0-9]{1,19}")
+"""What a signed 64-bit number looks like: a longer one would take long to read, and nobody writes it."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class NotOursError(ValueError):
+    """A record without our headers: somebody else writes to the change log's topic."""
+
+
+class ReservedHeaderError(ValueError):
+    """A change comes with a header of a name that is ours: it would say of the change what is not so."""
+
+
+def check_headers(headers: Headers) -> None:
+    """Raises ReservedHeaderError unless a change may come with these."""
+    reserved = sorted({name for name, _ in headers if name in OURS})
+    if reserved:
+        raise ReservedHeaderError(
+            f"a change must not have the header {', '.join(reserved)}: it is a change log's own. Is its source a "
+            "change log?"
+        )
+
+
+def given_headers(headers: Headers | None) -> tuple[tuple[str, bytes | None], ...]:
+    """Those that a change came with, in their order."""
+    return tuple((name, value) for name, value in headers or () if name not in OURS)
+
+
+def positions_topic(topic: str) -> str:
+    """Where the positions of a change log's writers stand."""
+    return f"{topic}.positions"
+
+
+def positions_partition(writer: str) -> int:
+    """In which of its partitions a writer's position stands."""
+    return crc32(writer.encode()) % POSITIONS_PARTITIONS
+
+
+def change_headers(writer: str, position: int) -> list[tuple[str, bytes]]:
+    """Of a change."""
+    return [(WRITER, writer.encode()), (POSITION, str(position).encode())]
+
+
+def end_headers(writer: str, epoch: int, position: int) -> list[tuple[str, bytes]]:
+    """Of an END marker: the writer has written nothing above ``position`` before it."""
+    return [(END, str(epoch).encode()), *change_headers(writer, position)]
+
+
+def marker_in(headers: Headers | None) -> Marker | None:
+    """The END marker that a record is; None for a change. Raises NotOursError."""
+    found = dict(headers or ())
+    if END not in found:
+        return None
+    return Marker(_number(END, found[END]), writer_in(headers)[0])
+
+
+def writer_in(headers: Headers | None) -> tuple[str, int]:
+    """The writer of a record, and its position. Raises NotOursError."""
+    found = dict(headers or ())
+    writer, position = found.get(WRITER), found.get(POSITION)
+    if writer is None or position is None:
+        raise NotOursError(f"the record does not have the headers {WRITER} and {POSITION}, so no ChangeWriter wrote it")
+    try:
+        return writer.decode(), _number(POSITION, position)
+    except UnicodeDecodeError as error:
+        raise NotOursError(f"header {WRITER} is not UTF-8, so no ChangeWriter wrote the record") from error
+
+
+def _number(name: str, value: bytes | None) -> int:
+    if value is None or _NUMBER.fullmatch(value) is None:
+        raise NotOursError(f"header {name} is not a decimal number, so no ChangeWriter wrote the record")
+    return int(value)
+
+
+def encode_written(written: Written) -> bytes:
+    """How far a writer is, as it stands on the topic of positions."""
+    return msgspec.json.encode(written)
+
+
+def decode_written(value: bytes | None) -> Written:
+    """And back. Raises NotOursError."""
+    if value is None:
+        return Written()
+    try:
+        return msgspec.json.decode(value, type=Written)
+    except msgspec.DecodeError as error:
+        raise NotOursError(f"a writer's position cannot be read: {error}") from error

@@ -1,0 +1,1 @@
+"""The owner of generations: one service for change logs and timestamp sets."""

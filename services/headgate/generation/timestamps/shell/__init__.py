@@ -1,0 +1,1 @@
+"""Clients of timestamp sets: the stream of a write, and the streams to read."""
