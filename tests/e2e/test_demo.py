@@ -1,7 +1,7 @@
-"""The end-to-end run: the demo itself, whole processes on real parts, with an agent and the owner killed on the way.
+"""The end-to-end run: `headgate demo` itself, which kills services on real parts and compares source and target.
 
-It is the same command that people type, only shorter; what it finds out is asserted here once more, and what it says of
-itself (that nothing is left over) is looked up on the machine.
+This is the command that people type, with less time between the faults. The tests assert its findings again and look
+for processes that it has left behind. `make test` kills one agent; `make test-long` inflicts every fault.
 """
 
 import json
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -22,6 +23,7 @@ import pytest
 import yaml
 
 from headgate.provisioning.time_scale import scaled_seconds
+from headgate_lab.demo.faults import FaultKind
 
 pytestmark = pytest.mark.e2e
 
@@ -57,13 +59,22 @@ class Demo:
         return found[1]
 
 
+@contextmanager
+def running(folder: Path, command: Sequence[str]) -> Iterator[Demo]:
+    """A demo that is interrupted if it still runs at the end."""
+    demo = Demo(folder, command)
+    try:
+        yield demo
+    finally:
+        if demo.process.poll() is None:
+            demo.process.send_signal(signal.SIGINT)
+            demo.process.wait(END_SECONDS_MAX)
+
+
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[Demo]:
-    running = Demo(tmp_path)
-    yield running
-    if running.process.poll() is None:
-        running.process.send_signal(signal.SIGINT)
-        running.process.wait(END_SECONDS_MAX)
+    with running(tmp_path, DEMO) as demo:
+        yield demo
 
 
 def belonging_to(folder: str) -> list[str]:
@@ -81,7 +92,17 @@ def belonging_to(folder: str) -> list[str]:
 
 
 @pytest.mark.timeout(RUN_SECONDS_MAX + 60)
-def test_a_live_database_is_kept_in_step_through_kills_of_agents_and_owner(demo: Demo) -> None:
+@pytest.mark.parametrize(
+    "faults",
+    [(FaultKind.AGENT_KILLED,), pytest.param(tuple(FaultKind), marks=pytest.mark.long)],
+    ids=["one_kill", "all_faults"],
+)
+def test_a_live_database_is_kept_in_step_through_faults(faults: tuple[FaultKind, ...], tmp_path: Path) -> None:
+    with running(tmp_path, (*DEMO, *(word for fault in faults for word in ("--fault", fault)))) as demo:
+        _the_demo_holds(demo, faults)
+
+
+def _the_demo_holds(demo: Demo, faults: tuple[FaultKind, ...]) -> None:
     folder = demo.folder()
     assert belonging_to(folder)
     code = demo.process.wait(RUN_SECONDS_MAX)
@@ -96,8 +117,8 @@ def test_a_live_database_is_kept_in_step_through_kills_of_agents_and_owner(demo:
     assert value["claims_and_seals_audited"] > value["tables"], "the faults moved tables, which are claims"
     for nothing in ("differences", "double_writes", "false_lease_losses", "processes_left_over"):
         assert value[nothing] == 0
-    for fault in ("agent_killed", "agent_frozen", "owner_killed"):
-        assert value[f"failover_{fault}_s"] > 0
+    for fault in FaultKind:
+        assert (value.get(f"failover_{fault}_s", 0) > 0) is (fault in faults)
     assert belonging_to(folder) == []
     assert not Path(folder).exists()
 
@@ -129,8 +150,7 @@ def test_a_killed_demo_leaves_nothing_running(demo: Demo) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(RUN_SECONDS_MAX)
 def test_what_is_up_says_where_it_is_and_ends_when_its_broker_is_gone(tmp_path: Path) -> None:
-    up = Demo(tmp_path, (sys.executable, "-m", "headgate", "up", "--agents", "1"))
-    try:
+    with running(tmp_path, (sys.executable, "-m", "headgate", "up", "--agents", "1")) as up:
         deadline = time.monotonic() + RUN_SECONDS_MAX
         while "Ctrl-C stops everything" not in (said := up.answer.read_text()):
             assert up.process.poll() is None, said
@@ -154,10 +174,6 @@ def test_what_is_up_says_where_it_is_and_ends_when_its_broker_is_gone(tmp_path: 
         said = up.answer.read_text()
         assert "the Kafka broker, with Kafka Connect in its process: its process has ended; its log is" in said
         assert belonging_to(folder[1]) == []
-    finally:
-        if up.process.poll() is None:
-            up.process.send_signal(signal.SIGINT)
-            up.process.wait(END_SECONDS_MAX)
 
 
 def _a_feed_of_ones_own(said: str, folder: Path) -> tuple[int, str]:

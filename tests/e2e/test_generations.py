@@ -25,7 +25,7 @@ from headgate.generation import ChangeReader
 from headgate.generation.shell.tail import GenerationTail
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.e2e]
+pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.long]
 
 SOURCE = Path(__file__).parents[1] / "support" / "change_source.py"
 WRITERS = ("w0", "w1", "w2")

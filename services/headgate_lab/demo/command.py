@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from headgate_lab.demo.display import Display
+from headgate_lab.demo.faults import FaultKind
 from headgate_lab.demo.load import LoadError
 from headgate_lab.demo.processes import ServiceError, ServiceProcess
 from headgate_lab.demo.report import show_report
@@ -67,6 +68,7 @@ def demo(
     seed: Seed = None,
     keep: Keep = False,
     short: Annotated[bool, typer.Option("--short", help="two agents and little time between faults")] = False,
+    fault: Annotated[list[FaultKind] | None, typer.Option(help="only this fault; may be given several times")] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="table or json")] = Output.TABLE,
 ) -> None:
     """Keep a live PostgreSQL in step through Kafka and Spark, with agents and the owner killed on the way.
@@ -80,6 +82,7 @@ def demo(
         agents=agents or (AGENTS_SHORT if short else AGENTS_DEFAULT),
         seed=_seed(seed),
         keep=keep,
+        faults=tuple(kind for kind in FaultKind if not fault or kind in fault),
     )
     display = Display(to_stderr=output is not Output.TABLE)
     try:

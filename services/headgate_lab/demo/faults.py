@@ -7,6 +7,7 @@ is counted too: a session or a term lost that nothing was done to.
 
 import time
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -19,7 +20,7 @@ from headgate_lab.demo.services import COORDINATORS, LEASE_SECONDS, Services, se
 from headgate_lab.demo.tables import busiest_agent, holders
 from headgate_lab.demo.watch import Chronicle, Watch, WatchError
 
-__all__ = ["Faults", "Takeover"]
+__all__ = ["FaultKind", "Faults", "Takeover"]
 
 TAKEOVER_SECONDS_MAX: Final = 300.0
 """Far beyond the goals: past this something does not work at all."""
@@ -44,6 +45,14 @@ THAWED_SECONDS_MAX: Final = 120.0
 """For a thawed agent to find out that its lease is lost."""
 
 Say = Callable[[str], None]
+
+
+class FaultKind(StrEnum):
+    """What the demo can do to a service, in the order in which it does it."""
+
+    AGENT_KILLED = "agent_killed"
+    AGENT_FROZEN = "agent_frozen"
+    OWNER_KILLED = "owner_killed"
 
 
 class Takeover(msgspec.Struct, frozen=True):
@@ -100,18 +109,28 @@ class Faults:
         with self._watch.condition:
             self._explained_terms = len(self._watch.seen.terms)
 
-    def kill_agent(self) -> Takeover:
+    def inflict(self, kind: FaultKind) -> Takeover:
+        """Inflict one fault and wait until the others have made up for it. Raises WatchError, ServiceError."""
+        match kind:
+            case FaultKind.AGENT_KILLED:
+                return self._kill_agent()
+            case FaultKind.AGENT_FROZEN:
+                return self._freeze_agent()
+            case FaultKind.OWNER_KILLED:
+                return self._kill_owner()
+
+    def _kill_agent(self) -> Takeover:
         """SIGKILL the busiest agent with everything under it; afterwards start it again, as its supervisor would."""
         agent, moved = self._victim()
         self._say(f"SIGKILL {agent} (Spark's JVM and workers included), which runs {', '.join(sorted(moved))}")
         began = time.monotonic()
         self._services.running[agent].kill()
-        takeover = self._await_others("agent_killed", agent, moved, began)
+        takeover = self._await_others(FaultKind.AGENT_KILLED, agent, moved, began)
         self._services.start_agent(agent)
         self._await_session(agent)
         return takeover
 
-    def freeze_agent(self) -> Takeover:
+    def _freeze_agent(self) -> Takeover:
         """SIGSTOP the busiest agent past every lease, SIGCONT it, and see its former life end. Raises WatchError."""
         agent, moved = self._victim()
         service = self._services.running[agent]
@@ -120,7 +139,7 @@ class Faults:
         began, held = self._freeze_with_locks(service, moved)
         if held:
             self._say(f"frozen inside a transaction: {agent} holds its locks on {', '.join(sorted(held))} for ever")
-        takeover = self._await_others("agent_frozen", agent, moved, began)
+        takeover = self._await_others(FaultKind.AGENT_FROZEN, agent, moved, began)
         self._pause_until(began + FREEZE_LEASES * LEASE_SECONDS)
         former = self._watch.seen.sessions[agent][-1]
         thawed = time.monotonic()
@@ -162,7 +181,7 @@ class Faults:
             time.sleep(FREEZE_LOOK_SECONDS)
         return time.monotonic()
 
-    def kill_owner(self) -> Takeover:
+    def _kill_owner(self) -> Takeover:
         """SIGKILL the coordinator that owns the feed; afterwards start it again. Raises WatchError, ServiceError."""
         with self._watch.condition:
             former = self._watch.seen.terms[-1]
@@ -185,7 +204,9 @@ class Faults:
         detail = f"{successor.name} announced itself after {term.announced_at - began:.1f} s (term {term.owner_rev})"
         with self._watch.condition:
             tables = set(holders(self._watch.seen.snapshot))
-        return self._told("owner_killed", service.name, began=began, seconds=seconds, detail=detail, tables=tables)
+        return self._told(
+            FaultKind.OWNER_KILLED, service.name, began=began, seconds=seconds, detail=detail, tables=tables
+        )
 
     def false_losses(self) -> list[str]:
         """Sessions and terms lost that nothing was done to, one line each. Ask before stopping the services."""

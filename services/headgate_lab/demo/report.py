@@ -10,12 +10,10 @@ from rich.text import Text
 
 from headgate_lab.demo.audit import AuditReport
 from headgate_lab.demo.compare import Comparison
-from headgate_lab.demo.faults import Takeover
+from headgate_lab.demo.faults import FaultKind, Takeover
 from headgate_lab.demo.stack import FEED
 
 __all__ = ["Figure", "Report", "show_report"]
-
-FAULTS: Final = ("agent_killed", "agent_frozen", "owner_killed")
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -32,10 +30,12 @@ class Figure(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """Everything found. Lags and rates are of the time when the writers wrote; times in seconds.
 
-    ``pauses`` are, per fault, the longest gaps between visible changes of each table it was about.
+    ``faults`` are those that were asked for. ``pauses`` has, per fault, the longest gap between two visible changes of
+    each affected table.
     """
 
     seed: int
+    faults: tuple[FaultKind, ...]
     comparisons: tuple[Comparison, ...]
     audited: AuditReport
     takeovers: tuple[Takeover, ...]
@@ -87,7 +87,7 @@ class Report(msgspec.Struct, frozen=True):
         musts = all(figure.value == figure.goal for figure in self.figures().values() if figure.must)
         rows = all(one.rows > 0 for one in self.comparisons)
         seen = self.audited.changes > 0 and self.audited.claims > 0
-        return musts and rows and seen and {takeover.fault for takeover in self.takeovers} == set(FAULTS)
+        return musts and rows and seen and {takeover.fault for takeover in self.takeovers} == set(self.faults)
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``-o json`` prints."""

@@ -1,4 +1,4 @@
-"""The demo's course: everything up, everybody writing, three faults, everybody at rest, everything compared.
+"""The demo's course: start everything, write, inflict faults, stop the writers, compare everything.
 
 ``running_shop`` has it all up and takes it all down again, however it ends; ``play`` is what happens in between.
 """
@@ -17,7 +17,7 @@ from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.ending import await_drained, examine_all, row_stands
-from headgate_lab.demo.faults import Faults, Takeover
+from headgate_lab.demo.faults import FaultKind, Faults, Takeover
 from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate_lab.demo.load import Load
 from headgate_lab.demo.pauses import longest_pauses
@@ -40,20 +40,27 @@ SILENCE_SECONDS_MAX: Final = 60.0
 """For a broker on a busy machine to answer again who reads the control topics."""
 
 WRITERS: Final = 2
-QUIET_PHASES: Final = 4
-"""Before, between and after the three faults."""
+TITLES: Final = {
+    FaultKind.AGENT_KILLED: "An agent dies",
+    FaultKind.AGENT_FROZEN: "An agent freezes, and continues when other agents have taken over its tables",
+    FaultKind.OWNER_KILLED: "The owner dies",
+}
 
 LAG_SAMPLE_SECONDS: Final = 1.0
 
 
 class Options(msgspec.Struct, frozen=True):
-    """``duration`` seconds of undisturbed writing in all, ``rate`` changes per second, ``keep`` the folder."""
+    """``duration`` seconds of undisturbed writing in all, ``rate`` changes per second, ``keep`` the folder.
+
+    Writing is undisturbed before the first of ``faults``, between them and after the last.
+    """
 
     duration: float
     rate: float
     agents: int
     seed: int
     keep: bool
+    faults: tuple[FaultKind, ...] = tuple(FaultKind)
 
 
 class Shop(msgspec.Struct, frozen=True):
@@ -135,17 +142,13 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
     began, rows_before = time.monotonic(), shop.watch.rows_applied()
     lags: list[float] = []
     takeovers: list[Takeover] = []
-    quiet = options.duration / QUIET_PHASES
+    quiet = options.duration / (len(options.faults) + 1)
     _write_quietly(shop, quiet, lags)
     with shop.watch.condition:
         shop.watch.seen.lag_ms_max = 0
-    for title, fault in (
-        ("An agent dies", shop.faults.kill_agent),
-        ("An agent freezes, and continues when other agents have taken over its tables", shop.faults.freeze_agent),
-        ("The owner dies", shop.faults.kill_owner),
-    ):
-        display.head(title)
-        takeovers.append(fault())
+    for kind in options.faults:
+        display.head(TITLES[kind])
+        takeovers.append(shop.faults.inflict(kind))
         _write_quietly(shop, quiet, lags)
     seconds, rows = time.monotonic() - began, shop.watch.rows_applied() - rows_before
     display.head("The writers stop; waiting until the feed has passed their last commit")
@@ -166,6 +169,7 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
         pauses = {one.fault: longest_pauses(target, one.tables, one.begin, one.end) for one in takeovers}
     return Report(
         seed=options.seed,
+        faults=options.faults,
         comparisons=comparisons,
         audited=audited,
         takeovers=tuple(takeovers),

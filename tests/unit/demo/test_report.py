@@ -11,7 +11,7 @@ from headgate.cli.exit_codes import ExitCode
 from headgate_lab.demo.audit import AuditReport, Finding, FindingKind
 from headgate_lab.demo.command import EXIT_FAILED
 from headgate_lab.demo.compare import Comparison, Difference
-from headgate_lab.demo.faults import Takeover
+from headgate_lab.demo.faults import FaultKind, Takeover
 from headgate_lab.demo.report import Report, show_report
 
 
@@ -21,6 +21,7 @@ def takeover(fault: str, seconds: float = 5.0) -> Takeover:
 
 GOOD = Report(
     seed=7,
+    faults=tuple(FaultKind),
     comparisons=(Comparison("shop.orders", 100, 0, ()), Comparison("shop.stock", 50, 0, ())),
     audited=AuditReport(changes=400, claims=6, counts={}, findings=()),
     takeovers=(takeover("agent_killed"), takeover("agent_frozen"), takeover("owner_killed")),

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 ROOT: Final = Path(__file__).parents[3]
 CODE: Final = sorted(path for folder in ("services", "tests") for path in (ROOT / folder).rglob("*.py"))
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -35,15 +33,9 @@ def lost(text: str) -> Iterator[str]:
             yield f"{name}::{test}"
 
 
-@pytest.mark.parametrize("folder", ["services/headgate", "services/headgate_lab", "tests"])
-def test_code_refers_to_files_that_exist(folder: str) -> None:
-    texts = {path: path.read_text() for path in CODE if path.is_relative_to(ROOT / folder) and path != Path(__file__)}
+def test_code_and_pages_refer_to_files_and_tests_that_exist() -> None:
+    texts = {path: path.read_text() for path in (*CODE, *PAGES) if path != Path(__file__)}
     assert {str(path.relative_to(ROOT)): found for path, text in texts.items() if (found := list(lost(text)))} == {}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_refers_to_files_and_tests_that_exist(page: Path) -> None:
-    assert list(lost(page.read_text())) == []
 
 
 def test_nothing_is_referred_to_that_is_not_in_the_repository() -> None:
